@@ -1588,8 +1588,10 @@ type Lease struct {
 	Job            LeasedJob `json:"job"`
 	// Newest first, at most two. Empty on a fresh start.
 	Checkpoints []Artifact `json:"checkpoints"`
-	// Files that the job begins with: the image that params.referenceImage names.
+	// The files that params name, referenceImage first. A file that is named twice is there twice.
 	Inputs []Artifact `json:"inputs"`
+	// For each of inputs, its parameter; for an element of a list also the index, such as clips.0.
+	InputNames []string `json:"inputNames"`
 	// Seconds between checkpoints.
 	CheckpointSeconds float64 `json:"checkpointSeconds"`
 	TimeoutSeconds    int     `json:"timeoutSeconds"`
@@ -1617,6 +1619,9 @@ func (v *Lease) GetCheckpoints() []Artifact { return v.Checkpoints }
 
 // GetInputs returns Lease.Inputs, and is useful for accessing the field via an interface.
 func (v *Lease) GetInputs() []Artifact { return v.Inputs }
+
+// GetInputNames returns Lease.InputNames, and is useful for accessing the field via an interface.
+func (v *Lease) GetInputNames() []string { return v.InputNames }
 
 // GetCheckpointSeconds returns Lease.CheckpointSeconds, and is useful for accessing the field via an interface.
 func (v *Lease) GetCheckpointSeconds() float64 { return v.CheckpointSeconds }
@@ -4243,7 +4248,7 @@ func (v *reportProgressResponse) GetReportProgress() HeartbeatPayload { return v
 
 // requestInputUploadResponse is returned by requestInputUpload on success.
 type requestInputUploadResponse struct {
-	// Returns a link to upload an image to (JPEG, PNG or WebP, up to 20 MB). Then pass the artifact's id as params.referenceImage. An image that no job uses within a day is deleted.
+	// Returns a link to upload a file to: an image (JPEG, PNG or WebP, up to 20 MB), or a video (MP4, WebM) or sound (MP3, M4A, WAV, FLAC, Ogg) of up to 500 MB. Then pass the artifact's id as a parameter that names files, such as params.referenceImage. A file that no job uses within a day is deleted.
 	RequestInputUpload InputUpload `json:"requestInputUpload"`
 }
 
@@ -4849,6 +4854,7 @@ fragment Lease on Lease {
 	inputs {
 		... Artifact
 	}
+	inputNames
 	checkpointSeconds
 	timeoutSeconds
 	model {
@@ -5413,6 +5419,7 @@ fragment Lease on Lease {
 	inputs {
 		... Artifact
 	}
+	inputNames
 	checkpointSeconds
 	timeoutSeconds
 	model {
@@ -6212,6 +6219,7 @@ fragment Lease on Lease {
 	inputs {
 		... Artifact
 	}
+	inputNames
 	checkpointSeconds
 	timeoutSeconds
 	model {

@@ -67,6 +67,15 @@ func (r *jobResolver) Artifacts(ctx context.Context, obj *models.Job, typeArg *m
 	return ofType(all, *typeArg), nil
 }
 
+func (r *jobResolver) Inputs(ctx context.Context, obj *models.Job) ([]*query.JobInput, error) {
+	inputs := r.Reader.Inputs(obj, nil)
+	if len(inputs) == 0 {
+		return []*query.JobInput{}, nil
+	}
+	files, err := load(ctx).InputFiles.Load(ctx, obj.ID)
+	return r.Reader.Inputs(obj, files), err
+}
+
 func (r *jobResolver) Result(ctx context.Context, obj *models.Job) (*models.Artifact, error) {
 	return load(ctx).Artifacts.Load(ctx, obj.ResultID)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 )
 
 // Node is any row that has an id of its own in the API.
@@ -96,6 +97,7 @@ type Lease struct {
 	Job               *models.Job
 	Checkpoints       []*models.Artifact
 	Inputs            []*models.Artifact
+	InputNames        []string
 	CheckpointSeconds float64
 	TimeoutSeconds    int
 }
@@ -105,7 +107,9 @@ func newLease(l *jobs.Lease) *Lease {
 		return nil
 	}
 	return &Lease{
-		Attempt: l.Attempt, Job: l.Job, Checkpoints: l.Checkpoints, Inputs: l.Inputs,
+		Attempt: l.Attempt, Job: l.Job, Checkpoints: l.Checkpoints,
+		Inputs:            lo.Map(l.Inputs, func(in jobs.NamedInput, _ int) *models.Artifact { return in.Artifact }),
+		InputNames:        lo.Map(l.Inputs, func(in jobs.NamedInput, _ int) string { return in.Name }),
 		CheckpointSeconds: l.CheckpointEvery.Seconds(), TimeoutSeconds: l.Job.TimeoutSeconds,
 	}
 }

@@ -679,6 +679,8 @@ func (ec *executionContext) childFields_Job(ctx context.Context, field graphql.C
 		return ec.fieldContext_Job_events(ctx, field)
 	case "artifacts":
 		return ec.fieldContext_Job_artifacts(ctx, field)
+	case "inputs":
+		return ec.fieldContext_Job_inputs(ctx, field)
 	case "result":
 		return ec.fieldContext_Job_result(ctx, field)
 	case "output":
@@ -791,6 +793,18 @@ func (ec *executionContext) childFields_JobEventEdge(ctx context.Context, field 
 	return nil, fmt.Errorf("no field named %q was found under type JobEventEdge", field.Name)
 }
 
+func (ec *executionContext) childFields_JobInput(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_JobInput_name(ctx, field)
+	case "reference":
+		return ec.fieldContext_JobInput_reference(ctx, field)
+	case "artifact":
+		return ec.fieldContext_JobInput_artifact(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type JobInput", field.Name)
+}
+
 func (ec *executionContext) childFields_Lease(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "attemptId":
@@ -807,6 +821,8 @@ func (ec *executionContext) childFields_Lease(ctx context.Context, field graphql
 		return ec.fieldContext_Lease_checkpoints(ctx, field)
 	case "inputs":
 		return ec.fieldContext_Lease_inputs(ctx, field)
+	case "inputNames":
+		return ec.fieldContext_Lease_inputNames(ctx, field)
 	case "checkpointSeconds":
 		return ec.fieldContext_Lease_checkpointSeconds(ctx, field)
 	case "timeoutSeconds":

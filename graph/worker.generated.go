@@ -441,6 +441,29 @@ func (ec *executionContext) fieldContext_Lease_inputs(_ context.Context, field g
 	return fc, nil
 }
 
+func (ec *executionContext) _Lease_inputNames(ctx context.Context, field graphql.CollectedField, obj *Lease) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Lease_inputNames(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.InputNames, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Lease_inputNames(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Lease", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _Lease_checkpointSeconds(ctx context.Context, field graphql.CollectedField, obj *Lease) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -2466,6 +2489,11 @@ func (ec *executionContext) _Lease(ctx context.Context, sel ast.SelectionSet, ob
 			}
 		case "inputs":
 			out.Values[i] = ec._Lease_inputs(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "inputNames":
+			out.Values[i] = ec._Lease_inputNames(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}

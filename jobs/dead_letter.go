@@ -68,7 +68,7 @@ func (d *DeadLetters) Redrive(ctx context.Context, p Principal, id models.DeadLe
 		if err != nil {
 			return err
 		}
-		return done.reopen(ctx, opening{event: models.EventRedriven, by: p.KeyID, lane: models.TierCritical, edit: edited})
+		return done.reopen(ctx, opening{event: models.EventRedriven, by: p.KeyID, lane: models.TierCritical, edit: edited, known: d.Catalogue.Current()})
 	})
 	if err != nil {
 		return nil, apierror.Wrap(err, "redrive dead letter %s", id)
@@ -95,7 +95,8 @@ func (d *DeadLetters) edit(ctx context.Context, job *models.Job, e Edit) (*edit,
 	if e.Params == nil && e.Prompt == nil {
 		return nil, nil
 	}
-	model, err := d.Catalogue.Current().Model(job.Model)
+	known := d.Catalogue.Current()
+	model, err := known.Model(job.Model)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +105,12 @@ func (d *DeadLetters) edit(ctx context.Context, job *models.Job, e Edit) (*edit,
 		if edited.params, err = model.Params(e.Params); err != nil {
 			return nil, err
 		}
-		if err := d.Inputs.check(ctx, job.AccountID, edited.params); err != nil {
+		files := model.Inputs(edited.params)
+		x, err := d.Inputs.examine(ctx, job.AccountID, known, files)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := x.check(ctx, files); err != nil {
 			return nil, err
 		}
 	}

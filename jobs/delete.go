@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
@@ -18,9 +19,9 @@ type Deleter struct {
 
 // Delete permanently removes a job's prompt, its artifacts, and every text that its owner or
 // its runtime put into it; the row stays. The prompt is unreadable from the commit on. The
-// objects are deleted by the next passes of the upkeep, as is the reference image if no other
-// job uses it. Deleting a deleted job returns it. Delete returns CONFLICT for a job that waits
-// or runs.
+// objects are deleted by the next passes of the upkeep, as are its inputs if no other job uses
+// them. Deleting a deleted job returns it. Delete returns CONFLICT for a job that waits or runs,
+// and for one whose video such a job starts from.
 func (d *Deleter) Delete(ctx context.Context, p Principal, id models.JobID) (*models.Job, error) {
 	if _, err := VisibleJob(ctx, d.DB, p, id); err != nil {
 		return nil, err
@@ -31,8 +32,8 @@ func (d *Deleter) Delete(ctx context.Context, p Principal, id models.JobID) (*mo
 		if err != nil {
 			return apierror.OrNotFound(err, "job")
 		}
-		if !job.Status.Terminal() {
-			return apierror.Conflict("This job is %s: cancel it first, and delete it once it has ended.", job.Status)
+		if err := deletable(ctx, tx, job); err != nil {
+			return err
 		}
 		err = models.RedactJob(ctx, tx, id)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -69,4 +70,20 @@ func (d *Deleter) Delete(ctx context.Context, p Principal, id models.JobID) (*mo
 	}
 	d.Notifier.After(ctx, done)
 	return done.job, nil
+}
+
+// deletable returns CONFLICT unless a locked job, and all jobs that start from its video, have
+// ended. A submit of such a job waits for the lock.
+func deletable(ctx context.Context, tx bun.Tx, job *models.Job) error {
+	if !job.Status.Terminal() {
+		return apierror.Conflict("This job is %s: cancel it first, and delete it once it has ended.", job.Status)
+	}
+	user, err := models.FindUserOf(ctx, tx, job.ID)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look for jobs that start from its video: %w", err)
+	}
+	return apierror.Conflict("Job %s, which has not ended, starts from this job's video: wait for its end, or cancel it first.", user)
 }

@@ -168,7 +168,7 @@ func (c *Change) unblock() error {
 }
 
 // dependencies are what a new run waits for: the number of its parents that are not COMPLETED,
-// one that never will be, and whether its reference image must be fetched.
+// one that never will be, and whether images must be fetched.
 type dependencies struct {
 	open   int
 	failed *models.Job

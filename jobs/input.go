@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -17,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/internal/media"
 	"github.com/reelay/reelay/internal/picture"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/apierror"
@@ -24,8 +24,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Inputs are the images that jobs start from: uploaded through a link, received by the server
-// itself, or fetched from a URL.
+// Inputs are the files that jobs start from: images, videos and sound that were uploaded through
+// a link, and images that the server received itself or fetched from a URL.
 type Inputs struct {
 	DB      *bun.DB
 	Objects InputObjects
@@ -40,9 +40,6 @@ type InputUpload struct {
 }
 
 const (
-	// referenceParam is the parameter that names an input.
-	referenceParam = "referenceImage"
-	ReferenceField = "params." + referenceParam
 	// maxPendingInputs bounds how many inputs of an account may be announced and not yet used.
 	maxPendingInputs = 1000
 
@@ -50,17 +47,22 @@ const (
 )
 
 var errInputsFull = apierror.Later(apierror.CodeQuotaExceeded, time.Hour,
-	"This account has requested %d uploads of images that no job has used: use those, or wait until they are a day old.", maxPendingInputs)
+	"This account has requested %d uploads of inputs that no job has used: use those, or wait until they are a day old.", maxPendingInputs)
 
-// Request issues a link to upload an image of exactly this type, size in bytes (up to 20 MB)
-// and CRC32C. Once it is uploaded, a job names it by its id. Request returns INVALID_INPUT,
-// and QUOTA_EXCEEDED if the account has announced too many.
+// Request issues a link to upload a file of exactly this type, size in bytes and CRC32C: an image
+// of up to 20 MB, or a video or sound of up to 500 MB. Once it is uploaded, a job names it by its
+// id. Request returns INVALID_INPUT, and QUOTA_EXCEEDED if the account has announced too many.
 func (i *Inputs) Request(ctx context.Context, p Principal, contentType string, sizeBytes int64, checksum string) (*InputUpload, error) {
+	limit, what := int64(picture.MaxBytes), "An image"
+	if slices.Contains(media.ContentTypes, contentType) {
+		limit, what = media.MaxBytes, "A video or sound"
+	}
 	switch {
-	case !slices.Contains(picture.ContentTypes, contentType):
-		return nil, apierror.Invalid("contentType", "The content type of an image must be %s.", strings.Join(picture.ContentTypes, ", "))
-	case sizeBytes < 1 || sizeBytes > picture.MaxBytes:
-		return nil, apierror.Invalid("sizeBytes", "An image may have 1 to %d bytes.", picture.MaxBytes)
+	case limit == picture.MaxBytes && !slices.Contains(picture.ContentTypes, contentType):
+		return nil, apierror.Invalid("contentType", "The content type of an input must be one of %s.",
+			strings.Join(append(slices.Clone(picture.ContentTypes), media.ContentTypes...), ", "))
+	case sizeBytes < 1 || sizeBytes > limit:
+		return nil, apierror.Invalid("sizeBytes", "%s may have 1 to %d bytes.", what, limit)
 	}
 	if err := validChecksum(checksum); err != nil {
 		return nil, err
@@ -112,7 +114,7 @@ func (i *Inputs) store(ctx context.Context, account models.AccountID, data []byt
 	if err := i.Objects.Write(ctx, upload(issued), data); err != nil {
 		return nil, StoreAway(ctx, err)
 	}
-	return i.keep(ctx, issued.ArtifactID, info)
+	return i.keep(ctx, issued.ArtifactID, &info)
 }
 
 func (i *Inputs) issue(ctx context.Context, account models.AccountID, contentType string, size int64, checksum string) (*models.IssuedUpload, error) {
@@ -140,16 +142,20 @@ func crc32c(data []byte) string {
 
 // keep makes an artifact of a checked input in the store, or returns the one that a concurrent
 // call made.
-func (i *Inputs) keep(ctx context.Context, id models.ArtifactID, info picture.Info) (*models.Artifact, error) {
-	metadata, err := json.Marshal(info)
-	if err != nil {
-		return nil, err
+func (i *Inputs) keep(ctx context.Context, id models.ArtifactID, info *picture.Info) (*models.Artifact, error) {
+	a := &models.Artifact{ID: id}
+	if info != nil {
+		metadata, err := json.Marshal(info)
+		if err != nil {
+			return nil, err
+		}
+		a.Metadata = metadata
 	}
-	a := &models.Artifact{ID: id, Metadata: metadata}
-	if err = models.InsertInput(ctx, i.DB, a); errors.Is(err, sql.ErrNoRows) {
+	err := models.InsertInput(ctx, i.DB, a)
+	if errors.Is(err, sql.ErrNoRows) {
 		found, err := models.GetArtifacts(ctx, i.DB, []models.ArtifactID{id})
 		if err == nil && len(found) == 0 {
-			return nil, errNoInput
+			return nil, apierror.NotFound("input")
 		}
 		if err != nil {
 			return nil, err
@@ -159,148 +165,58 @@ func (i *Inputs) keep(ctx context.Context, id models.ArtifactID, info picture.In
 	return a, apierror.Wrap(err, "keep input %s", id)
 }
 
-// errNoInput is the answer for an image that does not exist for this account.
-var errNoInput = apierror.NotFound("image (" + ReferenceField + ")").In(ReferenceField)
-
-// reference is how a job's params name the image that it starts from: an artifact's id or a
-// URL. It is empty if there is no image.
-type reference string
-
-func readReference(params json.RawMessage) reference {
-	if !bytes.Contains(params, []byte(`"`+referenceParam+`"`)) {
-		return ""
-	}
-	var p struct {
-		ReferenceImage string `json:"referenceImage"`
-	}
-	// The schema was checked before, so what does not decode is absent.
-	_ = json.Unmarshal(params, &p)
-	return reference(p.ReferenceImage)
-}
-
-// artifact returns the reference as an artifact's id. ok is false for a URL.
-func (r reference) artifact() (id models.ArtifactID, ok bool) {
-	return models.ArtifactID(r), strings.HasPrefix(string(r), "art_")
-}
-
-// remote reports whether it is a URL.
-func (r reference) remote() bool {
-	_, ok := r.artifact()
-	return r != "" && !ok
-}
-
-// check verifies that the image that params name can be used. An uploaded image is verified
-// and decoded, once; of a URL only the text is checked.
-func (i *Inputs) check(ctx context.Context, account models.AccountID, params json.RawMessage) error {
-	ref := readReference(params)
-	if ref == "" {
-		return nil
-	}
-	id, ok := ref.artifact()
-	if !ok {
-		if err := i.Remote.Check(string(ref)); err != nil {
-			return apierror.Invalid(ReferenceField, "%s is neither the id of an uploaded image (art_…) nor a URL to fetch one from: %s", ReferenceField, err)
-		}
-		return nil
-	}
-	if !id.Valid() {
-		return errNoInput
-	}
-	_, err := models.FindInput(ctx, i.DB, account, id)
-	if !errors.Is(err, sql.ErrNoRows) {
-		return apierror.Wrap(err, "read input %s", id)
-	}
-	issued, err := models.FindInputUpload(ctx, i.DB, account, id)
-	if errors.Is(err, sql.ErrNoRows) {
-		return errNoInput
-	}
-	if err != nil {
-		return fmt.Errorf("read the key of input %s: %w", id, err)
-	}
-	info, err := i.verify(ctx, issued)
-	if err != nil {
-		return err
-	}
-	_, err = i.keep(ctx, id, info)
-	return err
-}
-
-// verify compares an uploaded image with what was announced, and checks that it is an image.
-func (i *Inputs) verify(ctx context.Context, issued *models.IssuedUpload) (picture.Info, error) {
+// verify compares an uploaded file with what was announced, and checks that it is of its type:
+// an image is decoded, of a video or sound the beginning is read. info is nil for these. field is
+// where the params name the file.
+func (i *Inputs) verify(ctx context.Context, issued *models.IssuedUpload, field string) (info *picture.Info, err error) {
 	stored, err := i.Objects.Stat(ctx, issued.ObjectKey)
 	if errors.Is(err, ErrNoObject) {
-		return picture.Info{}, apierror.Invalid(ReferenceField, "This image was not uploaded yet: send its bytes to the link that requestInputUpload returned.")
+		return nil, apierror.Invalid(field, "The file of %s was not uploaded yet: send its bytes to the link that requestInputUpload returned.", field)
 	}
 	if err != nil {
-		return picture.Info{}, StoreAway(ctx, err)
+		return nil, StoreAway(ctx, err)
 	}
 	if stored.SizeBytes != issued.SizeBytes || stored.Checksum != issued.Checksum {
-		return picture.Info{}, mismatch("The store holds %d bytes with checksum %s, not the image that was announced.", stored.SizeBytes, stored.Checksum)
+		return nil, mismatch("The store holds %d bytes with checksum %s, not the file that was announced.", stored.SizeBytes, stored.Checksum)
 	}
-	data, err := i.read(ctx, issued)
+	if slices.Contains(media.ContentTypes, issued.ContentType) {
+		return nil, i.sniff(ctx, issued, field)
+	}
+	data, err := i.read(ctx, issued, issued.SizeBytes)
+	if err == nil && crc32c(data) != issued.Checksum {
+		err = fmt.Errorf("object %s: the bytes read are not those stored", issued.ObjectKey)
+	}
 	if err != nil {
-		return picture.Info{}, StoreAway(ctx, err)
+		return nil, StoreAway(ctx, err)
 	}
-	info, err := picture.Check(ctx, data)
+	found, err := picture.Check(ctx, data)
 	if fault := picture.Fault(""); errors.As(err, &fault) {
-		return info, apierror.Invalid(ReferenceField, "The uploaded image cannot be used: %s.", fault)
+		return nil, apierror.Invalid(field, "The uploaded image cannot be used: %s.", fault)
 	}
-	if err == nil && info.ContentType != issued.ContentType {
-		err = apierror.Invalid(ReferenceField, "The image was announced as %s, but it is %s.", issued.ContentType, info.ContentType)
+	if err == nil && found.ContentType != issued.ContentType {
+		err = apierror.Invalid(field, "The image was announced as %s, but it is %s.", issued.ContentType, found.ContentType)
 	}
-	return info, err
+	return &found, err
 }
 
-func (i *Inputs) read(ctx context.Context, issued *models.IssuedUpload) ([]byte, error) {
-	object, err := i.Objects.Open(ctx, issued.ObjectKey, issued.SizeBytes)
+// sniff checks that an uploaded video or sound begins as its type does.
+func (i *Inputs) sniff(ctx context.Context, issued *models.IssuedUpload, field string) error {
+	head, err := i.read(ctx, issued, min(issued.SizeBytes, media.HeadBytes))
+	if err != nil {
+		return StoreAway(ctx, err)
+	}
+	if fault := media.Fault(""); errors.As(media.Check(issued.ContentType, head), &fault) {
+		return apierror.Invalid(field, "The uploaded file cannot be used: %s.", fault)
+	}
+	return nil
+}
+
+// read returns the first bytes of an input's object.
+func (i *Inputs) read(ctx context.Context, issued *models.IssuedUpload, size int64) ([]byte, error) {
+	object, err := i.Objects.Open(ctx, issued.ObjectKey, size)
 	if err != nil {
 		return nil, err
 	}
 	defer object.Close()
-	data, err := io.ReadAll(io.LimitReader(object, issued.SizeBytes))
-	if err == nil && crc32c(data) != issued.Checksum {
-		err = fmt.Errorf("object %s: the bytes read are not those stored", issued.ObjectKey)
-	}
-	return data, err
-}
-
-// useInput records that a job is about to start from the image that its params name. It
-// reports whether the image must still be fetched. It returns errNoInput if the image no
-// longer exists.
-func useInput(ctx context.Context, tx bun.Tx, job *models.Job) (fetch bool, err error) {
-	ref := readReference(job.Params)
-	if ref == "" {
-		return false, nil
-	}
-	if id, ok := ref.artifact(); ok {
-		err := models.UseInput(ctx, tx, models.InputUse{JobID: job.ID, AccountID: job.AccountID, ArtifactID: id, Reference: string(ref)})
-		if errors.Is(err, sql.ErrNoRows) {
-			return false, errNoInput
-		}
-		return false, apierror.Wrap(err, "use input %s", id)
-	}
-	known, err := models.FindInputOf(ctx, tx, job.ID, string(ref))
-	if err == nil { // an earlier run fetched it
-		err = models.UseInput(ctx, tx, models.InputUse{JobID: job.ID, AccountID: job.AccountID, ArtifactID: known.ID, Reference: string(ref)})
-	}
-	if errors.Is(err, sql.ErrNoRows) {
-		return true, apierror.Wrap(models.InsertInputFetches(ctx, tx, job), "have the image fetched")
-	}
-	return false, apierror.Wrap(err, "read the image of job %s", job.ID)
-}
-
-// inputOf returns the image that a job starts from, or nil if there is none.
-func inputOf(ctx context.Context, db bun.IDB, job *models.Job) ([]*models.Artifact, error) {
-	ref := readReference(job.Params)
-	if ref == "" {
-		return nil, nil
-	}
-	a, err := models.FindInputOf(ctx, db, job.ID, string(ref))
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the image of job %s: %w", job.ID, err)
-	}
-	return []*models.Artifact{a}, nil
+	return io.ReadAll(io.LimitReader(object, size))
 }

@@ -1,16 +1,19 @@
 package jobs
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/reelay/reelay/internal/picture"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/periodic"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -35,11 +38,12 @@ type RemoteError struct {
 func (e *RemoteError) Error() string { return e.Reason }
 
 // InputFetcher fetches the images that accepted jobs wait for. Such a job is BLOCKED until the
-// transaction that stores its image queues it. Any number of processes may fetch: each image
-// is claimed by one, and by another if that one dies.
+// transaction that records its images queues it. Any number of processes may fetch: the images
+// of a job are claimed by one, and by another if that one dies.
 type InputFetcher struct {
-	Inputs   *Inputs
-	Notifier *Notifier
+	Inputs    *Inputs
+	Notifier  *Notifier
+	Catalogue *catalogue.Catalogue
 }
 
 const (
@@ -47,7 +51,8 @@ const (
 	// processes for one account, so that an account's slow URLs do not delay others.
 	fetchesAtOnce  = 16
 	accountFetches = 4
-	// fetchClaim is how long a process keeps its claim on a fetch. A fetch takes less.
+	// fetchClaim is how long a process keeps its claim on the images of a job. Their fetches take
+	// less: there are maxFetches at most.
 	fetchClaim = 3 * time.Minute
 	// fetchEvery is how often a process looks for images to fetch.
 	fetchEvery = 500 * time.Millisecond
@@ -124,44 +129,81 @@ func (f *InputFetcher) fetchFor(ctx context.Context, fetch *models.InputFetch, j
 	if job.Status != models.JobBlocked {
 		return f.settle(ctx, fetch, job, nil)
 	}
-	ref := readReference(job.Params)
-	data, err := f.Inputs.Remote.Fetch(ctx, string(ref))
-	var info picture.Info
-	if err == nil {
-		info, err = picture.Check(ctx, data)
-	}
-	var away *RemoteError
-	var fault picture.Fault
-	switch {
-	case errors.As(err, &away) && away.Passing && fetch.Tries < MaxFetchTries:
-		fetch.Problem = away.Reason
-		return models.PostponeInputFetch(ctx, f.Inputs.DB, fetch, true, firstFetchPause<<(fetch.Tries-1))
-	case errors.As(err, &away):
-		return f.settle(ctx, fetch, job, func(_ context.Context, c *Change) error {
-			return c.failed(models.FailInvalidInput, "the image at "+ReferenceField+" cannot be fetched: "+away.Reason)
-		})
-	case errors.As(err, &fault):
-		return f.settle(ctx, fetch, job, func(_ context.Context, c *Change) error {
-			return c.failed(models.FailInvalidInput, "the image at "+ReferenceField+" cannot be used: "+fault.Error())
-		})
-	case err != nil:
-		return err
-	}
-	image, err := f.Inputs.store(ctx, job.AccountID, data, info)
+	missing, err := f.missing(ctx, job)
 	if err != nil {
 		return err
 	}
+	images := map[string]*models.Artifact{}
+	for _, file := range missing {
+		info, data, err := f.get(ctx, file.Reference)
+		switch problem, reason, passing := fetchProblem(err); {
+		case passing && fetch.Tries < MaxFetchTries:
+			fetch.Problem = reason
+			return models.PostponeInputFetch(ctx, f.Inputs.DB, fetch, true, firstFetchPause<<(fetch.Tries-1))
+		case problem != "":
+			return f.settle(ctx, fetch, job, func(_ context.Context, c *Change) error {
+				return c.failed(models.FailInvalidInput, "the image at "+file.Field()+problem+reason)
+			})
+		case err != nil:
+			return err
+		}
+		if images[file.Reference], err = f.Inputs.store(ctx, job.AccountID, data, info); err != nil {
+			return err
+		}
+	}
 	return f.settle(ctx, fetch, job, func(ctx context.Context, c *Change) error {
-		if readReference(c.job.Params) != ref {
+		if !bytes.Equal(c.job.Params, job.Params) {
 			return errReferenceEdited
 		}
-		err := models.UseInput(ctx, c.tx, models.InputUse{JobID: job.ID, AccountID: job.AccountID, ArtifactID: image.ID, Reference: string(ref)})
-		if err != nil {
-			return fmt.Errorf("use the fetched image: %w", err)
+		for url, image := range images {
+			err := models.UseInput(ctx, c.tx, models.InputUse{JobID: job.ID, AccountID: job.AccountID, ArtifactID: image.ID, Reference: url})
+			if err != nil {
+				return fmt.Errorf("use a fetched image: %w", err)
+			}
 		}
 		c.job.BlockedBy--
 		return c.unblock()
 	})
+}
+
+// missing returns the images of a job that are named by URL and were not fetched yet, each URL
+// once.
+func (f *InputFetcher) missing(ctx context.Context, job *models.Job) (missing []catalogue.Input, err error) {
+	files := f.Catalogue.Current().At(job.Model, job.ModelVersion).Inputs(job.Params)
+	for _, url := range remotes(files) {
+		_, err := models.FindInputOf(ctx, f.Inputs.DB, job.ID, url)
+		if errors.Is(err, sql.ErrNoRows) {
+			at := slices.IndexFunc(files, func(file catalogue.Input) bool { return file.Reference == url })
+			missing = append(missing, files[at])
+		} else if err != nil {
+			return nil, fmt.Errorf("read an image of job %s: %w", job.ID, err)
+		}
+	}
+	return missing, nil
+}
+
+// get fetches and checks one image.
+func (f *InputFetcher) get(ctx context.Context, url string) (picture.Info, []byte, error) {
+	data, err := f.Inputs.Remote.Fetch(ctx, url)
+	if err != nil {
+		return picture.Info{}, nil, err
+	}
+	info, err := picture.Check(ctx, data)
+	return info, data, err
+}
+
+// fetchProblem returns what failed because of the image or its site, and why, as the end of a
+// sentence; and whether that may pass.
+func fetchProblem(err error) (problem, reason string, passing bool) {
+	var away *RemoteError
+	var fault picture.Fault
+	switch {
+	case errors.As(err, &away):
+		return " cannot be fetched: ", away.Reason, away.Passing
+	case errors.As(err, &fault):
+		return " cannot be used: ", fault.Error(), false
+	}
+	return "", "", false
 }
 
 // errReferenceEdited ends a fetch whose job was reopened with another image meanwhile. That

@@ -180,7 +180,7 @@ func TestInputFetch(t *testing.T) {
 		deaf := &jobs.Inputs{DB: s.DB, Objects: s.Objects, Remote: s.Inputs.Remote}
 		ended := make(chan error, 1)
 		go func() {
-			_, err := (&jobs.InputFetcher{Inputs: deaf, Notifier: s.Notifier}).Pass(dying)
+			_, err := (&jobs.InputFetcher{Inputs: deaf, Notifier: s.Notifier, Catalogue: s.Submitter.Catalogue}).Pass(dying)
 			ended <- err
 		}()
 		<-reached

@@ -66,7 +66,7 @@ func TestInput(t *testing.T) {
 			require.Len(t, used, 1)
 			require.Equal(t, job.ID, used[0].JobID)
 		}
-		link, err := s.Reader.Link(t.Context(), lease.Inputs[0], jobs.UploadTTL)
+		link, err := s.Reader.Link(t.Context(), lease.Inputs[0].Artifact, jobs.UploadTTL)
 		require.NoError(t, err)
 		require.NotEmpty(t, link)
 		s.RequireInvariants(t)

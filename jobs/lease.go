@@ -39,7 +39,7 @@ type Lease struct {
 	Attempt     *models.Attempt
 	Job         *models.Job
 	Checkpoints []*models.Artifact // newest first, at most two
-	Inputs      []*models.Artifact // the image that it starts from
+	Inputs      []NamedInput       // the files that it starts from
 	// CheckpointEvery is the time between two checkpoints.
 	CheckpointEvery time.Duration
 }
@@ -268,6 +268,6 @@ func readLease(ctx context.Context, db bun.IDB, attempt *models.Attempt) (*Lease
 	if err != nil {
 		return nil, err
 	}
-	inputs, err := inputOf(ctx, db, job)
+	inputs, err := inputsOf(ctx, db, job)
 	return &Lease{Attempt: attempt, Job: job, Checkpoints: checkpoints, Inputs: inputs}, err
 }

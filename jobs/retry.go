@@ -46,7 +46,7 @@ func (r *Retrier) Retry(ctx context.Context, p Principal, id models.JobID, fromS
 		if err := models.ResolveDeadLetter(ctx, tx, id, models.ResolvedRetried, string(p.KeyID), ""); err != nil {
 			return err
 		}
-		err = done.reopen(ctx, opening{event: models.EventQueued, by: p.KeyID, lane: job.Tier, fromScratch: fromScratch})
+		err = done.reopen(ctx, opening{event: models.EventQueued, by: p.KeyID, lane: job.Tier, fromScratch: fromScratch, known: r.Catalogue.Current()})
 		if errors.Is(err, models.ErrNoRoom) {
 			return errQueueFull
 		}
@@ -66,6 +66,7 @@ type opening struct {
 	lane        models.Tier
 	fromScratch bool
 	edit        *edit // nil: nothing is edited
+	known       *catalogue.Snapshot
 }
 
 // edit is what an operator changed for the new run.
@@ -107,10 +108,8 @@ func (c *Change) reopen(ctx context.Context, o opening) error {
 	if err := models.DropInputFetch(ctx, c.tx, job.ID); err != nil {
 		return err
 	}
-	if depends.fetch, err = useInput(ctx, c.tx, job); errors.Is(err, errNoInput) {
-		return apierror.Conflict("The reference image of this job was deleted: submit a new job.")
-	}
-	if err != nil {
+	files := o.known.At(job.Model, job.ModelVersion).Inputs(job.Params)
+	if depends.fetch, err = useInputs(ctx, c.tx, job, files, parents); err != nil {
 		return err
 	}
 	c.fresh(o.lane)

@@ -25,13 +25,14 @@ type submitBatch struct {
 
 	// What was read first, unless all calls are plain: the accounts, whose rows are locked, so
 	// that no other submit of them runs; the clock; the jobs of used idempotency keys; the jobs
-	// of earlier requests of the Videos API, by digest; the parents; and the existing images.
+	// of earlier requests of the Videos API, by digest; the parents, and the jobs whose videos are
+	// inputs; and the existing inputs.
 	accounts map[models.AccountID]*models.Account
 	start    Change // the clock and the transaction of every change
 	used     map[models.JobKey]*models.Job
 	repeated map[string]*models.Job
 	parents  map[models.JobID]*models.Job
-	images   map[models.ArtifactID]models.AccountID
+	inputs   map[models.ArtifactID]models.AccountID
 	users    userQueues
 
 	// What was decided: the answers to each call, and what is to be written.
@@ -117,7 +118,7 @@ func (b *submitBatch) run(ctx context.Context, s *Submitter) error {
 }
 
 // lock locks what the calls refer to, in the one lock order: a request of the Videos API,
-// parents, images, and the account last.
+// jobs, inputs, and the account last.
 func (b *submitBatch) lock(ctx context.Context) error {
 	if video := b.calls[0].video(); video != nil { // it is the only call
 		if err := models.Lock(ctx, b.tx, video.lock()); err != nil {
@@ -139,15 +140,18 @@ func (b *submitBatch) lock(ctx context.Context) error {
 	return nil
 }
 
-// lockReferences locks the jobs that the calls' jobs depend on, and the images that they
-// name.
+// lockReferences locks the jobs that the calls' jobs depend on or whose videos they start from,
+// and the inputs that they name.
 func (b *submitBatch) lockReferences(ctx context.Context) error {
 	var on []models.JobID
-	var images []models.ArtifactID
+	var inputs []models.ArtifactID
 	for _, one := range b.open() {
-		on = append(on, one.in.DependsOn...)
-		if id, uploaded := one.image.artifact(); uploaded && one.badImage == nil {
-			images = append(images, id)
+		on = append(on, one.dependsOn...)
+		for _, r := range one.stored.results {
+			on = append(on, r.job)
+		}
+		for _, u := range one.stored.uploads {
+			inputs = append(inputs, u.id)
 		}
 	}
 	if len(on) > 0 {
@@ -158,12 +162,12 @@ func (b *submitBatch) lockReferences(ctx context.Context) error {
 		}
 		b.parents = lo.KeyBy(found, func(j *models.Job) models.JobID { return j.ID })
 	}
-	if len(images) > 0 {
-		found, err := models.LockInputs(ctx, b.tx, images)
+	if len(inputs) > 0 {
+		found, err := models.LockInputs(ctx, b.tx, inputs)
 		if err != nil {
-			return fmt.Errorf("lock the images: %w", err)
+			return fmt.Errorf("lock the inputs: %w", err)
 		}
-		b.images = lo.SliceToMap(found, func(a *models.Artifact) (models.ArtifactID, models.AccountID) { return a.ID, a.AccountID })
+		b.inputs = lo.SliceToMap(found, func(a *models.Artifact) (models.ArtifactID, models.AccountID) { return a.ID, a.AccountID })
 	}
 	return nil
 }
@@ -245,7 +249,7 @@ func (b *submitBatch) one(call *submitCall, one *submission, answer *Submitted) 
 			return nil
 		}
 	}
-	if refused = cmp.Or(refused, one.badImage, b.imageGone(call, one)); refused != nil {
+	if refused = cmp.Or(refused, one.badInput, b.inputGone(call, one)); refused != nil {
 		return refused
 	}
 	parents, err := b.parentsOf(call, one)
@@ -253,9 +257,11 @@ func (b *submitBatch) one(call *submitCall, one *submission, answer *Submitted) 
 		return err
 	}
 	waits := reckonDependencies(parents)
-	waits.fetch = one.image.remote()
+	waits.fetch = len(remotes(one.files)) > 0
 	c := &Change{tx: b.start.tx, now: b.start.now, job: job}
-	if err := c.begin(one.in, waits); err != nil {
+	in := one.in
+	in.DependsOn = one.dependsOn
+	if err := c.begin(in, waits); err != nil {
 		return err
 	}
 	if job.Status != models.JobQueued {
@@ -282,18 +288,29 @@ func (b *submitBatch) one(call *submitCall, one *submission, answer *Submitted) 
 var errQueueFull = apierror.Later(apierror.CodeQuotaExceeded, 10*time.Second,
 	"This account has as many waiting jobs as it may have: wait for some to start, or cancel some.")
 
-// imageGone returns the error for an image that no longer exists, or is not the account's.
-func (b *submitBatch) imageGone(call *submitCall, one *submission) error {
-	id, uploaded := one.image.artifact()
-	if uploaded && b.images[id] != call.account {
-		return errNoInput
+// inputGone returns the error for an input or video that no longer exists, or is not the
+// account's.
+func (b *submitBatch) inputGone(call *submitCall, one *submission) error {
+	for _, u := range one.stored.uploads {
+		if b.inputs[u.id] != call.account {
+			return noInput(u.field)
+		}
+	}
+	for _, r := range one.stored.results {
+		source := b.parents[r.job]
+		if source == nil || source.AccountID != call.account {
+			return noInput(r.field)
+		}
+		if err := r.check(source); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
 func (b *submitBatch) parentsOf(call *submitCall, one *submission) ([]*models.Job, error) {
 	var parents []*models.Job
-	for _, id := range one.in.DependsOn {
+	for _, id := range one.dependsOn {
 		parent := b.parents[id]
 		if parent == nil || parent.AccountID != call.account {
 			return nil, apierror.NotFound("job to depend on")

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )
@@ -38,10 +39,14 @@ type submission struct {
 	asked models.Job
 	input *models.JobInput
 	err   error
-	// image is the image that its params name. badImage is why that is refused, unless the key
-	// was used before.
-	image    reference
-	badImage error
+	// files are what its params name, and stored those that need no fetch. badInput is why one of
+	// them is refused, unless the key was used before.
+	files    []catalogue.Input
+	stored   stored
+	badInput error
+	// dependsOn are the jobs that it depends on: those that it says, and those whose videos are
+	// its inputs.
+	dependsOn []models.JobID
 	// token means that it took a token of the account's rate limit.
 	token bool
 	// like is an earlier submission of the call that needs a token for the same key.
@@ -61,6 +66,11 @@ func (s *Submitter) newCall(p Principal, all []Submission) *submitCall {
 		if one.in, one.err = in, err; err == nil {
 			job.AccountID, job.CreatedBy, job.Tier = p.AccountID, p.KeyID, in.Tier
 			one.asked = *job
+			one.files = known.At(job.Model, job.ModelVersion).Inputs(job.Params)
+			one.dependsOn = in.DependsOn
+			if sources := jobsOf(one.files); len(sources) > 0 {
+				one.dependsOn = lo.Union(in.DependsOn, sources)
+			}
 		}
 	}
 	return call
@@ -128,14 +138,23 @@ func (s *Submitter) plain(call *submitCall) bool {
 	}
 	one := &call.set[0]
 	in := &one.in
-	return len(in.DependsOn) == 0 && one.image == "" && in.CallbackURL == "" && in.RunAt == nil && in.ExpiresAt == nil &&
+	return len(in.DependsOn) == 0 && len(one.files) == 0 && in.CallbackURL == "" && in.RunAt == nil && in.ExpiresAt == nil &&
 		(in.UserID == "" || !limitsUsers(s.UserShare))
 }
 
-// prepare checks images and seals prompts. That takes time, so it runs before the account is
+// prepare checks inputs and seals prompts. That takes time, so it runs before the account is
 // locked.
 func (s *Submitter) prepare(ctx context.Context, call *submitCall) (err error) {
-	images := map[reference]error{}
+	var files []catalogue.Input
+	for i := range call.set {
+		files = append(files, call.set[i].files...)
+	}
+	var x *examination
+	if len(files) > 0 {
+		if x, err = s.Inputs.examine(ctx, call.account, s.Catalogue.Current(), files); err != nil {
+			return err
+		}
+	}
 	for i := range call.set {
 		one := &call.set[i]
 		if refusal(one.err) != nil {
@@ -144,12 +163,11 @@ func (s *Submitter) prepare(ctx context.Context, call *submitCall) (err error) {
 		if one.err != nil {
 			return one.err
 		}
-		one.image = readReference(one.asked.Params)
-		if _, checked := images[one.image]; !checked {
-			images[one.image] = s.Inputs.check(ctx, call.account, one.asked.Params)
-		}
-		if one.badImage = images[one.image]; one.badImage != nil && refusal(one.badImage) == nil {
-			return one.badImage
+		if len(one.files) > 0 {
+			one.stored, one.badInput = x.check(ctx, one.files)
+			if one.badInput != nil && refusal(one.badInput) == nil {
+				return one.badInput
+			}
 		}
 		if one.input, err = s.seal(&one.asked, one.in.Prompt); err != nil {
 			return err

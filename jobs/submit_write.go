@@ -19,7 +19,7 @@ func (b *submitBatch) write(ctx context.Context, sealer *seal.Sealer) error {
 	if err := b.writeJobs(ctx, b.tx); err != nil {
 		return fmt.Errorf("write the jobs: %w", err)
 	}
-	if err := b.writeImages(ctx); err != nil {
+	if err := b.writeInputs(ctx); err != nil {
 		return fmt.Errorf("write the inputs of the jobs: %w", err)
 	}
 	if err := b.writeRequests(ctx); err != nil {
@@ -67,22 +67,27 @@ func (b *submitBatch) expected() []models.ExpectedAccount {
 	})
 }
 
-// writeImages writes which images the jobs start from, and which must be fetched.
-func (b *submitBatch) writeImages(ctx context.Context) error {
+// writeInputs writes which files the jobs start from, and for which jobs images must be fetched.
+func (b *submitBatch) writeInputs(ctx context.Context) error {
 	var uses []*models.InputUse
+	var sources []models.JobSource
 	var remote []*models.Job
 	for _, c := range b.changes {
-		ref := b.of[c].image
-		if id, uploaded := ref.artifact(); uploaded {
-			uses = append(uses, &models.InputUse{JobID: c.job.ID, ArtifactID: id, Reference: string(ref)})
-		} else if ref != "" {
+		one := b.of[c]
+		ids := lo.Map(one.stored.uploads, func(u uploaded, _ int) models.ArtifactID { return u.id })
+		for _, id := range lo.Uniq(ids) {
+			uses = append(uses, &models.InputUse{JobID: c.job.ID, ArtifactID: id, Reference: string(id)})
+		}
+		sources = append(sources, sourcesOf(c.job.ID, one.stored.results)...)
+		if len(remotes(one.files)) > 0 {
 			remote = append(remote, c.job)
 		}
 	}
-	if len(uses) > 0 {
-		if err := models.InsertInputUses(ctx, b.tx, uses); err != nil {
-			return err
-		}
+	if err := inBatches(sources, func(some []models.JobSource) error { return models.InsertSources(ctx, b.tx, some) }); err != nil {
+		return err
+	}
+	if err := inBatches(uses, func(some []*models.InputUse) error { return models.InsertInputUses(ctx, b.tx, some) }); err != nil {
+		return err
 	}
 	if len(remote) > 0 {
 		return models.InsertInputFetches(ctx, b.tx, remote...)
@@ -119,7 +124,7 @@ func (b *submitBatch) ensureCallbacks(ctx context.Context, sealer *seal.Sealer) 
 func (b *submitBatch) writeParents(ctx context.Context) error {
 	var edges []models.JobDependency
 	for _, c := range b.changes {
-		for _, id := range b.of[c].in.DependsOn {
+		for _, id := range b.of[c].dependsOn {
 			edges = append(edges, models.JobDependency{JobID: c.job.ID, DependsOn: id})
 		}
 	}

@@ -24,11 +24,12 @@ func FindInputUpload(ctx context.Context, db bun.IDB, account AccountID, id Arti
 	return u, err
 }
 
-// FindInput returns an account's input, or sql.ErrNoRows.
-func FindInput(ctx context.Context, db bun.IDB, account AccountID, id ArtifactID) (*Artifact, error) {
-	a := new(Artifact)
-	err := db.NewSelect().Model(a).Where("ar.id = ? AND ar.account_id = ? AND ar.type = 'INPUT'", id, account).Scan(ctx)
-	return a, err
+// FindInputs returns those of these artifacts of an account that a job can start from, in no
+// particular order: inputs, and videos.
+func FindInputs(ctx context.Context, db bun.IDB, account AccountID, ids []ArtifactID) (found []*Artifact, err error) {
+	err = db.NewSelect().Model(&found).
+		Where("ar.id IN (?) AND ar.account_id = ? AND ar.type IN ('INPUT', 'FINAL_VIDEO')", bun.List(ids), account).Scan(ctx)
+	return found, err
 }
 
 // InsertInput makes an artifact of an issued input, and reads back what was issued. If the key
@@ -113,9 +114,12 @@ func LockInputsOf(ctx context.Context, tx bun.Tx, jobs []JobID) ([]ArtifactID, e
 	return ids, err
 }
 
-// ForsakeInputs ends the use of locked inputs by these jobs. It removes those that no other
-// job uses, and queues their objects for deletion.
+// ForsakeInputs ends the use of locked inputs, and of other jobs' results, by these jobs. It
+// removes the inputs that no other job uses, and queues their objects for deletion.
 func ForsakeInputs(ctx context.Context, tx bun.Tx, jobs []JobID, inputs []ArtifactID) error {
+	if _, err := tx.NewRaw("DELETE FROM job_sources WHERE job_id IN (?)", bun.List(jobs)).Exec(ctx); err != nil {
+		return err
+	}
 	if _, err := tx.NewRaw("DELETE FROM input_uses WHERE job_id IN (?)", bun.List(jobs)).Exec(ctx); err != nil || len(inputs) == 0 {
 		return err
 	}

@@ -64,7 +64,8 @@ type KeepArtifacts struct {
 }
 
 // ReviewArtifacts reviews up to limit due artifacts of locked jobs. It writes when they
-// expire, as far as that is known, and returns how many it reviewed and which have expired.
+// expire, as far as that is known, and returns how many it reviewed and which have expired. A
+// video does not expire while a job that has not ended starts from it.
 func ReviewArtifacts(ctx context.Context, tx bun.Tx, jobs []JobID, keep KeepArtifacts, limit int) (looked int, over []ArtifactID, err error) {
 	var rows []struct {
 		ID   ArtifactID `bun:"id"`
@@ -78,13 +79,15 @@ func ReviewArtifacts(ctx context.Context, tx bun.Tx, jobs []JobID, keep KeepArti
 			FROM artifacts WHERE job_id IN (?0) AND type IN ('CHECKPOINT', 'PREVIEW') AND rejected_at IS NULL
 			WINDOW w AS (PARTITION BY job_id, type ORDER BY created_at, id)),
 		ends AS (
-			SELECT ar.id, least( -- ignores NULL, an unknown time
+			SELECT ar.id, CASE WHEN ar.type <> 'FINAL_VIDEO' OR NOT EXISTS (
+				SELECT FROM job_sources s JOIN jobs u ON u.id = s.job_id WHERE s.source_id = ar.job_id AND u.completed_at IS NULL)
+			THEN least( -- ignores NULL, an unknown time
 				ar.rejected_at,
 				newer.superseded_at + make_interval(secs => ?2),
 				j.completed_at + CASE
 					WHEN ar.type <> 'CHECKPOINT' THEN make_interval(secs => ?4)
 					WHEN j.status = 'COMPLETED' THEN interval '0'
-					ELSE make_interval(secs => ?3) END) AS at
+					ELSE make_interval(secs => ?3) END) END AS at
 			FROM due JOIN artifacts ar ON ar.id = due.id JOIN jobs j ON j.id = ar.job_id LEFT JOIN newer ON newer.id = ar.id)
 		UPDATE artifacts ar SET expires_at = ends.at, review_at = coalesce(ends.at, clock_timestamp() + make_interval(secs => ?5))
 		FROM ends WHERE ar.id = ends.id
@@ -99,12 +102,13 @@ func ReviewArtifacts(ctx context.Context, tx bun.Tx, jobs []JobID, keep KeepArti
 }
 
 // LockJobsOver locks jobs that ended longer ago than age, oldest first. It skips those that
-// others have locked.
+// others have locked, and those from whose results jobs start that have not ended.
 func LockJobsOver(ctx context.Context, tx bun.Tx, age time.Duration, limit int) ([]JobID, error) {
 	var ids []JobID
 	err := tx.NewRaw(`
-		SELECT id FROM jobs WHERE completed_at < (SELECT clock_timestamp()) - make_interval(secs => ?)
-		ORDER BY completed_at LIMIT ? FOR UPDATE SKIP LOCKED`, age.Seconds(), limit).Scan(ctx, &ids)
+		SELECT id FROM jobs j WHERE completed_at < (SELECT clock_timestamp()) - make_interval(secs => ?)
+			AND NOT EXISTS (SELECT FROM job_sources s JOIN jobs u ON u.id = s.job_id WHERE s.source_id = j.id AND u.completed_at IS NULL)
+		ORDER BY completed_at LIMIT ? FOR UPDATE OF j SKIP LOCKED`, age.Seconds(), limit).Scan(ctx, &ids)
 	return ids, err
 }
 

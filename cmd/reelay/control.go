@@ -94,7 +94,7 @@ func (s *stack) control(ctx context.Context) error {
 	group.Go(func() error { return periodic.Every(ctx, "catalogue", registry.FollowEvery, s.registry.Pass) })
 	group.Go(func() error { return periodic.Every(ctx, "relay the outbox", relayEvery, counted(relay.Pass)) })
 	group.Go(func() error { return deliverer.Run(ctx) })
-	fetcher := &jobs.InputFetcher{Inputs: s.inputs(), Notifier: s.notifier}
+	fetcher := &jobs.InputFetcher{Inputs: s.inputs(), Notifier: s.notifier, Catalogue: s.catalogue}
 	group.Go(func() error { return fetcher.Run(ctx) })
 	group.Go(func() error {
 		return tasks.Run(ctx, tasks.Config{

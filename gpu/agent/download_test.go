@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,9 +20,15 @@ func TestInputs(t *testing.T) {
 	queued := func(stored string) func(*control, *model) {
 		return func(c *control, _ *model) {
 			granted := lease()
-			granted["inputs"] = []object{{"id": "art_1", "sizeBytes": size, "checksum": sum, "url": "http://store/art_1"}}
+			granted["inputs"] = []object{
+				{"id": "art_1", "contentType": "image/png", "sizeBytes": size, "checksum": sum, "url": "http://store/art_1"},
+				{"id": "art_2", "contentType": "video/mp4", "sizeBytes": size, "checksum": sum, "url": "http://store/art_2"},
+				{"id": "art_2", "contentType": "video/mp4", "sizeBytes": size, "checksum": sum, "url": "http://store/art_2"},
+				{"id": "art_3", "contentType": "video/odd", "sizeBytes": size, "checksum": sum, "url": "http://store/art_3"},
+			}
+			granted["inputNames"] = []string{"referenceImage", "clips.0", "clips.1", "../../clips.2"}
 			c.leases = append(c.leases, granted)
-			c.stored["/art_1"] = stored
+			c.stored["/art_1"], c.stored["/art_2"], c.stored["/art_3"] = "picture", stored, "picture"
 		}
 	}
 
@@ -30,9 +37,15 @@ func TestInputs(t *testing.T) {
 		story(t, queued("picture"), func(t *testing.T, f *fixture) {
 			order := <-f.model.started
 
-			path := order.Inputs["referenceImage"]
-			require.True(t, strings.HasPrefix(path, order.Workdir+"/"))
-			require.FileExists(t, path)
+			require.Equal(t, map[string]string{
+				"referenceImage": filepath.Join(order.Workdir, "input-0.png"),
+				"clips.0":        filepath.Join(order.Workdir, "input-1.mp4"),
+				"clips.1":        filepath.Join(order.Workdir, "input-1.mp4"),
+				"../../clips.2":  filepath.Join(order.Workdir, "input-3"),
+			}, order.Inputs)
+			for _, path := range order.Inputs {
+				require.FileExists(t, path)
+			}
 			f.model.messages <- &runtime.Result{}
 			synctest.Wait()
 		})
@@ -46,7 +59,7 @@ func TestInputs(t *testing.T) {
 			failed := f.of("failJob")
 			require.Len(t, failed, 1)
 			require.Equal(t, "TRANSIENT", failed[0].in["class"])
-			require.Contains(t, failed[0].in["message"], "the reference image")
+			require.Contains(t, failed[0].in["message"], "the input clips.0")
 			require.Empty(t, f.model.started)
 		})
 	})

@@ -79,6 +79,7 @@ type Loaders struct {
 	Attempts       Loader[models.JobID, []*models.Attempt]
 	Events         Loader[EventPage, *paging.Page[*models.JobEvent]]
 	JobArtifacts   Loader[models.JobID, []*models.Artifact]
+	InputFiles     Loader[models.JobID, []*models.InputFile]
 	Artifacts      Loader[models.ArtifactID, *models.Artifact]
 	Workers        Loader[models.WorkerID, *models.Worker]
 	Accounts       Loader[models.AccountID, *models.Account]
@@ -104,6 +105,7 @@ func New(r *query.Reader, o Options) *Loaders {
 		Attempts:     newLoader(o, grouped(r.Attempts, func(a *models.Attempt) models.JobID { return a.JobID })),
 		Events:       newLoader(o, eventPages(r)),
 		JobArtifacts: newLoader(o, grouped(r.JobArtifacts, func(a *models.Artifact) models.JobID { return a.JobID })),
+		InputFiles:   newLoader(o, grouped(r.InputFiles, func(f *models.InputFile) models.JobID { return f.UsedBy })),
 		Artifacts:    newLoader(o, keyed(r.Artifacts, func(a *models.Artifact) models.ArtifactID { return a.ID })),
 		Workers:      newLoader(o, keyed(r.WorkersByID, func(w *models.Worker) models.WorkerID { return w.ID })),
 		Accounts:     newLoader(o, keyed(r.Accounts, func(a *models.Account) models.AccountID { return a.ID })),

@@ -51,6 +51,7 @@ type Model struct {
 
 	compiled *jsonschema.Schema
 	defaults map[string]any
+	inputs   []inputParam // the parameters that name files
 }
 
 // Product is what a job of a model ends with.

@@ -49,6 +49,7 @@ func (m *Model) compile() error {
 			m.defaults[name] = *property.Default
 		}
 	}
+	m.findInputs()
 	return nil
 }
 

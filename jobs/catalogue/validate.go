@@ -64,6 +64,8 @@ func (s *Source) addModel(place string, m *Model) {
 	default:
 		if err := m.compile(); err != nil {
 			s.problem(place+".params", "params is not a valid JSON Schema: %s", schemaProblem(err))
+		} else {
+			s.checkInputs(place+".params", m)
 		}
 	}
 	if m.Runtime == program.Runtime {

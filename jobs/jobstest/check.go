@@ -20,7 +20,7 @@ var tables = []string{
 	"bulk_operations", "bulk_items", "videos",
 	"lanes", "queue_pauses",
 	"api_keys", "audit_log",
-	"input_uses", "input_fetches",
+	"input_uses", "input_fetches", "job_sources",
 }
 
 // SecretPattern matches secrets in a text.

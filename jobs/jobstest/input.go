@@ -54,3 +54,12 @@ func (s *Stack) UploadInput(t testing.TB, p jobs.Principal, data []byte) models.
 	require.Equal(t, http.StatusOK, s.Send(t, issued.Link, data))
 	return issued.ArtifactID
 }
+
+// UploadMedia uploads a video or sound and returns its id.
+func (s *Stack) UploadMedia(t testing.TB, p jobs.Principal, contentType string, data []byte) models.ArtifactID {
+	t.Helper()
+	issued, err := s.Inputs.Request(t.Context(), p, contentType, int64(len(data)), Checksum(data))
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, s.Send(t, issued.Link, data))
+	return issued.ArtifactID
+}

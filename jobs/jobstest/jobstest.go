@@ -134,7 +134,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Registry:  &registry.Registry{DB: db, Catalogue: catalogue},
 		Fleet:     &fleet.Operator{DB: db, Notifier: notifier, Providers: map[string]fleet.Provider{}},
 		Inputs:    inputs,
-		Fetcher:   &jobs.InputFetcher{Inputs: inputs, Notifier: notifier},
+		Fetcher:   &jobs.InputFetcher{Inputs: inputs, Notifier: notifier, Catalogue: catalogue},
 		Promoter:  &jobs.Promoter{DB: db, Notifier: notifier},
 		Scheduler: &jobs.Scheduler{DB: db, Notifier: notifier},
 		Readier:   &jobs.Readier{DB: db, Notifier: notifier},

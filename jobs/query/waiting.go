@@ -235,7 +235,7 @@ func (s *situation) why(job *models.Job) []WaitingReason {
 		add(WaitDependency, time.Time{}, "%s must complete first: %s%s.", text.Count(b.Count, "job"), strings.Join(b.Jobs, ", "), more(b.Count-len(b.Jobs)))
 	}
 	if fetch, waits := s.fetches[job.ID]; waits && job.Status == models.JobBlocked {
-		message := "The image at " + jobs.ReferenceField + " is being fetched"
+		message := "An image that the params name is being fetched"
 		if fetch.Problem != "" {
 			message += fmt.Sprintf("; try %d of %d failed: %s", min(fetch.Tries, jobs.MaxFetchTries), jobs.MaxFetchTries, fetch.Problem)
 		}

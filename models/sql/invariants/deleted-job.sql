@@ -7,4 +7,5 @@ WHERE j.deleted_at IS NOT NULL AND (j.params <> '{}'
     OR EXISTS (SELECT FROM dead_letters d WHERE d.job_id = j.id AND d.reason <> 'deleted')
     OR j.callback_url IS NOT NULL OR EXISTS (SELECT FROM webhook_events v WHERE v.job_id = j.id AND v.job IS NOT NULL)
     OR EXISTS (SELECT FROM artifacts r WHERE r.job_id = j.id)
-    OR EXISTS (SELECT FROM input_uses u WHERE u.job_id = j.id))
+    OR EXISTS (SELECT FROM input_uses u WHERE u.job_id = j.id)
+    OR EXISTS (SELECT FROM job_sources s WHERE s.job_id = j.id))

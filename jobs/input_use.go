@@ -1,0 +1,187 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+	"github.com/uptrace/bun"
+)
+
+// useInputs records that the next run of a locked job starts from these files. Its parents are
+// locked too. It reports whether images must still be fetched. It returns CONFLICT if a file is
+// gone, or is the video of a job that is no parent and has none.
+func useInputs(ctx context.Context, tx bun.Tx, job *models.Job, files []catalogue.Input, parents []*models.Job) (fetch bool, err error) {
+	found, err := findStored(ctx, tx, job.AccountID, files)
+	if err != nil {
+		return false, err
+	}
+	if err := useResults(ctx, tx, job, found.results, parents); err != nil {
+		return false, err
+	}
+	for _, u := range found.uploads {
+		err := models.UseInput(ctx, tx, models.InputUse{JobID: job.ID, AccountID: job.AccountID, ArtifactID: u.id, Reference: string(u.id)})
+		if errors.Is(err, sql.ErrNoRows) {
+			return false, inputGone(u.field)
+		}
+		if err != nil {
+			return false, fmt.Errorf("use input %s: %w", u.id, err)
+		}
+	}
+	for _, url := range remotes(files) {
+		known, err := models.FindInputOf(ctx, tx, job.ID, url)
+		if err == nil { // an earlier run fetched it
+			err = models.UseInput(ctx, tx, models.InputUse{JobID: job.ID, AccountID: job.AccountID, ArtifactID: known.ID, Reference: url})
+		}
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			fetch = true
+		case err != nil:
+			return false, fmt.Errorf("read an image of job %s: %w", job.ID, err)
+		}
+	}
+	if !fetch {
+		return false, nil
+	}
+	return true, apierror.Wrap(models.InsertInputFetches(ctx, tx, job), "have the images fetched")
+}
+
+func inputGone(field string) error {
+	return apierror.Conflict("The file that %s names was deleted: submit a new job.", field)
+}
+
+// findStored sorts the stored files that params name.
+func findStored(ctx context.Context, db bun.IDB, account models.AccountID, files []catalogue.Input) (found stored, err error) {
+	var named []uploaded
+	for _, file := range files {
+		if id, ok := reference(file.Reference).artifact(); ok {
+			named = append(named, uploaded{id, file.Field()})
+		} else if id, ok := reference(file.Reference).job(); ok {
+			found.results = append(found.results, result{job: id, field: file.Field()})
+		}
+	}
+	if len(named) == 0 {
+		return found, nil
+	}
+	rows, err := models.FindInputs(ctx, db, account, lo.Map(named, func(u uploaded, _ int) models.ArtifactID { return u.id }))
+	if err != nil {
+		return found, fmt.Errorf("read the inputs: %w", err)
+	}
+	byID := lo.KeyBy(rows, func(a *models.Artifact) models.ArtifactID { return a.ID })
+	for _, u := range named {
+		switch a := byID[u.id]; {
+		case a == nil:
+			return found, inputGone(u.field)
+		case a.Type == models.ArtifactFinalVideo:
+			found.results = append(found.results, result{a.JobID, u.field, a.ID})
+		default:
+			found.uploads = append(found.uploads, u)
+		}
+	}
+	return found, nil
+}
+
+// useResults records from whose results a job starts.
+func useResults(ctx context.Context, tx bun.Tx, job *models.Job, results []result, parents []*models.Job) error {
+	if len(results) == 0 {
+		return nil
+	}
+	locked, err := models.ShareJobs(ctx, tx, lo.Uniq(lo.Map(results, func(r result, _ int) models.JobID { return r.job })))
+	if err != nil {
+		return fmt.Errorf("lock the jobs whose videos are inputs: %w", err)
+	}
+	sources := lo.KeyBy(locked, func(j *models.Job) models.JobID { return j.ID })
+	for _, r := range results {
+		source := sources[r.job]
+		if source == nil || source.AccountID != job.AccountID {
+			return inputGone(r.field)
+		}
+		awaited := slices.ContainsFunc(parents, func(p *models.Job) bool { return p.ID == source.ID })
+		if !source.Status.Terminal() && !awaited {
+			return apierror.Conflict("%s: job %s has not ended: wait for it.", r.field, source.ID)
+		}
+		if err := r.check(source); err != nil {
+			return apierror.Conflict("%s", err)
+		}
+	}
+	return apierror.Wrap(models.InsertSources(ctx, tx, sourcesOf(job.ID, results)), "record the sources of job %s", job.ID)
+}
+
+// sourcesOf returns the rows of the sources of a job, once each.
+func sourcesOf(job models.JobID, results []result) (rows []models.JobSource) {
+	for _, r := range results {
+		if row := (models.JobSource{JobID: job, SourceID: r.job}); !slices.Contains(rows, row) {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// mayNameInputs reports whether params hold what may be the name of a file. It spares the other
+// jobs a query.
+func mayNameInputs(params json.RawMessage) bool {
+	return bytes.Contains(params, []byte(`"art_`)) || bytes.Contains(params, []byte(`"job_`)) || bytes.Contains(params, []byte(`"http`))
+}
+
+// NamedInput is a file that a job starts from, under the name that its params give it: the
+// parameter, and for an element of a list also its index, such as clips.0.
+type NamedInput struct {
+	Name string
+	*models.Artifact
+}
+
+// inputsOf returns the files that a job starts from, see [NameInputs].
+func inputsOf(ctx context.Context, db bun.IDB, job *models.Job) ([]NamedInput, error) {
+	if !mayNameInputs(job.Params) {
+		return nil, nil
+	}
+	files, err := models.ListInputFiles(ctx, db, []models.JobID{job.ID})
+	return NameInputs(job.Params, files), apierror.Wrap(err, "read the inputs of job %s", job.ID)
+}
+
+// NameInputs finds the names of a job's files in its params: referenceImage first, then in the
+// order of the names and of the lists. It does without the model's schema: only a parameter
+// that names a file has the reference of one that the job uses.
+func NameInputs(params json.RawMessage, files []*models.InputFile) (named []NamedInput) {
+	if len(files) == 0 {
+		return nil
+	}
+	known := map[string]*models.Artifact{}
+	for _, file := range files {
+		if file.Reference != "" {
+			known[file.Reference] = &file.Artifact
+		} else { // a result, which has two names
+			known[string(file.ID)], known[string(file.JobID)] = &file.Artifact, &file.Artifact
+		}
+	}
+	var values map[string]any
+	_ = json.Unmarshal(params, &values) // it was made from a map
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		switch value := values[name].(type) {
+		case string:
+			if a := known[value]; a != nil {
+				named = append(named, NamedInput{name, a})
+			}
+		case []any:
+			for i, one := range value {
+				if reference, ok := one.(string); ok && known[reference] != nil {
+					named = append(named, NamedInput{name + "." + strconv.Itoa(i), known[reference]})
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(named, func(a, b NamedInput) int {
+		return lo.Ternary(b.Name == catalogue.ReferenceImage, 1, 0) - lo.Ternary(a.Name == catalogue.ReferenceImage, 1, 0)
+	})
+	return named
+}
