@@ -67,8 +67,9 @@ func orStalled(ctx context.Context, err error) error {
 	return err
 }
 
-// RequestInputUpload requests a link for the upload of an image with this size and
-// checksum. The id of the artifact is then the value of a job's params.referenceImage.
+// RequestInputUpload requests a link for the upload of an image, video or sound with this
+// size and checksum. The id of the artifact is then the value of a parameter that names a
+// file, such as params.referenceImage.
 // UploadInput requests the link and uploads.
 func (c *Client) RequestInputUpload(ctx context.Context, contentType, checksum string, sizeBytes int64) (*InputUpload, error) {
 	data, err := requestInputUpload(ctx, repeater{c}, contentType, sizeBytes, checksum)
@@ -78,11 +79,12 @@ func (c *Client) RequestInputUpload(ctx context.Context, contentType, checksum s
 	return &data.RequestInputUpload, nil
 }
 
-// UploadInput uploads a JPEG, PNG or WebP image and returns its id, the value for
-// params.referenceImage. If the upload is interrupted, it retries with a new link.
-func (c *Client) UploadInput(ctx context.Context, contentType string, image io.ReadSeeker) (artifactID string, err error) {
+// UploadInput uploads an image (JPEG, PNG or WebP, up to 20 MB), or a video or sound (MP4,
+// WebM, MP3, M4A, WAV, FLAC or Ogg, up to 500 MB), and returns its id, the value for a
+// parameter that names a file, such as params.referenceImage. If the upload is interrupted, it retries with a new link.
+func (c *Client) UploadInput(ctx context.Context, contentType string, file io.ReadSeeker) (artifactID string, err error) {
 	for try := 1; ; try++ {
-		artifactID, err = c.uploadInput(ctx, contentType, image)
+		artifactID, err = c.uploadInput(ctx, contentType, file)
 		e, ok := errors.AsType[*Error](err)
 		if !ok || !e.Retryable() || try >= c.tries || e.RetryAfter > maxPause || !sleep(ctx, max(backoff(try), e.RetryAfter)) {
 			return artifactID, err
@@ -90,20 +92,20 @@ func (c *Client) UploadInput(ctx context.Context, contentType string, image io.R
 	}
 }
 
-func (c *Client) uploadInput(ctx context.Context, contentType string, image io.ReadSeeker) (string, error) {
-	if _, err := image.Seek(0, io.SeekStart); err != nil {
-		return "", fmt.Errorf("read the image: %w", err)
+func (c *Client) uploadInput(ctx context.Context, contentType string, file io.ReadSeeker) (string, error) {
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return "", fmt.Errorf("read the input: %w", err)
 	}
-	sum, size, err := Checksum(image)
+	sum, size, err := Checksum(file)
 	if err != nil {
-		return "", fmt.Errorf("read the image: %w", err)
+		return "", fmt.Errorf("read the input: %w", err)
 	}
 	upload, err := c.RequestInputUpload(ctx, contentType, sum, size)
 	if err != nil {
 		return "", err
 	}
-	if _, err := image.Seek(0, io.SeekStart); err != nil {
-		return "", fmt.Errorf("read the image: %w", err)
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return "", fmt.Errorf("read the input: %w", err)
 	}
-	return upload.ArtifactId, c.Upload(ctx, &upload.Target, image, size)
+	return upload.ArtifactId, c.Upload(ctx, &upload.Target, file, size)
 }

@@ -27,7 +27,7 @@ type submitOptions struct {
 	tier, idempotencyKey, userID string
 	callback                     string
 	runAt, expiresAt             time.Time
-	after                        []string
+	after, inputs                []string
 	file, image                  string
 	priority, maxAttempts        int
 	wait, force, asJSON          bool
@@ -51,6 +51,7 @@ func submitCommand() *cobra.Command {
 		Example: "  reelay submit --prompt 'a lighthouse in a storm' --wait --output video.mp4\n" +
 			"  reelay submit --prompt-file scene.txt --duration 6 --resolution 720p --param seed=7\n" +
 			"  reelay submit --prompt 'the fog lifts' --image harbour.png\n" +
+			"  reelay submit --model stitch --input clips=@intro.mp4 --input clips=job_0190…\n" +
 			"  reelay submit --file shots.jsonl --json\n" +
 			"  generate-prompt | reelay submit --prompt - --json",
 		Args: cobra.NoArgs,
@@ -72,6 +73,7 @@ func (o *submitOptions) addFlags(cmd *cobra.Command) {
 	f.StringVar(&o.promptFile, "prompt-file", "", "file with the prompt")
 	f.StringVar(&o.file, "file", "", "file with many submissions, as JSON lines or one JSON array; - reads standard input")
 	f.StringVar(&o.image, "image", "", "image that the video starts from: a `file` or an https URL")
+	f.StringArrayVar(&o.inputs, "input", nil, "a file that the job starts from, `name=value`: @file, art_…, job_… or an https URL; repeat it for a list")
 	f.StringVar(&o.model, "model", "testcard", "model to use")
 	f.StringArrayVar(&o.param, "param", nil, "a parameter of the model, `name=value`; may be repeated")
 	f.StringVar(&o.params, "params", "", "parameters as a JSON object, or @file")
@@ -106,7 +108,7 @@ type submitted struct {
 }
 
 func (o *submitOptions) run(cmd *cobra.Command) error {
-	in, err := o.input(cmd)
+	in, inputs, err := o.input(cmd)
 	if err != nil {
 		return &usageError{cmd, err}
 	}
@@ -121,12 +123,11 @@ func (o *submitOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	again := "--idempotency-key " + *in.IdempotencyKey
-	if id, err := o.upload(cmd.Context(), c, &in); err != nil {
+	uploaded, err := o.attach(cmd.Context(), c, &in, inputs)
+	if err != nil {
 		return err
-	} else if id != "" {
-		again += " and --param referenceImage=" + id + " instead of --image"
 	}
-	submission, err := submit(cmd.Context(), c, in, again)
+	submission, err := submit(cmd.Context(), c, in, again+uploaded)
 	if err != nil {
 		return err
 	}
@@ -168,33 +169,35 @@ func (o *submitOptions) print(out io.Writer, answer submitted) error {
 	return err
 }
 
-func (o *submitOptions) input(cmd *cobra.Command) (client.SubmitJobInput, error) {
-	in := client.SubmitJobInput{Model: o.model, IdempotencyKey: &o.idempotencyKey}
+func (o *submitOptions) input(cmd *cobra.Command) (in client.SubmitJobInput, inputs []inputFlag, err error) {
+	in = client.SubmitJobInput{Model: o.model, IdempotencyKey: &o.idempotencyKey}
 	if o.idempotencyKey == "" {
 		o.idempotencyKey = "cli-" + uuid.NewString()
 	}
 	prompt, err := o.readPrompt(cmd)
 	if err != nil {
-		return in, err
+		return in, nil, err
 	}
-	in.Prompt = &prompt
+	if prompt != "" || len(o.inputs) == 0 {
+		in.Prompt = &prompt
+	}
 	params, err := parseFields(o.params, o.param, cmd.InOrStdin())
 	if err != nil {
-		return in, fmt.Errorf("the parameters cannot be read: %w", err)
+		return in, nil, fmt.Errorf("the parameters cannot be read: %w", err)
 	}
 	if err := o.shorthands(cmd, params); err != nil {
-		return in, err
+		return in, nil, err
 	}
-	if err := o.refer(params); err != nil {
-		return in, err
+	if inputs, err = o.readInputs(params); err != nil {
+		return in, nil, err
 	}
 	in.Params = params.message()
 	metadata, err := parseFields("", o.metadata, nil)
 	if err != nil {
-		return in, fmt.Errorf("the metadata cannot be read: %w", err)
+		return in, nil, fmt.Errorf("the metadata cannot be read: %w", err)
 	}
 	in.Metadata = metadata.message()
-	return in, o.limits(cmd, &in)
+	return in, inputs, o.limits(cmd, &in)
 }
 
 // limits copies the flags that were given. The API chooses the others.
@@ -261,6 +264,8 @@ func (o *submitOptions) readPrompt(cmd *cobra.Command) (string, error) {
 	case o.prompt == "-":
 		text, err := readText("-", cmd.InOrStdin())
 		return strings.TrimRight(text, "\r\n"), err
+	case !inline && len(o.inputs) > 0: // the model may need none
+		return "", nil
 	case !inline:
 		return "", errors.New("there is no prompt: describe the video with --prompt")
 	case !utf8.ValidString(o.prompt):
