@@ -29,6 +29,7 @@ type jobView struct {
 	Account   string
 	Attempts  []*models.Attempt
 	Artifacts []*models.Artifact
+	Inputs    []*query.JobInput
 	Workers   map[models.WorkerID]*models.Worker
 	// Waiting lists what holds a waiting job back, the most important reason first.
 	Waiting []query.WaitingReason
@@ -71,6 +72,13 @@ func (c *console) readJobParts(ctx context.Context, p jobs.Principal, v *jobView
 	}
 	if v.Artifacts, err = c.Reader.JobArtifacts(ctx, []models.JobID{v.ID}); err != nil {
 		return err
+	}
+	if v.Inputs = c.Reader.Inputs(v.Job, nil); len(v.Inputs) > 0 {
+		files, err := c.Reader.InputFiles(ctx, []models.JobID{v.ID})
+		if err != nil {
+			return err
+		}
+		v.Inputs = c.Reader.Inputs(v.Job, files)
 	}
 	accounts, err := c.accountNames(ctx, []models.AccountID{v.AccountID})
 	if err != nil {
@@ -217,10 +225,11 @@ func (v *jobView) evidence(of *models.Attempt) []*models.Artifact {
 	})
 }
 
-// listed returns the artifacts to list: all but replaced previews.
+// listed returns the artifacts to list: all but replaced previews, and inputs, which have a list
+// of their own.
 func (v *jobView) listed() []*models.Artifact {
 	return slices.DeleteFunc(slices.Clone(v.Artifacts), func(a *models.Artifact) bool {
-		return a.Type == models.ArtifactPreview && a.ID != v.PreviewID
+		return a.Type == models.ArtifactInput || a.Type == models.ArtifactPreview && a.ID != v.PreviewID
 	})
 }
 
@@ -335,6 +344,17 @@ func meterState(job *models.Job) string {
 		return "running"
 	}
 	return strings.ToLower(string(job.Status))
+}
+
+// sourceOf returns the job whose video is an input, or "".
+func sourceOf(in *query.JobInput) models.JobID {
+	if in.Artifact != nil {
+		return in.Artifact.JobID
+	}
+	if id := models.JobID(in.Reference); id.Valid() {
+		return id
+	}
+	return ""
 }
 
 func artifactPath(a *models.Artifact) string { return "/artifacts/" + string(a.ID) }
