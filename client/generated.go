@@ -822,26 +822,230 @@ var AllFailureClass = []FailureClass{
 	FailureClassPoison,
 }
 
-// One GPU's current state. utilization is 0 to 1.
+// GPUState includes the requested fields of the GraphQL type GpuState.
+// The GraphQL type's documentation follows.
+//
+// One GPU as its worker last reported it. What the worker could not read is null.
+type GPUState struct {
+	Index int `json:"index"`
+	// 0 to 1.
+	Utilization      *float64 `json:"utilization"`
+	MemoryUsedBytes  *int64   `json:"-"`
+	MemoryTotalBytes *int64   `json:"-"`
+	TemperatureC     *float64 `json:"temperatureC"`
+	PowerW           *float64 `json:"powerW"`
+	// How many memory errors could not be corrected since the driver was loaded.
+	EccUncorrected *int64 `json:"-"`
+	// The newest error of an NVIDIA driver since the machine started: https://docs.nvidia.com/deploy/xid-errors.
+	Xid *int      `json:"xid"`
+	At  time.Time `json:"at"`
+}
+
+// GetIndex returns GPUState.Index, and is useful for accessing the field via an interface.
+func (v *GPUState) GetIndex() int { return v.Index }
+
+// GetUtilization returns GPUState.Utilization, and is useful for accessing the field via an interface.
+func (v *GPUState) GetUtilization() *float64 { return v.Utilization }
+
+// GetMemoryUsedBytes returns GPUState.MemoryUsedBytes, and is useful for accessing the field via an interface.
+func (v *GPUState) GetMemoryUsedBytes() *int64 { return v.MemoryUsedBytes }
+
+// GetMemoryTotalBytes returns GPUState.MemoryTotalBytes, and is useful for accessing the field via an interface.
+func (v *GPUState) GetMemoryTotalBytes() *int64 { return v.MemoryTotalBytes }
+
+// GetTemperatureC returns GPUState.TemperatureC, and is useful for accessing the field via an interface.
+func (v *GPUState) GetTemperatureC() *float64 { return v.TemperatureC }
+
+// GetPowerW returns GPUState.PowerW, and is useful for accessing the field via an interface.
+func (v *GPUState) GetPowerW() *float64 { return v.PowerW }
+
+// GetEccUncorrected returns GPUState.EccUncorrected, and is useful for accessing the field via an interface.
+func (v *GPUState) GetEccUncorrected() *int64 { return v.EccUncorrected }
+
+// GetXid returns GPUState.Xid, and is useful for accessing the field via an interface.
+func (v *GPUState) GetXid() *int { return v.Xid }
+
+// GetAt returns GPUState.At, and is useful for accessing the field via an interface.
+func (v *GPUState) GetAt() time.Time { return v.At }
+
+func (v *GPUState) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*GPUState
+		MemoryUsedBytes  json.RawMessage `json:"memoryUsedBytes"`
+		MemoryTotalBytes json.RawMessage `json:"memoryTotalBytes"`
+		EccUncorrected   json.RawMessage `json:"eccUncorrected"`
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.GPUState = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	{
+		dst := &v.MemoryUsedBytes
+		src := firstPass.MemoryUsedBytes
+		if len(src) != 0 && string(src) != "null" {
+			*dst = new(int64)
+			err = unmarshalInt64(
+				src, *dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal GPUState.MemoryUsedBytes: %w", err)
+			}
+		}
+	}
+
+	{
+		dst := &v.MemoryTotalBytes
+		src := firstPass.MemoryTotalBytes
+		if len(src) != 0 && string(src) != "null" {
+			*dst = new(int64)
+			err = unmarshalInt64(
+				src, *dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal GPUState.MemoryTotalBytes: %w", err)
+			}
+		}
+	}
+
+	{
+		dst := &v.EccUncorrected
+		src := firstPass.EccUncorrected
+		if len(src) != 0 && string(src) != "null" {
+			*dst = new(int64)
+			err = unmarshalInt64(
+				src, *dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal GPUState.EccUncorrected: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+type __premarshalGPUState struct {
+	Index int `json:"index"`
+
+	Utilization *float64 `json:"utilization"`
+
+	MemoryUsedBytes json.RawMessage `json:"memoryUsedBytes"`
+
+	MemoryTotalBytes json.RawMessage `json:"memoryTotalBytes"`
+
+	TemperatureC *float64 `json:"temperatureC"`
+
+	PowerW *float64 `json:"powerW"`
+
+	EccUncorrected json.RawMessage `json:"eccUncorrected"`
+
+	Xid *int `json:"xid"`
+
+	At time.Time `json:"at"`
+}
+
+func (v *GPUState) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *GPUState) __premarshalJSON() (*__premarshalGPUState, error) {
+	var retval __premarshalGPUState
+
+	retval.Index = v.Index
+	retval.Utilization = v.Utilization
+	{
+
+		dst := &retval.MemoryUsedBytes
+		src := v.MemoryUsedBytes
+		if src != nil {
+			var err error
+			*dst, err = marshalInt64(
+				src)
+			if err != nil {
+				return nil, fmt.Errorf(
+					"unable to marshal GPUState.MemoryUsedBytes: %w", err)
+			}
+		}
+	}
+	{
+
+		dst := &retval.MemoryTotalBytes
+		src := v.MemoryTotalBytes
+		if src != nil {
+			var err error
+			*dst, err = marshalInt64(
+				src)
+			if err != nil {
+				return nil, fmt.Errorf(
+					"unable to marshal GPUState.MemoryTotalBytes: %w", err)
+			}
+		}
+	}
+	retval.TemperatureC = v.TemperatureC
+	retval.PowerW = v.PowerW
+	{
+
+		dst := &retval.EccUncorrected
+		src := v.EccUncorrected
+		if src != nil {
+			var err error
+			*dst, err = marshalInt64(
+				src)
+			if err != nil {
+				return nil, fmt.Errorf(
+					"unable to marshal GPUState.EccUncorrected: %w", err)
+			}
+		}
+	}
+	retval.Xid = v.Xid
+	retval.At = v.At
+	return &retval, nil
+}
+
+// One GPU's current state. utilization is 0 to 1. Leave out what is not known.
 type GpuSample struct {
-	Index           int      `json:"index"`
-	Utilization     float64  `json:"utilization"`
-	MemoryUsedBytes *int64   `json:"-"`
-	TemperatureC    *float64 `json:"temperatureC,omitempty"`
-	Xid             *int     `json:"xid,omitempty"`
+	Index            int      `json:"index"`
+	Utilization      *float64 `json:"utilization,omitempty"`
+	MemoryUsedBytes  *int64   `json:"-"`
+	MemoryTotalBytes *int64   `json:"-"`
+	TemperatureC     *float64 `json:"temperatureC,omitempty"`
+	PowerW           *float64 `json:"powerW,omitempty"`
+	EccUncorrected   *int64   `json:"-"`
+	Xid              *int     `json:"xid,omitempty"`
 }
 
 // GetIndex returns GpuSample.Index, and is useful for accessing the field via an interface.
 func (v *GpuSample) GetIndex() int { return v.Index }
 
 // GetUtilization returns GpuSample.Utilization, and is useful for accessing the field via an interface.
-func (v *GpuSample) GetUtilization() float64 { return v.Utilization }
+func (v *GpuSample) GetUtilization() *float64 { return v.Utilization }
 
 // GetMemoryUsedBytes returns GpuSample.MemoryUsedBytes, and is useful for accessing the field via an interface.
 func (v *GpuSample) GetMemoryUsedBytes() *int64 { return v.MemoryUsedBytes }
 
+// GetMemoryTotalBytes returns GpuSample.MemoryTotalBytes, and is useful for accessing the field via an interface.
+func (v *GpuSample) GetMemoryTotalBytes() *int64 { return v.MemoryTotalBytes }
+
 // GetTemperatureC returns GpuSample.TemperatureC, and is useful for accessing the field via an interface.
 func (v *GpuSample) GetTemperatureC() *float64 { return v.TemperatureC }
+
+// GetPowerW returns GpuSample.PowerW, and is useful for accessing the field via an interface.
+func (v *GpuSample) GetPowerW() *float64 { return v.PowerW }
+
+// GetEccUncorrected returns GpuSample.EccUncorrected, and is useful for accessing the field via an interface.
+func (v *GpuSample) GetEccUncorrected() *int64 { return v.EccUncorrected }
 
 // GetXid returns GpuSample.Xid, and is useful for accessing the field via an interface.
 func (v *GpuSample) GetXid() *int { return v.Xid }
@@ -854,7 +1058,9 @@ func (v *GpuSample) UnmarshalJSON(b []byte) error {
 
 	var firstPass struct {
 		*GpuSample
-		MemoryUsedBytes json.RawMessage `json:"memoryUsedBytes"`
+		MemoryUsedBytes  json.RawMessage `json:"memoryUsedBytes"`
+		MemoryTotalBytes json.RawMessage `json:"memoryTotalBytes"`
+		EccUncorrected   json.RawMessage `json:"eccUncorrected"`
 		graphql.NoUnmarshalJSON
 	}
 	firstPass.GpuSample = v
@@ -877,17 +1083,51 @@ func (v *GpuSample) UnmarshalJSON(b []byte) error {
 			}
 		}
 	}
+
+	{
+		dst := &v.MemoryTotalBytes
+		src := firstPass.MemoryTotalBytes
+		if len(src) != 0 && string(src) != "null" {
+			*dst = new(int64)
+			err = unmarshalInt64(
+				src, *dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal GpuSample.MemoryTotalBytes: %w", err)
+			}
+		}
+	}
+
+	{
+		dst := &v.EccUncorrected
+		src := firstPass.EccUncorrected
+		if len(src) != 0 && string(src) != "null" {
+			*dst = new(int64)
+			err = unmarshalInt64(
+				src, *dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal GpuSample.EccUncorrected: %w", err)
+			}
+		}
+	}
 	return nil
 }
 
 type __premarshalGpuSample struct {
 	Index int `json:"index"`
 
-	Utilization float64 `json:"utilization"`
+	Utilization *float64 `json:"utilization,omitempty"`
 
 	MemoryUsedBytes json.RawMessage `json:"memoryUsedBytes,omitempty"`
 
+	MemoryTotalBytes json.RawMessage `json:"memoryTotalBytes,omitempty"`
+
 	TemperatureC *float64 `json:"temperatureC,omitempty"`
+
+	PowerW *float64 `json:"powerW,omitempty"`
+
+	EccUncorrected json.RawMessage `json:"eccUncorrected,omitempty"`
 
 	Xid *int `json:"xid,omitempty"`
 }
@@ -919,7 +1159,36 @@ func (v *GpuSample) __premarshalJSON() (*__premarshalGpuSample, error) {
 			}
 		}
 	}
+	{
+
+		dst := &retval.MemoryTotalBytes
+		src := v.MemoryTotalBytes
+		if src != nil {
+			var err error
+			*dst, err = marshalInt64(
+				src)
+			if err != nil {
+				return nil, fmt.Errorf(
+					"unable to marshal GpuSample.MemoryTotalBytes: %w", err)
+			}
+		}
+	}
 	retval.TemperatureC = v.TemperatureC
+	retval.PowerW = v.PowerW
+	{
+
+		dst := &retval.EccUncorrected
+		src := v.EccUncorrected
+		if src != nil {
+			var err error
+			*dst, err = marshalInt64(
+				src)
+			if err != nil {
+				return nil, fmt.Errorf(
+					"unable to marshal GpuSample.EccUncorrected: %w", err)
+			}
+		}
+	}
 	retval.Xid = v.Xid
 	return &retval, nil
 }
@@ -3116,8 +3385,10 @@ type Worker struct {
 	RegisteredAt       *time.Time    `json:"registeredAt"`
 	LastHeartbeatAt    *time.Time    `json:"lastHeartbeatAt"`
 	DrainDeadline      *time.Time    `json:"drainDeadline"`
-	JobsCompleted      int           `json:"jobsCompleted"`
-	GpuSeconds         float64       `json:"gpuSeconds"`
+	// The newest samples of the worker's GPUs, by index. Null if the worker never sent any.
+	Gpus          []GPUState `json:"gpus"`
+	JobsCompleted int        `json:"jobsCompleted"`
+	GpuSeconds    float64    `json:"gpuSeconds"`
 }
 
 // GetId returns Worker.Id, and is useful for accessing the field via an interface.
@@ -3164,6 +3435,9 @@ func (v *Worker) GetLastHeartbeatAt() *time.Time { return v.LastHeartbeatAt }
 
 // GetDrainDeadline returns Worker.DrainDeadline, and is useful for accessing the field via an interface.
 func (v *Worker) GetDrainDeadline() *time.Time { return v.DrainDeadline }
+
+// GetGpus returns Worker.Gpus, and is useful for accessing the field via an interface.
+func (v *Worker) GetGpus() []GPUState { return v.Gpus }
 
 // GetJobsCompleted returns Worker.JobsCompleted, and is useful for accessing the field via an interface.
 func (v *Worker) GetJobsCompleted() int { return v.JobsCompleted }
@@ -5272,6 +5546,17 @@ fragment Worker on Worker {
 	registeredAt
 	lastHeartbeatAt
 	drainDeadline
+	gpus {
+		index
+		utilization
+		memoryUsedBytes
+		memoryTotalBytes
+		temperatureC
+		powerW
+		eccUncorrected
+		xid
+		at
+	}
 	jobsCompleted
 	gpuSeconds
 }
@@ -6582,6 +6867,17 @@ fragment Worker on Worker {
 	registeredAt
 	lastHeartbeatAt
 	drainDeadline
+	gpus {
+		index
+		utilization
+		memoryUsedBytes
+		memoryTotalBytes
+		temperatureC
+		powerW
+		eccUncorrected
+		xid
+		at
+	}
 	jobsCompleted
 	gpuSeconds
 }
@@ -7612,6 +7908,17 @@ fragment Worker on Worker {
 	registeredAt
 	lastHeartbeatAt
 	drainDeadline
+	gpus {
+		index
+		utilization
+		memoryUsedBytes
+		memoryTotalBytes
+		temperatureC
+		powerW
+		eccUncorrected
+		xid
+		at
+	}
 	jobsCompleted
 	gpuSeconds
 }
@@ -7870,6 +8177,17 @@ fragment Worker on Worker {
 	registeredAt
 	lastHeartbeatAt
 	drainDeadline
+	gpus {
+		index
+		utilization
+		memoryUsedBytes
+		memoryTotalBytes
+		temperatureC
+		powerW
+		eccUncorrected
+		xid
+		at
+	}
 	jobsCompleted
 	gpuSeconds
 }
@@ -7998,6 +8316,17 @@ fragment Worker on Worker {
 	registeredAt
 	lastHeartbeatAt
 	drainDeadline
+	gpus {
+		index
+		utilization
+		memoryUsedBytes
+		memoryTotalBytes
+		temperatureC
+		powerW
+		eccUncorrected
+		xid
+		at
+	}
 	jobsCompleted
 	gpuSeconds
 }

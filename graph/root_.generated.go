@@ -617,6 +617,30 @@ func (ec *executionContext) childFields_Estimate(ctx context.Context, field grap
 	return nil, fmt.Errorf("no field named %q was found under type Estimate", field.Name)
 }
 
+func (ec *executionContext) childFields_GpuState(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "index":
+		return ec.fieldContext_GpuState_index(ctx, field)
+	case "utilization":
+		return ec.fieldContext_GpuState_utilization(ctx, field)
+	case "memoryUsedBytes":
+		return ec.fieldContext_GpuState_memoryUsedBytes(ctx, field)
+	case "memoryTotalBytes":
+		return ec.fieldContext_GpuState_memoryTotalBytes(ctx, field)
+	case "temperatureC":
+		return ec.fieldContext_GpuState_temperatureC(ctx, field)
+	case "powerW":
+		return ec.fieldContext_GpuState_powerW(ctx, field)
+	case "eccUncorrected":
+		return ec.fieldContext_GpuState_eccUncorrected(ctx, field)
+	case "xid":
+		return ec.fieldContext_GpuState_xid(ctx, field)
+	case "at":
+		return ec.fieldContext_GpuState_at(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type GpuState", field.Name)
+}
+
 func (ec *executionContext) childFields_HeartbeatPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "leaseExpiresAt":
@@ -1327,6 +1351,8 @@ func (ec *executionContext) childFields_Worker(ctx context.Context, field graphq
 		return ec.fieldContext_Worker_drainDeadline(ctx, field)
 	case "gpuUtilization":
 		return ec.fieldContext_Worker_gpuUtilization(ctx, field)
+	case "gpus":
+		return ec.fieldContext_Worker_gpus(ctx, field)
 	case "jobsCompleted":
 		return ec.fieldContext_Worker_jobsCompleted(ctx, field)
 	case "gpuSeconds":

@@ -30,7 +30,7 @@ var shown = map[models.Role]map[string][]string{
 		"Job": {"id", "type", "model", "params", "prompt", "tier", "status", "progress", "attemptNo"},
 		"Worker": {
 			"id", "provider", "providerInstanceId", "region", "zone", "gpuType", "capacityClass", "status", "models",
-			"warmModels", "registeredAt", "lastHeartbeatAt", "drainDeadline", "gpuUtilization", "jobsCompleted", "gpuSeconds",
+			"warmModels", "registeredAt", "lastHeartbeatAt", "drainDeadline", "gpuUtilization", "gpus", "jobsCompleted", "gpuSeconds",
 		},
 	},
 }

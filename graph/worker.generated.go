@@ -29,6 +29,8 @@ type WorkerResolver interface {
 	Pool(ctx context.Context, obj *models.Worker) (*query.PoolStatus, error)
 
 	CurrentJob(ctx context.Context, obj *models.Worker) (*models.Job, error)
+
+	Gpus(ctx context.Context, obj *models.Worker) ([]*models.GPUState, error)
 }
 type WorkerConnectionResolver interface {
 	TotalCount(ctx context.Context, obj *WorkerConnection) (int, error)
@@ -196,6 +198,213 @@ func (ec *executionContext) fieldContext_EndPayload_next(_ context.Context, fiel
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _GpuState_index(ctx context.Context, field graphql.CollectedField, obj *models.GPUState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GpuState_index(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Index, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_GpuState_index(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("GpuState", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _GpuState_utilization(ctx context.Context, field graphql.CollectedField, obj *models.GPUState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GpuState_utilization(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Utilization, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_GpuState_utilization(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("GpuState", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _GpuState_memoryUsedBytes(ctx context.Context, field graphql.CollectedField, obj *models.GPUState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GpuState_memoryUsedBytes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.MemoryUsedBytes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOInt642ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_GpuState_memoryUsedBytes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("GpuState", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _GpuState_memoryTotalBytes(ctx context.Context, field graphql.CollectedField, obj *models.GPUState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GpuState_memoryTotalBytes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.MemoryTotalBytes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOInt642ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_GpuState_memoryTotalBytes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("GpuState", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _GpuState_temperatureC(ctx context.Context, field graphql.CollectedField, obj *models.GPUState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GpuState_temperatureC(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TemperatureC, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_GpuState_temperatureC(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("GpuState", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _GpuState_powerW(ctx context.Context, field graphql.CollectedField, obj *models.GPUState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GpuState_powerW(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PowerW, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_GpuState_powerW(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("GpuState", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _GpuState_eccUncorrected(ctx context.Context, field graphql.CollectedField, obj *models.GPUState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GpuState_eccUncorrected(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ECCUncorrected, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOInt642ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_GpuState_eccUncorrected(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("GpuState", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _GpuState_xid(ctx context.Context, field graphql.CollectedField, obj *models.GPUState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GpuState_xid(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Xid, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_GpuState_xid(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("GpuState", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _GpuState_at(ctx context.Context, field graphql.CollectedField, obj *models.GPUState) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GpuState_at(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.At, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_GpuState_at(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("GpuState", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
 func (ec *executionContext) _HeartbeatPayload_leaseExpiresAt(ctx context.Context, field graphql.CollectedField, obj *jobs.Answer) (ret graphql.Marshaler) {
@@ -1323,6 +1532,38 @@ func (ec *executionContext) fieldContext_Worker_gpuUtilization(_ context.Context
 	return graphql.NewScalarFieldContext("Worker", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
+func (ec *executionContext) _Worker_gpus(ctx context.Context, field graphql.CollectedField, obj *models.Worker) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Worker_gpus(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Worker().Gpus(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*models.GPUState) graphql.Marshaler {
+			return ec.marshalOGpuState2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐGPUStateᚄ(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Worker_gpus(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Worker",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_GpuState(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Worker_jobsCompleted(ctx context.Context, field graphql.CollectedField, obj *models.Worker) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1746,8 +1987,8 @@ func (ec *executionContext) unmarshalInputFailJobInput(ctx context.Context, obj 
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputGpuSample(ctx context.Context, obj any) (jobs.GPUSample, error) {
-	var it jobs.GPUSample
+func (ec *executionContext) unmarshalInputGpuSample(ctx context.Context, obj any) (models.GPUSample, error) {
+	var it models.GPUSample
 	if obj == nil {
 		return it, nil
 	}
@@ -1757,7 +1998,7 @@ func (ec *executionContext) unmarshalInputGpuSample(ctx context.Context, obj any
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"index", "utilization", "memoryUsedBytes", "temperatureC", "xid"}
+	fieldsInOrder := [...]string{"index", "utilization", "memoryUsedBytes", "memoryTotalBytes", "temperatureC", "powerW", "eccUncorrected", "xid"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -1773,7 +2014,7 @@ func (ec *executionContext) unmarshalInputGpuSample(ctx context.Context, obj any
 			it.Index = data
 		case "utilization":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("utilization"))
-			data, err := ec.unmarshalNFloat2float64(ctx, v)
+			data, err := ec.unmarshalOFloat2ᚖfloat64(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -1785,6 +2026,13 @@ func (ec *executionContext) unmarshalInputGpuSample(ctx context.Context, obj any
 				return it, err
 			}
 			it.MemoryUsedBytes = data
+		case "memoryTotalBytes":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("memoryTotalBytes"))
+			data, err := ec.unmarshalOInt642ᚖint64(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.MemoryTotalBytes = data
 		case "temperatureC":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("temperatureC"))
 			data, err := ec.unmarshalOFloat2ᚖfloat64(ctx, v)
@@ -1792,6 +2040,20 @@ func (ec *executionContext) unmarshalInputGpuSample(ctx context.Context, obj any
 				return it, err
 			}
 			it.TemperatureC = data
+		case "powerW":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("powerW"))
+			data, err := ec.unmarshalOFloat2ᚖfloat64(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.PowerW = data
+		case "eccUncorrected":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("eccUncorrected"))
+			data, err := ec.unmarshalOInt642ᚖint64(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ECCUncorrected = data
 		case "xid":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("xid"))
 			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
@@ -1838,7 +2100,7 @@ func (ec *executionContext) unmarshalInputHeartbeatInput(ctx context.Context, ob
 			it.Token = data
 		case "gpus":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("gpus"))
-			data, err := ec.unmarshalOGpuSample2ᚕgithubᚗcomᚋreelayᚋreelayᚋjobsᚐGPUSampleᚄ(ctx, v)
+			data, err := ec.unmarshalOGpuSample2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐGPUSampleᚄ(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -2402,6 +2664,84 @@ func (ec *executionContext) _EndPayload(ctx context.Context, sel ast.SelectionSe
 	return out
 }
 
+var gpuStateImplementors = []string{"GpuState"}
+
+func (ec *executionContext) _GpuState(ctx context.Context, sel ast.SelectionSet, obj *models.GPUState) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, gpuStateImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("GpuState")
+		case "index":
+			out.Values[i] = ec._GpuState_index(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "utilization":
+			out.Values[i] = ec._GpuState_utilization(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "memoryUsedBytes":
+			out.Values[i] = ec._GpuState_memoryUsedBytes(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "memoryTotalBytes":
+			out.Values[i] = ec._GpuState_memoryTotalBytes(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "temperatureC":
+			out.Values[i] = ec._GpuState_temperatureC(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "powerW":
+			out.Values[i] = ec._GpuState_powerW(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "eccUncorrected":
+			out.Values[i] = ec._GpuState_eccUncorrected(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "xid":
+			out.Values[i] = ec._GpuState_xid(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "at":
+			out.Values[i] = ec._GpuState_at(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var heartbeatPayloadImplementors = []string{"HeartbeatPayload"}
 
 func (ec *executionContext) _HeartbeatPayload(ctx context.Context, sel ast.SelectionSet, obj *jobs.Answer) graphql.Marshaler {
@@ -2936,6 +3276,44 @@ func (ec *executionContext) _Worker(ctx context.Context, sel ast.SelectionSet, o
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "gpus":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Worker_gpus(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "jobsCompleted":
 			out.Values[i] = ec._Worker_jobsCompleted(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -3168,9 +3546,19 @@ func (ec *executionContext) unmarshalNFailJobInput2githubᚗcomᚋreelayᚋreela
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) unmarshalNGpuSample2githubᚗcomᚋreelayᚋreelayᚋjobsᚐGPUSample(ctx context.Context, v any) (jobs.GPUSample, error) {
+func (ec *executionContext) unmarshalNGpuSample2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐGPUSample(ctx context.Context, v any) (jobs.GPUSample, error) {
 	res, err := ec.unmarshalInputGpuSample(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNGpuState2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐGPUState(ctx context.Context, sel ast.SelectionSet, v *models.GPUState) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._GpuState(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNHeartbeatInput2githubᚗcomᚋreelayᚋreelayᚋgraphᚐHeartbeatInput(ctx context.Context, v any) (HeartbeatInput, error) {
@@ -3318,7 +3706,7 @@ func (ec *executionContext) marshalODirective2ᚖgithubᚗcomᚋreelayᚋreelay�
 	return ec._Directive(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalOGpuSample2ᚕgithubᚗcomᚋreelayᚋreelayᚋjobsᚐGPUSampleᚄ(ctx context.Context, v any) ([]jobs.GPUSample, error) {
+func (ec *executionContext) unmarshalOGpuSample2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐGPUSampleᚄ(ctx context.Context, v any) ([]jobs.GPUSample, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -3327,12 +3715,31 @@ func (ec *executionContext) unmarshalOGpuSample2ᚕgithubᚗcomᚋreelayᚋreela
 	res := make([]jobs.GPUSample, len(vSlice))
 	for i := range vSlice {
 		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
-		res[i], err = ec.unmarshalNGpuSample2githubᚗcomᚋreelayᚋreelayᚋjobsᚐGPUSample(ctx, vSlice[i])
+		res[i], err = ec.unmarshalNGpuSample2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐGPUSample(ctx, vSlice[i])
 		if err != nil {
 			return nil, err
 		}
 	}
 	return res, nil
+}
+
+func (ec *executionContext) marshalOGpuState2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐGPUStateᚄ(ctx context.Context, sel ast.SelectionSet, v []*models.GPUState) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNGpuState2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐGPUState(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) marshalOLease2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐLease(ctx context.Context, sel ast.SelectionSet, v *Lease) graphql.Marshaler {

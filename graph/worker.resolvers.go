@@ -126,6 +126,10 @@ func (r *workerResolver) CurrentJob(ctx context.Context, obj *models.Worker) (*m
 	return load(ctx).CurrentJobs.Load(ctx, obj.ID)
 }
 
+func (r *workerResolver) Gpus(ctx context.Context, obj *models.Worker) ([]*models.GPUState, error) {
+	return load(ctx).GPUs.Load(ctx, obj.ID)
+}
+
 func (r *workerConnectionResolver) TotalCount(ctx context.Context, obj *WorkerConnection) (int, error) {
 	return r.Reader.CountWorkers(ctx, obj.filter)
 }

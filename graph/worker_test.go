@@ -48,7 +48,7 @@ func TestWorker(t *testing.T) {
 
 		beat := ask(t, a.url, token, `mutation ($i: HeartbeatInput!) { heartbeat(input: $i) { leaseExpiresAt directive { action } } }`,
 			fence(lease, map[string]any{"gpus": []any{
-				map[string]any{"index": 1, "utilization": 0.5, "memoryUsedBytes": "9007199254740993"}, map[string]any{"index": 0, "utilization": 1},
+				map[string]any{"index": 1, "utilization": 0.5, "memoryUsedBytes": "9007199254740993"}, map[string]any{"index": 0, "utilization": 1, "powerW": 71.5},
 			}}))
 		progress := ask(t, a.url, token, `mutation ($i: ProgressInput!) { reportProgress(input: $i) { directive { action } } }`,
 			fence(lease, map[string]any{"percent": 40, "phase": "RENDERING", "step": 4, "totalSteps": 10, "message": "frame 4"}))
@@ -63,6 +63,12 @@ func TestWorker(t *testing.T) {
 
 		require.Empty(t, beat.Errors)
 		require.Equal(t, "CONTINUE", at[string](t, beat.Data, "heartbeat", "directive", "action"))
+		seen := ask(t, a.url, a.Secrets[models.RoleOperator], `query ($id: ID!) { worker(id: $id) { gpus { index utilization memoryUsedBytes powerW xid } } }`,
+			map[string]any{"id": id})
+		require.Equal(t, []any{
+			map[string]any{"index": 0.0, "utilization": 1.0, "memoryUsedBytes": nil, "powerW": 71.5, "xid": nil},
+			map[string]any{"index": 1.0, "utilization": 0.5, "memoryUsedBytes": "9007199254740993", "powerW": nil, "xid": nil},
+		}, at[[]any](t, seen.Data, "worker", "gpus"))
 		require.Empty(t, progress.Errors)
 		require.Empty(t, target.Errors)
 		require.Equal(t, "PUT", at[string](t, target.Data, "requestUpload", "method"))

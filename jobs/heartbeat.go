@@ -18,11 +18,11 @@ func (h *Holder) Heartbeat(ctx context.Context, p Principal, f Fence, samples []
 }
 
 func (h *Holder) heartbeat(ctx context.Context, p Principal, f Fence, samples []GPUSample) (*Answer, error) {
-	utilization, err := utilization(samples)
+	ordered, err := inOrder(samples)
 	if err != nil {
 		return nil, err
 	}
-	return h.beat(ctx, p, f, models.LeaseBeat{GPUUtilization: utilization})
+	return h.beat(ctx, p, f, models.LeaseBeat{GPUUtilization: utilization(ordered), GPUs: ordered})
 }
 
 // beat is one heartbeat or progress report. found is PostgreSQL's answer, or nil if no lease
@@ -92,56 +92,76 @@ func (h *Holder) beatAll(ctx context.Context, all []*beat) error {
 }
 
 // GPUSample is one GPU at one moment.
-type GPUSample struct {
-	// Index is which of the machine's GPUs it is, from 0.
-	Index int
-	// Utilization is from 0 to 1.
-	Utilization     float64
-	MemoryUsedBytes *int64
-	TemperatureC    *float64
-	// Xid is the driver's newest error.
-	Xid *int
-}
+type GPUSample = models.GPUSample
 
 const (
 	MaxGPUs        = 64
 	maxGPUMemory   = 1 << 60
 	maxTemperature = 200
+	maxPower       = 100_000
+	maxErrors      = 1 << 53
 	maxXid         = 1000
 )
 
-// utilization returns the samples' utilization in the order of the GPUs, or nil if there are
-// no samples. It returns INVALID_INPUT for impossible samples.
-func utilization(samples []GPUSample) ([]float64, error) {
+// inOrder returns the samples in the order of the GPUs. It returns INVALID_INPUT for impossible
+// samples.
+func inOrder(samples []GPUSample) ([]GPUSample, error) {
 	if len(samples) > MaxGPUs {
 		return nil, apierror.Invalid("gpus", "There may be %d GPUs.", MaxGPUs)
 	}
 	ordered := slices.SortedFunc(slices.Values(samples), func(a, b GPUSample) int { return cmp.Compare(a.Index, b.Index) })
-	var all []float64
 	for i, s := range ordered {
 		if i > 0 && ordered[i-1].Index == s.Index {
 			return nil, apierror.Invalid("gpus", "There are two samples of GPU %d.", s.Index)
 		}
-		if err := s.valid(); err != nil {
+		if err := validSample(&s); err != nil {
 			return nil, err
 		}
-		all = append(all, s.Utilization)
 	}
-	return all, nil
+	return ordered, nil
 }
 
-func (s *GPUSample) valid() error {
-	switch {
-	case s.Index < 0 || s.Index >= MaxGPUs:
+// utilization returns the utilization of each GPU, or nil if there are none or one's is unknown.
+func utilization(ordered []GPUSample) []float64 {
+	var all []float64
+	for _, s := range ordered {
+		if s.Utilization == nil {
+			return nil
+		}
+		all = append(all, *s.Utilization)
+	}
+	return all
+}
+
+// validSample returns INVALID_INPUT if a GPU cannot be in that state.
+func validSample(s *GPUSample) error {
+	if s.Index < 0 || s.Index >= MaxGPUs {
 		return apierror.Invalid("gpus", "The index of a GPU must be from 0 to %d.", MaxGPUs-1)
-	case !(s.Utilization >= 0 && s.Utilization <= 1):
-		return apierror.Invalid("gpus", "The utilization of GPU %d must be from 0 to 1.", s.Index)
-	case s.MemoryUsedBytes != nil && (*s.MemoryUsedBytes < 0 || *s.MemoryUsedBytes > maxGPUMemory):
-		return apierror.Invalid("gpus", "memoryUsedBytes of GPU %d must be from 0 to %d.", s.Index, maxGPUMemory)
-	case s.TemperatureC != nil && !(*s.TemperatureC >= -maxTemperature && *s.TemperatureC <= maxTemperature):
-		return apierror.Invalid("gpus", "temperatureC of GPU %d must be from %d to %d.", s.Index, -maxTemperature, maxTemperature)
-	case s.Xid != nil && (*s.Xid < 0 || *s.Xid > maxXid):
-		return apierror.Invalid("gpus", "xid of GPU %d must be from 0 to %d.", s.Index, maxXid)
+	}
+	for _, field := range []struct {
+		name      string
+		value     *float64
+		low, high float64
+	}{
+		{"utilization", s.Utilization, 0, 1},
+		{"memoryUsedBytes", float(s.MemoryUsedBytes), 0, maxGPUMemory},
+		{"memoryTotalBytes", float(s.MemoryTotalBytes), 0, maxGPUMemory},
+		{"temperatureC", s.TemperatureC, -maxTemperature, maxTemperature},
+		{"powerW", s.PowerW, 0, maxPower},
+		{"eccUncorrected", float(s.ECCUncorrected), 0, maxErrors},
+		{"xid", float(s.Xid), 0, maxXid},
+	} {
+		if v := field.value; v != nil && !(*v >= field.low && *v <= field.high) { // NaN is neither
+			return apierror.Invalid("gpus", "%s of GPU %d must be from %.0f to %.0f.", field.name, s.Index, field.low, field.high)
+		}
 	}
 	return nil
+}
+
+// float converts an optional number.
+func float[T int | int64](v *T) *float64 {
+	if v == nil {
+		return nil
+	}
+	return new(float64(*v))
 }

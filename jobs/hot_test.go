@@ -53,9 +53,9 @@ func TestHeartbeat(t *testing.T) {
 		tables []string
 		beat   func(s *jobstest.Stack, worker jobs.Principal, f jobs.Fence, i int) error
 	}{
-		"WritesNoIndex": {[]string{"job_attempts", "workers"},
+		"WritesNoIndex": {[]string{"job_attempts", "workers", "worker_gpus"},
 			func(s *jobstest.Stack, worker jobs.Principal, f jobs.Fence, i int) error {
-				_, err := s.Holder.Heartbeat(t.Context(), worker, f, []jobs.GPUSample{{Utilization: float64(i%100) / 100}})
+				_, err := s.Holder.Heartbeat(t.Context(), worker, f, []jobs.GPUSample{{Utilization: new(float64(i%100) / 100)}})
 				return err
 			}},
 		"WritesNoIndexWithProgress": {[]string{"job_attempts", "workers", "jobs"},
@@ -76,7 +76,7 @@ func TestHeartbeat(t *testing.T) {
 			s.Submit(t)
 			worker := s.Worker(t, "a")
 			_, fence := s.Lease(t, worker)
-			_, err = s.Holder.Heartbeat(t.Context(), worker, fence, nil) // starts the job
+			_, err = s.Holder.Heartbeat(t.Context(), worker, fence, []jobs.GPUSample{{}}) // starts the job
 			require.NoError(t, err)
 			before := updatesOf(t, db)
 

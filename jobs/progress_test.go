@@ -77,7 +77,7 @@ func TestReportProgress(t *testing.T) {
 		errs := inOneBatch(t, s, nil,
 			reporting(t, s, worker, fence, 20),
 			func() error {
-				_, err := s.Holder.Heartbeat(t.Context(), worker, fence, []jobs.GPUSample{{Utilization: 0.5}})
+				_, err := s.Holder.Heartbeat(t.Context(), worker, fence, []jobs.GPUSample{{Utilization: new(0.5)}})
 				return err
 			},
 			reporting(t, s, other, theirs, 50),

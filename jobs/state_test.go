@@ -73,7 +73,7 @@ func diagram(t *testing.T, heading string) map[edge]bool {
 // has the given objects.
 var fencedVerbs = map[string]func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o jobstest.Uploads) error{
 	"Heartbeat": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ jobstest.Uploads) error {
-		_, err := s.Holder.Heartbeat(t.Context(), p, f, []jobs.GPUSample{{Utilization: 0.5}})
+		_, err := s.Holder.Heartbeat(t.Context(), p, f, []jobs.GPUSample{{Utilization: new(0.5)}})
 		return err
 	},
 	"ReportProgress": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ jobstest.Uploads) error {

@@ -65,10 +65,17 @@ func TestWorkerInput(t *testing.T) {
 			"a GPU beyond all":            {"gpus", samples(jobs.GPUSample{Index: 64})},
 			"a GPU twice":                 {"gpus", samples(jobs.GPUSample{Index: 1}, jobs.GPUSample{}, jobs.GPUSample{Index: 1})},
 			"65 GPUs":                     {"gpus", samples(make([]jobs.GPUSample, 65)...)},
-			"utilization NaN":             {"gpus", samples(jobs.GPUSample{Utilization: math.NaN()})},
-			"utilization 2":               {"gpus", samples(jobs.GPUSample{Utilization: 2})},
+			"utilization NaN":             {"gpus", samples(jobs.GPUSample{Utilization: new(math.NaN())})},
+			"utilization 2":               {"gpus", samples(jobs.GPUSample{Utilization: new(2.0)})},
 			"memory below 0":              {"gpus", samples(jobs.GPUSample{MemoryUsedBytes: new(int64(-1))})},
 			"too much memory":             {"gpus", samples(jobs.GPUSample{MemoryUsedBytes: new(int64(math.MaxInt64))})},
+			"1,000 GPUs":                  {"gpus", samples(make([]jobs.GPUSample, 1000)...)},
+			"total memory below 0":        {"gpus", samples(jobs.GPUSample{MemoryTotalBytes: new(int64(-1))})},
+			"power NaN":                   {"gpus", samples(jobs.GPUSample{PowerW: new(math.NaN())})},
+			"power below 0":               {"gpus", samples(jobs.GPUSample{PowerW: new(-1.0)})},
+			"infinite power":              {"gpus", samples(jobs.GPUSample{PowerW: new(math.Inf(1))})},
+			"ECC errors below 0":          {"gpus", samples(jobs.GPUSample{ECCUncorrected: new(int64(-1))})},
+			"too many ECC errors":         {"gpus", samples(jobs.GPUSample{ECCUncorrected: new(int64(math.MaxInt64))})},
 			"temperature NaN":             {"gpus", samples(jobs.GPUSample{TemperatureC: new(math.NaN())})},
 			"an impossible temperature":   {"gpus", samples(jobs.GPUSample{TemperatureC: new(5500.0)})},
 			"xid below 0":                 {"gpus", samples(jobs.GPUSample{Xid: new(-1)})},
@@ -106,7 +113,7 @@ func TestWorkerInput(t *testing.T) {
 		require.NoError(t, err)
 
 		_, err = s.Holder.Heartbeat(t.Context(), worker, fence, []jobs.GPUSample{
-			{Index: 1, Utilization: 1, TemperatureC: new(93.5), Xid: new(79)}, {Utilization: 0.25, MemoryUsedBytes: new(int64(80 << 30))},
+			{Index: 1, Utilization: new(1.0), TemperatureC: new(93.5), Xid: new(79)}, {Utilization: new(0.25), MemoryUsedBytes: new(int64(80 << 30)), PowerW: new(700.5), ECCUncorrected: new(int64(3))},
 		})
 		require.NoError(t, err)
 		_, err = s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: o.Checkpoint, Step: 1, Percent: 1, DurationSeconds: new(0.0)})
@@ -116,5 +123,25 @@ func TestWorkerInput(t *testing.T) {
 
 		require.Equal(t, models.WorkerDraining, drained.Status)
 		require.Equal(t, []float64{0.25, 1}, drained.GPUUtilization)
+		gpus, err := s.Reader.GPUs(t.Context(), []models.WorkerID{worker.WorkerID})
+		require.NoError(t, err)
+		require.Len(t, gpus, 2)
+		require.Equal(t, models.GPUSample{Utilization: new(0.25), MemoryUsedBytes: new(int64(80 << 30)), PowerW: new(700.5), ECCUncorrected: new(int64(3))}, gpus[0].GPUSample)
+		require.Equal(t, new(79), gpus[1].Xid)
+		require.True(t, gpus[0].Faulty() && gpus[1].Faulty())
+		sums, err := s.Reader.PoolGPUs(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []models.PoolGPUs{{Count: 2, Faulty: 2, Utilization: new(0.625), TemperatureC: new(93.5), PowerW: new(700.5)}}, sums)
+
+		_, err = s.Holder.Heartbeat(t.Context(), worker, fence, []jobs.GPUSample{{MemoryUsedBytes: new(int64(1 << 30)), MemoryTotalBytes: new(int64(4 << 30))}})
+		require.NoError(t, err, "the utilization of a part of a GPU is not known")
+		_, err = s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+		require.NoError(t, err)
+		gpus, err = s.Reader.GPUs(t.Context(), []models.WorkerID{worker.WorkerID})
+		require.NoError(t, err)
+		require.Len(t, gpus, 1, "only the newest samples are kept, and a heartbeat without any keeps them")
+		sums, err = s.Reader.PoolGPUs(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []models.PoolGPUs{{Count: 1, MemoryUsed: new(0.25)}}, sums)
 	})
 }

@@ -10,10 +10,11 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// LeaseBeat is one heartbeat of a batch. If GPUUtilization is nil, the last sample stays.
+// LeaseBeat is one heartbeat of a batch. If GPUUtilization or GPUs is nil, the last samples stay.
 type LeaseBeat struct {
 	Hold
-	GPUUtilization []float64 `json:"gpus,omitzero"`
+	GPUUtilization []float64   `json:"gpus,omitzero"`
+	GPUs           []GPUSample `json:"samples,omitzero"`
 	// Progress is the newest progress of the job, or nil if the worker reports none. Its
 	// UpdatedAt is ignored.
 	*Progress
@@ -84,6 +85,9 @@ func newestOf(beats []LeaseBeat) []LeaseBeat {
 		}
 		if b.GPUUtilization != nil {
 			newest[i].GPUUtilization = b.GPUUtilization
+		}
+		if b.GPUs != nil {
+			newest[i].GPUs = b.GPUs
 		}
 		if b.Progress != nil {
 			newest[i].Progress = b.Progress

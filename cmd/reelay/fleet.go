@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/reelay/reelay/client"
 	"github.com/spf13/cobra"
@@ -33,17 +34,62 @@ func workersCommand() *cobra.Command {
 	}
 	list := &lister[client.Worker]{
 		target: target{operator: true},
-		header: []string{"WORKER", "STATUS", "INSTANCE", "GPU", "JOB", "COMPLETED", "SEEN"},
+		header: []string{"WORKER", "STATUS", "INSTANCE", "GPU", "USE", "MEMORY", "TEMP", "POWER", "ERRORS", "JOB", "COMPLETED", "SEEN"},
 		row: func(w client.Worker) []string {
 			job := "-"
 			if w.CurrentJob != nil {
 				job = w.CurrentJob.Id
 			}
-			return []string{w.Id, string(w.Status), w.ProviderInstanceId, w.GpuType, job, fmt.Sprint(w.JobsCompleted), ago(w.LastHeartbeatAt)}
+			row := append([]string{w.Id, string(w.Status), w.ProviderInstanceId, w.GpuType}, gpuCells(w.Gpus)...)
+			return append(row, job, fmt.Sprint(w.JobsCompleted), ago(w.LastHeartbeatAt))
 		},
 		ask: func(ctx context.Context, c *client.Client, p page) (listed[client.Worker], error) {
 			return listOf[client.Worker](c.Workers(ctx, client.WorkerFilter{Status: states}, p.first, p.after))
 		},
 	}
 	return list.command(cmd)
+}
+
+// gpuCells sums up a worker's GPUs: mean use, all memory, the highest temperature, all power, and
+// errors.
+func gpuCells(gpus []client.GPUState) []string {
+	var use, used, total, hottest, power, known float64
+	var errors []string
+	for _, g := range gpus {
+		if g.Utilization != nil {
+			use, known = use+*g.Utilization, known+1
+		}
+		if g.MemoryUsedBytes != nil && g.MemoryTotalBytes != nil {
+			used, total = used+float64(*g.MemoryUsedBytes), total+float64(*g.MemoryTotalBytes)
+		}
+		hottest = max(hottest, valueOr(g.TemperatureC, 0))
+		power += valueOr(g.PowerW, 0)
+		if n := valueOr(g.EccUncorrected, 0); n > 0 {
+			errors = append(errors, fmt.Sprintf("%d ECC", n))
+		}
+		if xid := valueOr(g.Xid, 0); xid > 0 {
+			errors = append(errors, fmt.Sprintf("XID %d", xid))
+		}
+	}
+	cells := []string{"-", "-", "-", "-", "-"}
+	for i, cell := range []struct {
+		known bool
+		text  string
+	}{
+		{known > 0, fmt.Sprintf("%.0f %%", 100*use/max(known, 1))}, {total > 0, fmt.Sprintf("%.0f/%.0f GiB", used/(1<<30), total/(1<<30))},
+		{hottest > 0, fmt.Sprintf("%.0f °C", hottest)}, {power > 0, fmt.Sprintf("%.0f W", power)}, {len(errors) > 0, strings.Join(errors, ", ")},
+	} {
+		if cell.known {
+			cells[i] = cell.text
+		}
+	}
+	return cells
+}
+
+// valueOr returns an optional value, or otherwise.
+func valueOr[T any](value *T, otherwise T) T {
+	if value == nil {
+		return otherwise
+	}
+	return *value
 }

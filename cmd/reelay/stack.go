@@ -68,9 +68,11 @@ const queueTimeout = time.Second
 func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err error) {
 	cfg.outbound = cfg.outbound.Except(hostPort(publicURL), hostPort(cfg.databaseURL), hostPort(cfg.redisURL), hostPort(cfg.emulatorHost)).Except(cfg.own...)
 	s := &stack{cfg: cfg}
-	s.metrics = metrics.New(
-		func(ctx context.Context) ([]models.QueueCount, error) { return s.reader().Queues(ctx) },
-		func() []checkpoints.PoolPlan { return s.checkpoints.All() })
+	s.metrics = metrics.New(metrics.Sources{
+		Queues: func(ctx context.Context) ([]models.QueueCount, error) { return s.reader().Queues(ctx) },
+		Plans:  func() []checkpoints.PoolPlan { return s.checkpoints.All() },
+		GPUs:   func(ctx context.Context) ([]models.PoolGPUs, error) { return s.reader().PoolGPUs(ctx) },
+	})
 	s.notifier = &jobs.Notifier{Waiters: &jobs.Waiters{}, Observer: s.metrics}
 	defer func() {
 		if err != nil {

@@ -15,6 +15,30 @@ func oneJob(c *control, _ *model) { c.queue() }
 
 func lost(object) (object, client.Code) { return nil, client.CodeLeaseLost }
 
+func TestGPUSamples(t *testing.T) {
+	t.Parallel()
+
+	reads := 0
+	sampled := func(c *Config) {
+		c.GPUs = func() []client.GpuSample {
+			if reads++; reads == 1 { // the first read has just begun
+				return nil
+			}
+			return []client.GpuSample{{Index: 3, PowerW: new(float64(reads))}}
+		}
+	}
+	story(t, oneJob, func(t *testing.T, f *fixture) {
+		<-f.model.started
+		time.Sleep(25 * time.Second)
+
+		beats := f.of("heartbeat")
+		require.Len(t, beats, 2)
+		for i, beat := range beats {
+			require.Equal(t, []any{object{"index": 3.0, "powerW": float64(i + 2)}}, beat.in["gpus"])
+		}
+	}, sampled)
+}
+
 func TestRun(t *testing.T) {
 	t.Parallel()
 

@@ -63,6 +63,7 @@ func (a *Agent) newAttempt(ctx context.Context, g *grant) *attempt {
 // early if a caller waits for the lease to be confirmed. After a failure only the
 // timer counts; it is short then.
 func (t *attempt) keepLease() {
+	t.agent.config.GPUs() // the first heartbeat reports what is read now
 	for failures, wait := 0, t.agent.heartbeat; ; {
 		needed := t.clock.expired
 		if failures > 0 {
@@ -80,7 +81,9 @@ func (t *attempt) keepLease() {
 		err := t.once(t.owned, func(ctx context.Context) (*client.HeartbeatPayload, error) {
 			ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 			defer cancel()
-			return t.agent.api.Heartbeat(ctx, client.HeartbeatInput{AttemptId: t.hold.AttemptID, FencingToken: t.hold.FencingToken})
+			return t.agent.api.Heartbeat(ctx, client.HeartbeatInput{
+				AttemptId: t.hold.AttemptID, FencingToken: t.hold.FencingToken, Gpus: t.agent.config.GPUs(),
+			})
 		})
 		switch {
 		case err == nil:

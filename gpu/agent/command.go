@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/sensor"
 )
 
 // settings are the values of the agent's flags.
@@ -78,6 +79,7 @@ gate are REELAY_ENDPOINT, REELAY_API_KEY, REELAY_CA_FILE and REELAY_QUALITY_GATE
 		}
 		ctx, stop := context.WithCancel(command.Context())
 		defer stop()
+		config.GPUs = sensor.Find(config.Log).Newest
 		config.Notices = signalNotices(ctx, config.Notice)
 		return Run(ctx, config)
 	}

@@ -51,6 +51,9 @@ type Config struct {
 	// UncheckedVideos means that videos are delivered without a check of their quality.
 	UncheckedVideos bool
 
+	// GPUs returns the GPUs' newest state, which heartbeats report. It must not wait.
+	GPUs func() []client.GpuSample
+
 	Log *slog.Logger
 }
 
@@ -86,6 +89,9 @@ func (c Config) withDefaults() Config {
 	c.GiveUp = cmp.Or(c.GiveUp, defaultGiveUp)
 	c.StopGrace = cmp.Or(c.StopGrace, defaultStopGrace)
 	c.WorkDir = cmp.Or(c.WorkDir, filepath.Join(os.TempDir(), "reelay-agent"))
+	if c.GPUs == nil {
+		c.GPUs = func() []client.GpuSample { return nil }
+	}
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}

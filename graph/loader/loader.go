@@ -83,6 +83,7 @@ type Loaders struct {
 	Artifacts      Loader[models.ArtifactID, *models.Artifact]
 	Workers        Loader[models.WorkerID, *models.Worker]
 	Accounts       Loader[models.AccountID, *models.Account]
+	GPUs           Loader[models.WorkerID, []*models.GPUState]
 	Pools          Loader[models.PoolID, *query.PoolStatus]
 	CurrentJobs    Loader[models.WorkerID, *models.Job]
 	Parents        Loader[models.JobID, []*models.Job]
@@ -109,6 +110,7 @@ func New(r *query.Reader, o Options) *Loaders {
 		Artifacts:    newLoader(o, keyed(r.Artifacts, func(a *models.Artifact) models.ArtifactID { return a.ID })),
 		Workers:      newLoader(o, keyed(r.WorkersByID, func(w *models.Worker) models.WorkerID { return w.ID })),
 		Accounts:     newLoader(o, keyed(r.Accounts, func(a *models.Account) models.AccountID { return a.ID })),
+		GPUs:         newLoader(o, grouped(r.GPUs, func(g *models.GPUState) models.WorkerID { return g.WorkerID })),
 		Pools:        newLoader(o, keyed(r.PoolsByID, func(p *query.PoolStatus) models.PoolID { return p.ID })),
 		CurrentJobs:  newLoader(o, r.CurrentJobs),
 		Parents:      newLoader(o, r.Parents),

@@ -38,9 +38,18 @@ type Metrics struct {
 
 var _ jobs.Observer = (*Metrics)(nil)
 
-// New returns the metrics of a process. queues lists what waits and runs, plans how often workers
-// save checkpoints; nil has no plans.
-func New(queues func(context.Context) ([]models.QueueCount, error), plans func() []checkpoints.PoolPlan) *Metrics {
+// Sources are what gauges are read from. Those that are nil have none.
+type Sources struct {
+	// Queues lists what waits and runs.
+	Queues func(context.Context) ([]models.QueueCount, error)
+	// Plans says how often workers save checkpoints.
+	Plans func() []checkpoints.PoolPlan
+	// GPUs sums up the GPUs of each pool.
+	GPUs func(context.Context) ([]models.PoolGPUs, error)
+}
+
+// New returns the metrics of a process.
+func New(from Sources) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -49,7 +58,8 @@ func New(queues func(context.Context) ([]models.QueueCount, error), plans func()
 		etaError:        errorsOf("reelay_eta_error_seconds", "By how much a job's wait was predicted wrong when it was submitted, in seconds."),
 		completionError: errorsOf("reelay_completion_error_seconds", "By how much a job's completion was predicted wrong when it was submitted, in seconds."),
 	}
-	m.registry.MustRegister(m.refused, m.etaError, m.completionError, &queueDepth{queues: queues}, checkpointPlans{plans}, collectors.NewGoCollector(),
+	m.registry.MustRegister(m.refused, m.etaError, m.completionError,
+		&queueDepth{queues: from.Queues}, checkpointPlans{from.Plans}, &poolGPUs{sums: from.GPUs}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

@@ -56,13 +56,13 @@ func TestMetrics(t *testing.T) {
 	t.Run("CountRefusalsWaitsAndQueues", func(t *testing.T) {
 		t.Parallel()
 
-		m := New(func(context.Context) ([]models.QueueCount, error) {
+		m := New(Sources{Queues: func(context.Context) ([]models.QueueCount, error) {
 			return []models.QueueCount{
 				{Lane: models.TierFree, Depth: 12}, // of all models
 				{Lane: models.TierFree, Model: "testcard", Depth: 12},
 				{Lane: models.TierPro, Model: "testcard"},
 			}, nil
-		}, nil)
+		}})
 		m.Refused(apierror.CodeRateLimited, models.TierFree)
 		m.Refused(apierror.CodeRateLimited, models.TierFree)
 		leased(m, models.TierPro, 10, 7)
@@ -88,7 +88,7 @@ func TestMetrics(t *testing.T) {
 	t.Run("LeaveOutUnpredictedAndFailedJobs", func(t *testing.T) {
 		t.Parallel()
 
-		m := New(none, nil)
+		m := New(Sources{Queues: none})
 		completed(m, models.TierPro, 60, 95, func(_, after *models.Job) { after.PredictedSeconds = nil })
 		completed(m, models.TierPro, 60, 95, func(_, after *models.Job) { after.Failures = 1 })
 		completed(m, models.TierPro, 60, 95, func(_, after *models.Job) { after.Run = 2 })
@@ -104,9 +104,9 @@ func TestMetrics(t *testing.T) {
 	t.Run("HaveOnlyLabelsWithFewValues", func(t *testing.T) {
 		t.Parallel()
 
-		m := New(func(context.Context) ([]models.QueueCount, error) {
+		m := New(Sources{Queues: func(context.Context) ([]models.QueueCount, error) {
 			return []models.QueueCount{{Lane: models.TierPro, Model: "testcard", Depth: 1}}, nil
-		}, nil)
+		}})
 		m.Refused(apierror.CodeOverloaded, models.TierBatch)
 		leased(m, models.TierBatch, 1, 1)
 		completed(m, models.TierBatch, 1, 1)
@@ -133,7 +133,7 @@ func TestMetrics(t *testing.T) {
 
 		synctest.Test(t, func(t *testing.T) {
 			asked := 0
-			m := New(func(context.Context) ([]models.QueueCount, error) { asked++; return nil, nil }, nil)
+			m := New(Sources{Queues: func(context.Context) ([]models.QueueCount, error) { asked++; return nil, nil }})
 
 			for range 3 {
 				_, err := m.registry.Gather()
@@ -153,7 +153,7 @@ func TestMetrics(t *testing.T) {
 
 		synctest.Test(t, func(t *testing.T) {
 			down := false
-			m := New(func(ctx context.Context) ([]models.QueueCount, error) {
+			m := New(Sources{Queues: func(ctx context.Context) ([]models.QueueCount, error) {
 				until, bounded := ctx.Deadline()
 				require.True(t, bounded)
 				require.LessOrEqual(t, time.Until(until), readTimeout)
@@ -161,7 +161,7 @@ func TestMetrics(t *testing.T) {
 					return nil, errors.New("dial postgres://user:password@host")
 				}
 				return []models.QueueCount{{Lane: models.TierPro, Model: "testcard", Depth: 5}}, nil
-			}, nil)
+			}})
 			m.Refused(apierror.CodeOverloaded, models.TierFree)
 			require.Len(t, scrape(t, m), 2)
 			down = true
@@ -176,6 +176,6 @@ func TestMetrics(t *testing.T) {
 	t.Run("AreEmptyAtFirst", func(t *testing.T) {
 		t.Parallel()
 
-		require.Empty(t, scrape(t, New(none, nil)))
+		require.Empty(t, scrape(t, New(Sources{Queues: none})))
 	})
 }

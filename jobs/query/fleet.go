@@ -140,3 +140,15 @@ func (r *Reader) ScalingHistories(ctx context.Context, pools []models.PoolID, fi
 	}
 	return found, apierror.Wrap(err, "list scaling decisions")
 }
+
+// GPUs returns the newest samples of these workers' GPUs, each worker's by index.
+func (r *Reader) GPUs(ctx context.Context, workers []models.WorkerID) ([]*models.GPUState, error) {
+	found, err := models.ListGPUs(ctx, r.DB, workers)
+	return found, apierror.Wrap(err, "list GPUs")
+}
+
+// PoolGPUs sums up the GPUs of each pool's workers.
+func (r *Reader) PoolGPUs(ctx context.Context) ([]models.PoolGPUs, error) {
+	found, err := models.SumPoolGPUs(ctx, r.DB)
+	return found, apierror.Wrap(err, "sum up the GPUs of pools")
+}

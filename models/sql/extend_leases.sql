@@ -3,7 +3,8 @@
 -- RUNNING or COMPLETING job. Writes a PROGRESS event if the percentage changed enough or the
 -- last event is old enough. There is one beat per lease.
 --
--- Locks: workers, then jobs, then attempts, each in the order of their ids. Each part reads or
+-- Locks: workers, then jobs, then attempts, each in the order of their ids. Whoever writes the row
+-- of worker_gpus holds the worker's lock. Each part reads or
 -- counts the rows of the part before, so that it begins after those are locked.
 --
 -- Returns a row per extended lease, with what the worker needs to know. What it says of the job
@@ -15,7 +16,7 @@
 WITH beats AS MATERIALIZED (
     SELECT b.*, a.job_id
     FROM jsonb_to_recordset(@beats) AS b (
-        worker_id uuid, attempt_id uuid, token uuid, gpus float8[],
+        worker_id uuid, attempt_id uuid, token uuid, gpus float8[], samples jsonb,
         percent float8, phase text, progress_message text, step integer, total_steps integer, frame integer, total_frames integer, eta_seconds float8)
     CROSS JOIN LATERAL (
         SELECT job_id FROM job_attempts
@@ -74,6 +75,10 @@ events_written AS (
         job_id, event_seq + 1, run, attempt_id, 'PROGRESS',
         jsonb_build_object('percent', percent, 'phase', phase, 'message', coalesce(progress_message, '')), now
     FROM held WHERE event_due
+),
+samples_written AS (
+    INSERT INTO worker_gpus (worker_id, gpus, sampled_at) SELECT worker_id, samples, now FROM held WHERE samples IS NOT NULL
+    ON CONFLICT (worker_id) DO UPDATE SET gpus = excluded.gpus, sampled_at = excluded.sampled_at
 )
 UPDATE workers w SET
     last_heartbeat_at = clock_timestamp(),

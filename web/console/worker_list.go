@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
+	"github.com/samber/lo"
 )
 
 // workerListSize is the number of workers on a page.
@@ -34,6 +35,7 @@ type workerRow struct {
 	*models.Worker
 	Pool string
 	Job  *models.Job
+	GPUs []*models.GPUState
 	// Hosted is true if the provider can stop the machine.
 	Hosted bool
 	// Silent is true if the worker's next heartbeat is overdue.
@@ -111,6 +113,11 @@ func (c *console) workerRows(ctx context.Context, workers []*models.Worker) ([]w
 	if err != nil {
 		return nil, err
 	}
+	states, err := c.Reader.GPUs(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	gpus := lo.GroupBy(states, func(g *models.GPUState) models.WorkerID { return g.WorkerID })
 	pools, err := c.Reader.Pools(ctx)
 	if err != nil {
 		return nil, err
@@ -121,7 +128,7 @@ func (c *console) workerRows(ctx context.Context, workers []*models.Worker) ([]w
 	}
 	var rows []workerRow
 	for _, w := range workers {
-		rows = append(rows, workerRow{w, names[w.PoolID], held[w.ID], c.Fleet.Hosts(w), slices.Contains(silent, w.ID)})
+		rows = append(rows, workerRow{w, names[w.PoolID], held[w.ID], gpus[w.ID], c.Fleet.Hosts(w), slices.Contains(silent, w.ID)})
 	}
 	return rows, nil
 }

@@ -4,10 +4,30 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
+
+func TestGPULine(t *testing.T) {
+	t.Parallel()
+
+	b := operator(t)
+	b.Submit(t)
+	worker := b.Worker(t, "one")
+	_, fence := b.Lease(t, worker)
+	_, err := b.Holder.Heartbeat(t.Context(), worker, fence, []jobs.GPUSample{
+		{Utilization: new(0.97), MemoryUsedBytes: new(int64(60 << 30)), MemoryTotalBytes: new(int64(80 << 30)), TemperatureC: new(64.4), PowerW: new(652.3)},
+		{Index: 1, ECCUncorrected: new(int64(2)), Xid: new(79)},
+	})
+	require.NoError(t, err)
+
+	got := b.get(t, "/workers").Body
+
+	require.Regexp(t, `aria-label="75 %".*<span class="num">60 of 80 GiB</span> <span class="quiet">97 %, 64 °C, 652 W</span> </span>`, got)
+	require.Contains(t, got, `<span class="error">2 uncorrected memory errors, XID 79</span>`)
+}
 
 func TestWorkerList(t *testing.T) {
 	t.Parallel()

@@ -292,12 +292,15 @@ export type HeartbeatInput = {
   gpus?: InputMaybe<Array<GpuSample>>;
 };
 
-/** One GPU's current state. utilization is 0 to 1. */
+/** One GPU's current state. utilization is 0 to 1. Leave out what is not known. */
 export type GpuSample = {
   index: Scalars['Int']['input'];
-  utilization: Scalars['Float']['input'];
+  utilization?: InputMaybe<Scalars['Float']['input']>;
   memoryUsedBytes?: InputMaybe<Scalars['Int64']['input']>;
+  memoryTotalBytes?: InputMaybe<Scalars['Int64']['input']>;
   temperatureC?: InputMaybe<Scalars['Float']['input']>;
+  powerW?: InputMaybe<Scalars['Float']['input']>;
+  eccUncorrected?: InputMaybe<Scalars['Int64']['input']>;
   xid?: InputMaybe<Scalars['Int']['input']>;
 };
 

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestWorkersCommand(t *testing.T) {
+	t.Parallel()
+
+	const worker = `{"id": "w", "pool": null, "provider": "static", "providerInstanceId": "i-1", "region": "local", "zone": null, "gpuType": "H100",
+		"capacityClass": "SPOT", "status": "BUSY", "currentJob": null, "models": [], "warmModels": [], "registeredAt": null, "lastHeartbeatAt": null,
+		"drainDeadline": null, "jobsCompleted": 7, "gpuSeconds": 1, "gpus": `
+	for name, c := range map[string]struct{ gpus, shows string }{
+		"two GPUs": {`[{"index": 0, "utilization": 1, "memoryUsedBytes": "68719476736", "memoryTotalBytes": "85899345920", "temperatureC": 64, "powerW": 600,
+			"eccUncorrected": "0", "xid": null, "at": "2026-01-31T12:00:00Z"},
+			{"index": 1, "utilization": 0.5, "memoryUsedBytes": "0", "memoryTotalBytes": "85899345920", "temperatureC": 30, "powerW": 70.4,
+			"eccUncorrected": "2", "xid": 79, "at": "2026-01-31T12:00:00Z"}]`, `H100 +75 % +64/160 GiB +64 °C +670 W +2 ECC, XID 79 +- +7`},
+		"none": {"null", `H100 +- +- +- +- +- +- +7`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, _ := answering(t, `{"workers": {"edges": [{"node": `+worker+c.gpus+`}}], "pageInfo": {"hasNextPage": false, "endCursor": null}, "totalCount": 1}}`)
+
+			status, out, errs := call(t, t.Context(), "workers", "--endpoint", url, "--key", "rl_x")
+
+			require.Zero(t, status, errs)
+			require.Regexp(t, c.shows, out)
+		})
+	}
+}
