@@ -48,10 +48,10 @@ func TestInput(t *testing.T) {
 		id := at[string](t, upload, "artifactId")
 
 		submitted := ask(t, a.url, a.Secrets[models.RoleClient], `mutation ($i: SubmitJobInput!) { submitJob(input: $i) {
-			job { id status artifacts(type: INPUT) { id type contentType sizeBytes url expiresAt } } } }`,
+			job { id status artifacts(type: INPUT) { id type contentType sizeBytes url expiresAt } inputs { name reference artifact { id url } } } } }`,
 			map[string]any{"i": map[string]any{"model": "testcard", "prompt": "p", "params": map[string]any{"referenceImage": id}}})
 		worker, token := a.worker(t, "i-1")
-		leased := ask(t, a.url, token, `mutation ($i: LeaseJobInput!) { leaseJob(input: $i) { lease { inputs { id checksum sizeBytes url } job { params } } } }`,
+		leased := ask(t, a.url, token, `mutation ($i: LeaseJobInput!) { leaseJob(input: $i) { lease { inputs { id checksum sizeBytes url } inputNames job { params } } } }`,
 			map[string]any{"i": map[string]any{"workerId": worker}})
 		node := `query ($id: ID!) { node(id: $id) { id } }`
 
@@ -59,7 +59,12 @@ func TestInput(t *testing.T) {
 		job := at[map[string]any](t, submitted.Data, "submitJob", "job")
 		require.Equal(t, "QUEUED", job["status"])
 		require.Equal(t, id, at[[]any](t, job, "artifacts")[0].(map[string]any)["id"])
+		named := at[[]any](t, job, "inputs")[0].(map[string]any)
+		require.Equal(t, "referenceImage", named["name"])
+		require.Equal(t, id, named["reference"])
+		require.Equal(t, id, named["artifact"].(map[string]any)["id"])
 		require.Empty(t, leased.Errors)
+		require.Equal(t, []any{"referenceImage"}, at[[]any](t, leased.Data, "leaseJob", "lease", "inputNames"))
 		input := at[[]any](t, leased.Data, "leaseJob", "lease", "inputs")[0].(map[string]any)
 		require.Equal(t, jobstest.Checksum(data), input["checksum"])
 		answer, err := http.Get(input["url"].(string))

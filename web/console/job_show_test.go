@@ -150,6 +150,25 @@ func TestJobShow(t *testing.T) {
 		require.NotContains(t, b.get(t, "/jobs/"+string(b.Submit(t).ID)).Body, "Metadata")
 	})
 
+	t.Run("ListsTheInputs", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		clip := b.UploadMedia(t, b.Client, "video/mp4", []byte("\x00\x00\x00\x20ftypisom\x00\x00\x02\x00"))
+		source := b.Submit(t)
+		params, err := json.Marshal(map[string]any{"clips": []any{clip, source.ID}})
+		require.NoError(t, err)
+		job, _, err := b.Submitter.Submit(t.Context(), b.Client, jobs.Submission{Model: "video.stitch", Params: params})
+		require.NoError(t, err)
+
+		got := b.get(t, "/jobs/"+string(job.ID)).Body
+
+		require.Contains(t, got, `<a href="/artifacts/`+string(clip)+`">clips.0</a>`)
+		require.Regexp(t, `<span>clips\.1</span>\s*<a class="inline" href="/jobs/`+string(source.ID), got)
+		require.Equal(t, http.StatusFound, b.get(t, "/artifacts/"+string(clip)).Status)
+		require.NotContains(t, b.get(t, "/jobs/"+string(source.ID)).Body, "Inputs")
+	})
+
 	t.Run("TellsTheArtifactsOfAttemptsApart", func(t *testing.T) {
 		t.Parallel()
 

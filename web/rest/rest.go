@@ -42,11 +42,12 @@ func (s *service) register(mux *http.ServeMux) []byte {
 	s.registerJobs(api)
 	s.registerLists(api)
 	s.registerEstimates(api)
+	s.registerInputs(api)
 	s.registerModels(api)
 	s.registerQueue(api)
 	// Requests have no other fields. Later releases can add fields to responses.
 	for name, schema := range api.OpenAPI().Components.Schemas.Map() {
-		if !slices.Contains([]string{"VideoRequest", "JobRequest", "RetryPolicy"}, name) {
+		if !slices.Contains([]string{"VideoRequest", "JobRequest", "RetryPolicy", "InputRequest"}, name) {
 			schema.AdditionalProperties = nil
 		}
 	}

@@ -19,6 +19,7 @@ type Config struct {
 	Keys      *auth.KeyWatch
 	Submitter *jobs.Submitter
 	Canceller *jobs.Canceller
+	Inputs    *jobs.Inputs
 	Reader    *query.Reader
 	Watcher   *watch.Watcher
 	// Base returns the scheme and host at which the caller reaches this server, such
