@@ -2915,6 +2915,7 @@ func (v *Submissions) GetAccepted() int { return v.Accepted }
 func (v *Submissions) GetRejected() int { return v.Rejected }
 
 type SubmitJobInput struct {
+	// The kind of work. The default is the model's, the only one that it does.
 	Type  *string `json:"type,omitempty"`
 	Model string  `json:"model"`
 	// 1 to 10,000 characters, at most 40,000 bytes.

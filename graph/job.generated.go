@@ -3366,9 +3366,6 @@ func (ec *executionContext) unmarshalInputSubmitJobInput(ctx context.Context, ob
 		asMap[k] = v
 	}
 
-	if _, present := asMap["type"]; !present {
-		asMap["type"] = "video.generate"
-	}
 	if _, present := asMap["priority"]; !present {
 		asMap["priority"] = 0
 	}

@@ -31,6 +31,17 @@ func TestSubmitJobs(t *testing.T) {
 		require.Nil(t, at[map[string]any](t, data, "submitJobs", "results", 1)["job"])
 	})
 
+	t.Run("GivesAJobTheTypeOfItsModel", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		input := map[string]any{"model": "http.call", "params": map[string]any{"url": "https://example.com/"}}
+
+		data := a.client(t, `mutation ($i: [SubmitJobInput!]!) { submitJobs(inputs: $i) { results { job { type prompt } } } }`, map[string]any{"i": []any{input}})
+
+		require.Equal(t, "http.call", at[string](t, data, "submitJobs", "results", 0, "job", "type"))
+	})
+
 	t.Run("AcceptsAThousandInOneCall", func(t *testing.T) {
 		t.Parallel()
 

@@ -37,7 +37,7 @@ type submitOptions struct {
 func submitCommand() *cobra.Command {
 	var o submitOptions
 	cmd := &cobra.Command{
-		Use:        "submit --prompt TEXT | --file FILE",
+		Use:        "submit --prompt TEXT | --model NAME | --file FILE",
 		SuggestFor: []string{"create", "new", "run"},
 		Short:      "Submit a video job, or many",
 		Long: "Submits a video job. Without --wait it prints the job's id and exits.\n\n" +
@@ -51,7 +51,8 @@ func submitCommand() *cobra.Command {
 		Example: "  reelay submit --prompt 'a lighthouse in a storm' --wait --output video.mp4\n" +
 			"  reelay submit --prompt-file scene.txt --duration 6 --resolution 720p --param seed=7\n" +
 			"  reelay submit --prompt 'the fog lifts' --image harbour.png\n" +
-			"  reelay submit --model stitch --input clips=@intro.mp4 --input clips=job_0190…\n" +
+			"  reelay submit --model video.stitch --input clips=@intro.mp4 --input clips=job_0190…\n" +
+			"  reelay submit --model video.thumbnail --input video=job_0190… --param atSeconds=2 --wait\n" +
 			"  reelay submit --file shots.jsonl --json\n" +
 			"  generate-prompt | reelay submit --prompt - --json",
 		Args: cobra.NoArgs,
@@ -178,7 +179,7 @@ func (o *submitOptions) input(cmd *cobra.Command) (in client.SubmitJobInput, inp
 	if err != nil {
 		return in, nil, err
 	}
-	if prompt != "" || len(o.inputs) == 0 {
+	if prompt != "" {
 		in.Prompt = &prompt
 	}
 	params, err := parseFields(o.params, o.param, cmd.InOrStdin())
@@ -264,8 +265,8 @@ func (o *submitOptions) readPrompt(cmd *cobra.Command) (string, error) {
 	case o.prompt == "-":
 		text, err := readText("-", cmd.InOrStdin())
 		return strings.TrimRight(text, "\r\n"), err
-	case !inline && len(o.inputs) > 0: // the model may need none
-		return "", nil
+	case !inline && (cmd.Flags().Changed("model") || len(o.inputs) > 0):
+		return "", nil // the API knows whether the model needs one
 	case !inline:
 		return "", errors.New("there is no prompt: describe the video with --prompt")
 	case !utf8.ValidString(o.prompt):

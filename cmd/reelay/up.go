@@ -36,8 +36,8 @@ func upCommand() *cobra.Command {
 		Use:   "up",
 		Short: "Run all of Reelay on this machine",
 		Long: "Runs everything in one process tree: a private PostgreSQL and Redis, an object store on disk, the\n" +
-			"API with its console, control, and a pool of agents. They serve the testcard and, with ffmpeg, video.stitch and\n" +
-			"video.thumbnail; with --runtime and --models also models of your own. A process that ends unexpectedly is restarted.\n\n" +
+			"API with its console, control, and a pool of agents. They serve the testcard, http.call and, with ffmpeg,\n" +
+			"video.stitch and video.thumbnail; with --runtime and --models also models of your own. A process that ends unexpectedly is restarted.\n\n" +
 			"Ctrl-C stops everything; the data stay in --data for the next start. If DATABASE_URL, REDIS_URL or\n" +
 			"GCS_BUCKET is set, that store is used instead.",
 		Example: "  reelay up\n  reelay up --agents 2 --agents-max 4\n  reelay up --api 3 --control 2\n  reelay up --listen 127.0.0.1:0 --data /tmp/try\n  reelay up --tls-self-signed\n  reelay up --runtime 'diffusers=python3 -m reelay_diffusers' --models testcard,wan-1.3b",
@@ -175,7 +175,7 @@ func up(ctx context.Context, cfg config, o upOptions, isReady func(running)) err
 	defer roster.close()
 	own.list(roster)
 	address := cfg.tls.scheme() + reachable(listener.Addr())
-	agents, err := openAgents(o, cfg.agentsEndpoint(address), ready.credentials, roster)
+	agents, err := openAgents(cfg, o, cfg.agentsEndpoint(address), ready.credentials, roster)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ type localAgents struct {
 }
 
 // openAgents prepares agents for the API at endpoint with the worker key. It starts none.
-func openAgents(o upOptions, endpoint string, keys credentials, roster *roster) (*localAgents, error) {
+func openAgents(cfg config, o upOptions, endpoint string, keys credentials, roster *roster) (*localAgents, error) {
 	data := o.data
 	self, err := os.Executable()
 	if err != nil {
@@ -39,7 +39,7 @@ func openAgents(o upOptions, endpoint string, keys credentials, roster *roster) 
 		return nil, fmt.Errorf("clear the agents' work folder: %w", err)
 	}
 	provider := local.New(local.Config{
-		Command: agentCommand(self, o.runtimes), Endpoint: endpoint, Key: keys.WorkerKey, CAFile: keys.CAFile, Dir: data, Grace: agentsGo,
+		Command: agentCommand(cfg, self, o.runtimes), Endpoint: endpoint, Key: keys.WorkerKey, CAFile: keys.CAFile, Dir: data, Grace: agentsGo,
 		Started: func(id string, pid int) { roster.set("agent "+id, pid) },
 		Exited: func(id string, err error) {
 			roster.remove("agent " + id)
@@ -58,18 +58,20 @@ func openAgents(o upOptions, endpoint string, keys credentials, roster *roster) 
 }
 
 // agentCommand returns the command of an agent with these runtimes and the built-in ones.
-func agentCommand(self string, runtimes []string) []string {
-	command := []string{self, "agent"}
-	if len(runtimes) > 0 {
-		command = append(command, "--runtime", "testcard="+self+" runtime testcard")
+func agentCommand(cfg config, self string, runtimes []string) []string {
+	// What jobs call is on the laptop, but the parts of Reelay are not theirs to call.
+	own := strings.Join(append(slices.Clone(cfg.own), hostPort(cfg.databaseURL), hostPort(cfg.redisURL), hostPort(cfg.emulatorHost)), ",")
+	command := []string{self, "agent", "--outbound-loopback", "--outbound-except", own}
+	if len(runtimes) == 0 {
+		return command
 	}
+	command = append(command, "--runtime", "testcard="+self+" runtime testcard")
 	for _, runtime := range runtimes {
 		command = append(command, "--runtime", runtime)
 	}
-	if len(runtimes) > 0 { // last: it accepts any model, but understands only its own settings
-		command = append(command, "--runtime", "command="+self+" runtime command")
-	}
-	return command
+	// Last, because they accept any model, but understand only their own settings.
+	return append(command, "--runtime", "command="+self+" runtime command",
+		"--runtime", "http="+self+" runtime http --allow-loopback --except "+own)
 }
 
 // stop makes all agents leave. None is started afterwards.

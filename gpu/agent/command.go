@@ -23,7 +23,8 @@ import (
 type settings struct {
 	endpoint, key, caFile                                 string
 	provider, instanceID, pool, region, zone, gpuType, as string
-	models, runtimes                                      []string
+	models, runtimes, outboundExcept                      []string
+	outboundLoopback                                      bool
 	workDir, log, qualityGate                             string
 	notice                                                time.Duration
 	stopGrace, hangTimeout, loadTimeout, giveUp           time.Duration
@@ -41,8 +42,9 @@ with a runtime. On SIGTERM, SIGINT or a drain it saves a checkpoint, releases th
 that another worker can continue it, and exits. A second signal makes it exit at once.
 
 Each flag can also be set in the environment, as REELAY_AGENT_ and its name, such as
-REELAY_AGENT_WORK_DIR. The endpoint, the key, the file of certificates and the quality
-gate are REELAY_ENDPOINT, REELAY_API_KEY, REELAY_CA_FILE and REELAY_QUALITY_GATE.`,
+REELAY_AGENT_WORK_DIR. The endpoint, the key, the file of certificates, the quality gate
+and the outbound flags are REELAY_ENDPOINT, REELAY_API_KEY, REELAY_CA_FILE,
+REELAY_QUALITY_GATE, REELAY_OUTBOUND_LOOPBACK and REELAY_OUTBOUND_EXCEPT.`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -64,6 +66,8 @@ gate are REELAY_ENDPOINT, REELAY_API_KEY, REELAY_CA_FILE and REELAY_QUALITY_GATE
 	flags.StringVar(&s.workDir, "work-dir", filepath.Join(os.TempDir(), "reelay-agent"), "folder for the files of the current job")
 	flags.StringVar(&s.log, "log", "text", "format of the log: text or json")
 	flags.StringVar(&s.qualityGate, "quality-gate", "on", "whether to check videos before delivery, with ffmpeg: on or off")
+	flags.BoolVar(&s.outboundLoopback, "outbound-loopback", false, "allow http.call to call this machine, for a laptop")
+	flags.StringSliceVar(&s.outboundExcept, "outbound-except", nil, "addresses of Reelay itself, as host:port, which http.call must not call")
 	flags.DurationVar(&s.notice, "notice", 30*time.Second, "how long the machine exists after SIGTERM")
 	flags.DurationVar(&s.stopGrace, "stop-grace", defaultStopGrace, "how long a runtime may take to stop before it is killed")
 	flags.DurationVar(&s.hangTimeout, "hang-timeout", defaultHangTimeout, "how long a render may go without progress")
@@ -103,6 +107,8 @@ func fromEnvironment(command *cobra.Command, lookup func(string) (string, bool))
 	fill("key", "REELAY_API_KEY")
 	fill("ca-file", "REELAY_CA_FILE")
 	fill("quality-gate", "REELAY_QUALITY_GATE")
+	fill("outbound-loopback", "REELAY_OUTBOUND_LOOPBACK")
+	fill("outbound-except", "REELAY_OUTBOUND_EXCEPT")
 	for _, flag := range []string{
 		"provider", "instance-id", "pool", "region", "zone", "gpu-type", "capacity-class", "models", "runtime", "work-dir", "log",
 		"notice", "stop-grace", "hang-timeout", "load-timeout", "give-up",
@@ -148,7 +154,11 @@ func (s settings) config(version string) (Config, error) {
 	if config.WorkDir, err = filepath.Abs(s.workDir); err != nil {
 		return config, fmt.Errorf("--work-dir is %q: %w", s.workDir, err)
 	}
-	config.Runtimes, err = parseRuntimes(s.runtimes)
+	if len(s.runtimes) == 0 {
+		config.Runtimes, err = builtInRuntimes(s.httpFlags())
+	} else {
+		config.Runtimes, err = parseRuntimes(s.runtimes)
+	}
 	return config, err
 }
 
@@ -183,12 +193,8 @@ func logger(format string) (*slog.Logger, error) {
 	return nil, fmt.Errorf("--log is %q: it must be text or json", format)
 }
 
-// parseRuntimes reads name=command lines. Without any it returns the runtimes that are built into
-// this program.
+// parseRuntimes reads name=command lines.
 func parseRuntimes(lines []string) ([]RuntimeCommand, error) {
-	if len(lines) == 0 {
-		return builtInRuntimes()
-	}
 	var runtimes []RuntimeCommand
 	for _, line := range lines {
 		name, command, ok := strings.Cut(line, "=")

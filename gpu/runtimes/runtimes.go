@@ -10,8 +10,10 @@ import (
 
 	program "github.com/reelay/reelay/gpu/runtimes/command"
 	"github.com/reelay/reelay/gpu/runtimes/drill"
+	"github.com/reelay/reelay/gpu/runtimes/httpcall"
 	"github.com/reelay/reelay/gpu/runtimes/stitch"
 	"github.com/reelay/reelay/gpu/runtimes/testcard"
+	"github.com/reelay/reelay/internal/outbound"
 )
 
 // Command returns the command `runtime` with one subcommand for each built-in
@@ -26,6 +28,7 @@ func Command() *cobra.Command {
 		serve(testcard.Name, "Render test cards for the agent at the other end of the standard input and output", testcard.Run),
 		serve(drill.Name, "Rehearse renders for the agent at the other end of the standard input and output", drill.Run),
 		serve(program.Name, "Run programs for the agent at the other end of the standard input and output", program.Run),
+		httpCommand(),
 		&cobra.Command{
 			Use:   "stitch JOB",
 			Short: "Join clips to one video, as the job in a file says",
@@ -34,6 +37,19 @@ func Command() *cobra.Command {
 				return stitch.Main(command.Context(), args[0], command.OutOrStdout())
 			},
 		})
+	return command
+}
+
+// httpCommand returns the subcommand of the runtime http.
+func httpCommand() *cobra.Command {
+	var policy outbound.Policy
+	var except []string
+	command := serve(httpcall.Name, "Make HTTP requests for the agent at the other end of the standard input and output",
+		func(ctx context.Context, in io.Reader, out io.Writer) error {
+			return httpcall.Run(ctx, in, out, policy.Except(except...))
+		})
+	command.Flags().BoolVar(&policy.AllowLoopback, "allow-loopback", false, "allow calls to this machine, for a laptop")
+	command.Flags().StringSliceVar(&except, "except", nil, "addresses of Reelay itself, as host:port, which no job can call")
 	return command
 }
 

@@ -138,6 +138,7 @@ export type JobEventType =
   | 'REDRIVEN';
 
 export type SubmitJobInput = {
+  /** The kind of work. The default is the model's, the only one that it does. */
   type?: InputMaybe<Scalars['String']['input']>;
   model: Scalars['String']['input'];
   /** 1 to 10,000 characters, at most 40,000 bytes. */
