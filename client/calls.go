@@ -131,6 +131,37 @@ func (c *Client) SubmitJobs(ctx context.Context, all []SubmitJobInput) (*Submiss
 	return &data.SubmitJobs, nil
 }
 
+// SubmitTakes submits drafts of one request that differ only in their seeds: one for each of
+// seeds if there are any, else count (1 to 64; 0 means 8). in.Draft must be set. The results are
+// as for SubmitJobs; the drafts share Draft.Takes.
+func (c *Client) SubmitTakes(ctx context.Context, in SubmitJobInput, count int, seeds []int64) (*Submissions, error) {
+	data, err := submitTakes(ctx, repeater{c}, keyed(in), optional(count), seeds)
+	if err != nil {
+		return nil, err
+	}
+	return &Submissions{Accepted: data.SubmitTakes.Accepted, Rejected: data.SubmitTakes.Rejected, Results: data.SubmitTakes.Results}, nil
+}
+
+// ContinueJob submits the job that makes the video of a COMPLETED draft. A repeated call returns
+// the same job. It returns a CONFLICT error for other jobs, and for a draft that is no longer
+// kept.
+func (c *Client) ContinueJob(ctx context.Context, id string) (*Submission, error) {
+	data, err := continueJob(ctx, repeater{c}, id)
+	if err != nil {
+		return nil, err
+	}
+	return &data.ContinueJob, nil
+}
+
+// Takes returns the drafts of one SubmitTakes, in the order of their seeds.
+func (c *Client) Takes(ctx context.Context, id string) ([]Job, error) {
+	data, err := takes(ctx, repeater{c}, id)
+	if err != nil {
+		return nil, err
+	}
+	return data.Takes, nil
+}
+
 // Estimate forecasts the wait and the render time of a job with this input. It submits
 // nothing.
 func (c *Client) Estimate(ctx context.Context, in SubmitJobInput) (*Estimate, error) {

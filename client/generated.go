@@ -20,6 +20,8 @@ type Account struct {
 	MaxQueued        int    `json:"maxQueued"`
 	MaxRunning       int    `json:"maxRunning"`
 	SubmitsPerMinute int    `json:"submitsPerMinute"`
+	// How many hours the account's drafts are kept, counted from their completion.
+	DraftsKeptHours int `json:"draftsKeptHours"`
 }
 
 // GetId returns Account.Id, and is useful for accessing the field via an interface.
@@ -40,6 +42,9 @@ func (v *Account) GetMaxRunning() int { return v.MaxRunning }
 // GetSubmitsPerMinute returns Account.SubmitsPerMinute, and is useful for accessing the field via an interface.
 func (v *Account) GetSubmitsPerMinute() int { return v.SubmitsPerMinute }
 
+// GetDraftsKeptHours returns Account.DraftsKeptHours, and is useful for accessing the field via an interface.
+func (v *Account) GetDraftsKeptHours() int { return v.DraftsKeptHours }
+
 // AccountEdge includes the requested fields of the GraphQL type AccountEdge.
 type AccountEdge struct {
 	Node Account `json:"node"`
@@ -56,6 +61,8 @@ type AccountInput struct {
 	MaxQueued        *int    `json:"maxQueued,omitempty"`
 	MaxRunning       *int    `json:"maxRunning,omitempty"`
 	SubmitsPerMinute *int    `json:"submitsPerMinute,omitempty"`
+	// 1 to 2160 (90 days). The default is 168 (7 days). Only an ADMIN may change it. It applies to drafts that complete afterwards.
+	DraftsKeptHours *int `json:"draftsKeptHours,omitempty"`
 }
 
 // GetName returns AccountInput.Name, and is useful for accessing the field via an interface.
@@ -72,6 +79,9 @@ func (v *AccountInput) GetMaxRunning() *int { return v.MaxRunning }
 
 // GetSubmitsPerMinute returns AccountInput.SubmitsPerMinute, and is useful for accessing the field via an interface.
 func (v *AccountInput) GetSubmitsPerMinute() *int { return v.SubmitsPerMinute }
+
+// GetDraftsKeptHours returns AccountInput.DraftsKeptHours, and is useful for accessing the field via an interface.
+func (v *AccountInput) GetDraftsKeptHours() *int { return v.DraftsKeptHours }
 
 // AccountPage includes the requested fields of the GraphQL type AccountConnection.
 type AccountPage struct {
@@ -576,6 +586,8 @@ type CompleteJobInput struct {
 	Log          *UploadedObject  `json:"log,omitempty"`
 	Result       *json.RawMessage `json:"result,omitempty"`
 	LeaseNext    *bool            `json:"leaseNext,omitempty"`
+	// What a draft ends with: a PREVIEW of the type image/* or video/*. Other jobs have none.
+	Preview *UploadedObject `json:"preview,omitempty"`
 }
 
 // GetAttemptId returns CompleteJobInput.AttemptId, and is useful for accessing the field via an interface.
@@ -601,6 +613,29 @@ func (v *CompleteJobInput) GetResult() *json.RawMessage { return v.Result }
 
 // GetLeaseNext returns CompleteJobInput.LeaseNext, and is useful for accessing the field via an interface.
 func (v *CompleteJobInput) GetLeaseNext() *bool { return v.LeaseNext }
+
+// GetPreview returns CompleteJobInput.Preview, and is useful for accessing the field via an interface.
+func (v *CompleteJobInput) GetPreview() *UploadedObject { return v.Preview }
+
+// Continued includes the requested fields of the GraphQL type Job.
+type Continued struct {
+	Id string `json:"id"`
+}
+
+// GetId returns Continued.Id, and is useful for accessing the field via an interface.
+func (v *Continued) GetId() string { return v.Id }
+
+// ContinuedBy includes the requested fields of the GraphQL type Job.
+type ContinuedBy struct {
+	Id     string    `json:"id"`
+	Status JobStatus `json:"status"`
+}
+
+// GetId returns ContinuedBy.Id, and is useful for accessing the field via an interface.
+func (v *ContinuedBy) GetId() string { return v.Id }
+
+// GetStatus returns ContinuedBy.Status, and is useful for accessing the field via an interface.
+func (v *ContinuedBy) GetStatus() JobStatus { return v.Status }
 
 // CreatedApiKey includes the requested fields of the GraphQL type CreatedApiKey.
 type CreatedApiKey struct {
@@ -644,6 +679,19 @@ func (v *DeregisteredWorker) GetId() string { return v.Id }
 // GetStatus returns DeregisteredWorker.Status, and is useful for accessing the field via an interface.
 func (v *DeregisteredWorker) GetStatus() WorkerStatus { return v.Status }
 
+// STRICT refuses a checkpoint that other software or another GPU made. BEST_EFFORT uses it, and says so on the job.
+type Determinism string
+
+const (
+	DeterminismStrict     Determinism = "STRICT"
+	DeterminismBestEffort Determinism = "BEST_EFFORT"
+)
+
+var AllDeterminism = []Determinism{
+	DeterminismStrict,
+	DeterminismBestEffort,
+}
+
 // Directive includes the GraphQL fields of Directive requested by the fragment Directive.
 type Directive struct {
 	Action   DirectiveAction `json:"action"`
@@ -681,6 +729,46 @@ var AllDirectiveAction = []DirectiveAction{
 	DirectiveActionDrain,
 	DirectiveActionTerminate,
 }
+
+// Draft includes the requested fields of the GraphQL type Draft.
+// The GraphQL type's documentation follows.
+//
+// A job that ends after some steps, with a preview and a checkpoint instead of a video.
+type Draft struct {
+	// The step after which it ends.
+	Steps int `json:"steps"`
+	// Until when the preview and the checkpoint are kept. Null until COMPLETED, and after deleteJob.
+	KeptUntil *time.Time `json:"keptUntil"`
+	// A short clip or a picture. Null until COMPLETED, and when it is no longer kept.
+	Preview *Artifact `json:"preview"`
+	// The job that continues it. Null until continueJob.
+	ContinuedBy *ContinuedBy `json:"continuedBy"`
+	// The id that this draft shares with the others of its submitTakes, for the query takes. Null for other drafts.
+	Takes *string `json:"takes"`
+}
+
+// GetSteps returns Draft.Steps, and is useful for accessing the field via an interface.
+func (v *Draft) GetSteps() int { return v.Steps }
+
+// GetKeptUntil returns Draft.KeptUntil, and is useful for accessing the field via an interface.
+func (v *Draft) GetKeptUntil() *time.Time { return v.KeptUntil }
+
+// GetPreview returns Draft.Preview, and is useful for accessing the field via an interface.
+func (v *Draft) GetPreview() *Artifact { return v.Preview }
+
+// GetContinuedBy returns Draft.ContinuedBy, and is useful for accessing the field via an interface.
+func (v *Draft) GetContinuedBy() *ContinuedBy { return v.ContinuedBy }
+
+// GetTakes returns Draft.Takes, and is useful for accessing the field via an interface.
+func (v *Draft) GetTakes() *string { return v.Takes }
+
+type DraftInput struct {
+	// 1 to the steps of the whole video. The model's drafts says what those are.
+	Steps int `json:"steps"`
+}
+
+// GetSteps returns DraftInput.Steps, and is useful for accessing the field via an interface.
+func (v *DraftInput) GetSteps() int { return v.Steps }
 
 // DrainedWorker includes the requested fields of the GraphQL type Worker.
 type DrainedWorker struct {
@@ -1282,6 +1370,10 @@ type Job struct {
 	CompletedAt *time.Time `json:"completedAt"`
 	// When the prompt and artifacts were permanently deleted.
 	DeletedAt *time.Time `json:"deletedAt"`
+	// What makes this job a draft. Null for other jobs.
+	Draft *Draft `json:"draft"`
+	// The draft that this job continues. Null if it was deleted, and for other jobs.
+	Continues *Continued `json:"continues"`
 }
 
 // GetId returns Job.Id, and is useful for accessing the field via an interface.
@@ -1373,6 +1465,12 @@ func (v *Job) GetCompletedAt() *time.Time { return v.CompletedAt }
 
 // GetDeletedAt returns Job.DeletedAt, and is useful for accessing the field via an interface.
 func (v *Job) GetDeletedAt() *time.Time { return v.DeletedAt }
+
+// GetDraft returns Job.Draft, and is useful for accessing the field via an interface.
+func (v *Job) GetDraft() *Draft { return v.Draft }
+
+// GetContinues returns Job.Continues, and is useful for accessing the field via an interface.
+func (v *Job) GetContinues() *Continued { return v.Continues }
 
 // JobEdge includes the requested fields of the GraphQL type JobEdge.
 type JobEdge struct {
@@ -1638,6 +1736,12 @@ func (v *JobHistory) GetCompletedAt() *time.Time { return v.Job.CompletedAt }
 // GetDeletedAt returns JobHistory.DeletedAt, and is useful for accessing the field via an interface.
 func (v *JobHistory) GetDeletedAt() *time.Time { return v.Job.DeletedAt }
 
+// GetDraft returns JobHistory.Draft, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetDraft() *Draft { return v.Job.Draft }
+
+// GetContinues returns JobHistory.Continues, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetContinues() *Continued { return v.Job.Continues }
+
 func (v *JobHistory) UnmarshalJSON(b []byte) error {
 
 	if string(b) == "null" {
@@ -1735,6 +1839,10 @@ type __premarshalJobHistory struct {
 	CompletedAt *time.Time `json:"completedAt"`
 
 	DeletedAt *time.Time `json:"deletedAt"`
+
+	Draft *Draft `json:"draft"`
+
+	Continues *Continued `json:"continues"`
 }
 
 func (v *JobHistory) MarshalJSON() ([]byte, error) {
@@ -1784,6 +1892,8 @@ func (v *JobHistory) __premarshalJSON() (*__premarshalJobHistory, error) {
 	retval.StartedAt = v.Job.StartedAt
 	retval.CompletedAt = v.Job.CompletedAt
 	retval.DeletedAt = v.Job.DeletedAt
+	retval.Draft = v.Job.Draft
+	retval.Continues = v.Job.Continues
 	return &retval, nil
 }
 
@@ -1864,6 +1974,8 @@ type Lease struct {
 	// Seconds between checkpoints.
 	CheckpointSeconds float64 `json:"checkpointSeconds"`
 	TimeoutSeconds    int     `json:"timeoutSeconds"`
+	// The step after which the job ends, if it is a draft: with a checkpoint of that step and a preview.
+	DraftSteps *int `json:"draftSteps"`
 	// The job's version of its model. Null if it is no longer known.
 	Model *LeasedModel `json:"model"`
 }
@@ -1897,6 +2009,9 @@ func (v *Lease) GetCheckpointSeconds() float64 { return v.CheckpointSeconds }
 
 // GetTimeoutSeconds returns Lease.TimeoutSeconds, and is useful for accessing the field via an interface.
 func (v *Lease) GetTimeoutSeconds() int { return v.TimeoutSeconds }
+
+// GetDraftSteps returns Lease.DraftSteps, and is useful for accessing the field via an interface.
+func (v *Lease) GetDraftSteps() *int { return v.DraftSteps }
 
 // GetModel returns Lease.Model, and is useful for accessing the field via an interface.
 func (v *Lease) GetModel() *LeasedModel { return v.Model }
@@ -1968,11 +2083,12 @@ func (v *LeasedJob) GetAttemptNo() int { return v.AttemptNo }
 //
 // What a worker needs to know of the model of a job.
 type LeasedModel struct {
-	Version  int              `json:"version"`
-	Runtime  *string          `json:"runtime"`
-	Settings *json.RawMessage `json:"settings"`
-	Produces ModelProduct     `json:"produces"`
-	Quality  *json.RawMessage `json:"quality"`
+	Version     int              `json:"version"`
+	Runtime     *string          `json:"runtime"`
+	Settings    *json.RawMessage `json:"settings"`
+	Produces    ModelProduct     `json:"produces"`
+	Quality     *json.RawMessage `json:"quality"`
+	Determinism Determinism      `json:"determinism"`
 }
 
 // GetVersion returns LeasedModel.Version, and is useful for accessing the field via an interface.
@@ -1989,6 +2105,9 @@ func (v *LeasedModel) GetProduces() ModelProduct { return v.Produces }
 
 // GetQuality returns LeasedModel.Quality, and is useful for accessing the field via an interface.
 func (v *LeasedModel) GetQuality() *json.RawMessage { return v.Quality }
+
+// GetDeterminism returns LeasedModel.Determinism, and is useful for accessing the field via an interface.
+func (v *LeasedModel) GetDeterminism() Determinism { return v.Determinism }
 
 // Model includes the GraphQL fields of Model requested by the fragment Model.
 // The GraphQL type's documentation follows.
@@ -2944,7 +3063,9 @@ type SubmitJobInput struct {
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 	// Up to 100 jobs of the same account that must be COMPLETED first.
 	DependsOn []string `json:"dependsOn,omitempty"`
-	Region    *string  `json:"region,omitempty"`
+	// Ends the job after some steps, with a preview and a checkpoint instead of a video. continueJob then makes the video.
+	Draft  *DraftInput `json:"draft,omitempty"`
+	Region *string     `json:"region,omitempty"`
 	// Run the job only in region. Without this, region is a preference.
 	RequireRegion *bool `json:"requireRegion,omitempty"`
 	// Replaces the delays of the retry table in docs/users/jobs.md. It never makes a failure class retry that the table does not retry.
@@ -2995,6 +3116,9 @@ func (v *SubmitJobInput) GetExpiresAt() *time.Time { return v.ExpiresAt }
 
 // GetDependsOn returns SubmitJobInput.DependsOn, and is useful for accessing the field via an interface.
 func (v *SubmitJobInput) GetDependsOn() []string { return v.DependsOn }
+
+// GetDraft returns SubmitJobInput.Draft, and is useful for accessing the field via an interface.
+func (v *SubmitJobInput) GetDraft() *DraftInput { return v.Draft }
 
 // GetRegion returns SubmitJobInput.Region, and is useful for accessing the field via an interface.
 func (v *SubmitJobInput) GetRegion() *string { return v.Region }
@@ -3606,6 +3730,14 @@ type __completeJobInput struct {
 // GetInput returns __completeJobInput.Input, and is useful for accessing the field via an interface.
 func (v *__completeJobInput) GetInput() CompleteJobInput { return v.Input }
 
+// __continueJobInput is used internally by genqlient
+type __continueJobInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __continueJobInput.Id, and is useful for accessing the field via an interface.
+func (v *__continueJobInput) GetId() string { return v.Id }
+
 // __createAccountInput is used internally by genqlient
 type __createAccountInput struct {
 	Input AccountInput `json:"input"`
@@ -4071,6 +4203,111 @@ type __submitJobsInput struct {
 // GetInputs returns __submitJobsInput.Inputs, and is useful for accessing the field via an interface.
 func (v *__submitJobsInput) GetInputs() []SubmitJobInput { return v.Inputs }
 
+// __submitTakesInput is used internally by genqlient
+type __submitTakesInput struct {
+	Input SubmitJobInput `json:"input"`
+	Count *int           `json:"count,omitempty"`
+	Seeds []int64        `json:"-"`
+}
+
+// GetInput returns __submitTakesInput.Input, and is useful for accessing the field via an interface.
+func (v *__submitTakesInput) GetInput() SubmitJobInput { return v.Input }
+
+// GetCount returns __submitTakesInput.Count, and is useful for accessing the field via an interface.
+func (v *__submitTakesInput) GetCount() *int { return v.Count }
+
+// GetSeeds returns __submitTakesInput.Seeds, and is useful for accessing the field via an interface.
+func (v *__submitTakesInput) GetSeeds() []int64 { return v.Seeds }
+
+func (v *__submitTakesInput) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*__submitTakesInput
+		Seeds []json.RawMessage `json:"seeds"`
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.__submitTakesInput = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	{
+		dst := &v.Seeds
+		src := firstPass.Seeds
+		*dst = make(
+			[]int64,
+			len(src))
+		for i, src := range src {
+			dst := &(*dst)[i]
+			if len(src) != 0 && string(src) != "null" {
+				err = unmarshalInt64(
+					src, dst)
+				if err != nil {
+					return fmt.Errorf(
+						"unable to unmarshal __submitTakesInput.Seeds: %w", err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+type __premarshal__submitTakesInput struct {
+	Input SubmitJobInput `json:"input"`
+
+	Count *int `json:"count,omitempty"`
+
+	Seeds []json.RawMessage `json:"seeds,omitempty"`
+}
+
+func (v *__submitTakesInput) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *__submitTakesInput) __premarshalJSON() (*__premarshal__submitTakesInput, error) {
+	var retval __premarshal__submitTakesInput
+
+	retval.Input = v.Input
+	retval.Count = v.Count
+	{
+
+		dst := &retval.Seeds
+		src := v.Seeds
+		*dst = make(
+			[]json.RawMessage,
+			len(src))
+		for i, src := range src {
+			dst := &(*dst)[i]
+			var err error
+			*dst, err = marshalInt64(
+				&src)
+			if err != nil {
+				return nil, fmt.Errorf(
+					"unable to marshal __submitTakesInput.Seeds: %w", err)
+			}
+		}
+	}
+	return &retval, nil
+}
+
+// __takesInput is used internally by genqlient
+type __takesInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __takesInput.Id, and is useful for accessing the field via an interface.
+func (v *__takesInput) GetId() string { return v.Id }
+
 // __terminateWorkerInput is used internally by genqlient
 type __terminateWorkerInput struct {
 	Id string `json:"id"`
@@ -4221,6 +4458,17 @@ type completeJobResponse struct {
 
 // GetCompleteJob returns completeJobResponse.CompleteJob, and is useful for accessing the field via an interface.
 func (v *completeJobResponse) GetCompleteJob() EndPayload { return v.CompleteJob }
+
+// continueJobResponse is returned by continueJob on success.
+type continueJobResponse struct {
+	// Submits the job that makes the video of a COMPLETED draft. It begins with the draft's checkpoint, and has its prompt, params
+	// and version of the model. A draft is continued once: a repeated call returns the first job. CONFLICT for a job that is not a
+	// COMPLETED draft, and for a draft that is no longer kept.
+	ContinueJob Submission `json:"continueJob"`
+}
+
+// GetContinueJob returns continueJobResponse.ContinueJob, and is useful for accessing the field via an interface.
+func (v *continueJobResponse) GetContinueJob() Submission { return v.ContinueJob }
 
 // createAccountResponse is returned by createAccount on success.
 type createAccountResponse struct {
@@ -4617,6 +4865,26 @@ type submitJobsResponse struct {
 // GetSubmitJobs returns submitJobsResponse.SubmitJobs, and is useful for accessing the field via an interface.
 func (v *submitJobsResponse) GetSubmitJobs() Submissions { return v.SubmitJobs }
 
+// submitTakesResponse is returned by submitTakes on success.
+type submitTakesResponse struct {
+	// Submits drafts of one request that differ only in their seeds, in one transaction: one for each of seeds, otherwise count
+	// of them (1 to 64) with consecutive seeds, from params.seed on or from a random one. input.draft must be set, and the model
+	// must have the parameter seed. The drafts have the idempotency keys KEY#1, KEY#2 and so on. Results are as for submitJobs.
+	SubmitTakes Submissions `json:"submitTakes"`
+}
+
+// GetSubmitTakes returns submitTakesResponse.SubmitTakes, and is useful for accessing the field via an interface.
+func (v *submitTakesResponse) GetSubmitTakes() Submissions { return v.SubmitTakes }
+
+// takesResponse is returned by takes on success.
+type takesResponse struct {
+	// The drafts of one submitTakes, in the order of their seeds. Empty for an unknown id.
+	Takes []Job `json:"takes"`
+}
+
+// GetTakes returns takesResponse.Takes, and is useful for accessing the field via an interface.
+func (v *takesResponse) GetTakes() []Job { return v.Takes }
+
 // terminateWorkerResponse is returned by terminateWorker on success.
 type terminateWorkerResponse struct {
 	// Ends the worker's machine at once, without notice.
@@ -4712,6 +4980,7 @@ fragment Account on Account {
 	maxQueued
 	maxRunning
 	submitsPerMinute
+	draftsKeptHours
 }
 fragment PageInfo on PageInfo {
 	hasNextPage
@@ -4940,6 +5209,21 @@ fragment Job on Job {
 	startedAt
 	completedAt
 	deletedAt
+	draft {
+		steps
+		keptUntil
+		preview {
+			... Artifact
+		}
+		continuedBy {
+			id
+			status
+		}
+		takes
+	}
+	continues {
+		id
+	}
 }
 fragment Progress on Progress {
 	percent
@@ -5132,12 +5416,14 @@ fragment Lease on Lease {
 	inputNames
 	checkpointSeconds
 	timeoutSeconds
+	draftSteps
 	model {
 		version
 		runtime
 		settings
 		produces
 		quality
+		determinism
 	}
 }
 fragment Artifact on Artifact {
@@ -5177,6 +5463,124 @@ func completeJob(
 	return data_, err_
 }
 
+// The mutation executed by continueJob.
+const continueJob_Operation = `
+mutation continueJob ($id: ID!) {
+	continueJob(id: $id) {
+		job {
+			... Job
+		}
+		deduplicated
+	}
+}
+fragment Job on Job {
+	id
+	type
+	model
+	modelVersion
+	alias
+	status
+	progress {
+		... Progress
+	}
+	tier
+	lane
+	run
+	priority
+	params
+	metadata
+	userId
+	attemptNo
+	maxAttempts
+	result {
+		... Artifact
+	}
+	output
+	cancellation {
+		... Cancellation
+	}
+	failureClass
+	failureReason
+	wastedGpuSeconds
+	runAt
+	expiresAt
+	waitedSeconds
+	ranSeconds
+	createdAt
+	startedAt
+	completedAt
+	deletedAt
+	draft {
+		steps
+		keptUntil
+		preview {
+			... Artifact
+		}
+		continuedBy {
+			id
+			status
+		}
+		takes
+	}
+	continues {
+		id
+	}
+}
+fragment Progress on Progress {
+	percent
+	phase
+	message
+	step
+	totalSteps
+	frame
+	totalFrames
+	etaSeconds
+	updatedAt
+}
+fragment Artifact on Artifact {
+	id
+	type
+	sizeBytes
+	checksum
+	contentType
+	url(expiresInSeconds: 3600)
+	metadata
+	createdAt
+}
+fragment Cancellation on Cancellation {
+	by
+	reason
+	requestedAt
+	deliveredAt
+	stoppedAt
+}
+`
+
+func continueJob(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *continueJobResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "continueJob",
+		Query:  continueJob_Operation,
+		Variables: &__continueJobInput{
+			Id: id,
+		},
+	}
+
+	data_ = &continueJobResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by createAccount.
 const createAccount_Operation = `
 mutation createAccount ($input: AccountInput!) {
@@ -5191,6 +5595,7 @@ fragment Account on Account {
 	maxQueued
 	maxRunning
 	submitsPerMinute
+	draftsKeptHours
 }
 `
 
@@ -5355,6 +5760,21 @@ fragment Job on Job {
 	startedAt
 	completedAt
 	deletedAt
+	draft {
+		steps
+		keptUntil
+		preview {
+			... Artifact
+		}
+		continuedBy {
+			id
+			status
+		}
+		takes
+	}
+	continues {
+		id
+	}
 }
 fragment Progress on Progress {
 	percent
@@ -5708,12 +6128,14 @@ fragment Lease on Lease {
 	inputNames
 	checkpointSeconds
 	timeoutSeconds
+	draftSteps
 	model {
 		version
 		runtime
 		settings
 		produces
 		quality
+		determinism
 	}
 }
 fragment Artifact on Artifact {
@@ -5843,6 +6265,21 @@ fragment Job on Job {
 	startedAt
 	completedAt
 	deletedAt
+	draft {
+		steps
+		keptUntil
+		preview {
+			... Artifact
+		}
+		continuedBy {
+			id
+			status
+		}
+		takes
+	}
+	continues {
+		id
+	}
 }
 fragment Progress on Progress {
 	percent
@@ -5943,6 +6380,21 @@ fragment Job on Job {
 	startedAt
 	completedAt
 	deletedAt
+	draft {
+		steps
+		keptUntil
+		preview {
+			... Artifact
+		}
+		continuedBy {
+			id
+			status
+		}
+		takes
+	}
+	continues {
+		id
+	}
 }
 fragment Progress on Progress {
 	percent
@@ -6145,6 +6597,21 @@ fragment Job on Job {
 	startedAt
 	completedAt
 	deletedAt
+	draft {
+		steps
+		keptUntil
+		preview {
+			... Artifact
+		}
+		continuedBy {
+			id
+			status
+		}
+		takes
+	}
+	continues {
+		id
+	}
 }
 fragment WaitingReason on WaitingReason {
 	code
@@ -6280,6 +6747,21 @@ fragment Job on Job {
 	startedAt
 	completedAt
 	deletedAt
+	draft {
+		steps
+		keptUntil
+		preview {
+			... Artifact
+		}
+		continuedBy {
+			id
+			status
+		}
+		takes
+	}
+	continues {
+		id
+	}
 }
 fragment Progress on Progress {
 	percent
@@ -6410,6 +6892,21 @@ fragment Job on Job {
 	startedAt
 	completedAt
 	deletedAt
+	draft {
+		steps
+		keptUntil
+		preview {
+			... Artifact
+		}
+		continuedBy {
+			id
+			status
+		}
+		takes
+	}
+	continues {
+		id
+	}
 }
 fragment PageInfo on PageInfo {
 	hasNextPage
@@ -6508,12 +7005,14 @@ fragment Lease on Lease {
 	inputNames
 	checkpointSeconds
 	timeoutSeconds
+	draftSteps
 	model {
 		version
 		runtime
 		settings
 		produces
 		quality
+		determinism
 	}
 }
 fragment Directive on Directive {
@@ -7445,6 +7944,21 @@ fragment Job on Job {
 	startedAt
 	completedAt
 	deletedAt
+	draft {
+		steps
+		keptUntil
+		preview {
+			... Artifact
+		}
+		continuedBy {
+			id
+			status
+		}
+		takes
+	}
+	continues {
+		id
+	}
 }
 fragment Progress on Progress {
 	percent
@@ -7711,6 +8225,21 @@ fragment Job on Job {
 	startedAt
 	completedAt
 	deletedAt
+	draft {
+		steps
+		keptUntil
+		preview {
+			... Artifact
+		}
+		continuedBy {
+			id
+			status
+		}
+		takes
+	}
+	continues {
+		id
+	}
 }
 fragment Progress on Progress {
 	percent
@@ -7823,6 +8352,21 @@ fragment Job on Job {
 	startedAt
 	completedAt
 	deletedAt
+	draft {
+		steps
+		keptUntil
+		preview {
+			... Artifact
+		}
+		continuedBy {
+			id
+			status
+		}
+		takes
+	}
+	continues {
+		id
+	}
 }
 fragment Progress on Progress {
 	percent
@@ -7868,6 +8412,252 @@ func submitJobs(
 	}
 
 	data_ = &submitJobsResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by submitTakes.
+const submitTakes_Operation = `
+mutation submitTakes ($input: SubmitJobInput!, $count: Int, $seeds: [Int64!]) {
+	submitTakes(input: $input, count: $count, seeds: $seeds) {
+		results {
+			job {
+				... Job
+			}
+			deduplicated
+			error {
+				code
+				message
+				field
+			}
+		}
+		accepted
+		rejected
+	}
+}
+fragment Job on Job {
+	id
+	type
+	model
+	modelVersion
+	alias
+	status
+	progress {
+		... Progress
+	}
+	tier
+	lane
+	run
+	priority
+	params
+	metadata
+	userId
+	attemptNo
+	maxAttempts
+	result {
+		... Artifact
+	}
+	output
+	cancellation {
+		... Cancellation
+	}
+	failureClass
+	failureReason
+	wastedGpuSeconds
+	runAt
+	expiresAt
+	waitedSeconds
+	ranSeconds
+	createdAt
+	startedAt
+	completedAt
+	deletedAt
+	draft {
+		steps
+		keptUntil
+		preview {
+			... Artifact
+		}
+		continuedBy {
+			id
+			status
+		}
+		takes
+	}
+	continues {
+		id
+	}
+}
+fragment Progress on Progress {
+	percent
+	phase
+	message
+	step
+	totalSteps
+	frame
+	totalFrames
+	etaSeconds
+	updatedAt
+}
+fragment Artifact on Artifact {
+	id
+	type
+	sizeBytes
+	checksum
+	contentType
+	url(expiresInSeconds: 3600)
+	metadata
+	createdAt
+}
+fragment Cancellation on Cancellation {
+	by
+	reason
+	requestedAt
+	deliveredAt
+	stoppedAt
+}
+`
+
+func submitTakes(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	input SubmitJobInput,
+	count *int,
+	seeds []int64,
+) (data_ *submitTakesResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "submitTakes",
+		Query:  submitTakes_Operation,
+		Variables: &__submitTakesInput{
+			Input: input,
+			Count: count,
+			Seeds: seeds,
+		},
+	}
+
+	data_ = &submitTakesResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by takes.
+const takes_Operation = `
+query takes ($id: ID!) {
+	takes(id: $id) {
+		... Job
+	}
+}
+fragment Job on Job {
+	id
+	type
+	model
+	modelVersion
+	alias
+	status
+	progress {
+		... Progress
+	}
+	tier
+	lane
+	run
+	priority
+	params
+	metadata
+	userId
+	attemptNo
+	maxAttempts
+	result {
+		... Artifact
+	}
+	output
+	cancellation {
+		... Cancellation
+	}
+	failureClass
+	failureReason
+	wastedGpuSeconds
+	runAt
+	expiresAt
+	waitedSeconds
+	ranSeconds
+	createdAt
+	startedAt
+	completedAt
+	deletedAt
+	draft {
+		steps
+		keptUntil
+		preview {
+			... Artifact
+		}
+		continuedBy {
+			id
+			status
+		}
+		takes
+	}
+	continues {
+		id
+	}
+}
+fragment Progress on Progress {
+	percent
+	phase
+	message
+	step
+	totalSteps
+	frame
+	totalFrames
+	etaSeconds
+	updatedAt
+}
+fragment Artifact on Artifact {
+	id
+	type
+	sizeBytes
+	checksum
+	contentType
+	url(expiresInSeconds: 3600)
+	metadata
+	createdAt
+}
+fragment Cancellation on Cancellation {
+	by
+	reason
+	requestedAt
+	deliveredAt
+	stoppedAt
+}
+`
+
+func takes(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *takesResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "takes",
+		Query:  takes_Operation,
+		Variables: &__takesInput{
+			Id: id,
+		},
+	}
+
+	data_ = &takesResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -7964,6 +8754,7 @@ fragment Account on Account {
 	maxQueued
 	maxRunning
 	submitsPerMinute
+	draftsKeptHours
 }
 `
 
@@ -8011,6 +8802,7 @@ fragment Account on Account {
 	maxQueued
 	maxRunning
 	submitsPerMinute
+	draftsKeptHours
 }
 `
 

@@ -165,6 +165,29 @@ func (ec *executionContext) fieldContext_Account_submitsPerMinute(_ context.Cont
 	return graphql.NewScalarFieldContext("Account", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _Account_draftsKeptHours(ctx context.Context, field graphql.CollectedField, obj *models.Account) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Account_draftsKeptHours(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DraftsKeptHours, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Account_draftsKeptHours(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Account", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _AccountConnection_edges(ctx context.Context, field graphql.CollectedField, obj *Connection[models.Account]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -556,7 +579,7 @@ func (ec *executionContext) unmarshalInputAccountInput(ctx context.Context, obj 
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"name", "tier", "maxQueued", "maxRunning", "submitsPerMinute"}
+	fieldsInOrder := [...]string{"name", "tier", "maxQueued", "maxRunning", "submitsPerMinute", "draftsKeptHours"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -598,6 +621,13 @@ func (ec *executionContext) unmarshalInputAccountInput(ctx context.Context, obj 
 				return it, err
 			}
 			it.SubmitsPerMinute = data
+		case "draftsKeptHours":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("draftsKeptHours"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.DraftsKeptHours = data
 		}
 	}
 	return it, nil
@@ -650,6 +680,11 @@ func (ec *executionContext) _Account(ctx context.Context, sel ast.SelectionSet, 
 			}
 		case "submitsPerMinute":
 			out.Values[i] = ec._Account_submitsPerMinute(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "draftsKeptHours":
+			out.Values[i] = ec._Account_draftsKeptHours(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
@@ -58,6 +59,12 @@ func onEnded(t *testing.T, a *api) string {
 	return onID(job.ID)
 }
 
+func onDraft(t *testing.T, a *api) string {
+	draft := jobstest.SubmitAs(t, a.Stack, a.Client, func(in *jobs.Submission) { in.Draft = &jobs.Draft{Steps: 6} })
+	jobstest.FinishDraft(t, a.Stack, a.Worker(t, "one"), draft)
+	return fmt.Sprintf("(id: %q) { job { id } }", draft.ID)
+}
+
 func plain(arguments string) act { return func(*testing.T, *api) string { return arguments } }
 
 // acts are the mutations by which operators act on objects of other accounts.
@@ -78,6 +85,7 @@ var acts = map[string]act{
 	"cancelJob":             func(t *testing.T, a *api) string { return onID(a.Submit(t).ID) },
 	"retryJob":              onEnded,
 	"deleteJob":             onEnded,
+	"continueJob":           onDraft,
 	"deleteWebhookEndpoint": func(t *testing.T, a *api) string { return fmt.Sprintf("(id: %q)", a.endpoint(t)) },
 	"enableWebhookEndpoint": func(t *testing.T, a *api) string { return onID(a.endpoint(t)) },
 	"sendTestWebhook":       func(t *testing.T, a *api) string { return fmt.Sprintf("(endpointId: %q) { id }", a.endpoint(t)) },
@@ -105,7 +113,7 @@ var acts = map[string]act{
 // ownActs are the other mutations that operators may call: they affect only the caller's own
 // objects.
 var ownActs = []string{
-	"submitJob", "submitJobs", "requestInputUpload", "createWebhookEndpoint", "rotateWebhookSecret", "rotateAccountWebhookSecret",
+	"submitJob", "submitJobs", "submitTakes", "requestInputUpload", "createWebhookEndpoint", "rotateWebhookSecret", "rotateAccountWebhookSecret",
 }
 
 const newestAct = `{ auditLog(first: 1) { edges { node { at actor keyId action target payload } } } }`

@@ -39,6 +39,14 @@ func (r *cancellationResolver) By(ctx context.Context, obj *models.Job) (string,
 	return cmp.Or(name, obj.CancelBy), err
 }
 
+func (r *draftResolver) Preview(ctx context.Context, obj *models.Job) (*models.Artifact, error) {
+	return load(ctx).Artifacts.Load(ctx, obj.PreviewID)
+}
+
+func (r *draftResolver) ContinuedBy(ctx context.Context, obj *models.Job) (*models.Job, error) {
+	return load(ctx).ContinuedBy.Load(ctx, obj.ID)
+}
+
 func (r *jobResolver) Prompt(ctx context.Context, obj *models.Job) (*string, error) {
 	p := principal(ctx)
 	if !mayReadPrompt(ctx, p) {
@@ -128,6 +136,17 @@ func (r *jobResolver) DependsOn(ctx context.Context, obj *models.Job) ([]*models
 	return load(ctx).Parents.Load(ctx, obj.ID)
 }
 
+func (r *jobResolver) Draft(ctx context.Context, obj *models.Job) (*models.Job, error) {
+	if obj.DraftSteps == 0 {
+		return nil, nil
+	}
+	return obj, nil
+}
+
+func (r *jobResolver) Continues(ctx context.Context, obj *models.Job) (*models.Job, error) {
+	return load(ctx).Jobs.Load(ctx, obj.Continues)
+}
+
 func (r *jobConnectionResolver) TotalCount(ctx context.Context, obj *JobConnection) (int, error) {
 	return r.Reader.CountJobs(ctx, principal(ctx), obj.filter)
 }
@@ -162,6 +181,22 @@ func (r *mutationResolver) SubmitJobs(ctx context.Context, inputs []*jobs.Submis
 		return nil, err
 	}
 	return newSubmitJobs(submitted), nil
+}
+
+func (r *mutationResolver) SubmitTakes(ctx context.Context, input jobs.Submission, count *int, seeds []int64) (*SubmitJobsPayload, error) {
+	submitted, err := r.Submitter.Takes(ctx, principal(ctx), input, valueOr(count, 8), seeds)
+	if err != nil {
+		return nil, err
+	}
+	return newSubmitJobs(submitted), nil
+}
+
+func (r *mutationResolver) ContinueJob(ctx context.Context, id string) (*SubmitJobPayload, error) {
+	job, deduplicated, err := r.Submitter.Continue(ctx, principal(ctx), models.JobID(id))
+	if err != nil {
+		return nil, err
+	}
+	return &SubmitJobPayload{Job: job, Deduplicated: deduplicated}, nil
 }
 
 func (r *mutationResolver) RequestInputUpload(ctx context.Context, contentType string, sizeBytes int64, checksum string) (*InputUpload, error) {
@@ -216,6 +251,10 @@ func (r *queryResolver) Estimate(ctx context.Context, input jobs.Submission) (*e
 	return r.Submitter.Estimate(ctx, principal(ctx), input)
 }
 
+func (r *queryResolver) Takes(ctx context.Context, id string) ([]*models.Job, error) {
+	return r.Reader.Takes(ctx, principal(ctx), models.TakesID(id))
+}
+
 func (r *submitJobPayloadResolver) EstimatedWaitSeconds(ctx context.Context, obj *SubmitJobPayload) (*float64, error) {
 	if !obj.Deduplicated {
 		return obj.Job.PredictedWaitSeconds, nil
@@ -230,6 +269,8 @@ func (r *Resolver) Attempt() AttemptResolver { return &attemptResolver{r} }
 
 func (r *Resolver) Cancellation() CancellationResolver { return &cancellationResolver{r} }
 
+func (r *Resolver) Draft() DraftResolver { return &draftResolver{r} }
+
 func (r *Resolver) Job() JobResolver { return &jobResolver{r} }
 
 func (r *Resolver) JobConnection() JobConnectionResolver { return &jobConnectionResolver{r} }
@@ -242,6 +283,7 @@ type (
 	artifactResolver         struct{ *Resolver }
 	attemptResolver          struct{ *Resolver }
 	cancellationResolver     struct{ *Resolver }
+	draftResolver            struct{ *Resolver }
 	jobResolver              struct{ *Resolver }
 	jobConnectionResolver    struct{ *Resolver }
 	progressResolver         struct{ *Resolver }

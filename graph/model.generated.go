@@ -429,6 +429,61 @@ func (ec *executionContext) fieldContext_Model_quality(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Model", field, false, false, errors.New("field of type JSON does not have child fields"))
 }
 
+func (ec *executionContext) _Model_drafts(ctx context.Context, field graphql.CollectedField, obj *query.ModelStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Model_drafts(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Drafts, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *catalogue.Drafts) graphql.Marshaler {
+			return ec.marshalOModelDrafts2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋcatalogueᚐDrafts(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Model_drafts(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Model",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ModelDrafts(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Model_determinism(ctx context.Context, field graphql.CollectedField, obj *query.ModelStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Model_determinism(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.WhenResumed(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v catalogue.Determinism) graphql.Marshaler {
+			return ec.marshalNDeterminism2githubᚗcomᚋreelayᚋreelayᚋjobsᚋcatalogueᚐDeterminism(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Model_determinism(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Model", field, true, false, errors.New("field of type Determinism does not have child fields"))
+}
+
 func (ec *executionContext) _Model_origin(ctx context.Context, field graphql.CollectedField, obj *query.ModelStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -769,6 +824,75 @@ func (ec *executionContext) fieldContext_ModelDifference_after(_ context.Context
 	return graphql.NewScalarFieldContext("ModelDifference", field, false, false, errors.New("field of type JSON does not have child fields"))
 }
 
+func (ec *executionContext) _ModelDrafts_stepsParam(ctx context.Context, field graphql.CollectedField, obj *catalogue.Drafts) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ModelDrafts_stepsParam(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.StepsParam, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ModelDrafts_stepsParam(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ModelDrafts", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ModelDrafts_stepsPerSecond(ctx context.Context, field graphql.CollectedField, obj *catalogue.Drafts) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ModelDrafts_stepsPerSecond(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.StepsPerSecond, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalOFloat2float64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ModelDrafts_stepsPerSecond(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ModelDrafts", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _ModelDrafts_minSteps(ctx context.Context, field graphql.CollectedField, obj *catalogue.Drafts) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ModelDrafts_minSteps(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.MinSteps, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalOInt2int(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ModelDrafts_minSteps(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ModelDrafts", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _ModelRetry_maxAttempts(ctx context.Context, field graphql.CollectedField, obj *catalogue.Retry) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1067,6 +1191,16 @@ func (ec *executionContext) _Model(ctx context.Context, sel ast.SelectionSet, ob
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
+		case "drafts":
+			out.Values[i] = ec._Model_drafts(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "determinism":
+			out.Values[i] = ec._Model_determinism(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "origin":
 			out.Values[i] = ec._Model_origin(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
@@ -1257,6 +1391,54 @@ func (ec *executionContext) _ModelDifference(ctx context.Context, sel ast.Select
 	return out
 }
 
+var modelDraftsImplementors = []string{"ModelDrafts"}
+
+func (ec *executionContext) _ModelDrafts(ctx context.Context, sel ast.SelectionSet, obj *catalogue.Drafts) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, modelDraftsImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ModelDrafts")
+		case "stepsParam":
+			out.Values[i] = ec._ModelDrafts_stepsParam(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "stepsPerSecond":
+			out.Values[i] = ec._ModelDrafts_stepsPerSecond(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "minSteps":
+			out.Values[i] = ec._ModelDrafts_minSteps(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var modelRetryImplementors = []string{"ModelRetry"}
 
 func (ec *executionContext) _ModelRetry(ctx context.Context, sel ast.SelectionSet, obj *catalogue.Retry) graphql.Marshaler {
@@ -1360,6 +1542,23 @@ func (ec *executionContext) _ModelShare(ctx context.Context, sel ast.SelectionSe
 func (ec *executionContext) unmarshalNApplyModelsInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋregistryᚐApplication(ctx context.Context, v any) (registry.Application, error) {
 	res, err := ec.unmarshalInputApplyModelsInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalNDeterminism2githubᚗcomᚋreelayᚋreelayᚋjobsᚋcatalogueᚐDeterminism(ctx context.Context, v any) (catalogue.Determinism, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := catalogue.Determinism(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNDeterminism2githubᚗcomᚋreelayᚋreelayᚋjobsᚋcatalogueᚐDeterminism(ctx context.Context, sel ast.SelectionSet, v catalogue.Determinism) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
 }
 
 func (ec *executionContext) marshalNModel2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐModelStatusᚄ(ctx context.Context, sel ast.SelectionSet, v []*query.ModelStatus) graphql.Marshaler {
@@ -1519,6 +1718,13 @@ func (ec *executionContext) marshalOModel2ᚖgithubᚗcomᚋreelayᚋreelayᚋjo
 		return graphql.Null
 	}
 	return ec._Model(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOModelDrafts2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋcatalogueᚐDrafts(ctx context.Context, sel ast.SelectionSet, v *catalogue.Drafts) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._ModelDrafts(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOModelOrigin2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐCatalogueOrigin(ctx context.Context, v any) (models.CatalogueOrigin, error) {

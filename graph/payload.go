@@ -100,6 +100,7 @@ type Lease struct {
 	InputNames        []string
 	CheckpointSeconds float64
 	TimeoutSeconds    int
+	DraftSteps        *int
 }
 
 func newLease(l *jobs.Lease) *Lease {
@@ -110,8 +111,16 @@ func newLease(l *jobs.Lease) *Lease {
 		Attempt: l.Attempt, Job: l.Job, Checkpoints: l.Checkpoints,
 		Inputs:            lo.Map(l.Inputs, func(in jobs.NamedInput, _ int) *models.Artifact { return in.Artifact }),
 		InputNames:        lo.Map(l.Inputs, func(in jobs.NamedInput, _ int) string { return in.Name }),
-		CheckpointSeconds: l.CheckpointEvery.Seconds(), TimeoutSeconds: l.Job.TimeoutSeconds,
+		CheckpointSeconds: l.CheckpointEvery.Seconds(), TimeoutSeconds: l.Job.TimeoutSeconds, DraftSteps: positive(l.Job.DraftSteps),
 	}
+}
+
+// positive returns n, or nil for 0.
+func positive(n int) *int {
+	if n == 0 {
+		return nil
+	}
+	return &n
 }
 
 func newEnd(end *jobs.End, err error) (*EndPayload, error) {

@@ -2063,6 +2063,18 @@ func (ec *executionContext) marshalOBoolean2ᚖbool(ctx context.Context, sel ast
 	return res
 }
 
+func (ec *executionContext) unmarshalOFloat2float64(ctx context.Context, v any) (float64, error) {
+	res, err := scalar.UnmarshalFloat(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOFloat2float64(ctx context.Context, sel ast.SelectionSet, v float64) graphql.Marshaler {
+	_ = sel
+	_ = ctx
+	res := scalar.MarshalFloat(v)
+	return res
+}
+
 func (ec *executionContext) unmarshalOFloat2ᚕfloat64ᚄ(ctx context.Context, v any) ([]float64, error) {
 	if v == nil {
 		return nil, nil
@@ -2188,6 +2200,19 @@ func (ec *executionContext) unmarshalOID2githubᚗcomᚋreelayᚋreelayᚋmodels
 }
 
 func (ec *executionContext) marshalOID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐPoolID(ctx context.Context, sel ast.SelectionSet, v models.PoolID) graphql.Marshaler {
+	_ = sel
+	_ = ctx
+	res := graphql.MarshalString(string(v))
+	return res
+}
+
+func (ec *executionContext) unmarshalOID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐTakesID(ctx context.Context, v any) (models.TakesID, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := models.TakesID(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐTakesID(ctx context.Context, sel ast.SelectionSet, v models.TakesID) graphql.Marshaler {
 	_ = sel
 	_ = ctx
 	res := graphql.MarshalString(string(v))

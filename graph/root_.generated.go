@@ -29,6 +29,7 @@ type ResolverRoot interface {
 	Cancellation() CancellationResolver
 	DeadLetter() DeadLetterResolver
 	DeadLetterConnection() DeadLetterConnectionResolver
+	Draft() DraftResolver
 	Job() JobResolver
 	JobConnection() JobConnectionResolver
 	Lease() LeaseResolver
@@ -75,6 +76,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputApplyModelsInput,
 		ec.unmarshalInputCommitCheckpointInput,
 		ec.unmarshalInputCompleteJobInput,
+		ec.unmarshalInputDraftInput,
 		ec.unmarshalInputFailJobInput,
 		ec.unmarshalInputGpuSample,
 		ec.unmarshalInputHeartbeatInput,
@@ -223,6 +225,8 @@ func (ec *executionContext) childFields_Account(ctx context.Context, field graph
 		return ec.fieldContext_Account_maxRunning(ctx, field)
 	case "submitsPerMinute":
 		return ec.fieldContext_Account_submitsPerMinute(ctx, field)
+	case "draftsKeptHours":
+		return ec.fieldContext_Account_draftsKeptHours(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Account", field.Name)
 }
@@ -593,6 +597,22 @@ func (ec *executionContext) childFields_Directive(ctx context.Context, field gra
 	return nil, fmt.Errorf("no field named %q was found under type Directive", field.Name)
 }
 
+func (ec *executionContext) childFields_Draft(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "steps":
+		return ec.fieldContext_Draft_steps(ctx, field)
+	case "keptUntil":
+		return ec.fieldContext_Draft_keptUntil(ctx, field)
+	case "preview":
+		return ec.fieldContext_Draft_preview(ctx, field)
+	case "continuedBy":
+		return ec.fieldContext_Draft_continuedBy(ctx, field)
+	case "takes":
+		return ec.fieldContext_Draft_takes(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Draft", field.Name)
+}
+
 func (ec *executionContext) childFields_EndPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "job":
@@ -749,6 +769,10 @@ func (ec *executionContext) childFields_Job(ctx context.Context, field graphql.C
 		return ec.fieldContext_Job_waitingFor(ctx, field)
 	case "dependsOn":
 		return ec.fieldContext_Job_dependsOn(ctx, field)
+	case "draft":
+		return ec.fieldContext_Job_draft(ctx, field)
+	case "continues":
+		return ec.fieldContext_Job_continues(ctx, field)
 	case "callbackUrl":
 		return ec.fieldContext_Job_callbackUrl(ctx, field)
 	}
@@ -853,6 +877,8 @@ func (ec *executionContext) childFields_Lease(ctx context.Context, field graphql
 		return ec.fieldContext_Lease_timeoutSeconds(ctx, field)
 	case "model":
 		return ec.fieldContext_Lease_model(ctx, field)
+	case "draftSteps":
+		return ec.fieldContext_Lease_draftSteps(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Lease", field.Name)
 }
@@ -879,6 +905,8 @@ func (ec *executionContext) childFields_LeasedModel(ctx context.Context, field g
 		return ec.fieldContext_LeasedModel_produces(ctx, field)
 	case "quality":
 		return ec.fieldContext_LeasedModel_quality(ctx, field)
+	case "determinism":
+		return ec.fieldContext_LeasedModel_determinism(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type LeasedModel", field.Name)
 }
@@ -919,6 +947,10 @@ func (ec *executionContext) childFields_Model(ctx context.Context, field graphql
 		return ec.fieldContext_Model_settings(ctx, field)
 	case "quality":
 		return ec.fieldContext_Model_quality(ctx, field)
+	case "drafts":
+		return ec.fieldContext_Model_drafts(ctx, field)
+	case "determinism":
+		return ec.fieldContext_Model_determinism(ctx, field)
 	case "origin":
 		return ec.fieldContext_Model_origin(ctx, field)
 	case "createdAt":
@@ -967,6 +999,18 @@ func (ec *executionContext) childFields_ModelDifference(ctx context.Context, fie
 		return ec.fieldContext_ModelDifference_after(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ModelDifference", field.Name)
+}
+
+func (ec *executionContext) childFields_ModelDrafts(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "stepsParam":
+		return ec.fieldContext_ModelDrafts_stepsParam(ctx, field)
+	case "stepsPerSecond":
+		return ec.fieldContext_ModelDrafts_stepsPerSecond(ctx, field)
+	case "minSteps":
+		return ec.fieldContext_ModelDrafts_minSteps(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ModelDrafts", field.Name)
 }
 
 func (ec *executionContext) childFields_ModelRetry(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -751,6 +751,29 @@ func (ec *executionContext) fieldContext_Lease_model(_ context.Context, field gr
 	return fc, nil
 }
 
+func (ec *executionContext) _Lease_draftSteps(ctx context.Context, field graphql.CollectedField, obj *Lease) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Lease_draftSteps(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DraftSteps, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Lease_draftSteps(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Lease", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _LeaseJobPayload_lease(ctx context.Context, field graphql.CollectedField, obj *LeaseJobPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -928,6 +951,29 @@ func (ec *executionContext) _LeasedModel_quality(ctx context.Context, field grap
 }
 func (ec *executionContext) fieldContext_LeasedModel_quality(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("LeasedModel", field, false, false, errors.New("field of type JSON does not have child fields"))
+}
+
+func (ec *executionContext) _LeasedModel_determinism(ctx context.Context, field graphql.CollectedField, obj *catalogue.Model) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LeasedModel_determinism(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.WhenResumed(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v catalogue.Determinism) graphql.Marshaler {
+			return ec.marshalNDeterminism2githubᚗcomᚋreelayᚋreelayᚋjobsᚋcatalogueᚐDeterminism(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LeasedModel_determinism(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("LeasedModel", field, true, false, errors.New("field of type Determinism does not have child fields"))
 }
 
 func (ec *executionContext) _RegisterWorkerPayload_worker(ctx context.Context, field graphql.CollectedField, obj *RegisterWorkerPayload) (ret graphql.Marshaler) {
@@ -1836,7 +1882,7 @@ func (ec *executionContext) unmarshalInputCompleteJobInput(ctx context.Context, 
 		asMap["leaseNext"] = false
 	}
 
-	fieldsInOrder := [...]string{"attemptId", "fencingToken", "video", "thumbnail", "spritesheet", "log", "result", "leaseNext"}
+	fieldsInOrder := [...]string{"attemptId", "fencingToken", "video", "thumbnail", "spritesheet", "log", "result", "leaseNext", "preview"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -1899,6 +1945,13 @@ func (ec *executionContext) unmarshalInputCompleteJobInput(ctx context.Context, 
 				return it, err
 			}
 			it.LeaseNext = data
+		case "preview":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("preview"))
+			data, err := ec.unmarshalOUploadedObject2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐUploadedObject(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Preview = data
 		}
 	}
 	return it, nil
@@ -2885,6 +2938,11 @@ func (ec *executionContext) _Lease(ctx context.Context, sel ast.SelectionSet, ob
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "draftSteps":
+			out.Values[i] = ec._Lease_draftSteps(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -2984,6 +3042,11 @@ func (ec *executionContext) _LeasedModel(ctx context.Context, sel ast.SelectionS
 		case "quality":
 			out.Values[i] = ec._LeasedModel_quality(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "determinism":
+			out.Values[i] = ec._LeasedModel_determinism(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
 		default:

@@ -105,6 +105,11 @@ func (d *DeadLetters) edit(ctx context.Context, job *models.Job, e Edit) (*edit,
 		if edited.params, err = model.Params(e.Params); err != nil {
 			return nil, err
 		}
+		if job.DraftSteps > 0 {
+			if err := model.CheckDraft(edited.params, job.DraftSteps); err != nil {
+				return nil, err
+			}
+		}
 		files := model.Inputs(edited.params)
 		x, err := d.Inputs.examine(ctx, job.AccountID, known, files)
 		if err != nil {

@@ -46,6 +46,9 @@ func (d *Deleter) Delete(ctx context.Context, p Principal, id models.JobID) (*mo
 		if err != nil {
 			return err
 		}
+		if err := models.WasteDrafts(ctx, tx, []models.JobID{id}); err != nil {
+			return err
+		}
 		if err := models.DoomObjectsOf(ctx, tx, []models.JobID{id}); err != nil {
 			return err
 		}

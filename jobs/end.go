@@ -17,9 +17,11 @@ type Completion struct {
 	Video       *UploadedObject
 	Thumbnail   *UploadedObject
 	Spritesheet *UploadedObject
-	Log         *UploadedObject
-	Output      json.RawMessage
-	LeaseNext   bool
+	// Preview is the clip or picture that a draft ends with. Other jobs have none.
+	Preview   *UploadedObject
+	Log       *UploadedObject
+	Output    json.RawMessage
+	LeaseNext bool
 }
 
 // End is the answer to a call that ended an attempt. Next is the worker's next lease, if it
@@ -51,7 +53,7 @@ func (h *Holder) complete(ctx context.Context, p Principal, f Fence, c Completio
 	if err != nil {
 		return nil, err
 	}
-	l, err := h.finish(ctx, &fencedCall{p: p, fence: f, objects: verified, act: func(ctx context.Context, l *held) error {
+	l, err := h.finish(ctx, &fencedCall{p: p, fence: f, objects: verified, writes: c.Preview != nil, act: func(ctx context.Context, l *held) error {
 		if err := h.mayComplete(l.job, &c); err != nil {
 			return err
 		}
@@ -60,6 +62,11 @@ func (h *Holder) complete(ctx context.Context, p Principal, f Fence, c Completio
 		}
 		if err := l.publish(verified); err != nil {
 			return err
+		}
+		if l.job.DraftSteps > 0 {
+			if err := l.keepDraft(ctx); err != nil {
+				return err
+			}
 		}
 		l.end(models.AttemptSucceeded, "", "")
 		l.worker.JobsCompleted++
@@ -86,7 +93,13 @@ func (h *Holder) complete(ctx context.Context, p Principal, f Fence, c Completio
 
 // mayComplete refuses a completion that lacks what a job of its model must produce.
 func (h *Holder) mayComplete(job *models.Job, c *Completion) (err error) {
-	if model := h.Catalogue.Current().At(job.Model, job.ModelVersion); model != nil && model.RequiresVideo() && c.Video == nil {
+	switch {
+	case job.DraftSteps == 0 && c.Preview != nil:
+		return apierror.Invalid("preview", "Only a draft ends with a preview: name the video in video.")
+	case job.DraftSteps > 0 && (c.Preview == nil || c.Video != nil):
+		return apierror.Invalid("preview", "A draft ends with a preview and without a video: name the preview in preview.")
+	}
+	if model := h.Catalogue.Current().At(job.Model, job.ModelVersion); model != nil && model.RequiresVideo() && c.Video == nil && job.DraftSteps == 0 {
 		return apierror.Invalid("video", "A job of type %s ends with a video: upload it and name it in video.", job.Type)
 	}
 	c.Output, err = strictjson.ReadStored("result", c.Output, maxOutputBytes)
@@ -103,6 +116,7 @@ func (h *Holder) verifyCompletion(ctx context.Context, p Principal, f Fence, c C
 		{models.ArtifactFinalVideo, c.Video},
 		{models.ArtifactThumbnail, c.Thumbnail},
 		{models.ArtifactSpritesheet, c.Spritesheet},
+		{models.ArtifactPreview, c.Preview},
 		{models.ArtifactLog, c.Log},
 	} {
 		if object.o == nil {
@@ -126,6 +140,8 @@ func (l *held) publish(verified []*models.Artifact) error {
 		switch kept.Type {
 		case models.ArtifactFinalVideo:
 			l.job.ResultID = kept.ID
+		case models.ArtifactPreview:
+			l.job.Progress.PreviewID = kept.ID
 		case models.ArtifactLog:
 			l.attempt.LogID = kept.ID
 		}

@@ -49,8 +49,14 @@ type Submission struct {
 	RequireRegion bool
 	// Retry narrows the backoff between attempts.
 	Retry *models.RetryPolicy
+	// Draft asks for a draft of the video; nil asks for the video.
+	Draft *Draft
 	// Video is the Videos API's own data; nil for any other caller.
 	Video *VideoRequest
+
+	// takes is shared by the drafts of one request. continues is the draft that the job continues.
+	takes     models.TakesID
+	continues models.JobID
 }
 
 // Submitter accepts jobs.
@@ -134,21 +140,27 @@ func (s *Submitter) SubmitMany(ctx context.Context, p Principal, all []Submissio
 // submit is the only way to submit. It shares its queries and writes with concurrent calls.
 func (s *Submitter) submit(ctx context.Context, p Principal, all []Submission) ([]Submitted, error) {
 	call := s.newCall(p, all)
+	err := s.accept(ctx, call)
+	return call.answers, err
+}
+
+// accept admits and writes the jobs of a call, and sets its answers.
+func (s *Submitter) accept(ctx context.Context, call *submitCall) error {
 	admitted, err := s.admit(ctx, call)
 	if err != nil {
-		return nil, apierror.Wrap(err, "admit %s", text.Count(len(all), "job"))
+		return apierror.Wrap(err, "admit %s", text.Count(len(call.set), "job"))
 	}
 	if err := s.write(ctx, call); err != nil {
 		if ctx.Err() == nil { // else the jobs may still be written
 			admitted.giveBack(ctx, call.tokens())
 		}
-		return nil, apierror.Wrap(err, "submit %s", text.Count(len(all), "job"))
+		return apierror.Wrap(err, "submit %s", text.Count(len(call.set), "job"))
 	}
 	admitted.giveBack(ctx, call.tokens())
 	for _, job := range call.written {
 		admitted.accepted(job)
 	}
-	return call.answers, nil
+	return nil
 }
 
 // setTier fills in the tier and what depends on it, and checks it against the
@@ -186,6 +198,7 @@ func (s *Submitter) validate(known *catalogue.Snapshot, in *Submission) (*models
 		CallbackURL:    in.CallbackURL,
 		TimeoutSeconds: model.Timeout(params), EstimatedGPUSeconds: model.EstimateGPUSeconds(params),
 	}
+	in.makeDraft(model, job)
 	if in.Model != model.Name {
 		job.Alias = in.Model
 	}
@@ -244,6 +257,9 @@ func requestDigest(job *models.Job, in Submission) ([]byte, error) {
 	if job.CallbackURL != "" {
 		request = append(request, map[string]string{"callbackUrl": job.CallbackURL})
 	}
+	if in.Draft != nil {
+		request = append(request, map[string]int{"draft": in.Draft.Steps})
+	}
 	canonical, err := json.Marshal(request)
 	if err != nil {
 		return nil, apierror.Wrap(err, "encode the request")
@@ -272,6 +288,11 @@ func chooseModel(known *catalogue.Snapshot, in *Submission) (*catalogue.Model, j
 		valid, err := c.Model.Params(in.Params)
 		if err != nil {
 			return nil, nil, err
+		}
+		if in.Draft != nil {
+			if err := c.Model.CheckDraft(valid, in.Draft.Steps); err != nil {
+				return nil, nil, err
+			}
 		}
 		if c.Model == chosen {
 			params = valid

@@ -34,6 +34,9 @@ type submitBatch struct {
 	parents  map[models.JobID]*models.Job
 	inputs   map[models.ArtifactID]models.AccountID
 	users    userQueues
+	// draft is the draft that the only call continues, and continued the job that does so
+	// already; both can be nil.
+	draft, continued *models.Job
 
 	// What was decided: the answers to each call, and what is to be written.
 	answers map[*submitCall][]Submitted
@@ -124,6 +127,9 @@ func (b *submitBatch) lock(ctx context.Context) error {
 		if err := models.Lock(ctx, b.tx, video.lock()); err != nil {
 			return err
 		}
+	}
+	if err := b.lockDraft(ctx); err != nil {
+		return err
 	}
 	if err := b.lockReferences(ctx); err != nil {
 		return err
@@ -236,6 +242,10 @@ func (b *submitBatch) one(call *submitCall, one *submission, answer *Submitted) 
 		}
 	}
 	job, account := new(one.asked), b.accounts[call.account]
+	if answer.Job, err = b.beginWithDraft(job, account); answer.Job != nil || err != nil {
+		answer.Deduplicated = err == nil
+		return err
+	}
 	refused := setTier(job, account)
 	if job.IdempotencyKey != "" {
 		if job.RequestDigest, err = requestDigests(job, &one.asked, one.in); err != nil {

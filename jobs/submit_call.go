@@ -13,6 +13,7 @@ import (
 // submitCall is the submissions of one call, and their results.
 type submitCall struct {
 	account models.AccountID
+	by      Principal
 	// tier is the account's tier, from the cache.
 	tier models.Tier
 	set  []submission
@@ -47,6 +48,8 @@ type submission struct {
 	// dependsOn are the jobs that it depends on: those that it says, and those whose videos are
 	// its inputs.
 	dependsOn []models.JobID
+	// inherits is how many files it has from the draft that it continues.
+	inherits int
 	// token means that it took a token of the account's rate limit.
 	token bool
 	// like is an earlier submission of the call that needs a token for the same key.
@@ -58,7 +61,7 @@ type submission struct {
 const submissionBytes = 4 << 10
 
 func (s *Submitter) newCall(p Principal, all []Submission) *submitCall {
-	call := &submitCall{account: p.AccountID, set: make([]submission, len(all))}
+	call := &submitCall{account: p.AccountID, by: p, set: make([]submission, len(all))}
 	known := s.Catalogue.Current()
 	for i, in := range all {
 		one := &call.set[i]
@@ -110,7 +113,7 @@ func (s *Submitter) write(ctx context.Context, call *submitCall) error {
 	if err := s.prepare(ctx, call); err != nil {
 		return err
 	}
-	if call.video() != nil { // equal requests, in any process, run one by one: no batch waits for them
+	if call.video() != nil || call.set[0].in.continues != "" { // equal requests, in any process, run one by one: no batch waits for them
 		return s.writeRead(ctx, []*submitCall{call})
 	}
 	if s.plain(call) {

@@ -22,6 +22,9 @@ func (b *submitBatch) write(ctx context.Context, sealer *seal.Sealer) error {
 	if err := b.writeInputs(ctx); err != nil {
 		return fmt.Errorf("write the inputs of the jobs: %w", err)
 	}
+	if err := b.handOver(ctx); err != nil {
+		return fmt.Errorf("hand over the draft: %w", err)
+	}
 	if err := b.writeRequests(ctx); err != nil {
 		return fmt.Errorf("write the requests of the Videos API: %w", err)
 	}

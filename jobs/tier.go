@@ -41,6 +41,6 @@ func NewAccount(name string, tier models.Tier) *models.Account {
 	p := Policies[tier]
 	return &models.Account{
 		ID: models.NewAccountID(), Name: name, Tier: tier, Weight: 1,
-		MaxQueued: p.MaxQueued, MaxRunning: p.MaxRunning, SubmitsPerMinute: p.SubmitsPerMinute,
+		MaxQueued: p.MaxQueued, MaxRunning: p.MaxRunning, SubmitsPerMinute: p.SubmitsPerMinute, DraftsKeptHours: draftsKeptHours,
 	}
 }

@@ -31,19 +31,19 @@ const maxArtifactMetadata = 16 << 10
 
 // uploadRule is what may be uploaded as one type of artifact.
 type uploadRule struct {
-	contentType string // its beginning
-	maxBytes    int64
-	name        string
+	contentTypes []string // their beginnings
+	maxBytes     int64
+	name         string
 }
 
 var uploadRules = map[models.ArtifactType]uploadRule{
-	models.ArtifactCheckpoint:  {"application/", 64 << 30, "checkpoint"},
-	models.ArtifactPreview:     {"image/", 32 << 20, "preview"},
-	models.ArtifactFinalVideo:  {"video/", 64 << 30, "video"},
-	models.ArtifactThumbnail:   {"image/", 32 << 20, "thumbnail"},
-	models.ArtifactSpritesheet: {"image/", 256 << 20, "spritesheet"},
-	models.ArtifactLog:         {"text/plain", 64 << 10, "log"},
-	models.ArtifactEvidence:    {"image/", 8 << 20, "frame"},
+	models.ArtifactCheckpoint:  {[]string{"application/"}, 64 << 30, "checkpoint"},
+	models.ArtifactPreview:     {[]string{"image/", "video/"}, 32 << 20, "preview"},
+	models.ArtifactFinalVideo:  {[]string{"video/"}, 64 << 30, "video"},
+	models.ArtifactThumbnail:   {[]string{"image/"}, 32 << 20, "thumbnail"},
+	models.ArtifactSpritesheet: {[]string{"image/"}, 256 << 20, "spritesheet"},
+	models.ArtifactLog:         {[]string{"text/plain"}, 64 << 10, "log"},
+	models.ArtifactEvidence:    {[]string{"image/"}, 8 << 20, "frame"},
 }
 
 // UploadRequest announces one object.
@@ -99,8 +99,8 @@ func (r UploadRequest) valid() error {
 		return err
 	}
 	media, _, err := mime.ParseMediaType(r.ContentType)
-	if err != nil || !strings.HasPrefix(media, rule.contentType) || len(r.ContentType) > 100 {
-		return apierror.Invalid("contentType", "The content type of a %s begins with %s.", rule.name, rule.contentType)
+	if err != nil || len(r.ContentType) > 100 || !slices.ContainsFunc(rule.contentTypes, func(t string) bool { return strings.HasPrefix(media, t) }) {
+		return apierror.Invalid("contentType", "The content type of a %s begins with %s.", rule.name, strings.Join(rule.contentTypes, " or "))
 	}
 	return nil
 }

@@ -17,6 +17,8 @@ type Account struct {
 	MaxQueued        int       `bun:"max_queued"`
 	MaxRunning       int       `bun:"max_running"`
 	SubmitsPerMinute int       `bun:"submits_per_minute"`
+	// DraftsKeptHours is how long its drafts are kept, counted from their completion.
+	DraftsKeptHours int `bun:"drafts_kept_hours,nullzero,default:168"`
 	// Weight is the account's share of each lane, relative to the others.
 	Weight float64 `bun:"weight"`
 	// Queued counts the waiting jobs, Running the jobs that workers hold.
@@ -81,9 +83,10 @@ func UpdateAccount(ctx context.Context, tx bun.Tx, a *Account) (Counted, error) 
 	var counted Counted
 	err := tx.NewRaw(`
 		WITH was AS (SELECT running >= max_running AS capped FROM accounts WHERE id = ?0)
-		UPDATE accounts SET name = ?1, tier = ?2, max_queued = ?3, max_running = ?4, submits_per_minute = ?5, version = version + 1
+		UPDATE accounts SET name = ?1, tier = ?2, max_queued = ?3, max_running = ?4, submits_per_minute = ?5, drafts_kept_hours = ?6,
+			version = version + 1
 		WHERE id = ?0
 		RETURNING version, running >= max_running AS capped, (SELECT capped FROM was) AS was_capped`,
-		a.ID, a.Name, a.Tier, a.MaxQueued, a.MaxRunning, a.SubmitsPerMinute).Scan(ctx, &counted)
+		a.ID, a.Name, a.Tier, a.MaxQueued, a.MaxRunning, a.SubmitsPerMinute, a.DraftsKeptHours).Scan(ctx, &counted)
 	return counted, err
 }

@@ -19,6 +19,7 @@ type (
 	WorkerID   string
 	PoolID     string
 	ArtifactID string
+	TakesID    string
 
 	DeadLetterID string
 	BulkID       string
@@ -42,6 +43,7 @@ const (
 	workerKind   = "wrk"
 	poolKind     = "pol"
 	artifactKind = "art"
+	takesKind    = "tak"
 
 	deadLetterKind = "dead"
 	bulkKind       = "bulk"
@@ -62,6 +64,7 @@ func NewAttemptID() AttemptID   { return AttemptID(newID(attemptKind)) }
 func NewWorkerID() WorkerID     { return WorkerID(newID(workerKind)) }
 func NewPoolID() PoolID         { return PoolID(newID(poolKind)) }
 func NewArtifactID() ArtifactID { return ArtifactID(newID(artifactKind)) }
+func NewTakesID() TakesID       { return TakesID(newID(takesKind)) }
 
 func NewDeadLetterID() DeadLetterID { return DeadLetterID(newID(deadLetterKind)) }
 func NewBulkID() BulkID             { return BulkID(newID(bulkKind)) }
@@ -70,6 +73,9 @@ func NewAuditID() AuditID           { return AuditID(newID(auditKind)) }
 func NewWebhookEndpointID() WebhookEndpointID { return WebhookEndpointID(newID(webhookEndpointKind)) }
 func NewWebhookEventID() WebhookEventID       { return WebhookEventID(newID(webhookEventKind)) }
 func NewWebhookDeliveryID() WebhookDeliveryID { return WebhookDeliveryID(newID(webhookDeliveryKind)) }
+
+// TakesIDOf returns the id with this UUID.
+func TakesIDOf(id uuid.UUID) TakesID { return TakesID(takesKind + "_" + id.String()) }
 
 // NewFencingToken makes a random token.
 func NewFencingToken() FencingToken { return FencingToken(uuid.NewString()) }
@@ -82,7 +88,7 @@ func IDKind(s string) string {
 		return ""
 	}
 	switch kind {
-	case accountKind, keyKind, sessionKind, jobKind, attemptKind, workerKind, poolKind, artifactKind, deadLetterKind, bulkKind, auditKind,
+	case accountKind, keyKind, sessionKind, jobKind, attemptKind, workerKind, poolKind, artifactKind, takesKind, deadLetterKind, bulkKind, auditKind,
 		webhookEndpointKind, webhookEventKind, webhookDeliveryKind:
 		return kind
 	}
@@ -102,6 +108,7 @@ func (id AttemptID) Valid() bool  { return ValidID(id, attemptKind) }
 func (id WorkerID) Valid() bool   { return ValidID(id, workerKind) }
 func (id PoolID) Valid() bool     { return ValidID(id, poolKind) }
 func (id ArtifactID) Valid() bool { return ValidID(id, artifactKind) }
+func (id TakesID) Valid() bool    { return ValidID(id, takesKind) }
 
 func (id DeadLetterID) Valid() bool { return ValidID(id, deadLetterKind) }
 func (id BulkID) Valid() bool       { return ValidID(id, bulkKind) }
@@ -124,6 +131,7 @@ func (id AttemptID) Value() (driver.Value, error)  { return idValue(string(id), 
 func (id WorkerID) Value() (driver.Value, error)   { return idValue(string(id), workerKind) }
 func (id PoolID) Value() (driver.Value, error)     { return idValue(string(id), poolKind) }
 func (id ArtifactID) Value() (driver.Value, error) { return idValue(string(id), artifactKind) }
+func (id TakesID) Value() (driver.Value, error)    { return idValue(string(id), takesKind) }
 
 func (id DeadLetterID) Value() (driver.Value, error) { return idValue(string(id), deadLetterKind) }
 func (id BulkID) Value() (driver.Value, error)       { return idValue(string(id), bulkKind) }
@@ -145,6 +153,7 @@ func (id *AttemptID) Scan(src any) error  { return scanID((*string)(id), attempt
 func (id *WorkerID) Scan(src any) error   { return scanID((*string)(id), workerKind, src) }
 func (id *PoolID) Scan(src any) error     { return scanID((*string)(id), poolKind, src) }
 func (id *ArtifactID) Scan(src any) error { return scanID((*string)(id), artifactKind, src) }
+func (id *TakesID) Scan(src any) error    { return scanID((*string)(id), takesKind, src) }
 
 func (id *DeadLetterID) Scan(src any) error { return scanID((*string)(id), deadLetterKind, src) }
 func (id *BulkID) Scan(src any) error       { return scanID((*string)(id), bulkKind, src) }

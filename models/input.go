@@ -160,7 +160,7 @@ func ReviewInputs(ctx context.Context, tx bun.Tx, ids []ArtifactID, keep KeepInp
 		WITH ends AS (
 			SELECT ar.id, CASE
 				WHEN count(j.id) = 0 THEN ar.created_at + make_interval(secs => ?1)
-				WHEN count(*) = count(j.completed_at) THEN max(j.completed_at) + make_interval(secs => ?2) END AS at
+				WHEN count(*) = count(j.completed_at) THEN greatest(max(j.completed_at) + make_interval(secs => ?2), max(j.kept_until)) END AS at
 			FROM artifacts ar LEFT JOIN input_uses u ON u.artifact_id = ar.id LEFT JOIN jobs j ON j.id = u.job_id
 			WHERE ar.id IN (?0) GROUP BY ar.id)
 		UPDATE artifacts ar SET expires_at = ends.at,

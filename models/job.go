@@ -117,6 +117,14 @@ type Job struct {
 	RequireRegion bool         `bun:"require_region" json:"require_region"`
 	// CallbackURL is notified of the ends of this job, in addition to the account's endpoints.
 	CallbackURL string `bun:"callback_url,nullzero" json:"callback_url,omitzero"`
+	// DraftSteps is the step after which a draft ends; 0 for other jobs. KeptUntil is until when
+	// a COMPLETED draft's preview and checkpoint are kept.
+	DraftSteps int       `bun:"draft_steps,nullzero" json:"draft_steps,omitzero"`
+	KeptUntil  time.Time `bun:"kept_until,nullzero" json:"kept_until,omitzero"`
+	// TakesID is the same for the drafts of one request with different seeds, or "".
+	TakesID TakesID `bun:"takes_id" json:"takes_id"`
+	// Continues is the draft that the job continues, or "".
+	Continues JobID `bun:"continues" json:"continues"`
 	// BlockedBy counts the dependencies that are not COMPLETED, and the image that is still to
 	// be fetched.
 	BlockedBy int `bun:"blocked_by" json:"blocked_by"`

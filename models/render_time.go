@@ -69,6 +69,7 @@ func ListRendered(ctx context.Context, db bun.IDB, after, until time.Time, limit
 			CROSS JOIN LATERAL (SELECT worker_id FROM job_attempts WHERE job_id = j.id ORDER BY attempt_no DESC LIMIT 1) last
 			JOIN workers w ON w.id = last.worker_id
 			WHERE j.completed_at > ?0 AND j.completed_at <= ?1 AND j.status = 'COMPLETED'
+				AND j.draft_steps IS NULL AND j.continues IS NULL -- they are parts of a render
 			ORDER BY j.completed_at DESC LIMIT ?2) newest
 		WHERE seconds > 0
 		ORDER BY completed_at`, after, until, limit).Scan(ctx, &found)

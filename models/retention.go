@@ -55,7 +55,8 @@ type KeepArtifacts struct {
 	// preview after the next one.
 	Superseded time.Duration
 	// Checkpoints is how long the checkpoints of a FAILED or CANCELLED job are kept after its
-	// end. Those of a COMPLETED job expire at its end.
+	// end. Those of a COMPLETED job expire at its end, and those of a COMPLETED draft, like its
+	// previews, when it is no longer kept.
 	Checkpoints time.Duration
 	// Others is how long all other artifacts are kept after the job's end.
 	Others time.Duration
@@ -84,7 +85,9 @@ func ReviewArtifacts(ctx context.Context, tx bun.Tx, jobs []JobID, keep KeepArti
 			THEN least( -- ignores NULL, an unknown time
 				ar.rejected_at,
 				newer.superseded_at + make_interval(secs => ?2),
+				CASE WHEN ar.type IN ('CHECKPOINT', 'PREVIEW') THEN j.kept_until END,
 				j.completed_at + CASE
+					WHEN ar.type IN ('CHECKPOINT', 'PREVIEW') AND j.kept_until IS NOT NULL THEN NULL
 					WHEN ar.type <> 'CHECKPOINT' THEN make_interval(secs => ?4)
 					WHEN j.status = 'COMPLETED' THEN interval '0'
 					ELSE make_interval(secs => ?3) END) END AS at

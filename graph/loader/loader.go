@@ -88,6 +88,7 @@ type Loaders struct {
 	CurrentJobs    Loader[models.WorkerID, *models.Job]
 	Parents        Loader[models.JobID, []*models.Job]
 	Jobs           Loader[models.JobID, *models.Job]
+	ContinuedBy    Loader[models.JobID, *models.Job]
 	KeyNames       Loader[models.KeyID, string]
 	WebhookTries   Loader[models.WebhookDeliveryID, []*models.WebhookTry]
 	Estimates      Loader[*models.Job, estimate.JobEstimate]
@@ -115,6 +116,7 @@ func New(r *query.Reader, o Options) *Loaders {
 		CurrentJobs:  newLoader(o, r.CurrentJobs),
 		Parents:      newLoader(o, r.Parents),
 		Jobs:         newLoader(o, keyed(r.JobsByID, func(j *models.Job) models.JobID { return j.ID })),
+		ContinuedBy:  newLoader(o, keyed(r.Continuations, func(j *models.Job) models.JobID { return j.Continues })),
 		KeyNames: newLoader(o, func(ctx context.Context, ids []models.KeyID) (map[models.KeyID]string, error) {
 			return r.KeyNames(ctx, o.Principal, ids)
 		}),

@@ -25,10 +25,16 @@ type AccountInput struct {
 	// MaxQueued and MaxRunning limit how many of its jobs may wait and run at once.
 	// SubmitsPerMinute limits its submits. Each is 0 to 1,000,000.
 	MaxQueued, MaxRunning, SubmitsPerMinute *int
+	// DraftsKeptHours is how long drafts are kept that complete from now on: 1 to 2,160 hours.
+	// Only an ADMIN may set it.
+	DraftsKeptHours *int
 }
 
 // maxLimit bounds each limit of an account.
 const maxLimit = 1_000_000
+
+// maxDraftsKept bounds how long drafts are kept, in hours: 90 days.
+const maxDraftsKept = 90 * 24
 
 // List lists the accounts, newest first.
 func (a *Accounts) List(ctx context.Context, p jobs.Principal, of paging.Request) (*paging.Page[*models.Account], error) {
@@ -127,6 +133,14 @@ func (in *AccountInput) validate(p jobs.Principal) error {
 	if in.Tier != nil && *in.Tier == models.TierCritical && !p.May(models.RoleAdmin) {
 		return apierror.Forbidden("Only an ADMIN key can assign the tier CRITICAL. This key has the role %s.", p.Role)
 	}
+	if in.DraftsKeptHours != nil {
+		if !p.May(models.RoleAdmin) {
+			return apierror.Forbidden("Only an ADMIN key can change draftsKeptHours. This key has the role %s.", p.Role)
+		}
+		if *in.DraftsKeptHours < 1 || *in.DraftsKeptHours > maxDraftsKept {
+			return apierror.Invalid("draftsKeptHours", "draftsKeptHours must be from 1 to %d; it is %d.", maxDraftsKept, *in.DraftsKeptHours)
+		}
+	}
 	for _, limit := range []struct {
 		name  string
 		value *int
@@ -155,6 +169,7 @@ func (in *AccountInput) apply(a *models.Account) {
 	set(&a.MaxQueued, in.MaxQueued)
 	set(&a.MaxRunning, in.MaxRunning)
 	set(&a.SubmitsPerMinute, in.SubmitsPerMinute)
+	set(&a.DraftsKeptHours, in.DraftsKeptHours)
 }
 
 func set[T any](value *T, wanted *T) {
@@ -167,6 +182,7 @@ func set[T any](value *T, wanted *T) {
 func limitsOf(a *models.Account) jobs.Payload {
 	return jobs.Payload{
 		"name": a.Name, "tier": a.Tier, "maxQueued": a.MaxQueued, "maxRunning": a.MaxRunning, "submitsPerMinute": a.SubmitsPerMinute,
+		"draftsKeptHours": a.DraftsKeptHours,
 	}
 }
 

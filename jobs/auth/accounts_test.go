@@ -43,6 +43,22 @@ func TestUpdateAccount(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
+	t.Run("OnlyAnAdminChangesHowLongDraftsAreKept", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		operator := s.NewKey(t, s.NewAccount(t, "staff", models.TierCritical), models.RoleOperator)
+		update := func(p jobs.Principal, hours int) error {
+			_, err := s.Accounts.Update(t.Context(), p, s.Account.ID, auth.AccountInput{DraftsKeptHours: &hours})
+			return err
+		}
+		for _, hours := range []int{-1, 0, 2161} {
+			jobstest.RequireInvalid(t, update(s.Admin, hours), "draftsKeptHours")
+		}
+		jobstest.RequireCode(t, update(operator, 1), apierror.CodeForbidden)
+		require.NoError(t, update(s.Admin, 2160))
+	})
+
 	t.Run("AppliesTheNewTiersLimitsButKeepsCustomOnes", func(t *testing.T) {
 		t.Parallel()
 

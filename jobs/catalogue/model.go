@@ -38,6 +38,10 @@ type Model struct {
 	Retry *Retry `json:"retry,omitzero" yaml:"retry"`
 	// PriceFactor multiplies the price of a GPU second.
 	PriceFactor float64 `json:"priceFactor" yaml:"priceFactor"`
+	// Drafts says how it makes drafts; nil if it makes none.
+	Drafts *Drafts `json:"drafts,omitzero" yaml:"drafts"`
+	// Determinism is what a resume with another fingerprint does; empty means BestEffort.
+	Determinism Determinism `json:"determinism,omitzero" yaml:"determinism"`
 	// Quality adjusts the check of the rendered video, as checkQuality allows.
 	Quality json.RawMessage `json:"quality,omitzero" yaml:"-"`
 	// Schema is the JSON Schema of params, as published.

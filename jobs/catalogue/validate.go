@@ -71,6 +71,7 @@ func (s *Source) addModel(place string, m *Model) {
 	if m.Runtime == program.Runtime {
 		s.checkProgram(place+".settings", m)
 	}
+	s.checkDrafts(place, m)
 	s.Models = append(s.Models, m)
 }
 

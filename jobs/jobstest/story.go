@@ -201,3 +201,23 @@ func EachEvent(ctx context.Context, w *watch.Watcher, p jobs.Principal, id model
 	}
 	return watch.Each(ctx, events, send)
 }
+
+// Drafted returns a draft of six steps that is completed, with a checkpoint and a preview.
+func Drafted(t *testing.T) (*Stack, *models.Job) {
+	t.Helper()
+	s := New(t)
+	job := SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Draft = &jobs.Draft{Steps: 6} })
+	return s, FinishDraft(t, s, s.Worker(t, "one"), job)
+}
+
+// FinishDraft completes a draft that is due on a worker.
+func FinishDraft(t *testing.T, s *Stack, worker jobs.Principal, job *models.Job) *models.Job {
+	t.Helper()
+	lease, fence := s.Lease(t, worker)
+	require.Equal(t, job.ID, lease.Job.ID)
+	Checkpoint(t, s, worker, fence, job.DraftSteps)
+	preview := s.Upload(t, worker, fence, models.ArtifactPreview, []byte("a clip"))
+	end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Preview: &preview})
+	require.NoError(t, err)
+	return end.Job
+}

@@ -262,6 +262,23 @@ func (r *Reader) Parents(ctx context.Context, ids []models.JobID) (map[models.Jo
 	return parents, nil
 }
 
+// Takes returns the drafts of one request that the caller may see, in the order of their
+// seeds. An unknown id has none.
+func (r *Reader) Takes(ctx context.Context, p jobs.Principal, id models.TakesID) ([]*models.Job, error) {
+	if !id.Valid() {
+		return nil, apierror.NotFound("takes")
+	}
+	found, err := models.ListTakes(ctx, r.DB, id)
+	seen := lo.Filter(found, func(j *models.Job, _ int) bool { return p.Sees(j.AccountID) })
+	return seen, apierror.Wrap(err, "list the takes %s", id)
+}
+
+// Continuations returns the jobs that continue these drafts, in any order.
+func (r *Reader) Continuations(ctx context.Context, drafts []models.JobID) ([]*models.Job, error) {
+	found, err := models.FindContinuations(ctx, r.DB, drafts)
+	return found, apierror.Wrap(err, "find what continues drafts")
+}
+
 // Attempts returns the attempts of jobs, oldest first.
 func (r *Reader) Attempts(ctx context.Context, ids []models.JobID) ([]*models.Attempt, error) {
 	found, err := models.ListAttempts(ctx, r.DB, ids)

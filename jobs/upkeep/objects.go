@@ -35,7 +35,8 @@ const (
 )
 
 // ReviewArtifacts removes expired artifacts: checkpoints except the newest two accepted ones
-// of each job, all checkpoints of a COMPLETED job, those of a FAILED or CANCELLED job after a
+// of each job, all checkpoints of a COMPLETED job (of a draft once it is no longer kept, with its
+// preview), those of a FAILED or CANCELLED job after a
 // day, and videos, pictures and logs after their retention. It records on the others when they
 // expire.
 func (u *Upkeep) ReviewArtifacts(ctx context.Context) (int, error) {
@@ -51,6 +52,11 @@ func (u *Upkeep) ReviewArtifacts(ctx context.Context) (int, error) {
 			return 0, err
 		}
 		removed += len(over)
+		if len(over) > 0 {
+			if err := models.WasteDrafts(ctx, tx, jobs); err != nil {
+				return 0, fmt.Errorf("count drafts that nobody continued: %w", err)
+			}
+		}
 		return looked, models.DoomArtifacts(ctx, tx, over)
 	})
 	return removed, err

@@ -68,7 +68,7 @@ jobs_saved AS (
         predicted_seconds = n.predicted_seconds, waited_seconds = n.waited_seconds,
         queued_seconds = n.queued_seconds, leased_seconds = n.leased_seconds,
         queued_at = n.queued_at, leased_at = n.leased_at, started_at = n.started_at,
-        completed_at = n.completed_at, deleted_at = n.deleted_at
+        completed_at = n.completed_at, deleted_at = n.deleted_at, kept_until = n.kept_until
     FROM json_to_recordset(@jobs) AS n (
         id uuid, was text, status text, run integer, tier text, lane text, priority integer, requeued boolean,
         max_attempts integer, retry_policy jsonb, timeout_seconds integer, run_at timestamptz, expires_at timestamptz,
@@ -81,7 +81,7 @@ jobs_saved AS (
         progress_event_at timestamptz, progress_event_percent float8, estimated_gpu_seconds float8,
         predicted_wait_seconds float8, predicted_seconds float8, waited_seconds float8, queued_seconds float8,
         leased_seconds float8, queued_at timestamptz, leased_at timestamptz, started_at timestamptz,
-        completed_at timestamptz, deleted_at timestamptz)
+        completed_at timestamptz, deleted_at timestamptz, kept_until timestamptz)
     WHERE j.id = n.id AND j.status = n.was
         AND j.id = ANY ((SELECT @job_ids::uuid[])::uuid[])
     RETURNING j.id

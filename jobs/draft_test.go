@@ -1,0 +1,413 @@
+package jobs_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/registry"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func draftOf(steps int) func(*jobs.Submission) {
+	return func(in *jobs.Submission) { in.Draft = &jobs.Draft{Steps: steps} }
+}
+
+func TestDraft(t *testing.T) {
+	t.Parallel()
+
+	t.Run("EndsWithACheckpointAndAPreview", func(t *testing.T) {
+		t.Parallel()
+		s, job := jobstest.Drafted(t)
+
+		require.Equal(t, models.JobCompleted, job.Status)
+		require.Empty(t, job.ResultID)
+		require.NotEmpty(t, job.LatestCheckpointID)
+		require.NotEmpty(t, job.PreviewID)
+		require.Equal(t, 7*24*time.Hour, job.KeptUntil.Sub(job.CompletedAt))
+		s.RequireInvariants(t)
+		again := s.Reload(t, job.ID)
+		require.True(t, job.KeptUntil.Equal(again.KeptUntil))
+	})
+
+	t.Run("CostsItsShareOfTheRender", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		whole := s.Submit(t)
+
+		draft := jobstest.SubmitAs(t, s, s.Client, draftOf(6))
+
+		require.InDelta(t, whole.EstimatedGPUSeconds/4, draft.EstimatedGPUSeconds, 1e-9) // 6 of 24 steps
+	})
+
+	t.Run("HasOneToAllSteps", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		for _, steps := range []int{-1, 0, 25, 1 << 30} {
+			in := jobstest.Submission()
+			draftOf(steps)(&in)
+			_, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
+			jobstest.RequireInvalid(t, err, "draft.steps")
+		}
+		jobstest.SubmitAs(t, s, s.Client, draftOf(24))
+		require.Equal(t, 1, s.Count(t, "jobs"))
+	})
+
+	t.Run("NeedsAModelThatMakesDrafts", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		in := jobstest.Submission()
+		draftOf(6)(&in)
+		in.Model = bare(t, s)
+		_, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
+		jobstest.RequireInvalid(t, err, "draft")
+	})
+
+	t.Run("IsAnotherRequestThanTheVideo", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		in := jobstest.Submission()
+		in.IdempotencyKey = new("k")
+		_, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
+		require.NoError(t, err)
+		in.Draft = &jobs.Draft{Steps: 6}
+		_, _, err = s.Submitter.Submit(t.Context(), s.Client, in)
+		jobstest.RequireCode(t, err, apierror.CodeIdempotencyConflict)
+	})
+
+	t.Run("IsNotCompletedWithoutItsPreviewAndCheckpoint", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		job := jobstest.SubmitAs(t, s, s.Client, draftOf(6))
+		worker := s.Worker(t, "one")
+		_, fence := s.Lease(t, worker)
+		preview := s.Upload(t, worker, fence, models.ArtifactPreview, []byte("a clip"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
+		complete := func(c jobs.Completion) error {
+			_, err := s.Holder.Complete(t.Context(), worker, fence, c)
+			return err
+		}
+		jobstest.RequireInvalid(t, complete(jobs.Completion{}), "preview")
+		jobstest.RequireInvalid(t, complete(jobs.Completion{Video: &video}), "preview")
+		jobstest.RequireInvalid(t, complete(jobs.Completion{Video: &video, Preview: &preview}), "preview")
+		jobstest.RequireInvalid(t, complete(jobs.Completion{Preview: &preview}), "preview")
+		jobstest.Checkpoint(t, s, worker, fence, 5)
+		jobstest.RequireInvalid(t, complete(jobs.Completion{Preview: &preview}), "preview")
+		jobstest.Checkpoint(t, s, worker, fence, 6)
+		require.NoError(t, complete(jobs.Completion{Preview: &preview}))
+		require.NoError(t, complete(jobs.Completion{Preview: &preview}), "a repeated call")
+		require.Equal(t, models.JobCompleted, s.Reload(t, job.ID).Status)
+	})
+
+	t.Run("AVideoHasNoPreview", func(t *testing.T) {
+		t.Parallel()
+		s, _, worker, fence := jobstest.Leased(t)
+		o := jobstest.UploadAll(t, s, worker, fence)
+		preview := s.Upload(t, worker, fence, models.ArtifactPreview, []byte("a clip"))
+		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &o.Video, Preview: &preview})
+		jobstest.RequireInvalid(t, err, "preview")
+	})
+}
+
+// bare adds a model that makes no drafts and has no seed, and returns its name.
+func bare(t *testing.T, s *jobstest.Stack) string {
+	t.Helper()
+	s.SeedCatalogue(t)
+	_, err := s.Registry.Apply(t.Context(), s.Admin, applying(`models: [{name: bare, type: video.generate, gpuTypes: [any],
+		timeoutSeconds: 60, gpuSecondsPerSecond: 1, params: {type: object}}]`))
+	require.NoError(t, err)
+	return "bare"
+}
+
+func applying(source string) registry.Application {
+	return registry.Application{File: "models.yaml", Source: source}
+}
+
+func TestContinue(t *testing.T) {
+	t.Parallel()
+
+	t.Run("BeginsWithTheDraftsCheckpoint", func(t *testing.T) {
+		t.Parallel()
+		s, draft := jobstest.Drafted(t)
+		checkpoint := draft.LatestCheckpointID
+
+		job, again, err := s.Submitter.Continue(t.Context(), s.Client, draft.ID)
+
+		require.NoError(t, err)
+		require.False(t, again)
+		require.Equal(t, draft.ID, job.Continues)
+		require.Equal(t, models.JobQueued, job.Status)
+		require.JSONEq(t, string(draft.Params), string(job.Params))
+		require.Zero(t, job.DraftSteps)
+		s.RequireInvariants(t)
+		worker := s.Worker(t, "two")
+		lease, fence := s.Lease(t, worker)
+		require.Equal(t, job.ID, lease.Job.ID)
+		require.Len(t, lease.Checkpoints, 1)
+		require.Equal(t, checkpoint, lease.Checkpoints[0].ID)
+		prompts, err := s.Reader.Prompts(t.Context(), []models.JobID{job.ID})
+		require.NoError(t, err)
+		require.Equal(t, "a lighthouse in the fog", prompts[job.ID].Text)
+		_, err = s.Holder.ReportProgress(t.Context(), worker, fence, jobs.ProgressReport{
+			Progress: models.Progress{Phase: models.PhaseResuming}, ResumedFrom: checkpoint,
+		})
+		require.NoError(t, err)
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
+		end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
+		require.NoError(t, err)
+		require.NotEmpty(t, end.Job.ResultID)
+		s.RequireInvariants(t)
+	})
+
+	t.Run("HappensOnce", func(t *testing.T) {
+		t.Parallel()
+		s, draft := jobstest.Drafted(t)
+		var ids [4]models.JobID
+		var fresh [4]bool
+		var all sync.WaitGroup
+		for i := range ids {
+			all.Go(func() {
+				job, again, err := s.Submitter.Continue(t.Context(), s.Client, draft.ID)
+				if err == nil {
+					ids[i], fresh[i] = job.ID, !again
+				}
+			})
+		}
+		all.Wait()
+
+		made := 0
+		for i := range ids {
+			require.Equal(t, ids[0], ids[i])
+			require.NotEmpty(t, ids[i])
+			if fresh[i] {
+				made++
+			}
+		}
+		require.Equal(t, 1, made)
+		require.Equal(t, 2, s.Count(t, "jobs"))
+		s.RequireInvariants(t)
+	})
+
+	t.Run("RefusesWhatIsNoCompletedDraft", func(t *testing.T) {
+		t.Parallel()
+		s, done := jobstest.Completed(t)
+		waiting := jobstest.SubmitAs(t, s, s.Client, draftOf(6))
+		for _, id := range []models.JobID{done.ID, waiting.ID} {
+			_, _, err := s.Submitter.Continue(t.Context(), s.Client, id)
+			jobstest.RequireCode(t, err, apierror.CodeConflict)
+		}
+		for _, id := range []models.JobID{"", "job_1", models.NewJobID()} {
+			_, _, err := s.Submitter.Continue(t.Context(), s.Client, id)
+			jobstest.RequireCode(t, err, apierror.CodeNotFound)
+		}
+	})
+
+	t.Run("RefusesADraftOfAnotherAccount", func(t *testing.T) {
+		t.Parallel()
+		s, draft := jobstest.Drafted(t)
+		other := s.NewKey(t, s.NewAccount(t, "other", models.TierPro), models.RoleClient)
+		_, _, err := s.Submitter.Continue(t.Context(), other, draft.ID)
+		jobstest.RequireCode(t, err, apierror.CodeNotFound)
+
+		job, _, err := s.Submitter.Continue(t.Context(), s.Admin, draft.ID)
+		require.NoError(t, err)
+		require.Equal(t, s.Account.ID, job.AccountID, "an operator continues it for its account")
+		s.RequireInvariants(t)
+	})
+
+	t.Run("RefusesADraftThatIsNoLongerKept", func(t *testing.T) {
+		t.Parallel()
+		s, draft := jobstest.Drafted(t)
+		s.Exec(t, "UPDATE jobs SET kept_until = clock_timestamp() - interval '1 second'")
+		_, _, err := s.Submitter.Continue(t.Context(), s.Client, draft.ID)
+		jobstest.RequireCode(t, err, apierror.CodeConflict)
+		require.ErrorContains(t, err, "kept until")
+	})
+
+	t.Run("RefusesADeletedDraft", func(t *testing.T) {
+		t.Parallel()
+		s, draft := jobstest.Drafted(t)
+		_, err := s.Deleter.Delete(t.Context(), s.Client, draft.ID)
+		require.NoError(t, err)
+		_, _, err = s.Submitter.Continue(t.Context(), s.Client, draft.ID)
+		jobstest.RequireCode(t, err, apierror.CodeConflict)
+		require.Positive(t, s.Reload(t, draft.ID).WastedGPUSeconds)
+		s.RequireInvariants(t)
+	})
+
+	t.Run("OutlivesItsDraft", func(t *testing.T) {
+		t.Parallel()
+		s, draft := jobstest.Drafted(t)
+		checkpoint := draft.LatestCheckpointID
+		job, _, err := s.Submitter.Continue(t.Context(), s.Client, draft.ID)
+		require.NoError(t, err)
+
+		_, err = s.Deleter.Delete(t.Context(), s.Client, draft.ID)
+		require.NoError(t, err)
+		_, err = s.Upkeep.DeleteObjects(t.Context())
+		require.NoError(t, err)
+
+		lease, _ := s.Lease(t, s.Worker(t, "two"))
+		require.Equal(t, checkpoint, lease.Checkpoints[0].ID)
+		require.Contains(t, jobstest.Stored(t, s), lease.Checkpoints[0].ObjectKey)
+		require.Zero(t, s.Reload(t, draft.ID).WastedGPUSeconds)
+		s.RequireInvariants(t)
+
+		jobstest.Age(t, s, "200 days") // the draft's row goes, the running job's stays
+		_, err = s.Upkeep.ForgetJobs(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, s.Reload(t, job.ID).Continues)
+		require.Equal(t, 1, s.Count(t, "jobs"))
+	})
+
+	t.Run("StartsAfreshWithAnEditedPrompt", func(t *testing.T) {
+		t.Parallel()
+		s, draft := jobstest.Drafted(t)
+		job, _, err := s.Submitter.Continue(t.Context(), s.Client, draft.ID)
+		require.NoError(t, err)
+		worker := s.Worker(t, "two")
+		_, fence := s.Lease(t, worker)
+		_, err = s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailContentPolicy, Message: "no"})
+		require.NoError(t, err)
+		letter, err := models.FindDeadLetter(t.Context(), s.DB, job.ID, 1)
+		require.NoError(t, err)
+
+		_, err = s.Letters.Redrive(t.Context(), s.Admin, letter.ID, jobs.Edit{Prompt: new("a harbour")})
+
+		require.NoError(t, err)
+		lease, _ := s.Lease(t, worker)
+		require.Equal(t, job.ID, lease.Job.ID)
+		require.Empty(t, lease.Checkpoints)
+		s.RequireInvariants(t)
+	})
+
+	t.Run("KeepsTheVersionOfTheModel", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		s.SeedCatalogue(t)
+		draft := jobstest.FinishDraft(t, s, s.Worker(t, "one"), jobstest.SubmitAs(t, s, s.Client, draftOf(6)))
+		_, err := s.Registry.Apply(t.Context(), s.Admin, applying(`models: [{name: testcard, type: video.generate, gpuTypes: [any],
+			timeoutSeconds: 60, gpuSecondsPerSecond: 1, params: {type: object, maxProperties: 0}}]`))
+		require.NoError(t, err)
+
+		job, _, err := s.Submitter.Continue(t.Context(), s.Client, draft.ID)
+
+		require.NoError(t, err)
+		require.Equal(t, draft.ModelVersion, job.ModelVersion)
+		s.Exec(t, "UPDATE jobs SET model_version = 77 WHERE id = ?", draft.ID)
+		s.Exec(t, "UPDATE jobs SET continues = NULL")
+		s.Exec(t, "UPDATE jobs SET latest_checkpoint_id = ? WHERE id = ?", draft.LatestCheckpointID, draft.ID)
+		_, _, err = s.Submitter.Continue(t.Context(), s.Client, draft.ID)
+		jobstest.RequireCode(t, err, apierror.CodeConflict)
+		require.ErrorContains(t, err, "Version 77")
+	})
+}
+
+func TestTakes(t *testing.T) {
+	t.Parallel()
+
+	submission := func() jobs.Submission {
+		in := jobstest.Submission()
+		draftOf(6)(&in)
+		return in
+	}
+	seedOf := func(j *models.Job) int64 {
+		var params struct{ Seed int64 }
+		require.NoError(t, json.Unmarshal(j.Params, &params))
+		return params.Seed
+	}
+
+	t.Run("AreDraftsWithDifferentSeeds", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+
+		all, err := s.Submitter.Takes(t.Context(), s.Client, submission(), 8, nil)
+
+		require.NoError(t, err)
+		require.Len(t, all, 8)
+		found, err := s.Reader.Takes(t.Context(), s.Client, all[0].Job.TakesID)
+		require.NoError(t, err)
+		require.Len(t, found, 8)
+		first := seedOf(found[0])
+		for i, one := range found {
+			require.Equal(t, all[i].Job.ID, one.ID)
+			require.Equal(t, first+int64(i), seedOf(one))
+			require.Equal(t, 6, one.DraftSteps)
+		}
+		other := s.NewKey(t, s.NewAccount(t, "other", models.TierPro), models.RoleClient)
+		found, err = s.Reader.Takes(t.Context(), other, all[0].Job.TakesID)
+		require.NoError(t, err)
+		require.Empty(t, found)
+		_, err = s.Reader.Takes(t.Context(), s.Client, "tak_1")
+		jobstest.RequireCode(t, err, apierror.CodeNotFound)
+	})
+
+	t.Run("WithAKeyAreTheSameAgain", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		in := submission()
+		in.IdempotencyKey = new("order 7")
+		first, err := s.Submitter.Takes(t.Context(), s.Client, in, 3, nil)
+		require.NoError(t, err)
+
+		again, err := s.Submitter.Takes(t.Context(), s.Client, in, 4, nil)
+
+		require.NoError(t, err)
+		for i := range first {
+			require.Equal(t, first[i].Job.ID, again[i].Job.ID)
+			require.True(t, again[i].Deduplicated)
+		}
+		require.False(t, again[3].Deduplicated)
+		require.Equal(t, first[0].Job.TakesID, again[3].Job.TakesID)
+	})
+
+	t.Run("HaveTheSeedsThatWereAskedFor", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		in := submission()
+		in.Params = []byte(`{"durationSeconds": 1, "seed": 40}`)
+
+		from, err := s.Submitter.Takes(t.Context(), s.Client, in, 2, nil)
+		require.NoError(t, err)
+		these, err := s.Submitter.Takes(t.Context(), s.Client, in, 8, []int64{9, 3})
+		require.NoError(t, err)
+
+		require.Equal(t, []int64{40, 41}, []int64{seedOf(from[0].Job), seedOf(from[1].Job)})
+		require.Len(t, these, 2)
+		require.Equal(t, []int64{9, 3}, []int64{seedOf(these[0].Job), seedOf(these[1].Job)})
+	})
+
+	t.Run("RefuseABadRequest", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		for field, bad := range map[string]func(in *jobs.Submission, count *int, seeds *[]int64){
+			"draft":       func(in *jobs.Submission, _ *int, _ *[]int64) { in.Draft = nil },
+			"count":       func(_ *jobs.Submission, count *int, _ *[]int64) { *count = 65 },
+			"seeds":       func(_ *jobs.Submission, _ *int, seeds *[]int64) { *seeds = []int64{4, 4} },
+			"params":      func(in *jobs.Submission, _ *int, _ *[]int64) { in.Params = []byte(`[]`) },
+			"params.seed": func(in *jobs.Submission, _ *int, _ *[]int64) { in.Params = []byte(`{"seed": "x"}`) },
+			"model":       func(in *jobs.Submission, _ *int, _ *[]int64) { in.Model = "none" },
+		} {
+			in, count, seeds := submission(), 2, []int64(nil)
+			bad(&in, &count, &seeds)
+			_, err := s.Submitter.Takes(t.Context(), s.Client, in, count, seeds)
+			jobstest.RequireInvalid(t, err, field)
+		}
+		in := submission()
+		in.Model = bare(t, s)
+		_, err := s.Submitter.Takes(t.Context(), s.Client, in, 2, nil)
+		jobstest.RequireInvalid(t, err, "model")
+		require.Zero(t, s.Count(t, "jobs"))
+		in = submission()
+		in.Draft.Steps = 0
+		all, err := s.Submitter.Takes(t.Context(), s.Client, in, 2, nil)
+		require.NoError(t, err)
+		require.Equal(t, "draft.steps", all[1].Refused.Field, fmt.Sprint(all))
+	})
+}

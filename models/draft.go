@@ -1,0 +1,65 @@
+package models
+
+import (
+	"context"
+
+	"github.com/uptrace/bun"
+)
+
+// FindContinuations returns the jobs that continue these drafts, in no particular order.
+func FindContinuations(ctx context.Context, db bun.IDB, drafts []JobID) (found []*Job, err error) {
+	err = db.NewSelect().Model(&found).Where("j.continues IN (?)", bun.List(drafts)).Scan(ctx)
+	return found, err
+}
+
+// ListTakes returns the drafts of one request, in the order in which they were submitted.
+func ListTakes(ctx context.Context, db bun.IDB, id TakesID) (found []*Job, err error) {
+	err = db.NewSelect().Model(&found).Where("j.takes_id = ?", id).Order("j.id").Scan(ctx)
+	return found, err
+}
+
+// GetDraftsKeptHours returns how many hours an account's drafts are kept.
+func GetDraftsKeptHours(ctx context.Context, db bun.IDB, id AccountID) (hours int, err error) {
+	err = db.NewSelect().Model((*Account)(nil)).Column("drafts_kept_hours").Where("ac.id = ?", id).Scan(ctx, &hours)
+	return hours, err
+}
+
+// HandOverDraft gives a draft's accepted checkpoints, and its inputs, to the new job that
+// continues it. From then on only the new job decides how long the checkpoints are kept. Their
+// upload keys are forgotten: they belong to the draft, whose deletion would doom the objects.
+func HandOverDraft(ctx context.Context, tx bun.Tx, draft, job JobID) error {
+	for _, statement := range []string{
+		`WITH moved AS (
+			UPDATE artifacts SET job_id = ?1, attempt_id = NULL, review_at = clock_timestamp()
+			WHERE job_id = ?0 AND type = 'CHECKPOINT' AND rejected_at IS NULL
+			RETURNING object_key)
+		DELETE FROM uploads u USING moved WHERE u.object_key = moved.object_key`,
+		`UPDATE jobs SET latest_checkpoint_id = NULL WHERE id = ?0`,
+		`UPDATE job_attempts SET checkpoint_id = NULL WHERE job_id = ?0`,
+		`INSERT INTO input_uses (job_id, artifact_id, reference) SELECT ?1, artifact_id, reference FROM input_uses WHERE job_id = ?0
+			ON CONFLICT DO NOTHING`,
+		`INSERT INTO job_sources (job_id, source_id) SELECT ?1, source_id FROM job_sources WHERE job_id = ?0`,
+	} {
+		if _, err := tx.NewRaw(statement, draft, job).Exec(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WasteDrafts counts all GPU seconds of those of the locked jobs as wasted that are COMPLETED
+// drafts which no job continues and none will: they were deleted, or are no longer kept.
+func WasteDrafts(ctx context.Context, tx bun.Tx, jobs []JobID) error {
+	_, err := tx.NewRaw(`
+		WITH over AS (
+			SELECT id FROM jobs d
+			WHERE id IN (?) AND draft_steps IS NOT NULL AND status = 'COMPLETED'
+				AND (deleted_at IS NOT NULL OR kept_until <= clock_timestamp())
+				AND NOT EXISTS (SELECT FROM jobs WHERE continues = d.id)),
+		attempts AS (
+			UPDATE job_attempts SET wasted_gpu_seconds = gpu_seconds WHERE job_id IN (SELECT id FROM over)
+			RETURNING job_id, gpu_seconds)
+		UPDATE jobs j SET wasted_gpu_seconds = a.gpu_seconds
+		FROM (SELECT job_id, sum(gpu_seconds) AS gpu_seconds FROM attempts GROUP BY job_id) a WHERE j.id = a.job_id`, bun.List(jobs)).Exec(ctx)
+	return err
+}
