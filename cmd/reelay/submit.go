@@ -69,10 +69,26 @@ func submitCommand() *cobra.Command {
 }
 
 func (o *submitOptions) addFlags(cmd *cobra.Command) {
+	o.addJobFlags(cmd)
+	o.addWaitFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&o.file, "file", "", "file with many submissions, as JSON lines or one JSON array; - reads standard input")
+}
+
+// addWaitFlags adds the flags that say what happens once the job is submitted.
+func (o *submitOptions) addWaitFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&o.wait, "wait", false, "show the progress and wait until the job ends")
+	f.StringVarP(&o.output, "output", "o", "", "file to store the video in; implies --wait")
+	f.BoolVar(&o.force, "force", false, "replace the --output file if it exists")
+	f.BoolVar(&o.asJSON, "json", false, "print one JSON document")
+}
+
+// addJobFlags adds the flags that describe the job.
+func (o *submitOptions) addJobFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.prompt, "prompt", "", "what the video should show; - reads standard input")
 	f.StringVar(&o.promptFile, "prompt-file", "", "file with the prompt")
-	f.StringVar(&o.file, "file", "", "file with many submissions, as JSON lines or one JSON array; - reads standard input")
 	f.StringVar(&o.image, "image", "", "image that the video starts from: a `file` or an https URL")
 	f.StringArrayVar(&o.inputs, "input", nil, "a file that the job starts from, `name=value`: @file, art_…, job_… or an https URL; repeat it for a list")
 	f.StringVar(&o.model, "model", "testcard", "model to use")
@@ -94,10 +110,6 @@ func (o *submitOptions) addFlags(cmd *cobra.Command) {
 	f.TimeVar(&o.expiresAt, "expires-at", time.Time{}, []string{time.RFC3339}, "fail if no worker has started the job by then")
 	f.StringArrayVar(&o.after, "after", nil, "`job` that must complete first; may be repeated")
 	f.StringVar(&o.callback, "callback", "", "`URL` that receives a webhook when the job ends; see reelay webhooks rotate --account")
-	f.BoolVar(&o.wait, "wait", false, "show the progress and wait until the job ends")
-	f.StringVarP(&o.output, "output", "o", "", "file to store the video in; implies --wait")
-	f.BoolVar(&o.force, "force", false, "replace the --output file if it exists")
-	f.BoolVar(&o.asJSON, "json", false, "print one JSON document")
 }
 
 // submitted is what --json prints.

@@ -24,6 +24,7 @@ type Config struct {
 	Watcher   *watch.Watcher
 	Submitter *jobs.Submitter
 	Canceller *jobs.Canceller
+	Deleter   *jobs.Deleter
 	Operator  *jobs.Operator
 	Registry  *registry.Registry
 	Fleet     *fleet.Operator

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -13,6 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 )
 
 // jobForm is the view of the form for a new job.
@@ -48,9 +50,10 @@ func (f *jobForm) setDefaults() {
 
 // focus returns the field with the focus: the first invalid one, or the prompt.
 func (f *jobForm) focus() string {
-	for _, field := range f.Fields {
-		if f.Errors["prompt"] == "" && f.Errors[field.Name] != "" {
-			return field.Name
+	names := lo.Map(f.Fields, func(field field, _ int) string { return field.Name })
+	for _, name := range append(names, "takes", "draftSteps") {
+		if f.Errors["prompt"] == "" && f.Errors[name] != "" {
+			return name
 		}
 	}
 	return "prompt"
@@ -88,7 +91,7 @@ func (c *console) jobSubmit(w http.ResponseWriter, r *http.Request, p jobs.Princ
 		form.setDefaults()
 		return render(w, r, http.StatusOK, jobNewPage(form))
 	}
-	job, err := c.submit(r, p, form)
+	to, err := c.submit(r, p, form)
 	var refused *apierror.Error
 	if errors.As(err, &refused) {
 		form.refuse(refused)
@@ -98,15 +101,16 @@ func (c *console) jobSubmit(w http.ResponseWriter, r *http.Request, p jobs.Princ
 	if len(form.Errors) > 0 {
 		return render(w, r, http.StatusUnprocessableEntity, jobNewPage(form))
 	}
-	http.Redirect(w, r, "/jobs/"+string(job.ID), http.StatusSeeOther)
+	http.Redirect(w, r, to, http.StatusSeeOther)
 	return nil
 }
 
-// submit submits the job of the form, unless its parameters are invalid.
-func (c *console) submit(r *http.Request, p jobs.Principal, form *jobForm) (*models.Job, error) {
+// submit submits the job of the form, or its drafts, unless its parameters are invalid. It
+// returns the address of their page.
+func (c *console) submit(r *http.Request, p jobs.Principal, form *jobForm) (to string, err error) {
 	params, problems := readParams(form.Fields, form.Values)
 	if form.Errors = problems; len(problems) > 0 {
-		return nil, nil
+		return "", nil
 	}
 	in := jobs.Submission{
 		// Forms end lines as HTTP does.
@@ -116,15 +120,53 @@ func (c *console) submit(r *http.Request, p jobs.Principal, form *jobForm) (*mod
 	if key := form.Values.Get("key"); key != "" {
 		form.Key, in.IdempotencyKey = key, &key
 	}
+	if form.Values.Get("takes") != "" {
+		return c.submitTakes(r, p, form, in)
+	}
 	job, _, err := c.Submitter.Submit(r.Context(), p, in)
-	return job, err
+	if err != nil {
+		return "", err
+	}
+	return "/jobs/" + string(job.ID), nil
 }
+
+// submitTakes submits the drafts of the form.
+func (c *console) submitTakes(r *http.Request, p jobs.Principal, form *jobForm, in jobs.Submission) (to string, err error) {
+	count, err := strconv.Atoi(form.Values.Get("takes"))
+	if err != nil {
+		form.Errors["takes"] = "This must be a whole number."
+		return "", nil
+	}
+	steps, err := strconv.Atoi(form.Values.Get("draftSteps"))
+	if err != nil {
+		form.Errors["draftSteps"] = "Drafts need a number of steps."
+		return "", nil
+	}
+	in.Draft = &jobs.Draft{Steps: steps}
+	made, err := c.Submitter.Takes(r.Context(), p, in, count, nil)
+	if err != nil {
+		return "", err
+	}
+	// The account may have no room for all of them.
+	accepted, ok := lo.Find(made, func(draft jobs.Submitted) bool { return draft.Job != nil })
+	if !ok {
+		return "", made[0].Refused
+	}
+	return "/takes/" + string(accepted.Job.TakesID), nil
+}
+
+// draftFields are the form's names of what a draft was refused for.
+var draftFields = map[string]string{"count": "takes", "draft.steps": "draftSteps", "draft": "draftSteps"}
 
 // refuse shows an error beside its field.
 func (f *jobForm) refuse(err *apierror.Error) {
 	if err.Code == apierror.CodeIdempotencyConflict {
 		f.Key = uuid.NewString()
 		f.Errors[""] = "This form has already submitted a job with other values. Submit it again to create another job."
+		return
+	}
+	if name, ok := draftFields[err.Field]; ok {
+		f.Errors[name] = err.Message
 		return
 	}
 	for _, known := range f.Fields {

@@ -30,7 +30,9 @@ type jobView struct {
 	Attempts  []*models.Attempt
 	Artifacts []*models.Artifact
 	Inputs    []*query.JobInput
-	Workers   map[models.WorkerID]*models.Worker
+	// ContinuedBy is the job that makes the video of this draft, or nil.
+	ContinuedBy *models.Job
+	Workers     map[models.WorkerID]*models.Worker
 	// Waiting lists what holds a waiting job back, the most important reason first.
 	Waiting []query.WaitingReason
 	// Webhooks are the deliveries about its ends, newest first, each with its tries.
@@ -79,6 +81,13 @@ func (c *console) readJobParts(ctx context.Context, p jobs.Principal, v *jobView
 			return err
 		}
 		v.Inputs = c.Reader.Inputs(v.Job, files)
+	}
+	if v.DraftSteps > 0 {
+		continuations, err := c.Reader.Continuations(ctx, []models.JobID{v.ID})
+		if err != nil {
+			return err
+		}
+		v.ContinuedBy, _ = lo.First(continuations)
 	}
 	accounts, err := c.accountNames(ctx, []models.AccountID{v.AccountID})
 	if err != nil {
@@ -206,6 +215,19 @@ func (v *jobView) find(id models.ArtifactID) *models.Artifact {
 		return nil
 	}
 	return v.Artifacts[i]
+}
+
+// drafted returns what a completed draft shows, or nil.
+func (v *jobView) drafted() *models.Artifact {
+	if v.DraftSteps == 0 || v.Status != models.JobCompleted {
+		return nil
+	}
+	return v.find(v.PreviewID)
+}
+
+// continuable reports whether the job is a draft that can be continued now.
+func (v *jobView) continuable() bool {
+	return takeRow{Job: v.Job, ContinuedBy: v.ContinuedBy}.continuable(v.Now)
 }
 
 // preview returns the address of the newest preview of an unfinished video, or "".

@@ -66,6 +66,8 @@ func busy(t *testing.T) (b *browser, pages map[string]string) {
 	}
 	_, err = b.Operator.PauseQueue(t.Context(), b.Admin, models.TierPro, "", "The storage is full: see incident 42.")
 	require.NoError(t, err)
+	made, err := b.Submitter.Takes(t.Context(), b.Client, jobs.Submission{Model: "testcard", Prompt: "a fox", Draft: &jobs.Draft{Steps: 6}}, 4, nil)
+	require.NoError(t, err)
 	pool := &models.Pool{
 		ID: models.NewPoolID(), Name: "h200", Provider: "static", Region: "local", GPUType: "any",
 		CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 4,
@@ -76,7 +78,7 @@ func busy(t *testing.T) (b *browser, pages map[string]string) {
 	}))
 	return b, map[string]string{
 		"jobs": "/jobs", "no match": "/jobs?q=zzzz", "bad search": "/jobs?q=status:queued+foo:bar", "running job": "/jobs/" + string(running.ID),
-		"cancelled job": "/jobs/" + string(cancelled.ID), "workers": "/workers?all=1", "terminate": "/workers/" + string(worker.WorkerID) + "/terminate",
+		"takes": "/takes/" + string(made[0].Job.TakesID), "cancelled job": "/jobs/" + string(cancelled.ID), "workers": "/workers?all=1", "terminate": "/workers/" + string(worker.WorkerID) + "/terminate",
 		"queues": "/queues", "pause": "/queues/pro/pause", "new job": "/jobs/new", "error": "/nowhere",
 	}
 }

@@ -68,7 +68,12 @@ func (c *console) routes() []route {
 		{pattern: "GET /jobs/{id}/live", serve: c.jobLive},
 		{pattern: "GET /jobs/{id}/video", serve: c.jobVideo, back: "/jobs/{id}"},
 		{pattern: "POST /jobs/{id}/cancel", serve: c.jobCancel, back: "/jobs/{id}"},
+		{pattern: "POST /jobs/{id}/continue", serve: c.jobContinue, back: "/jobs/{id}"},
 		{pattern: "GET /artifacts/{id}", serve: c.artifact},
+
+		{pattern: "GET /takes/{id}", serve: c.takes, back: "/jobs"},
+		{pattern: "GET /takes/{id}/live", serve: c.takesLive},
+		{pattern: "POST /takes/{id}/discard", serve: c.takesDiscard, back: "/takes/{id}"},
 
 		{pattern: "GET /workers", serve: c.workerList},
 		{pattern: "GET /workers/live", serve: c.workerListLive},
