@@ -10,8 +10,10 @@ import (
 )
 
 const (
-	// previewEvery is the time between two previews. Each takes some 20 ms.
+	// previewEvery is the shortest time between two previews. Each takes some 20 ms.
 	previewEvery = 3 * time.Second
+	// previewShare keeps previews to one part in so many of the time, on a slow machine too.
+	previewShare = 50
 	// previewSide is the shorter side of a preview, in pixels.
 	previewSide = 180
 )
@@ -19,10 +21,11 @@ const (
 // preview sends a small picture of the video's middle as the latents are now, if the last one
 // is long enough ago. It changes nothing of the render; without one, the log says why.
 func (r *render) preview() {
-	if time.Since(r.shown) < previewEvery {
+	began := time.Now()
+	if began.Before(r.previewDue) {
 		return
 	}
-	r.shown = time.Now()
+	defer func() { r.previewDue = began.Add(max(previewEvery, previewShare*time.Since(began))) }()
 	path := filepath.Join(r.job.Workdir, fmt.Sprintf("preview-%06d.jpg", r.state.step))
 	if err := r.writePreview(path); err != nil {
 		r.job.Log("warn", fmt.Sprintf("no preview at step %d: %v", r.state.step, err))

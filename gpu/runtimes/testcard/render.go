@@ -18,13 +18,13 @@ const (
 
 // render is the state of one job.
 type render struct {
-	job   *runtime.Job
-	video video
-	state *latents
-	first int // the step at which this attempt began
-	files int // checkpoints written
-	began time.Time
-	shown time.Time // when the last preview was made
+	job        *runtime.Job
+	video      video
+	state      *latents
+	first      int // the step at which this attempt began
+	files      int // checkpoints written
+	began      time.Time
+	previewDue time.Time // when the next preview may be made
 }
 
 // restore returns the state in the newest checkpoint that can be restored, or new

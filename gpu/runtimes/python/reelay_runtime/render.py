@@ -16,7 +16,7 @@ from .wire import MAX_TEXT, Outbox, clip
 
 PROGRESS_SECONDS = 0.05  # 20 reports a second are enough for a smooth display
 PREVIEW_SECONDS = 3.0
-PREVIEW_SHARE = 20  # a preview may take one part in so many of the time
+PREVIEW_SHARE = 50  # a preview may take one part in so many of the time
 METRICS_SECONDS = 5.0
 
 
