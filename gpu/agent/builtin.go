@@ -16,6 +16,7 @@ var programs = []struct {
 	models []string
 }{
 	{"ffmpeg", []string{"video.stitch", "video.thumbnail"}},
+	{"reelay-transcribe", []string{"audio.transcribe"}},
 }
 
 // builtInRuntimes returns the runtimes that are built into this program. They offer the models

@@ -226,7 +226,7 @@ func TestShipped(t *testing.T) {
 	require.Equal(t, "testcard", snapshot.Models()[0].Name)
 	for _, m := range snapshot.Models() {
 		_, err := m.Params(nil)
-		if m.Takes("clips") || m.Takes("video") || m.Takes("url") {
+		if m.Takes("clips") || m.Takes("video") || m.Takes("file") || m.Takes("url") {
 			require.ErrorContains(t, err, "missing", m.Name)
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/reelay/reelay/gpu/runtime"
 	"github.com/reelay/reelay/gpu/runtimes/command"
+	"github.com/reelay/reelay/gpu/runtimes/stitch"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
 )
@@ -22,6 +24,12 @@ import (
 const asRuntime = "REELAY_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
+	if slices.Equal(os.Args[1:min(3, len(os.Args))], []string{"runtime", "stitch"}) { // as {reelay} has it
+		if stitch.Main(context.Background(), os.Args[3], os.Stdout) != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if os.Getenv(asRuntime) != "" {
 		if err := command.Run(context.Background(), os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -61,6 +69,12 @@ func job(t *testing.T, settings, params string) runtime.Start {
 func script(text, rest string) string {
 	quoted, _ := json.Marshal(text)
 	return fmt.Sprintf(`{"program": ["sh", "-c", %s, "sh", ["{params.text}"]]%s}`, quoted, rest)
+}
+
+// logged waits until a text is in the log, which takes another way than the messages.
+func logged(t *testing.T, p *runtime.Process, text string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return strings.Contains(p.Tail(), text) }, testrun.WaitLimit, time.Millisecond, text)
 }
 
 // next returns the next message, of any type but Log.
@@ -136,7 +150,7 @@ func TestRun(t *testing.T) {
 		require.Contains(t, string(env), "TOKEN=tiger")
 		require.NotContains(t, string(env), "WORKER_TOKEN")
 		require.NotContains(t, string(env), asRuntime)
-		require.Contains(t, p.Tail(), start.Workdir+" "+start.Workdir)
+		logged(t, p, start.Workdir+" "+start.Workdir)
 	})
 
 	t.Run("ReportsProgressByAnExpression", func(t *testing.T) {
@@ -152,7 +166,7 @@ func TestRun(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(start.Workdir, "go"), nil, 0o600))
 
 		require.Equal(t, runtime.Progress{Percent: 75, Phase: runtime.PhaseRendering, Message: last.Message, Step: 3, TotalSteps: 4}, *last)
-		require.Contains(t, p.Tail(), "noise")
+		logged(t, p, "noise")
 	})
 
 	t.Run("ReportsProgressByJSONLines", func(t *testing.T) {
@@ -163,7 +177,7 @@ func TestRun(t *testing.T) {
 
 		require.IsType(t, &runtime.Result{}, all[len(all)-1])
 		require.Equal(t, runtime.Progress{Percent: 100, Phase: runtime.PhaseEncoding, Message: "half"}, *all[len(all)-2].(*runtime.Progress))
-		require.Contains(t, p.Tail(), "{broken\ntext")
+		logged(t, p, "{broken\ntext")
 	})
 
 	t.Run("HasNoCheckpoints", func(t *testing.T) {

@@ -1,0 +1,3 @@
+from reelay_transcribe import main
+
+main()
