@@ -144,6 +144,20 @@ func TestCLI(t *testing.T) {
 		require.Contains(t, refusal, "not a JPEG, PNG or WebP")
 	})
 
+	t.Run("JoinsAFileAndTheVideoOfAJobThatHasNotEnded", func(t *testing.T) {
+		t.Parallel()
+
+		s := common(t)
+		clip := filepath.Join(t.TempDir(), "clip.mp4")
+		out, err := exec.Command("ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc=s=320x180:d=1", "-pix_fmt", "yuv420p", clip).CombinedOutput()
+		require.NoError(t, err, string(out))
+		source := s.document(t, "submit", "--prompt", "a harbour", "--duration", "1", "--pace", "0")
+
+		doc := s.document(t, "submit", "--model", "video.stitch", "--input", "clips=@"+clip, "--input", "clips="+field(t, source, "id"), "--wait")
+
+		require.Equal(t, "COMPLETED", field(t, doc, "status"))
+	})
+
 	t.Run("SaysWhatIsWrong", func(t *testing.T) {
 		t.Parallel()
 

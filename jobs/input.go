@@ -40,14 +40,17 @@ type InputUpload struct {
 }
 
 const (
-	// maxPendingInputs bounds how many inputs of an account may be announced and not yet used.
+	// maxPendingInputs and maxPendingBytes bound how many inputs of an account may be announced
+	// and not yet used, and their sizes together.
 	maxPendingInputs = 1000
+	maxPendingBytes  = 50 << 30
 
 	InputsFolder = "inputs/"
 )
 
 var errInputsFull = apierror.Later(apierror.CodeQuotaExceeded, time.Hour,
-	"This account has requested %d uploads of inputs that no job has used: use those, or wait until they are a day old.", maxPendingInputs)
+	"This account has requested uploads that no job has used, and may have %d of them, of %d GB together: use those, or wait until they are a day old.",
+	maxPendingInputs, maxPendingBytes>>30)
 
 // Request issues a link to upload a file of exactly this type, size in bytes and CRC32C: an image
 // of up to 20 MB, or a video or sound of up to 500 MB. Once it is uploaded, a job names it by its
@@ -67,11 +70,11 @@ func (i *Inputs) Request(ctx context.Context, p Principal, contentType string, s
 	if err := validChecksum(checksum); err != nil {
 		return nil, err
 	}
-	pending, err := models.CountInputUploads(ctx, i.DB, p.AccountID, maxPendingInputs)
+	pending, pendingBytes, err := models.CountInputUploads(ctx, i.DB, p.AccountID, maxPendingInputs)
 	if err != nil {
 		return nil, fmt.Errorf("count the announced inputs: %w", err)
 	}
-	if pending >= maxPendingInputs {
+	if pending >= maxPendingInputs || pendingBytes+sizeBytes > maxPendingBytes {
 		return nil, errInputsFull
 	}
 	issued, err := i.issue(ctx, p.AccountID, contentType, sizeBytes, checksum)

@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"image/color"
@@ -15,6 +16,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 )
 
 // stitch is a model that takes several files.
@@ -249,6 +251,9 @@ func TestInputFiles(t *testing.T) {
 		}
 		_, err := s.Inputs.Request(t.Context(), s.Client, "video/quicktime", 1, "AAAAAA==")
 		jobstest.RequireInvalid(t, err, "contentType")
+		s.Exec(t, "UPDATE uploads SET size_bytes = 10 * 1024^3::bigint WHERE object_key IN (SELECT object_key FROM uploads LIMIT 5)")
+		_, err = s.Inputs.Request(t.Context(), s.Client, "video/mp4", 1, "AAAAAA==")
+		jobstest.RequireCode(t, err, apierror.CodeQuotaExceeded)
 	})
 
 	t.Run("OnTheWebAreAllFetchedBeforeTheJobIsQueued", func(t *testing.T) {
@@ -339,6 +344,31 @@ func TestInputFilesStay(t *testing.T) {
 		require.Equal(t, models.JobQueued, again.Status)
 		jobstest.RequireCode(t, refused, apierror.CodeConflict)
 		require.Zero(t, s.Count(t, "job_sources"))
+		s.RequireInvariants(t)
+	})
+
+	t.Run("OrTheSubmitSeesThatTheyAreDeleted", func(t *testing.T) {
+		t.Parallel()
+
+		s := studio(t)
+		s.Submit(t)
+		source := finish(t, s, s.Worker(t, "one"))
+		answers := make(chan error)
+
+		err := jobs.InTx(t.Context(), s.DB, func(ctx context.Context, tx bun.Tx) error { // as deleteJob does
+			if err := models.RedactJob(ctx, tx, source.ID); err != nil {
+				return err
+			}
+			go func() {
+				_, _, err := s.Submitter.Submit(t.Context(), s.Client, stitching(map[string]any{"clips": []any{source.ID}}))
+				answers <- err
+			}()
+			s.WaitForLocks(t, 1)
+			return models.DoomObjectsOf(ctx, tx, []models.JobID{source.ID})
+		})
+
+		require.NoError(t, err)
+		jobstest.RequireCode(t, <-answers, apierror.CodeNotFound)
 		s.RequireInvariants(t)
 	})
 

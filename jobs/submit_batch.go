@@ -169,7 +169,7 @@ func (b *submitBatch) lockReferences(ctx context.Context) error {
 		b.parents = lo.KeyBy(found, func(j *models.Job) models.JobID { return j.ID })
 	}
 	if len(inputs) > 0 {
-		found, err := models.LockInputs(ctx, b.tx, inputs)
+		found, err := models.LockInputs(ctx, b.tx, lo.Uniq(inputs))
 		if err != nil {
 			return fmt.Errorf("lock the inputs: %w", err)
 		}

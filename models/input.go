@@ -8,12 +8,12 @@ import (
 )
 
 // CountInputUploads counts the keys of inputs that were issued to an account and are not
-// artifacts yet. It stops at limit.
-func CountInputUploads(ctx context.Context, db bun.IDB, account AccountID, limit int) (int, error) {
-	var n int
-	err := db.NewRaw(`
-		SELECT count(*) FROM (SELECT FROM uploads WHERE type = 'INPUT' AND account_id = ? LIMIT ?) u`, account, limit).Scan(ctx, &n)
-	return n, err
+// artifacts yet, and adds up their sizes. It stops at limit.
+func CountInputUploads(ctx context.Context, db bun.IDB, account AccountID, limit int) (n int, bytes int64, err error) {
+	err = db.NewRaw(`
+		SELECT count(*), coalesce(sum(size_bytes), 0)::bigint FROM (
+			SELECT size_bytes FROM uploads WHERE type = 'INPUT' AND account_id = ? LIMIT ?) u`, account, limit).Scan(ctx, &n, &bytes)
+	return n, bytes, err
 }
 
 // FindInputUpload returns the key that was issued to an account for the input, or

@@ -149,7 +149,9 @@ export class Reelay {
   }
 
   /**
-   * Stores an image (image/jpeg, image/png or image/webp) and returns the id for a job's `params.referenceImage`.
+   * Stores an image (image/jpeg, image/png or image/webp, up to 20 MB), or a video or sound (video/mp4, video/webm, audio/mpeg,
+   * audio/mp4, audio/wav, audio/flac or audio/ogg, up to 500 MB), and returns its id, the value of a parameter that names a file,
+   * such as `params.referenceImage`.
    * If the connection to the store breaks, it sends the bytes again, to a new link.
    */
   async uploadInput(contentType: string, image: Uint8Array, options?: CallOptions): Promise<string> {
