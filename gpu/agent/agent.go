@@ -23,6 +23,7 @@ type Agent struct {
 	going    *departure
 	runtimes *host
 	secrets  *redactor
+	packer   *packer
 	current  atomic.Pointer[attempt] // nil between jobs
 
 	// Set by register before it closes registered.
@@ -38,6 +39,7 @@ func newAgent(config Config, launch launcher) *Agent {
 		going:      newDeparture(config.Notice),
 		registered: make(chan struct{}),
 		secrets:    newRedactor(os.Environ()),
+		packer:     &packer{mode: config.CheckpointCompression},
 		runtimes:   &host{commands: config.Runtimes, launch: launch, loadTimeout: config.LoadTimeout, log: config.Log},
 	}
 }

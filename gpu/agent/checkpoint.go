@@ -18,6 +18,9 @@ type checkpointNote struct {
 	Step    int             `json:"step"`
 	Percent float64         `json:"percent"`
 	Info    json.RawMessage `json:"info,omitempty"`
+	// Encoding is "zstd" if the object is compressed; Size is how many bytes it decompresses to.
+	Encoding string `json:"encoding,omitempty"`
+	Size     int64  `json:"size,omitempty"`
 }
 
 // restorable is a checkpoint downloaded to the work directory.
@@ -38,9 +41,17 @@ func (t *attempt) fetchCheckpoints(ctx context.Context) ([]restorable, error) {
 			_ = json.Unmarshal(*artifact.Metadata, &r.note)
 		}
 		t.progress.resuming(r.note.Percent)
+		if r.note.Encoding != "" && r.note.Encoding != encodingZstd {
+			// A newer agent can read it: it is not bad.
+			t.log.Warn("a checkpoint is in an encoding that this agent does not know", "checkpoint", artifact.Id, "encoding", r.note.Encoding)
+			continue
+		}
 		err := t.fetch(ctx, &artifact, r.path)
-		switch client.ErrorCode(err) {
-		case client.CodeChecksumMismatch, client.CodeNotFound:
+		if err == nil && r.note.Encoding == encodingZstd {
+			err = decompress(r.path, r.note.Size)
+		}
+		code := client.ErrorCode(err)
+		if code == client.CodeChecksumMismatch || code == client.CodeNotFound || errors.Is(err, errBadPack) {
 			t.log.Warn("a checkpoint is damaged or missing", "checkpoint", artifact.Id, "error", err)
 			if err := t.rejectCheckpoint(ctx, artifact.Id, err.Error()); err != nil {
 				return nil, err
@@ -118,16 +129,20 @@ func (s *saver) wait() {
 // save uploads a checkpoint and commits it as the job's newest.
 func (t *attempt) save(ctx context.Context, c *taken) error {
 	defer os.Remove(c.Path)
-	note, err := json.Marshal(checkpointNote{Step: c.Step, Percent: c.Percent, Info: c.Info})
+	note := checkpointNote{Step: c.Step, Percent: c.Percent, Info: c.Info}
+	path := t.pack(c.Path, &note)
+	defer os.Remove(path)
+	out := output{kind: client.ArtifactTypeCheckpoint, path: path, contentType: contentType(path)}
+	var err error
+	if out.metadata, err = json.Marshal(note); err != nil {
+		return err
+	}
+	began := time.Now()
+	object, err := t.upload(ctx, out)
 	if err != nil {
 		return err
 	}
-	object, err := t.upload(ctx, output{
-		kind: client.ArtifactTypeCheckpoint, path: c.Path, contentType: "application/octet-stream", metadata: note,
-	})
-	if err != nil {
-		return err
-	}
+	t.agent.packer.uploaded(object.SizeBytes, time.Since(began))
 	err = t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
 		return t.agent.api.CommitCheckpoint(ctx, client.CommitCheckpointInput{
 			AttemptId: t.hold.AttemptID, FencingToken: t.hold.FencingToken,
@@ -137,8 +152,25 @@ func (t *attempt) save(ctx context.Context, c *taken) error {
 	if err != nil {
 		return fmt.Errorf("commit the checkpoint at step %d: %w", c.Step, err)
 	}
-	t.log.Info("checkpoint saved", "step", c.Step, "percent", c.Percent, "bytes", object.SizeBytes)
+	t.log.Info("checkpoint saved", "step", c.Step, "percent", c.Percent, "bytes", object.SizeBytes, "uncompressed", max(note.Size, object.SizeBytes))
 	return nil
+}
+
+// pack compresses a checkpoint if that pays, and returns the path of what is to be uploaded.
+func (t *attempt) pack(path string, note *checkpointNote) string {
+	wanted, err := t.agent.packer.wants(t.lease.Job.Model, path)
+	if err == nil && wanted {
+		var packed string
+		if packed, note.Size, err = compress(path); packed != "" {
+			note.Encoding = encodingZstd
+			return packed
+		}
+		note.Size = 0
+	}
+	if err != nil {
+		t.log.Warn("a checkpoint is uploaded uncompressed", "error", err)
+	}
+	return path
 }
 
 // find returns the checkpoint with this path.

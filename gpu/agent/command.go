@@ -25,7 +25,7 @@ type settings struct {
 	provider, instanceID, pool, region, zone, gpuType, as string
 	models, runtimes, outboundExcept                      []string
 	outboundLoopback                                      bool
-	workDir, log, qualityGate                             string
+	workDir, log, qualityGate, compression                string
 	notice                                                time.Duration
 	stopGrace, hangTimeout, loadTimeout, giveUp           time.Duration
 }
@@ -68,6 +68,7 @@ REELAY_QUALITY_GATE, REELAY_OUTBOUND_LOOPBACK and REELAY_OUTBOUND_EXCEPT.`,
 	flags.StringVar(&s.qualityGate, "quality-gate", "on", "whether to check videos before delivery, with ffmpeg: on or off")
 	flags.BoolVar(&s.outboundLoopback, "outbound-loopback", false, "allow http.call to call this machine, for a laptop")
 	flags.StringSliceVar(&s.outboundExcept, "outbound-except", nil, "addresses of Reelay itself, as host:port, which http.call must not call")
+	flags.StringVar(&s.compression, "checkpoint-compression", CompressAuto, "whether to compress checkpoints: auto (where it saves time), off or zstd (always)")
 	flags.DurationVar(&s.notice, "notice", 30*time.Second, "how long the machine exists after SIGTERM")
 	flags.DurationVar(&s.stopGrace, "stop-grace", defaultStopGrace, "how long a runtime may take to stop before it is killed")
 	flags.DurationVar(&s.hangTimeout, "hang-timeout", defaultHangTimeout, "how long a render may go without progress")
@@ -126,7 +127,7 @@ func (s settings) config(version string) (Config, error) {
 		Region: s.region, Zone: s.zone, GPUType: s.gpuType, CapacityClass: client.CapacityClass(s.as),
 		Models: s.models, WorkDir: s.workDir, Notice: s.notice, Version: version,
 		StopGrace: s.stopGrace, HangTimeout: s.hangTimeout, LoadTimeout: s.loadTimeout, GiveUp: s.giveUp,
-		UncheckedVideos: s.qualityGate == "off",
+		UncheckedVideos: s.qualityGate == "off", CheckpointCompression: s.compression,
 	}
 	var err error
 	trust, err := client.TrustFile(s.caFile)

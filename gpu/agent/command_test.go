@@ -22,6 +22,7 @@ func TestCommand(t *testing.T) {
 		"NoGrace":          {[]string{"--key=k", "--stop-grace=0s"}, "--stop-grace is 0s: it must be from 100ms to 5m"},
 		"LongHang":         {[]string{"--key=k", "--hang-timeout=6h"}, "--hang-timeout is 6h0m0s: it must be from 1s to 5h"},
 		"StrangeClass":     {[]string{"--key=k", "--capacity-class=CHEAP"}, `"CHEAP": it must be SPOT or ON_DEMAND`},
+		"StrangePacking":   {[]string{"--key=k", "--checkpoint-compression=gzip"}, `--checkpoint-compression is "gzip": it must be auto, off or zstd`},
 		"StrangeLog":       {[]string{"--key=k", "--log=xml"}, `--log is "xml": it must be text or json`},
 		"NamelessRuntime":  {[]string{"--key=k", "--runtime=python3 wan.py"}, "it must be name=command"},
 		"EmptyRegion":      {[]string{"--key=k", "--region="}, "the region is empty"},

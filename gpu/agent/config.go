@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,6 +52,9 @@ type Config struct {
 	// UncheckedVideos means that videos are delivered without a check of their quality.
 	UncheckedVideos bool
 
+	// CheckpointCompression is CompressAuto, CompressOff or CompressZstd.
+	CheckpointCompression string
+
 	// GPUs returns the GPUs' newest state, which heartbeats report. It must not wait.
 	GPUs func() []client.GpuSample
 
@@ -89,6 +93,7 @@ func (c Config) withDefaults() Config {
 	c.GiveUp = cmp.Or(c.GiveUp, defaultGiveUp)
 	c.StopGrace = cmp.Or(c.StopGrace, defaultStopGrace)
 	c.WorkDir = cmp.Or(c.WorkDir, filepath.Join(os.TempDir(), "reelay-agent"))
+	c.CheckpointCompression = cmp.Or(c.CheckpointCompression, CompressAuto)
 	if c.GPUs == nil {
 		c.GPUs = func() []client.GpuSample { return nil }
 	}
@@ -109,6 +114,9 @@ func (c Config) check() error {
 	}
 	if c.InstanceID != filepath.Base(c.InstanceID) {
 		return fmt.Errorf("the instance id is %q: it must not contain a path", c.InstanceID)
+	}
+	if !slices.Contains(compressions, c.CheckpointCompression) {
+		return fmt.Errorf("--checkpoint-compression is %q: it must be auto, off or zstd", c.CheckpointCompression)
 	}
 	if len(c.Runtimes) == 0 {
 		return fmt.Errorf("no runtime is configured: give the command of at least one")

@@ -37,6 +37,8 @@ func contentType(path string) string {
 		return "image/png"
 	case ".webp":
 		return "image/webp"
+	case ".zst":
+		return zstdType
 	case ".txt", ".log":
 		return "text/plain; charset=utf-8"
 	}
