@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -73,8 +74,14 @@ func (c *console) readForm(r *http.Request, model string) (*jobForm, error) {
 	if form.Fields, err = schemaFields(form.Model.Schema); err != nil {
 		return nil, err
 	}
-	form.Models, err = c.Reader.Models(r.Context(), known)
-	return form, err
+	if form.Models, err = c.Reader.Models(r.Context(), known); err != nil {
+		return nil, err
+	}
+	// What nobody can do now comes last.
+	slices.SortStableFunc(form.Models, func(a, b query.ModelStatus) int {
+		return cmp.Compare(lo.Ternary(a.Available, 0, 1), lo.Ternary(b.Available, 0, 1))
+	})
+	return form, nil
 }
 
 func (c *console) jobSubmit(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -31,6 +32,21 @@ func TestJobNew(t *testing.T) {
 		require.Contains(t, got.Body, `<option value="720p">`)
 		require.Contains(t, got.Body, `<option value="16:9" selected>`)
 		require.Regexp(t, `<input id="params.fps" name="params.fps" type="number" step="1" min="1" max="60" value="24"`, got.Body)
+	})
+
+	t.Run("ListsAvailableModelsFirst", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		_, _, err := b.Registrar.Register(t.Context(), b.Enrolment, fleet.Registration{
+			Provider: "static", ProviderInstanceID: "one", GPUCount: 1, Region: "local", GPUType: "any",
+			CapacityClass: models.CapacitySpot, Models: []string{"http.call"},
+		})
+		require.NoError(t, err)
+		got := b.get(t, "/jobs/new?model=video.stitch")
+
+		require.Contains(t, got.Body, `<textarea id="params.clips"`)
+		require.Less(t, strings.Index(got.Body, `name="choose" value="http.call"`), strings.Index(got.Body, `name="choose" value="testcard"`))
 	})
 
 	t.Run("RefusesAnUnknownModel", func(t *testing.T) {
@@ -167,6 +183,7 @@ func TestSchemaFields(t *testing.T) {
 			"seed": {"type": "integer", "maximum": 9007199254740992},
 			"layers": {"enum": [1, 2, "all"]},
 			"loop": {"type": "boolean", "default": true},
+			"clips": {"type": "array", "items": {"type": "string"}},
 			"camera": {"type": "object"}}}`))
 
 		require.NoError(t, err)
@@ -175,6 +192,8 @@ func TestSchemaFields(t *testing.T) {
 			{Name: "params.seed", Label: "Seed", Type: "integer", Max: "9007199254740992"},
 			{Name: "params.layers", Label: "Layers", Choices: []choice{{"1", []byte("1")}, {"2", []byte("2")}, {"all", []byte(`"all"`)}}},
 			{Name: "params.loop", Label: "Loop", Type: "boolean", Default: "true", Choices: []choice{{"true", []byte("true")}, {"false", []byte("false")}}},
+			{Name: "params.clips", Label: "Clips", Type: "list"},
+			{Name: "params.camera", Label: "Camera", Type: "json"},
 		}, fields)
 	})
 
@@ -188,5 +207,18 @@ func TestSchemaFields(t *testing.T) {
 
 		require.Empty(t, problems)
 		require.JSONEq(t, `{"n": 1.50, "layers": 1, "loop": true, "style": "a \"b\""}`, string(params))
+	})
+
+	t.Run("ReadsListsAndJSON", func(t *testing.T) {
+		t.Parallel()
+
+		fields, err := schemaFields([]byte(`{"properties": {"clips": {"type": "array", "items": {"type": "string"}}, "headers": {"type": "object"}, "body": {}}}`))
+		require.NoError(t, err)
+
+		params, problems := readParams(fields, url.Values{"params.clips": {"job_1\r\n\r\n job 2 "}, "params.headers": {`{"a": "b"}`}, "params.body": {`{`}})
+
+		require.JSONEq(t, `{"clips": ["job_1", "job 2"], "headers": {"a": "b"}}`, string(params))
+		require.Contains(t, problems["params.body"], "must be JSON")
+		require.Len(t, problems, 1)
 	})
 }

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -14,11 +15,19 @@ import (
 type field struct {
 	Name        string // as errors name it: params.fps
 	Label       string
-	Type        string // of JSON Schema: number, integer, string or boolean
+	Type        string // of JSON Schema: number, integer, string or boolean; or list or json
 	Description string
 	Choices     []choice
 	Default     string
 	Min, Max    string
+}
+
+// placeholder describes the form of what is entered.
+func (f field) placeholder() string {
+	if f.Type == typeList {
+		return "One on each line"
+	}
+	return "JSON"
 }
 
 // choice is one of the values of a parameter.
@@ -37,7 +46,8 @@ func (f field) step() string {
 
 // property is the part of a parameter's schema that a form uses. Numbers keep their text.
 type property struct {
-	Type        string            `json:"type"`
+	Type        string `json:"type"`
+	Items       struct{ Type string }
 	Description string            `json:"description"`
 	Enum        []json.RawMessage `json:"enum"`
 	Default     json.RawMessage   `json:"default"`
@@ -45,9 +55,25 @@ type property struct {
 	Maximum     json.RawMessage   `json:"maximum"`
 }
 
-// formTypes are the types for which a form has a field. Other parameters keep their
-// defaults.
-var formTypes = []string{"number", "integer", "string", "boolean"}
+// A list has a text on each line. Any other parameter that is no single value is written as JSON.
+const (
+	typeList = "list"
+	typeJSON = "json"
+)
+
+// single are the types of a single value.
+var single = []string{"number", "integer", "string", "boolean"}
+
+// formType returns the type of the parameter's field.
+func (p property) formType() string {
+	switch {
+	case len(p.Enum) > 0, slices.Contains(single, p.Type):
+		return p.Type
+	case p.Type == "array" && p.Items.Type == "string":
+		return typeList
+	}
+	return typeJSON
+}
 
 // schemaFields returns the fields for a model's schema, in the schema's order.
 func schemaFields(schema json.RawMessage) ([]field, error) {
@@ -72,16 +98,14 @@ func schemaFields(schema json.RawMessage) ([]field, error) {
 		if err := in.Decode(&p); err != nil {
 			return nil, fmt.Errorf("read the parameter %v: %w", name, err)
 		}
-		if len(p.Enum) > 0 || slices.Contains(formTypes, p.Type) {
-			fields = append(fields, p.field(fmt.Sprint(name)))
-		}
+		fields = append(fields, p.field(fmt.Sprint(name)))
 	}
 	return fields, nil
 }
 
 func (p property) field(name string) field {
 	f := field{
-		Name: "params." + name, Label: label(name), Type: p.Type, Description: p.Description,
+		Name: "params." + name, Label: label(name), Type: p.formType(), Description: p.Description,
 		Default: plain(p.Default), Min: plain(p.Minimum), Max: plain(p.Maximum),
 	}
 	if p.Type == "boolean" && len(p.Enum) == 0 {
@@ -129,7 +153,7 @@ func readParams(fields []field, values url.Values) (json.RawMessage, map[string]
 		}
 		value, ok := f.read(text)
 		if !ok {
-			problems[f.Name] = f.Label + " must be a number, such as " + f.example() + "."
+			problems[f.Name] = f.Label + " must be " + f.wanted() + "."
 			continue
 		}
 		params[strings.TrimPrefix(f.Name, "params.")] = value
@@ -152,13 +176,31 @@ func (f field) read(text string) (json.RawMessage, bool) {
 		_, err := strconv.ParseFloat(text, 64)
 		return json.RawMessage(text), err == nil && json.Valid([]byte(text))
 	}
-	quoted, err := json.Marshal(text)
-	return quoted, err == nil
+	if f.Type == typeJSON {
+		return json.RawMessage(text), json.Valid([]byte(text))
+	}
+	var value any = text
+	if f.Type == typeList {
+		value = lines(text)
+	}
+	encoded, err := json.Marshal(value)
+	return encoded, err == nil
 }
 
-func (f field) example() string {
-	if f.Default != "" {
-		return f.Default
+// lines returns the lines of a text that are not empty.
+func lines(text string) (all []string) {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			all = append(all, line)
+		}
 	}
-	return "1"
+	return all
+}
+
+// wanted describes a valid value.
+func (f field) wanted() string {
+	if f.Type == typeJSON {
+		return `JSON, such as {"name": "value"} or "text"`
+	}
+	return "a number, such as " + cmp.Or(f.Default, "1")
 }
