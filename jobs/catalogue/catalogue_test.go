@@ -1,6 +1,7 @@
 package catalogue_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -167,8 +168,8 @@ func TestPlan(t *testing.T) {
 	} {
 		t.Run("Refuses"+name, func(t *testing.T) {
 			t.Parallel()
-			alias := json(`[{"name": "own", "weight": 1}]`)
-			model := json(`{"name": "own", "type": "video.generate", "gpuTypes": ["any"], "params": {}}`)
+			alias := raw(`[{"name": "own", "weight": 1}]`)
+			model := raw(`{"name": "own", "type": "video.generate", "gpuTypes": ["any"], "params": {}}`)
 			rows := []*models.CatalogueEntry{
 				{Name: "own", Version: 1, Current: true, Entry: model}, {Name: "fast", Version: 1, IsAlias: true, Current: true, Entry: alias},
 			}
@@ -182,7 +183,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-func json(text string) []byte { return []byte(text) }
+func raw(text string) []byte { return []byte(text) }
 
 func TestCandidates(t *testing.T) {
 	t.Parallel()
@@ -225,8 +226,10 @@ func TestShipped(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "testcard", snapshot.Models()[0].Name)
 	for _, m := range snapshot.Models() {
+		var schema struct{ Required []string }
+		require.NoError(t, json.Unmarshal(m.Schema, &schema), m.Name)
 		_, err := m.Params(nil)
-		if m.Takes("clips") || m.Takes("video") || m.Takes("file") || m.Takes("url") {
+		if len(schema.Required) > 0 {
 			require.ErrorContains(t, err, "missing", m.Name)
 			continue
 		}

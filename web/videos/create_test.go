@@ -93,7 +93,7 @@ func TestCreate(t *testing.T) {
 			`{"prompt": ""}`:                                        {"missing_required_parameter", "prompt", "'prompt'"},
 			`{"prompt": " "}`:                                       {"invalid_value", "prompt", "empty"},
 			`{"prompt": 5}`:                                         {"invalid_type", "prompt", "Invalid type for 'prompt': expected a string, but got a number instead."},
-			`{"prompt": "x", "model": "sora-3"}`:                    {"model_not_found", "model", "drill, sora-2, sora-2-pro, testcard"},
+			`{"prompt": "x", "model": "sora-3"}`:                    {"model_not_found", "model", "drill, ltx-image, ltx-video, sora-2, sora-2-pro, testcard, wan-1.3b, wan-image-14b"},
 			`{"prompt": "x", "model": ["sora-2"]}`:                  {"invalid_type", "model", "an array"},
 			`{"prompt": "x", "seconds": "10"}`:                      {"invalid_value", "seconds", "Invalid value: '10'. Supported values are: '4', '8', '12', '16', and '20'."},
 			`{"prompt": "x", "seconds": 4.5}`:                       {"invalid_value", "seconds", "'4.5'"},

@@ -121,7 +121,7 @@ func TestReadModels(t *testing.T) {
 	require.Empty(t, m.Unknown(catalogue))
 	require.Equal(t, "wan", Models{"a": "wan"}.Unknown(catalogue))
 	_, _, err = m.find(catalogue, "sora-2-2025")
-	require.ErrorContains(t, err, "does not exist here. Supported models are: drill, sora-2, sora-2-pro, testcard.")
+	require.ErrorContains(t, err, "does not exist here. Supported models are: drill, ltx-image, ltx-video, sora-2, sora-2-pro, testcard, wan-1.3b, wan-image-14b.")
 	for wrong, says := range map[string]string{
 		"sora-2": "not of the form NAME=MODEL", "=testcard": "not of the form NAME=MODEL", "sora-2=": "not of the form NAME=MODEL", "a=testcard,a=testcard": "twice",
 	} {
