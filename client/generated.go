@@ -2514,6 +2514,8 @@ type ProgressInput struct {
 	EtaSeconds   *float64 `json:"etaSeconds,omitempty"`
 	// The checkpoint from which the attempt resumed. Sent once.
 	ResumedFrom *string `json:"resumedFrom,omitempty"`
+	// What the runtime says about the resume, such as that other software made the checkpoint. Sent with resumedFrom, at most 500 bytes.
+	ResumedNote *string `json:"resumedNote,omitempty"`
 }
 
 // GetAttemptId returns ProgressInput.AttemptId, and is useful for accessing the field via an interface.
@@ -2548,6 +2550,9 @@ func (v *ProgressInput) GetEtaSeconds() *float64 { return v.EtaSeconds }
 
 // GetResumedFrom returns ProgressInput.ResumedFrom, and is useful for accessing the field via an interface.
 func (v *ProgressInput) GetResumedFrom() *string { return v.ResumedFrom }
+
+// GetResumedNote returns ProgressInput.ResumedNote, and is useful for accessing the field via an interface.
+func (v *ProgressInput) GetResumedNote() *string { return v.ResumedNote }
 
 // Queue includes the GraphQL fields of Queue requested by the fragment Queue.
 // The GraphQL type's documentation follows.

@@ -2229,7 +2229,7 @@ func (ec *executionContext) unmarshalInputProgressInput(ctx context.Context, obj
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"attemptId", "fencingToken", "percent", "phase", "step", "totalSteps", "frame", "totalFrames", "message", "etaSeconds", "resumedFrom"}
+	fieldsInOrder := [...]string{"attemptId", "fencingToken", "percent", "phase", "step", "totalSteps", "frame", "totalFrames", "message", "etaSeconds", "resumedFrom", "resumedNote"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -2313,6 +2313,13 @@ func (ec *executionContext) unmarshalInputProgressInput(ctx context.Context, obj
 				return it, err
 			}
 			it.ResumedFrom = data
+		case "resumedNote":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("resumedNote"))
+			data, err := ec.unmarshalOString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ResumedNote = data
 		}
 	}
 	return it, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 )
 
@@ -155,9 +156,14 @@ func TestContinue(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "a lighthouse in the fog", prompts[job.ID].Text)
 		_, err = s.Holder.ReportProgress(t.Context(), worker, fence, jobs.ProgressReport{
-			Progress: models.Progress{Phase: models.PhaseResuming}, ResumedFrom: checkpoint,
+			Progress: models.Progress{Phase: models.PhaseResuming}, ResumedFrom: checkpoint, ResumedNote: "torch 2.14\x00 made it",
 		})
 		require.NoError(t, err)
+		events, err := models.ListJobEvents(t.Context(), s.DB, job.ID, 0, 10)
+		require.NoError(t, err)
+		resumed := lo.Filter(events, func(e *models.JobEvent, _ int) bool { return e.Type == models.EventResumed })
+		require.Len(t, resumed, 1)
+		require.Contains(t, string(resumed[0].Payload), "torch 2.14")
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 		end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 		require.NoError(t, err)

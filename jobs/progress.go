@@ -15,6 +15,9 @@ type ProgressReport struct {
 	models.Progress
 	// ResumedFrom is the checkpoint that the attempt resumed from. It is reported once.
 	ResumedFrom models.ArtifactID
+	// ResumedNote is what the runtime says about the resume, such as that other software made
+	// the checkpoint.
+	ResumedNote string
 }
 
 // progressEvents limits progress events: one per this much progress or time.
@@ -35,7 +38,7 @@ func (h *Holder) report(ctx context.Context, p Principal, f Fence, report Progre
 	if report.ResumedFrom != "" || report.Phase == models.PhaseUploading {
 		_, err := h.fenced(ctx, &fencedCall{p: p, fence: f, act: func(ctx context.Context, l *held) error {
 			if report.ResumedFrom != "" {
-				if err := l.resumed(ctx, report.ResumedFrom); err != nil {
+				if err := l.resumed(ctx, report.ResumedFrom, report.ResumedNote); err != nil {
 					return err
 				}
 			}
@@ -67,11 +70,12 @@ func (r *ProgressReport) valid() error {
 		return apierror.Invalid("phase", "The phase of a job that is worked on is never %s.", r.Phase)
 	}
 	r.Message = text.Clip(text.Printable(r.Message), MaxMessageBytes)
+	r.ResumedNote = text.Clip(text.Printable(r.ResumedNote), MaxMessageBytes)
 	return nil
 }
 
 // resumed records which checkpoint the attempt resumed from.
-func (l *held) resumed(ctx context.Context, id models.ArtifactID) error {
+func (l *held) resumed(ctx context.Context, id models.ArtifactID, note string) error {
 	if l.attempt.ResumedFromStep != nil {
 		return nil
 	}
@@ -86,6 +90,10 @@ func (l *held) resumed(ctx context.Context, id models.ArtifactID) error {
 		return apierror.NotFound("checkpoint")
 	}
 	l.attempt.ResumedFromStep = found[0].Step
-	l.change.note(models.EventResumed, Payload{"artifact": id, "step": found[0].Step, "percent": found[0].Percent})
+	data := Payload{"artifact": id, "step": found[0].Step, "percent": found[0].Percent}
+	if note != "" {
+		data["note"] = note
+	}
+	l.change.note(models.EventResumed, data)
 	return nil
 }

@@ -38,7 +38,7 @@ func (t *attempt) check(result *runtime.Result) error {
 // its entry in the catalogue nor this agent's configuration leaves out the check.
 func (t *attempt) checks() bool {
 	model := t.lease.Model
-	if model == nil || model.Produces != client.ModelProductVideo || t.agent.config.UncheckedVideos {
+	if t.draftSteps() > 0 || model == nil || model.Produces != client.ModelProductVideo || t.agent.config.UncheckedVideos {
 		return false
 	}
 	return t.wanted().Check

@@ -82,6 +82,8 @@ type saver struct {
 	// busy reports whether a checkpoint is being saved; next is the one after it.
 	busy bool
 	next *taken
+	// failed is the error of the last save.
+	failed error
 }
 
 // taken is a checkpoint that the runtime has written, and how long writing it took, or 0 if it was
@@ -109,7 +111,7 @@ func (s *saver) put(c *taken) {
 
 // done handles the outcome of a save and starts the next one.
 func (s *saver) done(err error) {
-	s.busy = false
+	s.busy, s.failed = false, err
 	if err != nil && s.ctx.Err() == nil {
 		s.attempt.log.Warn("a checkpoint was not saved", "error", err)
 	}

@@ -49,7 +49,7 @@ func TestCheckpoint(t *testing.T) {
 		}
 		story(t, prepare, func(t *testing.T, f *fixture) {
 			order := <-f.model.started
-			f.model.messages <- &runtime.Resumed{Path: order.Checkpoints[0].Path, Step: 7}
+			f.model.messages <- &runtime.Resumed{Path: order.Checkpoints[0].Path, Step: 7, Note: "torch 2.14 made it"}
 			time.Sleep(5 * time.Second)
 
 			require.Len(t, order.Checkpoints, 1, "what is not whole must not be tried")
@@ -66,6 +66,7 @@ func TestCheckpoint(t *testing.T) {
 			require.Len(t, resumed, 1, "it must be told once")
 			require.Equal(t, "art_old", resumed[0]["resumedFrom"])
 			require.Equal(t, "resuming from checkpoint at 62 %", resumed[0]["message"])
+			require.Equal(t, "torch 2.14 made it", resumed[0]["resumedNote"])
 		})
 	})
 

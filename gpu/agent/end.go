@@ -44,7 +44,11 @@ func (t *attempt) lastCall() (context.Context, func()) {
 // complete publishes the result. It returns errCancelled if the job was cancelled
 // first.
 func (t *attempt) complete(result *runtime.Result) (*grant, error) {
-	t.progress.phase(client.PhaseUploading, "uploading the video")
+	what := "uploading the video"
+	if t.draftSteps() > 0 {
+		what = "uploading the preview"
+	}
+	t.progress.phase(client.PhaseUploading, what)
 	publishing, stop := until(t.rendering, t.agent.going.over, errHandOver)
 	defer stop()
 	for tries := 1; ; tries++ {
@@ -82,6 +86,10 @@ func (t *attempt) complete(result *runtime.Result) (*grant, error) {
 // uploadResult uploads all files that the runtime made.
 func (t *attempt) uploadResult(ctx context.Context, result *runtime.Result) (*client.CompleteJobInput, error) {
 	in := &client.CompleteJobInput{AttemptId: t.hold.AttemptID, FencingToken: t.hold.FencingToken, LeaseNext: new(t.wantsNext())}
+	preview := result.Preview
+	if t.draftSteps() == 0 {
+		preview = "" // a video needs none
+	}
 	for _, file := range []struct {
 		kind client.ArtifactType
 		path string
@@ -90,6 +98,7 @@ func (t *attempt) uploadResult(ctx context.Context, result *runtime.Result) (*cl
 		{client.ArtifactTypeFinalVideo, result.Video, &in.Video},
 		{client.ArtifactTypeThumbnail, result.Thumbnail, &in.Thumbnail},
 		{client.ArtifactTypeSpritesheet, result.Spritesheet, &in.Spritesheet},
+		{client.ArtifactTypePreview, preview, &in.Preview},
 	} {
 		if file.path == "" {
 			continue

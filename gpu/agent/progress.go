@@ -21,6 +21,7 @@ type reporter struct {
 	mu          sync.Mutex
 	newest      client.ProgressInput
 	resumedFrom *string // until it was reported
+	resumedNote *string
 }
 
 func newReporter(t *attempt) *reporter {
@@ -48,12 +49,13 @@ func (r *reporter) runtime(m *runtime.Progress) {
 }
 
 // resuming shows from where the job will go on, if the checkpoint restores.
-func (r *reporter) resuming(percent float64) { r.resumed("", percent) }
+func (r *reporter) resuming(percent float64) { r.resumed("", percent, "") }
 
-// resumed reports the checkpoint from which the job resumed.
-func (r *reporter) resumed(artifactID string, percent float64) {
+// resumed reports the checkpoint from which the job resumed, and the runtime's note about it.
+func (r *reporter) resumed(artifactID string, percent float64, note string) {
+	note = r.attempt.agent.secrets.clean(note)
 	r.set(func(p *client.ProgressInput) {
-		r.resumedFrom = optional(artifactID)
+		r.resumedFrom, r.resumedNote = optional(artifactID), optional(note)
 		*p = client.ProgressInput{Percent: percent, Phase: client.PhaseResuming,
 			Message: new(fmt.Sprintf("resuming from checkpoint at %.0f %%", percent))}
 	})
@@ -78,9 +80,10 @@ func (r *reporter) run(ctx context.Context) {
 		case <-r.changed:
 		}
 		r.mu.Lock()
-		in, resumedFrom := r.newest, r.resumedFrom
+		in, resumedFrom, note := r.newest, r.resumedFrom, r.resumedNote
 		r.mu.Unlock()
 		in.AttemptId, in.FencingToken, in.ResumedFrom = r.attempt.hold.AttemptID, r.attempt.hold.FencingToken, resumedFrom
+		in.ResumedNote = note
 
 		err := r.attempt.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
 			ctx, cancel := context.WithTimeout(ctx, beatTimeout)
@@ -93,7 +96,7 @@ func (r *reporter) run(ctx context.Context) {
 		}
 		r.mu.Lock()
 		if err == nil && r.resumedFrom == resumedFrom {
-			r.resumedFrom = nil
+			r.resumedFrom, r.resumedNote = nil, nil
 		}
 		r.mu.Unlock()
 		select {

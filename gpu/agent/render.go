@@ -66,7 +66,7 @@ func (t *attempt) order(checkpoints []restorable, inputs map[string]string) runt
 	model := t.model()
 	order := runtime.Start{
 		Job: job.Id, Model: model.Name, Version: model.Version, Settings: model.Settings, Type: job.Type,
-		Params: job.Params, Workdir: t.dir, Inputs: inputs,
+		Params: job.Params, Workdir: t.dir, Inputs: inputs, DraftSteps: t.draftSteps(), Determinism: t.determinism(),
 	}
 	if job.Prompt != nil {
 		order.Prompt = *job.Prompt
@@ -115,6 +115,9 @@ func (t *attempt) follow(p process, checkpoints []restorable) (*runtime.Result, 
 	result, err := w.run(ctx)
 	if _, failed := errors.AsType[*runtime.Failure](err); failed {
 		w.saveLast(ctx)
+	}
+	if err == nil && t.draftSteps() > 0 {
+		result, err = w.endDraft(ctx, result)
 	}
 	if errors.Is(err, errHandOver) {
 		// The agent is leaving, so no other job needs the runtime.
@@ -227,7 +230,7 @@ func (w *watch) hear(message runtime.Message) (*runtime.Result, error) {
 			return nil, runtime.Failf(runtime.ModelCrash, "%s", err)
 		}
 		w.log.Info("job resumed", "checkpoint", from.artifact.Id, "step", m.Step, "note", m.Note)
-		w.progress.resumed(from.artifact.Id, from.note.Percent)
+		w.progress.resumed(from.artifact.Id, from.note.Percent, m.Note)
 		w.unused = []restorable{from}
 	case *runtime.CheckpointRejected:
 		bad, err := find(w.checkpoints, m.Path)
@@ -239,6 +242,8 @@ func (w *watch) hear(message runtime.Message) (*runtime.Result, error) {
 		w.previews.put(m)
 	case *runtime.Metrics:
 		w.log.Debug("the runtime's metrics", "gpuMemoryBytes", m.GPUMemoryBytes, "stepSeconds", m.StepSeconds)
+	case *runtime.Handle:
+		w.log.Debug("the runtime's handle was dropped", "handle", w.agent.secrets.clean(m.Value))
 	case *runtime.Result:
 		return m, nil
 	case *runtime.Failure:

@@ -149,7 +149,10 @@ func (p *Process) Load(model Model) error {
 // Start gives the runtime a job. The job ends with Result, Failure or Cancelled.
 func (p *Process) Start(job Start) error {
 	if p.announce.Protocol < 2 {
-		job.Version, job.Settings = 0, nil
+		if job.DraftSteps > 0 {
+			return Failf(InvalidInput, "The runtime %s speaks version 1 of the protocol, so it cannot make a draft.", p.announce.Runtime)
+		}
+		job.Version, job.Settings, job.Determinism = 0, nil, ""
 	}
 	return p.order(command{Start: &job}, func() error {
 		if p.state != idle {

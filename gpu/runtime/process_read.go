@@ -144,7 +144,7 @@ func (p *Process) acceptOfJob(message Message) error {
 	case *Resumed:
 		return p.checkGiven(m.Path)
 	case *Result:
-		for _, path := range []string{m.Video, m.Thumbnail, m.Spritesheet} {
+		for _, path := range []string{m.Video, m.Thumbnail, m.Spritesheet, m.Preview} {
 			if err := checkFile(p.job.Workdir, path); err != nil {
 				return err
 			}

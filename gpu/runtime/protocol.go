@@ -71,7 +71,21 @@ type Start struct {
 	// Version and Settings are those of the model. Runtimes of version 1 do not get them.
 	Version  int             `json:"version,omitempty"`
 	Settings json.RawMessage `json:"settings,omitempty"`
+
+	// DraftSteps is the step after which a draft ends: with a checkpoint of that step, and a
+	// Result that has a preview and no video. It is 0 for other jobs. Only runtimes of version 2
+	// get drafts.
+	DraftSteps int `json:"draftSteps,omitempty"`
+	// Determinism is strict if a checkpoint that other software or another GPU made must be
+	// rejected. Otherwise the runtime uses it, and says so in the note of Resumed.
+	Determinism string `json:"determinism,omitempty"`
 }
+
+// Values of Start.Determinism.
+const (
+	Strict     = "strict"
+	BestEffort = "best-effort"
+)
 
 // Model is a model as the catalogue describes it.
 type Model struct {
@@ -206,12 +220,20 @@ type Metrics struct {
 	StepSeconds    float64 `json:"stepSeconds,omitempty"`
 }
 
+// Handle is a text with which a later attempt could continue the work of this one, such as the id
+// of a job on another server. Agents log it and do not keep it.
+type Handle struct {
+	Value string `json:"value"`
+}
+
 // Result ends a job that succeeded. All files are complete and closed.
 type Result struct {
-	Video       string          `json:"video,omitempty"`
-	Thumbnail   string          `json:"thumbnail,omitempty"`
-	Spritesheet string          `json:"spritesheet,omitempty"`
-	Output      json.RawMessage `json:"output,omitempty"`
+	Video       string `json:"video,omitempty"`
+	Thumbnail   string `json:"thumbnail,omitempty"`
+	Spritesheet string `json:"spritesheet,omitempty"`
+	// Preview is what a draft ends with: an image, or a short MP4 or WebM clip.
+	Preview string          `json:"preview,omitempty"`
+	Output  json.RawMessage `json:"output,omitempty"`
 }
 
 // Cancelled ends a job that was cancelled. No part of the job is still running.
@@ -249,6 +271,7 @@ func (*CheckpointRejected) name() string { return "checkpointRejected" }
 func (*Resumed) name() string            { return "resumed" }
 func (*Preview) name() string            { return "preview" }
 func (*Metrics) name() string            { return "metrics" }
+func (*Handle) name() string             { return "handle" }
 func (*Result) name() string             { return "result" }
 func (*Cancelled) name() string          { return "cancelled" }
 func (*Failure) name() string            { return "error" }
@@ -307,6 +330,7 @@ func (m *Metrics) check() error {
 	return nil
 }
 
+func (m *Handle) check() error    { return checkText(m.Value) }
 func (m *Result) check() error    { return nil }
 func (m *Cancelled) check() error { return nil }
 
@@ -395,7 +419,7 @@ func parseMessage(line []byte) (Message, error) {
 func newMessage(name string) Message {
 	for _, message := range []Message{
 		&Ready{}, &Loaded{}, &Progress{}, &Checkpoint{}, &CheckpointRejected{},
-		&Resumed{}, &Preview{}, &Metrics{}, &Result{}, &Cancelled{}, &Failure{}, &Log{},
+		&Resumed{}, &Preview{}, &Metrics{}, &Handle{}, &Result{}, &Cancelled{}, &Failure{}, &Log{},
 	} {
 		if message.name() == name {
 			return message

@@ -20,6 +20,8 @@ func TestReady(t *testing.T) {
 		`{"ready":{"protocol":2,"runtime":"r","models":[{"version":"2.2"}]}}`:                "a model needs a name",
 		`{"ready":{"protocol":2,"runtime":"r","models":[7]}}`:                                "cannot unmarshal",
 		`{"preview":{"step":1}}`:                                                             "a preview needs a path",
+		`{"handle":{"value":"job 7"}}`:                                                       "",
+		`{"result":{"preview":"/w/draft.mp4"}}`:                                              "",
 		`{"metrics":{"gpuMemoryBytes":-1}}`:                                                  "a measurement is negative",
 	} {
 		message, err := parseMessage([]byte(line))
@@ -32,6 +34,18 @@ func TestReady(t *testing.T) {
 		require.NoError(t, err)
 		require.JSONEq(t, line, string(again))
 	}
+}
+
+func TestDraftNeedsVersion2(t *testing.T) {
+	t.Parallel()
+
+	p := &Process{announce: Ready{Protocol: 1, Runtime: "old"}}
+	err := p.Start(Start{Job: "job_1", DraftSteps: 3})
+
+	failure := new(Failure)
+	require.ErrorAs(t, err, &failure)
+	require.Equal(t, InvalidInput, failure.Class)
+	require.ErrorContains(t, err, "cannot make a draft")
 }
 
 func TestMailbox(t *testing.T) {

@@ -339,6 +339,8 @@ export type ProgressInput = {
   etaSeconds?: InputMaybe<Scalars['Float']['input']>;
   /** The checkpoint from which the attempt resumed. Sent once. */
   resumedFrom?: InputMaybe<Scalars['ID']['input']>;
+  /** What the runtime says about the resume, such as that other software made the checkpoint. Sent with resumedFrom, at most 500 bytes. */
+  resumedNote?: InputMaybe<Scalars['String']['input']>;
 };
 
 export type RequestUploadInput = {

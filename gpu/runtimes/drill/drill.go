@@ -55,10 +55,19 @@ func (m model) Render(ctx context.Context, job *runtime.Job) (runtime.Result, er
 	}
 	r := &render{job: job, params: params, first: begin(job.Prompt, params)}
 	r.state = r.restore()
-	for r.state.step < params.Steps {
+	last := params.Steps
+	if job.DraftSteps > 0 {
+		last = min(job.DraftSteps, last)
+	}
+	for r.state.step < last {
 		if err := r.step(ctx); err != nil {
 			return runtime.Result{}, err
 		}
+	}
+	if job.DraftSteps > 0 {
+		r.checkpoint()
+		preview := filepath.Join(job.Workdir, "draft.png")
+		return runtime.Result{Preview: preview}, r.state.draw(preview)
 	}
 	video := filepath.Join(job.Workdir, "video.mp4")
 	return runtime.Result{Video: video}, os.WriteFile(video, r.state.video(), 0o600)

@@ -85,6 +85,25 @@ const again = `{"steps": 50, "stepMillis": 0, "seed": 7}`
 func TestDrill(t *testing.T) {
 	t.Parallel()
 
+	t.Run("ContinuesADraft", func(t *testing.T) {
+		t.Parallel()
+		p := launch(t)
+		draft := newJob(t, again)
+		draft.DraftSteps = 10
+		require.NoError(t, p.Start(draft))
+		taken := until[*runtime.Checkpoint](t, p)
+		result := until[*runtime.Result](t, p)
+		require.Equal(t, 10, taken.Step)
+		require.Empty(t, result.Video)
+		require.FileExists(t, result.Preview)
+
+		require.NoError(t, p.Start(newJob(t, again, runtime.Restorable{Path: taken.Path, Step: taken.Step})))
+		require.Equal(t, 10, until[*runtime.Resumed](t, p).Step)
+		continued := readVideo(t, p)
+		require.NoError(t, p.Start(newJob(t, again)))
+		require.Equal(t, readVideo(t, p), continued)
+	})
+
 	t.Run("MakesThePredictedVideo", func(t *testing.T) {
 		t.Parallel()
 

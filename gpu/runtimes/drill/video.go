@@ -7,6 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"image"
+	"image/color"
+	"image/png"
 	"math/rand/v2"
 	"os"
 )
@@ -52,6 +55,25 @@ func parseParams(raw json.RawMessage) (params, error) {
 type state struct {
 	step int
 	link [sha256.Size]byte
+}
+
+// draw writes a picture whose colours are the state.
+func (s state) draw(path string) error {
+	const side = 64
+	picture := image.NewRGBA(image.Rect(0, 0, side, side))
+	for i := range side * side {
+		link := s.link[i%side/8*4:]
+		picture.Set(i%side, i/side, color.RGBA{link[0], link[1], link[2], 255})
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := png.Encode(file, picture); err != nil {
+		return err
+	}
+	return file.Close()
 }
 
 func begin(prompt string, p params) state {

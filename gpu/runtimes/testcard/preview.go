@@ -34,11 +34,16 @@ func (r *render) preview() {
 	r.job.Preview(path, r.state.step)
 }
 
+// small returns the video in the size of a preview. Its sides are even, as encoders want them.
+func (f video) small() video {
+	side := min(f.width, f.height)
+	f.width, f.height = f.width*previewSide/side&^1, f.height*previewSide/side&^1
+	f.picture = nil // it has the size of the video
+	return f
+}
+
 func (r *render) writePreview(path string) error {
-	small := r.video
-	side := min(small.width, small.height)
-	small.width, small.height = small.width*previewSide/side, small.height*previewSide/side
-	small.picture = nil // it has the size of the video
+	small := r.video.small()
 	c, err := newCard(small, r.state)
 	if err != nil {
 		return err

@@ -49,11 +49,15 @@ func (r *render) restore() *latents {
 
 func percentAt(l *latents) float64 { return renderedPercent * float64(l.step) / float64(l.steps) }
 
-// denoise does the remaining steps. Each step has its own due time, counted from
+// denoise does the remaining steps, of a draft those up to its last. Each step has its own due time, counted from
 // the beginning, so that a slow step does not delay the later ones.
 func (r *render) denoise(ctx context.Context) error {
 	each := time.Duration(r.video.pace * r.video.seconds() / float64(r.state.steps) * float64(time.Second))
-	for r.state.step < r.state.steps {
+	last := r.state.steps
+	if r.job.DraftSteps > 0 {
+		last = min(r.job.DraftSteps, last)
+	}
+	for r.state.step < last {
 		done := r.state.step - r.first
 		if err := r.answerUntil(ctx, time.NewTimer(time.Until(r.began.Add(each*time.Duration(done+1)))).C); err != nil {
 			return err
@@ -63,7 +67,7 @@ func (r *render) denoise(ctx context.Context) error {
 			Percent: percentAt(r.state), Phase: runtime.PhaseRendering,
 			Message: fmt.Sprintf("denoising, step %d of %d", r.state.step, r.state.steps),
 			Step:    r.state.step, TotalSteps: r.state.steps,
-			ETASeconds: eta(r.began, done+1, r.state.steps-r.state.step),
+			ETASeconds: eta(r.began, done+1, last-r.state.step),
 		})
 		r.preview()
 	}

@@ -51,6 +51,9 @@ func (m model) Render(ctx context.Context, job *runtime.Job) (runtime.Result, er
 	if err := r.denoise(ctx); err != nil {
 		return runtime.Result{}, err
 	}
+	if job.DraftSteps > 0 {
+		return r.draft(ctx)
+	}
 	return r.encode(ctx)
 }
 
