@@ -3,6 +3,8 @@ package query
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,7 +29,7 @@ type Summary struct {
 	MaxAttempts          int          `json:"max_attempts" doc:"The number of attempts that may fail. Preempted and lost ones do not count."`
 	ResultURL            *string      `json:"result_url" doc:"A signed link to the video."`
 	ThumbnailURL         *string      `json:"thumbnail_url" doc:"A signed link to a still image of the video."`
-	PreviewURL           *string      `json:"preview_url" doc:"A signed link to the newest picture of the unfinished video. Null if its runtime sends none, and once the job has ended."`
+	PreviewURL           *string      `json:"preview_url" doc:"A signed link to the newest picture of the unfinished video. Null if its runtime sends none, and once the job has ended; of a completed draft, its clip or picture."`
 	DurationSec          *float64     `json:"duration_sec" doc:"The length of the video in seconds; before it exists, the requested length."`
 	ProcessingTimeMS     *int64       `json:"processing_time_ms" doc:"Milliseconds from the first start to the end."`
 	WaitedSeconds        *float64     `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together. The current wait is added when it ends."`
@@ -37,6 +39,36 @@ type Summary struct {
 	CreatedAt            time.Time    `json:"created_at"`
 	StartedAt            *time.Time   `json:"started_at" doc:"When the first worker of this run started."`
 	CompletedAt          *time.Time   `json:"completed_at" doc:"When the job ended."`
+	Draft                *Draft       `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
+	Continues            models.JobID `json:"continues,omitempty" doc:"The draft that the job continues."`
+}
+
+// Draft is what a summary says of a draft.
+type Draft struct {
+	Steps       int           `json:"steps" doc:"The step after which the draft ends."`
+	KeptUntil   *time.Time    `json:"kept_until" doc:"Until when it can be continued. Null until it is completed."`
+	ContinuedBy *models.JobID `json:"continued_by" doc:"The job that continues it."`
+}
+
+// drafts returns what is said of those of the jobs that are drafts.
+func (r *Reader) drafts(ctx context.Context, rows []*models.Job) (map[models.JobID]*Draft, error) {
+	all := map[models.JobID]*Draft{}
+	for _, job := range rows {
+		if job.DraftSteps > 0 {
+			all[job.ID] = &Draft{Steps: job.DraftSteps}
+			if !job.KeptUntil.IsZero() {
+				all[job.ID].KeptUntil = new(job.KeptUntil.UTC())
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	next, err := r.Continuations(ctx, slices.Collect(maps.Keys(all)))
+	for _, job := range next {
+		all[job.Continues].ContinuedBy = &job.ID
+	}
+	return all, err
 }
 
 // Summarize describes jobs that the caller was shown before, in their order. Its links are
@@ -51,6 +83,10 @@ func (r *Reader) Summarize(ctx context.Context, rows []*models.Job, base string,
 	if err != nil {
 		return nil, err
 	}
+	drafts, err := r.drafts(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
 	estimates, err := r.EstimateJobs(ctx, rows)
 	if err != nil {
 		return nil, err
@@ -59,6 +95,7 @@ func (r *Reader) Summarize(ctx context.Context, rows []*models.Job, base string,
 	for _, job := range rows {
 		s := summarize(job)
 		s.EstimatedWaitSeconds = estimates[job.ID].WaitSeconds
+		s.Draft, s.Continues = drafts[job.ID], job.Continues
 		if video := results[job.ID].video; video != nil {
 			s.DurationSec = orElse(videoSeconds(video.Metadata), s.DurationSec)
 			if s.ResultURL, err = r.link(ctx, video, base, linkTTL); err != nil {
@@ -70,7 +107,7 @@ func (r *Reader) Summarize(ctx context.Context, rows []*models.Job, base string,
 				return nil, err
 			}
 		}
-		if preview := previews[job.PreviewID]; preview != nil && !job.Status.Terminal() {
+		if preview := previews[job.PreviewID]; preview != nil && showsPreview(job) {
 			if s.PreviewURL, err = r.link(ctx, preview, base, linkTTL); err != nil {
 				return nil, err
 			}
@@ -78,6 +115,11 @@ func (r *Reader) Summarize(ctx context.Context, rows []*models.Job, base string,
 		all = append(all, s)
 	}
 	return all, nil
+}
+
+// showsPreview reports whether a job's preview is shown: until the video is there, and of a draft.
+func showsPreview(job *models.Job) bool {
+	return !job.Status.Terminal() || job.DraftSteps > 0 && job.Status == models.JobCompleted
 }
 
 func (r *Reader) link(ctx context.Context, a *models.Artifact, base string, ttl time.Duration) (*string, error) {
@@ -116,11 +158,11 @@ func (r *Reader) results(ctx context.Context, rows []*models.Job) (map[models.Jo
 	return results, nil
 }
 
-// previews returns the newest pictures of the jobs that have not ended, by their ids.
+// previews returns the newest pictures of the jobs that show one, by their ids.
 func (r *Reader) previews(ctx context.Context, rows []*models.Job) (map[models.ArtifactID]*models.Artifact, error) {
 	var ids []models.ArtifactID
 	for _, job := range rows {
-		if job.PreviewID != "" && !job.Status.Terminal() {
+		if job.PreviewID != "" && showsPreview(job) {
 			ids = append(ids, job.PreviewID)
 		}
 	}

@@ -25,7 +25,12 @@ type jobRequest struct {
 	Payload        object       `json:"payload" doc:"The prompt and the model's parameters."`
 	RetryPolicy    *retryPolicy `json:"retry_policy,omitempty"`
 	CallbackURL    *string      `json:"callback_url,omitempty" doc:"An https URL that receives a webhook when a run of the job ends: see docs/users/webhooks.md."`
+	Draft          *draftAsked  `json:"draft,omitempty" doc:"Ends the job after some steps, with a preview and without a video: see docs/users/drafts.md."`
 	IdempotencyKey *string      `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters. The header Idempotency-Key has the same meaning. The same key with the same request returns the same job."`
+}
+
+type draftAsked struct {
+	Steps int `json:"steps" doc:"1 to the steps of the whole video."`
 }
 
 type retryPolicy struct {
@@ -54,7 +59,9 @@ type jobView struct {
 	Retries     int          `json:"retries" doc:"The number of attempts after the first."`
 	Waited      *float64     `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together. The current wait is added when it ends."`
 	Ran         *float64     `json:"ran_seconds" doc:"Seconds that workers have held this run, all attempts together. The current attempt is added when it ends."`
-	PreviewURL  *string      `json:"preview_url" doc:"A signed link to the newest picture of the unfinished video. Null if its runtime sends none, and once the job has ended."`
+	PreviewURL  *string      `json:"preview_url" doc:"A signed link to the newest picture of the unfinished video. Null if its runtime sends none, and once the job has ended; of a completed draft, its clip or picture."`
+	Draft       *query.Draft `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
+	Continues   models.JobID `json:"continues,omitempty" doc:"The draft that the job continues."`
 	Result      object       `json:"result" doc:"For a completed job: result_url, thumbnail_url, duration_sec, and output, the data that its runtime returned."`
 }
 
@@ -91,6 +98,11 @@ func (s *service) registerJobs(api huma.API) {
 		OperationID: "cancelJob", Method: http.MethodDelete, Path: jobsPath + "/{id}", Summary: "Cancel a job of any type",
 		Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, s.cancelJob)
+	serve(api, huma.Operation{
+		OperationID: "continueJob", Method: http.MethodPost, Path: jobsPath + "/{id}/continue", DefaultStatus: http.StatusCreated, Summary: "Make the video of a draft",
+		Description: "Submits the job that begins with the checkpoint of a completed draft. A draft is continued once: a repeated request returns the same job.",
+		Errors:      []int{http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests},
+	}, s.continueJob)
 }
 
 // jobNames are the request's names of the domain's fields.
@@ -108,10 +120,23 @@ func (s *service) createJob(ctx context.Context, in *jobInput) (*scheduledOutput
 	if err != nil {
 		return nil, jobWords(err)
 	}
+	return submitted(ctx, job), nil
+}
+
+func (s *service) continueJob(ctx context.Context, in *JobInput) (*scheduledOutput, error) {
+	job, _, err := s.Submitter.Continue(ctx, callerOf(ctx).Principal, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	return submitted(ctx, job), nil
+}
+
+// submitted is the response with a job that was submitted.
+func submitted(ctx context.Context, job *models.Job) *scheduledOutput {
 	url := callerOf(ctx).base + jobsPath + "/" + string(job.ID)
 	return &scheduledOutput{Location: url, CacheControl: "no-store", Body: scheduled{
 		JobID: job.ID, Status: strings.ToLower(string(job.Status)), ExecuteAt: knownTime(job.RunAt), StatusURL: url,
-	}}, nil
+	}}
 }
 
 // jobWords renames the field of an error. A parameter is a field of payload.
@@ -165,6 +190,9 @@ func (s *service) jobSubmission(p jobs.Principal, in *jobInput) (jobs.Submission
 		submission.Priority = 1
 	case "low":
 		submission.Tier = models.TierBatch
+	}
+	if asked.Draft != nil {
+		submission.Draft = &jobs.Draft{Steps: asked.Draft.Steps}
 	}
 	asked.RetryPolicy.apply(&submission)
 	return submission, nil
@@ -247,7 +275,7 @@ func (s *service) cancelJob(ctx context.Context, in *JobInput) (*jobOutput, erro
 // viewJob returns the view of a job, and its ETag.
 func (s *service) viewJob(ctx context.Context, job *models.Job) (shown *jobView, etag string, err error) {
 	shown = view(job)
-	if job.Status != models.JobCompleted && (job.PreviewID == "" || job.Status.Terminal()) {
+	if job.DraftSteps == 0 && job.Status != models.JobCompleted && (job.PreviewID == "" || job.Status.Terminal()) {
 		etag, err = tag(query.Summary{}, shown)
 		return shown, etag, err
 	}
@@ -255,6 +283,7 @@ func (s *service) viewJob(ctx context.Context, job *models.Job) (shown *jobView,
 	if err != nil {
 		return nil, "", err
 	}
+	shown.Draft = summary.Draft
 	if job.Status != models.JobCompleted {
 		etag, err = tag(query.Summary{PreviewURL: summary.PreviewURL}, shown, job.PreviewID)
 		shown.PreviewURL = summary.PreviewURL
@@ -263,6 +292,7 @@ func (s *service) viewJob(ctx context.Context, job *models.Job) (shown *jobView,
 	if etag, err = tag(*summary, shown, object(job.Output)); err != nil {
 		return nil, "", err
 	}
+	shown.PreviewURL = summary.PreviewURL
 	shown.Result, err = result(job, summary)
 	return shown, etag, err
 }
@@ -272,7 +302,7 @@ func view(job *models.Job) *jobView {
 	return &jobView{
 		JobID: job.ID, JobType: job.Type, Model: job.Model, Status: strings.ToLower(string(job.Status)),
 		ExecuteAt: knownTime(job.RunAt), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt), Retries: max(0, job.AttemptNo-1),
-		Waited: job.QueuedSeconds, Ran: job.LeasedSeconds,
+		Waited: job.QueuedSeconds, Ran: job.LeasedSeconds, Continues: job.Continues,
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -98,6 +99,40 @@ func TestCreateJob(t *testing.T) {
 		}
 		require.Zero(t, a.Count(t, "jobs"))
 	})
+}
+
+func TestDraft(t *testing.T) {
+	t.Parallel()
+
+	a := newAPI(t)
+	ask := func(steps any) answer {
+		return a.post(t, work, map[string]any{"payload": map[string]any{"prompt": "a lighthouse", "durationSeconds": 1, "pace": 0}, "draft": map[string]any{"steps": steps}})
+	}
+	for _, bad := range []any{0, 25, 1.5, "x"} {
+		got := ask(bad)
+		require.Equal(t, http.StatusUnprocessableEntity, got.status, got.raw)
+		require.Contains(t, got.raw, "draft.steps")
+	}
+	made := ask(6)
+	require.Equal(t, http.StatusCreated, made.status, made.raw)
+	at := work + "/" + made.body["job_id"].(string)
+	require.Equal(t, map[string]any{"steps": 6.0, "kept_until": nil, "continued_by": nil}, a.get(t, at).body["draft"])
+	require.Equal(t, http.StatusConflict, a.post(t, at+"/continue", nil).status)
+	require.Equal(t, http.StatusNotFound, a.post(t, work+"/"+string(models.NewJobID())+"/continue", nil).status)
+	draft := jobstest.FinishDraft(t, a.Stack, a.Worker(t, "one"), a.Reload(t, models.JobID(made.body["job_id"].(string))))
+
+	got := a.get(t, at).body
+	require.Nil(t, got["result"].(map[string]any)["result_url"])
+	require.Contains(t, got["preview_url"], "/objects/")
+	require.Equal(t, draft.KeptUntil.UTC().Format(time.RFC3339Nano), got["draft"].(map[string]any)["kept_until"])
+	next := a.post(t, at+"/continue", nil)
+	require.Equal(t, http.StatusCreated, next.status, next.raw)
+	require.Equal(t, next.body["job_id"], a.post(t, at+"/continue", nil).body["job_id"])
+	require.Equal(t, string(draft.ID), a.get(t, work+"/"+next.body["job_id"].(string)).body["continues"])
+	listed := a.get(t, work).body["jobs"].([]any)
+	require.Len(t, listed, 2)
+	require.Equal(t, next.body["job_id"], listed[1].(map[string]any)["draft"].(map[string]any)["continued_by"])
+	require.Contains(t, listed[1].(map[string]any)["preview_url"], "/objects/")
 }
 
 func TestGetJob(t *testing.T) {

@@ -120,7 +120,7 @@ func (s *service) list(ctx context.Context, in *ListInput, kind string) (rows []
 func (s *service) viewJobs(ctx context.Context, rows []*models.Job) ([]*jobView, error) {
 	var completed []*models.Job
 	for _, job := range rows {
-		if job.Status == models.JobCompleted {
+		if job.Status == models.JobCompleted || job.DraftSteps > 0 {
 			completed = append(completed, job)
 		}
 	}
@@ -136,6 +136,11 @@ func (s *service) viewJobs(ctx context.Context, rows []*models.Job) ([]*jobView,
 	for i, job := range rows {
 		views[i] = view(job)
 		if summary := summaryOf[job.ID]; summary != nil {
+			views[i].Draft = summary.Draft
+			if job.Status != models.JobCompleted {
+				continue
+			}
+			views[i].PreviewURL = summary.PreviewURL
 			if views[i].Result, err = result(job, summary); err != nil {
 				return nil, err
 			}

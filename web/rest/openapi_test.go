@@ -62,7 +62,7 @@ func TestOpenAPI(t *testing.T) {
 
 		tried := 0
 		for path, item := range spec.Spec.Paths.Spec.Paths {
-			if item.Spec.Spec.Post == nil {
+			if item.Spec.Spec.Post == nil || item.Spec.Spec.Post.Spec.RequestBody == nil {
 				continue
 			}
 			for name, example := range item.Spec.Spec.Post.Spec.RequestBody.Spec.Spec.Content["application/json"].Spec.Examples {
@@ -81,6 +81,7 @@ func TestOpenAPI(t *testing.T) {
 		id := string(done.ID)
 		created := a.post(t, videos, map[string]any{"prompt": "x"})
 		later := a.post(t, work, map[string]any{"payload": map[string]any{"prompt": "x"}, "execute_at": time.Now().Add(time.Hour)})
+		draft, _ := a.post(t, work, map[string]any{"payload": map[string]any{"prompt": "x"}, "draft": map[string]any{"steps": 6}}).body["job_id"].(string)
 		answered := func(path, method string, status int, media string) string {
 			return "#/paths/" + escape(path) + "/" + method + "/responses/" + strconv.Itoa(status) + "/content/" + escape(media) + "/schema"
 		}
@@ -100,6 +101,8 @@ func TestOpenAPI(t *testing.T) {
 			{videos + "/{id}/video", "get", a.get(t, videos+"/x/video")},
 			{work, "post", a.post(t, work, map[string]any{"payload": map[string]any{"prompt": "x"}})},
 			{work, "post", later},
+			{work + "/{id}", "get", a.get(t, work+"/"+draft)},
+			{work + "/{id}/continue", "post", a.post(t, work+"/"+draft+"/continue", nil)},
 			{videos, "get", a.get(t, videos)},
 			{videos, "get", a.get(t, videos+"?status=x")},
 			{work, "get", a.get(t, work)},
