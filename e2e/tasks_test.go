@@ -1,0 +1,100 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/reelay/reelay/client"
+	"github.com/stretchr/testify/require"
+)
+
+// task submits a job by its model and parameters alone, and waits for its end.
+func task(t *testing.T, c *client.Client, model, params string) *client.Job {
+	t.Helper()
+	raw := json.RawMessage(params)
+	done, err := c.SubmitJob(t.Context(), client.SubmitJobInput{Model: model, Params: &raw})
+	require.NoError(t, err)
+	return until(t, c, done.Job.Id, func(job *client.Job) bool { return completed(job) || job.Status == client.JobStatusFailed })
+}
+
+func TestTasks(t *testing.T) {
+	t.Parallel()
+
+	t.Run("StitchWaitsForItsClipsAndJoinsThem", func(t *testing.T) {
+		t.Parallel()
+		c := common(t).client(t)
+		first, second := submit(t, c, "a calm sea", 1, 0), submit(t, c, "a storm", 1, 0)
+
+		job := task(t, c, "video.stitch", `{"clips": ["`+first+`", "`+second+`"], "crossfadeSeconds": 0.5}`)
+
+		require.Equal(t, client.JobStatusCompleted, job.Status, job)
+		require.Equal(t, "video.stitch", job.Type)
+		require.NotNil(t, job.Result)
+		path := filepath.Join(t.TempDir(), "video.mp4")
+		require.NoError(t, c.Download(t.Context(), job.Result, path, nil))
+		out, err := exec.Command("ffprobe", "-v", "error", "-count_frames", "-show_entries", "stream=nb_read_frames", "-of", "csv=p=0", path).Output()
+		require.NoError(t, err)
+		require.Equal(t, "18", strings.Trim(string(out), ",\n"), "two clips of 12 frames less a cross-fade of 6")
+	})
+
+	t.Run("ThumbnailEndsWithAPicture", func(t *testing.T) {
+		t.Parallel()
+		c := common(t).client(t)
+
+		job := task(t, c, "video.thumbnail", `{"video": "`+submit(t, c, "a lighthouse", 1, 0)+`", "width": 100}`)
+
+		require.Equal(t, client.JobStatusCompleted, job.Status, job)
+		history, err := c.JobHistory(t.Context(), job.Id)
+		require.NoError(t, err)
+		var kinds []client.ArtifactType
+		for _, a := range history.Artifacts {
+			kinds = append(kinds, a.Type)
+		}
+		require.Contains(t, kinds, client.ArtifactTypeThumbnail)
+	})
+
+	t.Run("HTTPCallReachesAServerButNotReelay", func(t *testing.T) {
+		t.Parallel()
+		s := common(t)
+		c := s.client(t)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = w.Write([]byte(r.Header.Get("Idempotency-Key")))
+		}))
+		t.Cleanup(server.Close)
+
+		job := task(t, c, "http.call", `{"url": "`+server.URL+`/"}`)
+
+		require.Equal(t, client.JobStatusCompleted, job.Status, job)
+		require.NotNil(t, job.Output)
+		var output struct{ Body string }
+		require.NoError(t, json.Unmarshal(*job.Output, &output))
+		require.Equal(t, job.Id, output.Body)
+		job = task(t, c, "http.call", `{"url": "`+s.keys.Endpoint+`/readyz"}`)
+		require.Equal(t, client.JobStatusFailed, job.Status)
+		require.Contains(t, *job.FailureReason, "leads to Reelay itself")
+	})
+
+	t.Run("ADamagedFileFailsTheJob", func(t *testing.T) {
+		t.Parallel()
+		c := common(t).client(t)
+		path := filepath.Join(t.TempDir(), "clip.mp4")
+		require.NoError(t, os.WriteFile(path, append([]byte("\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom"), make([]byte, 5000)...), 0o600))
+		file, err := os.Open(path)
+		require.NoError(t, err)
+		defer file.Close()
+		uploaded, err := c.UploadInput(t.Context(), "video/mp4", file)
+		require.NoError(t, err)
+
+		job := task(t, c, "video.thumbnail", `{"video": "`+uploaded+`"}`)
+
+		require.Equal(t, client.JobStatusFailed, job.Status)
+		require.Equal(t, client.FailureClassInvalidInput, *job.FailureClass)
+		require.Contains(t, *job.FailureReason, "The video cannot be read")
+	})
+}
