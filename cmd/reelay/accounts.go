@@ -38,6 +38,7 @@ func accountRow(a client.Account) []string {
 type accountFlags struct {
 	name, tier                     string
 	queued, running, submitsPerMin int
+	draftsKept                     int
 }
 
 func (a *accountFlags) addFlags(cmd *cobra.Command) {
@@ -46,6 +47,7 @@ func (a *accountFlags) addFlags(cmd *cobra.Command) {
 	f.StringVar(&a.tier, "tier", "", "enterprise, pro, free or batch; critical is reserved for operators")
 	f.IntVar(&a.queued, "max-queued", 0, "how many of its jobs may wait (default: the tier's)")
 	f.IntVar(&a.running, "max-running", 0, "how many of its jobs may run at once (default: the tier's)")
+	f.IntVar(&a.draftsKept, "drafts-kept-hours", 0, "how many hours its drafts are kept, 1 to 2160; for admins (default 168)")
 	f.IntVar(&a.submitsPerMin, "submits-per-minute", 0, "how many jobs it may submit in a minute (default: the tier's)")
 }
 
@@ -65,7 +67,7 @@ func (a *accountFlags) input(cmd *cobra.Command) (in client.AccountInput, err er
 	for flag, to := range map[string]struct {
 		field **int
 		value *int
-	}{"max-queued": {&in.MaxQueued, &a.queued}, "max-running": {&in.MaxRunning, &a.running}, "submits-per-minute": {&in.SubmitsPerMinute, &a.submitsPerMin}} {
+	}{"max-queued": {&in.MaxQueued, &a.queued}, "max-running": {&in.MaxRunning, &a.running}, "submits-per-minute": {&in.SubmitsPerMinute, &a.submitsPerMin}, "drafts-kept-hours": {&in.DraftsKeptHours, &a.draftsKept}} {
 		if f.Changed(flag) {
 			*to.field = to.value
 		}
