@@ -201,7 +201,7 @@ func TestStitch(t *testing.T) {
 		playlist := filepath.Join(folder, "playlist")
 		require.NoError(t, os.WriteFile(playlist, []byte("#EXTM3U\n#EXTINF:1,\nfile://"+red+"\n"), 0o600))
 		list := filepath.Join(folder, "list")
-		require.NoError(t, os.WriteFile(list, []byte("ffconcat version 1.0\nfile "+red+"\n"), 0o600))
+		require.NoError(t, os.WriteFile(list, []byte("ffconcat version 1.0\nfile red.mp4\n"), 0o600))
 
 		for says, d := range map[string]done{
 			"names 0":                  join(t, `{}`, ""),
