@@ -2,6 +2,7 @@ package catalogue_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -76,6 +77,9 @@ func TestParse(t *testing.T) {
 		"ASchemaOfUnknownType":    {edit("type: integer", "type: whole"), "x.yaml:9: params is not a valid JSON Schema: params.properties.zeta.type"},
 		"ASchemaThatReadsFiles":   {edit("{type: string}", "{$ref: 'file:///etc/passwd'}"), "put that part into the schema itself"},
 		"ASchemaWithABadPattern":  {edit("{type: string}", "{pattern: '('}"), "params.properties.alpha.pattern"},
+		"AnUnknownAnnotation":     {edit("{type: string}", "{type: string, X-Reelay-Input: image}"), "x.yaml:9: params has the unknown annotation X-Reelay-Input"},
+		"StepsThatAreAText":       {own + "    drafts: { stepsParam: alpha }\n", `stepsParam is "alpha": its type in params must be integer or number`},
+		"StepsWithoutAParam":      {own + "    drafts: { stepsParam: beta }\n", `stepsParam is "beta": params has no such property`},
 		"AnAnchor":                {edit("    type: video", "    description: &a x\n    type: video"), "x.yaml:3: anchors and aliases of YAML are not supported"},
 		"AModelTwice":             {own + strings.TrimPrefix(own, "models:\n"), "x.yaml:13: the name own occurs twice"},
 		"AnAliasNamedAsItsModel":  {own + "aliases: [{name: own, models: {own: 1}}]\n", "x.yaml:13: the name own occurs twice"},
@@ -205,6 +209,23 @@ func TestCandidates(t *testing.T) {
 		require.Equal(t, want, shares, name)
 	}
 
+	t.Run("OfAliasesThatShareAliases", func(t *testing.T) {
+		t.Parallel()
+		// There are 2^60 ways from the first to the last.
+		file := two + "aliases:\n"
+		for i := range 60 {
+			file += fmt.Sprintf("- {name: a%d, models: {b%d: 1, c%d: 3}}\n- {name: b%d, models: {a%d: 1}}\n- {name: c%d, models: {a%d: 1}}\n", i, i, i, i, i+1, i, i+1)
+		}
+		_, snapshot := applied(t, file+"- {name: a60, models: {own: 1, other: 1}}\n")
+
+		all, err := snapshot.Candidates("a0")
+
+		require.NoError(t, err)
+		require.Len(t, all, 2)
+		require.InDelta(t, 0.5, all[0].Share, 1e-9)
+		require.InDelta(t, 0.5, all[1].Share, 1e-9)
+	})
+
 	_, err := snapshot.Candidates("none")
 	require.ErrorContains(t, err, "there is own, other, fast, any, unused")
 	_, err = snapshot.Model("fast")
@@ -216,6 +237,16 @@ func TestCandidates(t *testing.T) {
 		chosen[catalogue.Choose(all).Name]++
 	}
 	require.InDelta(t, 3000, chosen["own"], 300, "eleven standard deviations")
+}
+
+func TestParams(t *testing.T) {
+	t.Parallel()
+	_, snapshot := applied(t, strings.Replace(own, "{type: string}", "{$ref: '#/properties/alpha'}", 1))
+
+	_, err := snapshot.Models()[0].Params(json.RawMessage(`{"alpha": "a"}`))
+
+	require.ErrorContains(t, err, "params.alpha is not what this model takes")
+	require.NotContains(t, err.Error(), "file:", "where the server runs is not the client's business")
 }
 
 func TestShipped(t *testing.T) {

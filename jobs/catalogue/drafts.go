@@ -85,6 +85,8 @@ func (s *Source) checkDrafts(place string, m *Model) {
 		s.problem(place, "drafts needs either stepsParam, the parameter with the number of steps, or stepsPerSecond")
 	case d.StepsParam != "" && m.compiled != nil && !m.Takes(d.StepsParam):
 		s.problem(place+".stepsParam", "stepsParam is %q: params has no such property", d.StepsParam)
+	case d.StepsParam != "" && m.compiled != nil && !m.takesNumber(d.StepsParam):
+		s.problem(place+".stepsParam", "stepsParam is %q: its type in params must be integer or number", d.StepsParam)
 	case !(d.StepsPerSecond >= 0 && d.StepsPerSecond <= 10_000):
 		s.problem(place+".stepsPerSecond", "stepsPerSecond is %g: it must be over 0 and at most 10,000", d.StepsPerSecond)
 	case d.MinSteps < 0 || d.MinSteps > maxSteps || d.MinSteps > 0 && d.StepsParam != "":

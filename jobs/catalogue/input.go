@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -173,6 +174,9 @@ func (m *Model) annotated() map[string]property {
 	return found
 }
 
+// ownKeys matches keys that look like annotations of Reelay. A mistyped one would have no effect.
+var ownKeys = regexp.MustCompile(`"((?i:x-reelay)[^"\\]*)":`)
+
 // checkInputs checks the annotations of parameters that name files.
 func (s *Source) checkInputs(place string, m *Model) {
 	annotated := m.annotated()
@@ -182,6 +186,11 @@ func (s *Source) checkInputs(place string, m *Model) {
 			s.problem(place, "the parameter %s: %s", text.Clip(name, maxName), err)
 		} else if err := p.shape(); err != nil {
 			s.problem(place, "the parameter %s: %s", text.Clip(name, maxName), err)
+		}
+	}
+	for _, key := range ownKeys.FindAllSubmatch(m.Schema, -1) {
+		if string(key[1]) != inputKey {
+			s.problem(place, "params has the unknown annotation %s: the only one of Reelay is %s", text.Clip(string(key[1]), maxName), inputKey)
 		}
 	}
 	if n := bytes.Count(m.Schema, []byte(`"`+inputKey+`":`)); n > len(annotated) {

@@ -36,7 +36,7 @@ func (m *Model) compile() error {
 	}
 	compiler := jsonschema.NewCompiler()
 	compiler.UseLoader(noFiles{})
-	const name = "params"
+	const name = "schema:///params" // the package completes a relative one with the folder of this process
 	if err := compiler.AddResource(name, doc); err != nil {
 		return err
 	}
@@ -70,6 +70,12 @@ func schemaProblem(err error) string {
 func (m *Model) Takes(name string) bool {
 	_, known := m.compiled.Properties[name]
 	return known
+}
+
+// takesNumber reports whether the parameter of that name may be a number.
+func (m *Model) takesNumber(name string) bool {
+	types := m.compiled.Properties[name].Types
+	return types == nil || slices.ContainsFunc(types.ToStrings(), func(t string) bool { return t == "integer" || t == "number" })
 }
 
 // Params checks a job's parameters against the model's schema and returns them

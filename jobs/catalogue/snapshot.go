@@ -172,7 +172,7 @@ func (s *Snapshot) Find(name string, version int) *Model {
 // name.
 func (s *Snapshot) Candidates(name string) ([]Candidate, error) {
 	if a := s.alias(name); a != nil {
-		return s.spread(nil, a, 1), nil
+		return s.spread(a, map[string][]Candidate{}), nil
 	}
 	m, err := s.Model(name)
 	return []Candidate{{m, 1}}, err
@@ -184,22 +184,36 @@ type Candidate struct {
 	Share float64
 }
 
-// spread appends the models of an alias. Aliases of aliases have no cycle: an entry that made
-// one was refused.
-func (s *Snapshot) spread(to []Candidate, a *Alias, share float64) []Candidate {
+// spread returns the models of an alias, each once. Known are the results for aliases that were
+// met before: many aliases may name the same one. Aliases of aliases have no cycle: an entry
+// that made one was refused.
+func (s *Snapshot) spread(a *Alias, known map[string][]Candidate) []Candidate {
+	if found, met := known[a.Name]; met {
+		return found
+	}
 	total := 0.0
 	for _, w := range a.Weights {
 		total += w.Weight
 	}
-	for _, w := range a.Weights {
-		part := share * w.Weight / total
-		if inner := s.alias(w.Name); inner != nil {
-			to = s.spread(to, inner, part)
-		} else if m := s.model(w.Name); m != nil && part > 0 {
-			to = append(to, Candidate{m, part})
+	var all []Candidate
+	add := func(m *Model, share float64) {
+		if i := slices.IndexFunc(all, func(c Candidate) bool { return c.Model == m }); i >= 0 {
+			all[i].Share += share
+		} else if share > 0 {
+			all = append(all, Candidate{m, share})
 		}
 	}
-	return to
+	for _, w := range a.Weights {
+		if inner := s.alias(w.Name); inner != nil {
+			for _, c := range s.spread(inner, known) {
+				add(c.Model, c.Share*w.Weight/total)
+			}
+		} else if m := s.model(w.Name); m != nil {
+			add(m, w.Weight/total)
+		}
+	}
+	known[a.Name] = all
+	return all
 }
 
 // Choose picks one of the candidates at random, by their shares.
@@ -227,17 +241,22 @@ func (s *Snapshot) Known(field string, names []string) error {
 	return nil
 }
 
-// cycle returns a path by which an alias leads back to itself, or nil.
-func (s *Snapshot) cycle(name string, path []string) []string {
+// cycle returns a path by which an alias leads back to itself or to another cycle, or nil.
+// Clear are the names that are known to lead to none; cycle adds to them.
+func (s *Snapshot) cycle(name string, path []string, clear map[string]bool) []string {
+	if clear[name] {
+		return nil
+	}
 	if path = append(slices.Clip(path), name); slices.Index(path, name) < len(path)-1 {
 		return path
 	}
 	if a := s.alias(name); a != nil {
 		for _, w := range a.Weights {
-			if found := s.cycle(w.Name, path); found != nil {
+			if found := s.cycle(w.Name, path, clear); found != nil {
 				return found
 			}
 		}
 	}
+	clear[name] = true
 	return nil
 }

@@ -147,6 +147,7 @@ func (s *Source) checkRetry(place string, r *Retry) {
 // checkAliases checks that each alias leads to models only, given all entries that there would
 // be.
 func (s *Source) checkAliases(all *Snapshot) {
+	clear := map[string]bool{}
 	for i, a := range s.Aliases {
 		place := fmt.Sprintf("$.aliases[%d].models", i)
 		for _, w := range a.Weights {
@@ -154,7 +155,7 @@ func (s *Source) checkAliases(all *Snapshot) {
 				s.problem(place, "the alias %s names %s, which is neither a model nor an alias", a.Name, text.Clip(w.Name, maxName))
 			}
 		}
-		if path := all.cycle(a.Name, nil); path != nil {
+		if path := all.cycle(a.Name, nil, clear); path != nil {
 			s.problem(place, "the aliases form a cycle: %s", strings.Join(path, " → "))
 		}
 	}
