@@ -18,6 +18,7 @@ MAX_IMAGE_PIXELS = 25_000_000
 PARAMETERS = {
     "durationSeconds", "fps", "frames", "resolution", "aspectRatio", "size", "steps",
     "guidanceScale", "negativePrompt", "seed", IMAGE_PARAMETER,
+    "allowDark", "allowStill",  # for the agent's check of the video
 }  # fmt: skip
 
 

@@ -190,6 +190,7 @@ def test_rounds_sizes_and_lengths(bench: Benches) -> None:
     assert (tall.width, tall.height, tall.frames, tall.fps) == (720, 1280, 81, 16)
     assert asks(wan, params={"size": "70x40", "frames": 2}).frames == 1
     assert asks(wan, params={"size": "70x40"}).width == 64
+    assert asks(wan, params={"allowDark": True, "allowStill": True}).width == asks(wan, params={}).width
     steps = bench("WanPipeline", defaults={"steps": 9, "guidanceScale": 1.0, "fps": 12})
     assert (asks(steps, params={}).steps, asks(steps, params={}).guided) == (9, False)
 
