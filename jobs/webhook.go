@@ -101,6 +101,9 @@ func eventsOf(ended []*models.Job) []string {
 func address(event *models.WebhookEvent, job *models.Job, endpoints []*models.WebhookEndpoint) []*models.WebhookDelivery {
 	var deliveries []*models.WebhookDelivery
 	for _, e := range endpoints {
+		if e.Format == models.FormatOpenAI && job.DraftSteps > 0 {
+			continue // the Videos API shows no drafts
+		}
 		name, url := webhookEvent(e.Format, job.Status), e.URL
 		if url == "" {
 			url = job.CallbackURL

@@ -115,7 +115,7 @@ func digestArray(claims []VideoClaim) any {
 
 // videoJobs restricts a query to the jobs of an account that the Videos API shows.
 func videoJobs(q *bun.SelectQuery, account AccountID) *bun.SelectQuery {
-	return q.Where("j.account_id = ? AND j.type = 'video.generate' AND j.deleted_at IS NULL", account).
+	return q.Where("j.account_id = ? AND j.type = 'video.generate' AND j.deleted_at IS NULL AND j.draft_steps IS NULL", account).
 		Where("NOT EXISTS (SELECT FROM videos v WHERE v.job_id = j.id AND v.delete_asked_at IS NOT NULL)")
 }
 

@@ -178,6 +178,27 @@ func TestWebhook(t *testing.T) {
 		require.True(t, strings.HasPrefix(got.Id(), "evt_"))
 	})
 
+	t.Run("TellsOfACompletedDraft", func(t *testing.T) {
+		t.Parallel()
+
+		s, r, other := jobstest.New(t), jobstest.NewReceiver(t), jobstest.NewReceiver(t)
+		jobstest.Hook(t, s, r)
+		_, _, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, other.URL, models.FormatOpenAI, nil)
+		require.NoError(t, err)
+		draft := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Draft = &jobs.Draft{Steps: 6} })
+		jobstest.FinishDraft(t, s, s.Worker(t, "one"), draft)
+
+		require.Equal(t, 1, jobstest.Deliver(t, s), "the Videos API's format has no drafts")
+
+		var body struct{ Data map[string]any }
+		require.NoError(t, json.Unmarshal(r.All()[0].Body, &body))
+		data := body.Data
+		require.Equal(t, "completed", data["status"])
+		require.Nil(t, data["result_url"])
+		require.Contains(t, data["preview_url"], "/objects/")
+		require.InDelta(t, 6, data["draft"].(map[string]any)["steps"], 0)
+	})
+
 	t.Run("KeepsTheOrderOfAJobsRuns", func(t *testing.T) {
 		t.Parallel()
 

@@ -15,6 +15,7 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/upkeep"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/videos"
@@ -50,6 +51,16 @@ func TestList(t *testing.T) {
 
 		require.Equal(t, made, ascending)
 		require.Equal(t, made, descending)
+	})
+
+	t.Run("ShowsNoDrafts", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		draft := jobstest.SubmitAs(t, d.Stack, d.Client, func(in *jobs.Submission) { in.Draft = &jobs.Draft{Steps: 6} })
+
+		require.Empty(t, d.get(t, "/v1/videos").Body["data"])
+		require.Equal(t, http.StatusNotFound, d.get(t, "/v1/videos/"+models.VideoID(draft.ID)).Status)
 	})
 
 	t.Run("HasFirstAndLastID", func(t *testing.T) {

@@ -167,6 +167,25 @@ export class Reelay {
     });
   }
 
+  /**
+   * Submits drafts of one request that differ only in their seeds: one for each of `seeds`, otherwise `count` (1 to 64, 8 by default). The
+   * input must have `draft`. The drafts share `draft.takes`.
+   */
+  async submitTakes(input: SubmitJobInput, options: { count?: number; seeds?: readonly number[] } & CallOptions = {}): Promise<Submissions> {
+    const variables = { input: keyed(input), count: options.count, seeds: options.seeds };
+    return (await this.ask<{ submitTakes: Submissions }>(operations.submitTakes, variables, options)).submitTakes;
+  }
+
+  /** The drafts of one submitTakes, in the order of their seeds. */
+  async takes(id: string, options?: CallOptions): Promise<Job[]> {
+    return (await this.ask<{ takes: Job[] }>(operations.takes, { id }, options)).takes;
+  }
+
+  /** Submits the job that makes the video of a COMPLETED draft. A repeated call returns the same job. */
+  async continueJob(id: string, options?: CallOptions): Promise<Submission> {
+    return (await this.ask<{ continueJob: Submission }>(operations.continueJob, { id }, options)).continueJob;
+  }
+
   /** Cancels a waiting job at once. Asks the worker of a running job to stop. */
   async cancelJob(id: string, options?: CallOptions): Promise<Job> {
     return (await this.ask<{ cancelJob: Job }>(operations.cancelJob, { id }, options)).cancelJob;
