@@ -34,7 +34,7 @@ func TestLinksKeepPostgreSQLsTime(t *testing.T) {
 			id := drill(t, c, 1)
 			worker, lease := leased(t, signs.address, s.key(t, models.RoleWorker))
 
-			video := []byte("a film")
+			video := []byte("a video")
 			sum, size, err := client.Checksum(bytes.NewReader(video))
 			require.NoError(t, err)
 			hold := lease.Hold()

@@ -39,7 +39,7 @@ func TestREST(t *testing.T) {
 		require.Contains(t, outputs[1], `"paused":`)
 	})
 
-	t.Run("LeadsToTheStillsOfAVideo", func(t *testing.T) {
+	t.Run("LinksToTheStillsOfAVideo", func(t *testing.T) {
 		t.Parallel()
 
 		s := common(t)

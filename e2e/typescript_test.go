@@ -36,13 +36,13 @@ func TestTypeScriptClient(t *testing.T) {
 	s := common(t)
 	s.node(t, folder, "npm", "test")
 
-	t.Run("ItsExamplesMakeAVideoAndTellOfIt", func(t *testing.T) {
+	t.Run("ItsExamplesMakeAndFollowAVideo", func(t *testing.T) {
 		t.Parallel()
 
 		examples, dir := filepath.Join(folder, "test/dist/examples"), t.TempDir()
-		out := s.node(t, dir, "node", filepath.Join(examples, "film.js"), "a harbour at dawn")
-		require.Contains(t, out, "film.mp4 is there")
-		probe, err := exec.Command("ffprobe", "-v", "error", "-show_entries", "stream=codec_name", "-of", "csv=p=0", filepath.Join(dir, "film.mp4")).Output()
+		out := s.node(t, dir, "node", filepath.Join(examples, "video.js"), "a harbour at dawn")
+		require.Contains(t, out, "video.mp4 is complete")
+		probe, err := exec.Command("ffprobe", "-v", "error", "-show_entries", "stream=codec_name", "-of", "csv=p=0", filepath.Join(dir, "video.mp4")).Output()
 		require.NoError(t, err)
 		require.Equal(t, "h264", strings.TrimSpace(string(probe)))
 

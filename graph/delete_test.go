@@ -21,7 +21,7 @@ func TestDeleteJob(t *testing.T) {
 		job := a.Submit(t)
 		worker := a.Worker(t, "one")
 		_, fence := a.Lease(t, worker)
-		video := a.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		video := a.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 		end, err := a.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 		require.NoError(t, err)
 

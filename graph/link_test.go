@@ -26,7 +26,7 @@ func TestLinks(t *testing.T) {
 	s.Submit(t)
 	worker := s.Worker(t, "one")
 	lease, fence := s.Lease(t, worker)
-	video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+	video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 	_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 	require.NoError(t, err)
 	api := graph.New(&graph.Resolver{Reader: s.Reader, Watcher: s.Watcher, Inputs: s.Inputs},

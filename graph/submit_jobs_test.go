@@ -50,7 +50,7 @@ func TestSubmitJobs(t *testing.T) {
 		require.NoError(t, err)
 		var many []any
 		for i := range 1000 {
-			many = append(many, map[string]any{"model": "testcard", "prompt": fmt.Sprint("film ", i)})
+			many = append(many, map[string]any{"model": "testcard", "prompt": fmt.Sprint("video ", i)})
 		}
 
 		data := a.client(t, query, map[string]any{"i": many})
@@ -61,7 +61,7 @@ func TestSubmitJobs(t *testing.T) {
 		ids := map[string]bool{}
 		for i := range results {
 			job := at[map[string]any](t, results, i, "job")
-			require.Equal(t, fmt.Sprint("film ", i), job["prompt"])
+			require.Equal(t, fmt.Sprint("video ", i), job["prompt"])
 			ids[job["id"].(string)] = true
 		}
 		require.Len(t, ids, 1000)

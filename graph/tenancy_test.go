@@ -161,7 +161,7 @@ func furnish(t *testing.T, s *jobstest.Stack, p, worker jobs.Principal, mark str
 	checkpoint := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("checkpoint of "+mark))
 	_, err = s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: checkpoint, Step: 1, Percent: 10})
 	require.NoError(t, err)
-	video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("film of "+mark))
+	video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("video of "+mark))
 	_, err = s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video, Output: fmt.Appendf(nil, `{"o": "output of %s"}`, mark)})
 	require.NoError(t, err)
 	submit(2)

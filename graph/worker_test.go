@@ -54,7 +54,7 @@ func TestWorker(t *testing.T) {
 			fence(lease, map[string]any{"percent": 40, "phase": "RENDERING", "step": 4, "totalSteps": 10, "message": "frame 4"}))
 		target := ask(t, a.url, token, `mutation ($i: RequestUploadInput!) { requestUpload(input: $i) { objectKey url method headers expiresAt } }`,
 			fence(lease, map[string]any{"type": "CHECKPOINT", "contentType": "application/zip", "sizeBytes": 4, "checksum": jobsChecksum}))
-		video := a.Upload(t, principal, held, models.ArtifactFinalVideo, []byte("film"))
+		video := a.Upload(t, principal, held, models.ArtifactFinalVideo, []byte("video"))
 		end := ask(t, a.url, token, `mutation ($i: CompleteJobInput!) { completeJob(input: $i) { job { id status prompt } next { `+leaseFields+` } } }`,
 			fence(lease, map[string]any{"leaseNext": true, "video": map[string]any{
 				"objectKey": video.ObjectKey, "sizeBytes": video.SizeBytes, "checksum": video.Checksum, "contentType": video.ContentType,

@@ -57,7 +57,7 @@ func (s clocked) reap(t *testing.T) int {
 // complete lets a worker complete its job.
 func (s clocked) complete(t *testing.T, worker jobs.Principal, f jobs.Fence) {
 	t.Helper()
-	video := s.Upload(t, worker, f, models.ArtifactFinalVideo, []byte("a film"))
+	video := s.Upload(t, worker, f, models.ArtifactFinalVideo, []byte("a video"))
 	_, err := s.Holder.Complete(t.Context(), worker, f, jobs.Completion{Video: &video})
 	require.NoError(t, err)
 }

@@ -38,7 +38,7 @@ func submitted(ctx context.Context, s *jobstest.Stack, change func(*jobs.Submiss
 func complete(t *testing.T, s *jobstest.Stack, worker jobs.Principal) *models.Job {
 	t.Helper()
 	_, fence := s.Lease(t, worker)
-	video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+	video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 	end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 	require.NoError(t, err)
 	return end.Job
@@ -203,7 +203,7 @@ func TestDependsOn(t *testing.T) {
 			worker := s.Worker(t, fmt.Sprint(round))
 			parent := s.Submit(t)
 			_, fence := s.Lease(t, worker)
-			video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+			video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 			children := make([]*models.Job, 4)
 			errs := make([]error, 5)
 			var racing sync.WaitGroup

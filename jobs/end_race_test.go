@@ -48,7 +48,7 @@ func TestComplete_AfterAnEarlierChange(t *testing.T) {
 			s.Submit(t)
 			worker := s.Worker(t, "w")
 			leased, fence := s.Lease(t, worker)
-			video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("film"))
+			video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("video"))
 			holder, err := s.DB.BeginTx(t.Context(), nil)
 			require.NoError(t, err)
 			defer holder.Rollback()
@@ -84,7 +84,7 @@ func TestComplete_BesideOtherTransactions(t *testing.T) {
 		s.Submit(t)
 		worker := s.Worker(t, "w")
 		leased, fence := s.Lease(t, worker)
-		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("video"))
 		return s, leased.Job, func() error {
 			_, err := s.Holder.Complete(context.Background(), worker, fence, jobs.Completion{Video: &video})
 			return err

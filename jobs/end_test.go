@@ -96,7 +96,7 @@ func TestComplete(t *testing.T) {
 		jobstest.RequireInvalid(t, err, "video")
 		require.Equal(t, before, s.Dump(t))
 
-		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("the film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("the video"))
 		for _, output := range []string{`{`, `"\u0000"`, `1e999999`, strings.Repeat("[", 9000) + strings.Repeat("]", 9000), `"` + strings.Repeat("x", 256<<10) + `"`} {
 			_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video, Output: json.RawMessage(output)})
 			var refused *apierror.Error
@@ -114,7 +114,7 @@ func TestComplete(t *testing.T) {
 		t.Parallel()
 
 		s, _, worker, fence := jobstest.Leased(t)
-		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 		before := s.Dump(t)
 		store := s.Holder.Objects
 
@@ -136,7 +136,7 @@ func TestComplete(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
-		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 		thumbnail := s.Upload(t, worker, fence, models.ArtifactThumbnail, []byte("a thumbnail"))
 		log := s.Upload(t, worker, fence, models.ArtifactLog, []byte("a log"))
 
@@ -166,7 +166,7 @@ func TestComplete(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
-		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 
 		errs := make([]error, 8)
 		var calls sync.WaitGroup
@@ -191,7 +191,7 @@ func TestComplete(t *testing.T) {
 		s, _, worker, fence := jobstest.Leased(t)
 		next := s.Submit(t)
 		s.Submit(t)
-		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 		completion := jobs.Completion{Video: &video, LeaseNext: true}
 		first, err := s.Holder.Complete(t.Context(), worker, fence, completion)
 		require.NoError(t, err)
@@ -209,7 +209,7 @@ func TestComplete(t *testing.T) {
 
 		s, _, worker, fence := jobstest.Leased(t)
 		s.Submit(t)
-		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 		completion := jobs.Completion{Video: &video, LeaseNext: true}
 		first, err := s.Holder.Complete(t.Context(), worker, fence, completion)
 		require.NoError(t, err)
@@ -237,7 +237,7 @@ func TestComplete(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
-		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 		_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
 		require.NoError(t, err)
 

@@ -67,7 +67,7 @@ func TestCallsInOneBatch(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
-		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 		complete := func() error {
 			_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 			return err

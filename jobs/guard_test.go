@@ -24,7 +24,7 @@ func TestSchema(t *testing.T) {
 		idle := s.Worker(t, "two")
 		done := s.Submit(t)
 		_, doneFence := s.Lease(t, idle)
-		video := s.Upload(t, idle, doneFence, models.ArtifactFinalVideo, []byte("a film"))
+		video := s.Upload(t, idle, doneFence, models.ArtifactFinalVideo, []byte("a video"))
 		end, err := s.Holder.Complete(t.Context(), idle, doneFence, jobs.Completion{Video: &video})
 		require.NoError(t, err)
 		before := s.Dump(t)

@@ -73,7 +73,7 @@ func (h *Holder) beatAll(ctx context.Context, all []*beat) error {
 		beats[i] = b.LeaseBeat
 	}
 	var found map[models.Hold]*models.Beat
-	err := anew(ctx, func() (err error) {
+	err := withRetry(ctx, func() (err error) {
 		found, err = models.ExtendLeases(ctx, h.DB, beats, LeaseTTL, progressEvents)
 		return err
 	})

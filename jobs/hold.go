@@ -166,7 +166,7 @@ func (h *held) extend() {
 
 // end ends the attempt and frees its worker. A lost attempt is assumed to have worked until
 // its last heartbeat. Unless it succeeded, the GPU seconds since its last checkpoint are
-// counted as wasted; all of them if its video was defective, because nobody pays for that.
+// counted as wasted; all of them if its video was defective, since the account does not pay for it.
 func (h *held) end(status models.AttemptStatus, class models.FailureClass, reason string) {
 	now, a := h.change.now, h.attempt
 	a.Status, a.EndedAt, a.FailureClass, a.FailureReason = status, now, class, reason

@@ -140,7 +140,7 @@ func (l *Leaser) touchAll(ctx context.Context, all []*touch) error {
 		newest[t.WorkerID] = t.Touch
 	}
 	var rows []*models.Worker
-	err := anew(ctx, func() (err error) {
+	err := withRetry(ctx, func() (err error) {
 		rows, err = models.TouchWorkers(ctx, l.DB, slices.Collect(maps.Values(newest)))
 		return err
 	})

@@ -15,7 +15,7 @@ import (
 // Loss says why the server took an attempt from its worker.
 type Loss struct {
 	Reason string
-	// Blameless means that the job is not suspected: somebody ended the worker on purpose, or
+	// Blameless means that the job is not suspected: an operator ended the worker, or
 	// its provider took the machine away.
 	Blameless bool
 }

@@ -118,7 +118,7 @@ func TestCommit(t *testing.T) {
 				s, proxy := proxied(t)
 				job, worker := s.Submit(t), s.Worker(t, "one")
 				_, fence := s.Lease(t, worker)
-				video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+				video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 
 				loseCommit(t, proxy, func() error { return c.call(s, worker, fence, &video) })
 				events := s.Count(t, "job_events")
@@ -137,7 +137,7 @@ func TestCommit(t *testing.T) {
 		s.Submit(t)
 		worker := s.Worker(t, "one")
 		_, fence := s.Lease(t, worker)
-		saved := jobs.Checkpoint{Object: s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("half a film")), Step: 5, Percent: 50}
+		saved := jobs.Checkpoint{Object: s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("half a video")), Step: 5, Percent: 50}
 
 		loseCommit(t, proxy, func() error { _, err := s.Holder.CommitCheckpoint(t.Context(), worker, fence, saved); return err })
 		_, err := s.Holder.CommitCheckpoint(t.Context(), worker, fence, saved)

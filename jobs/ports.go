@@ -14,8 +14,8 @@ import (
 // ErrNoObject means that the store holds no object of that key.
 var ErrNoObject = errors.New("no such object")
 
-// Upload is an object that somebody may upload. We choose its key; the rest was announced and
-// will be verified.
+// Upload is an object that a client or a worker may upload. The server chooses its key; the
+// caller announced the rest, which is verified later.
 type Upload struct {
 	Key         string
 	ContentType string

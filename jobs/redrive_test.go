@@ -108,7 +108,7 @@ func TestRedrive(t *testing.T) {
 		prompts, err := s.Reader.Prompts(t.Context(), []models.JobID{job.ID})
 		require.NoError(t, err)
 		require.Equal(t, "a harbour in the rain", prompts[job.ID].Text)
-		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 		_, err = s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 		require.NoError(t, err)
 		s.RequireInvariants(t)

@@ -128,7 +128,7 @@ func (r *reference) complete(t *rapid.T) {
 	if l.video == nil {
 		l.video = &jobs.UploadedObject{ObjectKey: "a key of nobody's"}
 		if l.ended == "" {
-			video := r.s.Upload(r.outer, l.worker.Principal, l.fence, models.ArtifactFinalVideo, []byte("a film"))
+			video := r.s.Upload(r.outer, l.worker.Principal, l.fence, models.ArtifactFinalVideo, []byte("a video"))
 			l.video = &video
 		}
 	}

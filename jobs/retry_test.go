@@ -46,7 +46,7 @@ func TestRetry(t *testing.T) {
 		require.Equal(t, job.AttemptNo+1, lease.Attempt.AttemptNo)
 		require.Equal(t, 2, lease.Attempt.Run)
 		require.Len(t, lease.Checkpoints, 1)
-		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 		end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 		require.NoError(t, err)
 		require.Equal(t, models.JobCompleted, end.Job.Status)
@@ -221,7 +221,7 @@ func TestFailure(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, attempts, 3)
 		for _, a := range attempts {
-			require.Equal(t, a.GPUSeconds, a.WastedGPUSeconds, "nobody pays for a defective video")
+			require.Equal(t, a.GPUSeconds, a.WastedGPUSeconds, "the account does not pay for a defective video")
 		}
 		s.RequireInvariants(t)
 	})

@@ -28,7 +28,7 @@ func TestJob(t *testing.T) {
 		checkpoint := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("state at step 4"))
 		_, err = s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: checkpoint, Step: 4, Percent: 40})
 		require.NoError(t, err)
-		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 
 		end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 

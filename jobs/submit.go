@@ -280,7 +280,7 @@ func chooseModel(known *catalogue.Snapshot, in *Submission) (*catalogue.Model, j
 	var params json.RawMessage
 	for _, c := range candidates {
 		if in.Type != "" && in.Type != c.Model.Type {
-			return nil, nil, apierror.Invalid("type", "The model %s does %s, not %s.", c.Model.Name, c.Model.Type, text.Clip(in.Type, 64))
+			return nil, nil, apierror.Invalid("type", "The type of the model %s is %s, not %s.", c.Model.Name, c.Model.Type, text.Clip(in.Type, 64))
 		}
 		if err := validPrompt(in.Prompt, c.Model); err != nil {
 			return nil, nil, err
@@ -320,7 +320,7 @@ func validPrompt(prompt string, model *catalogue.Model) error {
 	return nil
 }
 
-// hasPileOfMarks tells whether more than maxMarks combining marks follow each
+// hasPileOfMarks reports whether more than maxMarks combining marks follow each
 // other.
 func hasPileOfMarks(text string) bool {
 	pile := 0

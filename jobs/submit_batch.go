@@ -64,7 +64,7 @@ func (s *Submitter) writePlain(ctx context.Context, calls []*submitCall, wait bo
 		return err
 	}
 	if len(b.changes) > 0 {
-		if err := anew(ctx, func() error { return b.writeJobs(ctx, s.DB) }); err != nil {
+		if err := withRetry(ctx, func() error { return b.writeJobs(ctx, s.DB) }); err != nil {
 			return batchError(fmt.Errorf("write the jobs: %w", err))
 		}
 	}

@@ -128,7 +128,7 @@ func TestEstimateJobs(t *testing.T) {
 		worker := s.Worker(t, "one")
 		job := s.Submit(t)
 		_, fence := s.Lease(t, worker)
-		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("video"))
 		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 		require.NoError(t, err)
 		s.Exec(t, "UPDATE job_attempts SET gpu_seconds = 3 WHERE job_id = ?", job.ID)

@@ -17,7 +17,7 @@ import (
 func videos(n int) []jobs.Submission {
 	all := make([]jobs.Submission, n)
 	for i := range all {
-		all[i] = jobs.Submission{Model: "testcard", Prompt: fmt.Sprintf("film %d", i), IdempotencyKey: new(fmt.Sprintf("film-%d", i))}
+		all[i] = jobs.Submission{Model: "testcard", Prompt: fmt.Sprintf("video %d", i), IdempotencyKey: new(fmt.Sprintf("video-%d", i))}
 	}
 	return all
 }
@@ -35,7 +35,7 @@ func TestSubmitMany(t *testing.T) {
 		require.Len(t, got, jobs.MaxSubmitJobs)
 		for i, one := range got {
 			require.Nil(t, one.Refused)
-			require.Equal(t, fmt.Sprintf("film-%d", i), one.Job.IdempotencyKey)
+			require.Equal(t, fmt.Sprintf("video-%d", i), one.Job.IdempotencyKey)
 			require.Equal(t, s.Reload(t, got[0].Job.ID).QueueOrder, got[0].Job.QueueOrder)
 		}
 		last := s.Reload(t, got[999].Job.ID)
@@ -43,7 +43,7 @@ func TestSubmitMany(t *testing.T) {
 		require.Greater(t, last.QueueOrder, got[0].Job.QueueOrder, "they keep their order")
 		prompts, err := s.Reader.Prompts(t.Context(), []models.JobID{got[7].Job.ID})
 		require.NoError(t, err)
-		require.Equal(t, "film 7", prompts[got[7].Job.ID].Text)
+		require.Equal(t, "video 7", prompts[got[7].Job.ID].Text)
 		s.RequireInvariants(t)
 	})
 

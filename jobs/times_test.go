@@ -52,7 +52,7 @@ func TestTimes(t *testing.T) {
 		ago(t, s, job.ID, 3000*time.Second)
 		_, fence = s.Lease(t, worker)
 		ago(t, s, job.ID, 400*time.Second)
-		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 		_, err = s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 		require.NoError(t, err)
 

@@ -21,7 +21,7 @@ const (
 // only because of concurrent transactions. act must reset the variables that it sets. After an
 // outage (models.IsOutage), or if ctx ends, it is unknown whether the commit took place.
 func InTx(ctx context.Context, db *bun.DB, act func(ctx context.Context, tx bun.Tx) error) error {
-	return anew(ctx, func() error { return db.RunInTx(ctx, nil, act) })
+	return withRetry(ctx, func() error { return db.RunInTx(ctx, nil, act) })
 }
 
 // InSnapshot runs act in a read-only transaction. All its statements see one snapshot, taken
@@ -39,8 +39,8 @@ func batchError(err error) error {
 	return err
 }
 
-// anew is InTx for a single statement.
-func anew(ctx context.Context, act func() error) error {
+// withRetry is InTx for a single statement.
+func withRetry(ctx context.Context, act func() error) error {
 	for try := time.Duration(1); ; try++ {
 		err := act()
 		if err == nil || try == txTries || !models.IsLostRace(err) {

@@ -39,7 +39,7 @@ func TestTransaction(t *testing.T) {
 			job := s.Submit(t)
 			loseRaces(t, s, code, 2)
 			_, fence := s.Lease(t, worker)
-			video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+			video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 			loseRaces(t, s, code, 2)
 			_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 			require.NoError(t, err)

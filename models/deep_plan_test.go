@@ -106,7 +106,7 @@ func TestDeepQueues(t *testing.T) {
 			}, 100},
 			"QueueDemands": {func() error {
 				found, err := models.QueueDemands(t.Context(), watched, []string{"testcard"})
-				require.Len(t, found, 2, "films of 1 s and of 2 s")
+				require.Len(t, found, 2, "videos of 1 s and of 2 s")
 				require.InDelta(t, inOne, found[0].Depth+found[1].Depth, 0.01)
 				require.InDelta(t, 5*inOne, found[0].GPUSeconds+found[1].GPUSeconds, 0.01)
 				return err

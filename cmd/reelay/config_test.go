@@ -42,7 +42,7 @@ func TestRetention(t *testing.T) {
 		}
 		t.Setenv(videosDays, "181")
 		cfg := readConfig()
-		require.ErrorContains(t, cfg.check(), "from 1 to 180", "a film does not outlive its job")
+		require.ErrorContains(t, cfg.check(), "from 1 to 180", "a video does not outlive its job")
 	})
 }
 

@@ -35,7 +35,7 @@ func demoCommand() *cobra.Command {
 	f.StringVar(&o.data, "data", "", "folder for the data (default: a temporary one)")
 	f.BoolVar(&o.keep, "keep", false, "keep the temporary folder")
 	f.StringVar(&o.prompt, "prompt", demoPrompt, "what the video should show")
-	f.StringVar(&o.model, "model", "testcard", "testcard, or tiny-ltx: the pipeline of LTX-Video with random weights that are made on the spot")
+	f.StringVar(&o.model, "model", "testcard", "testcard, or tiny-ltx: LTX-Video with tiny random weights, which the demo makes")
 	f.StringVar(&o.python, "python", "python3", "the Python for tiny-ltx, with reelay-runtime and reelay-diffusers")
 	f.StringVarP(&o.output, "output", "o", "video.mp4", "file to store the video in; replaced if it exists")
 	return cmd
@@ -84,7 +84,7 @@ func (o *demoOptions) run(cmd *cobra.Command) (err error) {
 	return d.err
 }
 
-// show starts the stack and plays the demo on it.
+// show starts the stack and runs the demo on it.
 func (o *demoOptions) show(ctx context.Context, d *display, stack *substack, video *demoVideo) error {
 	began := time.Now()
 	env, err := video.prepare(ctx, d, stack.data)

@@ -21,7 +21,7 @@ type display struct {
 	tty    bool
 	color  bool
 	silent bool
-	// pictures reports whether the terminal shows colours of 24 bits, of which pictures are made.
+	// pictures reports whether the terminal shows 24-bit colours, which pictures need.
 	pictures bool
 	width    func() int
 

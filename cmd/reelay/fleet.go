@@ -86,7 +86,7 @@ func gpuCells(gpus []client.GPUState) []string {
 	return cells
 }
 
-// valueOr returns an optional value, or otherwise.
+// valueOr returns an optional value, or the given default.
 func valueOr[T any](value *T, otherwise T) T {
 	if value == nil {
 		return otherwise

@@ -15,7 +15,7 @@ func poolsCommand() *cobra.Command {
 		Use:   "pools",
 		Short: "Show the pools, and how often their workers save checkpoints (for operators)",
 		Long: "Shows the workers of each pool, and for each of its models how often they save checkpoints: the interval that\n" +
-			"wastes least, given how long a checkpoint takes and how often the pool loses workers. See docs/operators/checkpoints.md.",
+			"wastes the least GPU time, given how long a checkpoint takes and how often the pool loses workers. See docs/operators/checkpoints.md.",
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
 		pools, err := c.Pools(ctx)

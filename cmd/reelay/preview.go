@@ -21,7 +21,7 @@ const (
 	previewEvery = 3 * time.Second
 	// previewTime bounds reading one preview, which holds up the display.
 	previewTime = 5 * time.Second
-	// previewCells is the most columns of a preview; previewRows is the most rows.
+	// previewCells and previewRows are the maximum columns and rows of a preview.
 	previewCells, previewRows = 64, 20
 )
 
@@ -35,7 +35,7 @@ func (d *display) withPreviews(ctx context.Context, c *client.Client) func(*clie
 	var shown string
 	return func(job *client.Job) error {
 		if job.Progress.Phase == client.PhaseRendering && time.Now().After(due) {
-			// A preview that cannot be read is not worth an end of the watch.
+			// A preview that cannot be read does not end the watch.
 			if rows, id, err := newestPreview(ctx, c, job.Id, shown, d.width()-1); err == nil && rows != nil {
 				d.show(rows)
 				shown = id

@@ -107,7 +107,7 @@ func (o *submitOptions) attach(ctx context.Context, c *client.Client, in *client
 }
 
 // listParams returns the parameters of a model that are lists. It asks the API only if the
-// number of inputs leaves that open; of an alias it knows none.
+// number of inputs leaves that open. For an alias it returns none.
 func listParams(ctx context.Context, c *client.Client, model string, inputs []inputFlag) (map[string]bool, error) {
 	if len(inputs) == 1 && inputs[0].param == referenceImage {
 		return nil, nil

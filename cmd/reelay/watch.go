@@ -19,8 +19,8 @@ func watchCommand() *cobra.Command {
 		Use:        "watch JOB",
 		SuggestFor: []string{"follow", "logs", "tail"},
 		Short:      "Show a job's progress until it ends",
-		Long: "Shows a job's progress until the job ends. If the connection breaks, it reconnects. A terminal that\n" +
-			"shows colours of 24 bits (COLORTERM=truecolor) also shows pictures of the unfinished video.\n" +
+		Long: "Shows a job's progress until the job ends. If the connection breaks, it reconnects. A terminal with\n" +
+			"24-bit colours (COLORTERM=truecolor) also shows pictures of the unfinished video.\n" +
 			"The exit status is 1 if the job failed or was cancelled.",
 		Example: "  reelay watch job_01937d3e-…\n  reelay watch job_01937d3e-… --json | jq .progress.percent",
 		Args:    jobArg,

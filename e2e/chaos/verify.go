@@ -94,7 +94,7 @@ func (s *soak) askGaps(ctx context.Context, v *verdict) error {
 	for _, group := range [][]*process{{s.stack.postgres}, s.stack.apis, s.stack.controls} {
 		for _, o := range common(group) {
 			if o.until.Sub(o.from) > noted && !overlaps(gaps, o.from, o.until) {
-				v.Breaches = append(v.Breaches, fmt.Sprintf("%s was away from %s to %s, and no gap tells of it", group[0].name, o.from.UTC(), o.until.UTC()))
+				v.Breaches = append(v.Breaches, fmt.Sprintf("%s was away from %s to %s, but no gap was recorded", group[0].name, o.from.UTC(), o.until.UTC()))
 			}
 		}
 	}
@@ -204,9 +204,9 @@ func (s *soak) hashObjects(ctx context.Context, v *verdict) error {
 func (s *soak) askInvariants(ctx context.Context, v *verdict) error {
 	var open []string
 	if err := s.stack.db.NewRaw("SELECT id::text FROM jobs WHERE completed_at IS NULL").Scan(ctx, &open); err != nil {
-		return fmt.Errorf("ask whether every job is over: %w", err)
+		return fmt.Errorf("check that every job has ended: %w", err)
 	}
-	v.breach("every job is over", open, len(open))
+	v.breach("every job has ended", open, len(open))
 	for _, which := range models.Invariants {
 		broken, err := models.FindViolations(ctx, s.stack.db, which, doctor.Examination(), shownBreaches)
 		if err != nil {

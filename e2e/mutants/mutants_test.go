@@ -21,7 +21,7 @@ func TestMutants(t *testing.T) {
 			cmd := exec.Command("git", "apply", "--check", "-C1", m.patch)
 			cmd.Dir = "../.."
 			out, err := cmd.CombinedOutput()
-			require.NoError(t, err, "%s: make the patch anew: %s", m.name, out)
+			require.NoError(t, err, "%s: make the patch again: %s", m.name, out)
 		}
 	})
 

@@ -47,7 +47,7 @@ func TestRun(t *testing.T) {
 		story(t, oneJob, func(t *testing.T, f *fixture) {
 			order := <-f.model.started
 			f.model.messages <- &runtime.Progress{Percent: 50, Phase: runtime.PhaseRendering}
-			f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4"), Thumbnail: file(t, order, "film.jpg")}
+			f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4"), Thumbnail: file(t, order, "still.jpg")}
 			synctest.Wait()
 			time.Sleep(5 * time.Second)
 			f.leave(t)

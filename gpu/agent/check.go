@@ -54,7 +54,7 @@ type qualitySettings struct {
 func (t *attempt) wanted() qualitySettings {
 	settings := qualitySettings{Check: true}
 	if model := t.lease.Model; model != nil && model.Quality != nil {
-		_ = json.Unmarshal(*model.Quality, &settings) // of another form: the defaults
+		_ = json.Unmarshal(*model.Quality, &settings) // settings that do not fit keep their defaults
 	}
 	return settings
 }
@@ -95,8 +95,8 @@ type evidenceNote struct {
 	At float64 `json:"at"`
 }
 
-// publishEvidence publishes the frames that show a defect. A frame that cannot be published is
-// not worth another failure.
+// publishEvidence publishes the frames that show a defect. If a frame cannot be published, it only
+// logs that.
 func (t *attempt) publishEvidence(ctx context.Context, video string, report *quality.Report) {
 	ctx, cancel := context.WithTimeout(ctx, evidenceTime)
 	defer cancel()

@@ -54,7 +54,7 @@ func TestNotice(t *testing.T) {
 		})
 	})
 
-	t.Run("LetsAFinishedVideoGoOut", func(t *testing.T) {
+	t.Run("DeliversAFinishedVideo", func(t *testing.T) {
 		t.Parallel()
 		story(t, oneJob, func(t *testing.T, f *fixture) {
 			order := <-f.model.started

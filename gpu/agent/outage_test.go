@@ -63,7 +63,7 @@ func TestOutage(t *testing.T) {
 				order := <-f.model.started
 				f.paint(25 * time.Second)
 				f.goAway(how)
-				f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4"), Thumbnail: file(t, order, "film.jpg")}
+				f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4"), Thumbnail: file(t, order, "still.jpg")}
 				time.Sleep(2 * time.Minute)
 				f.lose("requestUpload", 1)
 				f.lose("completeJob", 2)

@@ -19,10 +19,9 @@ const (
 	maxPreview = 4 << 20
 )
 
-// previewer uploads previews in the background, one at a time and at most one in each
-// previewEvery. Of those that come meanwhile it keeps the newest. A preview is never worth a
-// failure: one that cannot be uploaded is dropped. One goroutine calls put, and done with what
-// it receives from sent.
+// previewer uploads previews in the background, one at a time and at most one per previewEvery.
+// It keeps only the newest of those that arrive meanwhile, and drops one that cannot be
+// uploaded. One goroutine calls put, and calls done after each receive from sent.
 type previewer struct {
 	attempt *attempt
 	ctx     context.Context
@@ -53,7 +52,7 @@ func (v *previewer) put(p *runtime.Preview) {
 	}()
 }
 
-// done starts the upload of the preview that came meanwhile.
+// done starts the upload of the preview that arrived meanwhile.
 func (v *previewer) done() {
 	v.busy = false
 	if next := v.next; next != nil {

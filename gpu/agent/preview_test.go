@@ -42,7 +42,7 @@ func TestPreview(t *testing.T) {
 		})
 	})
 
-	t.Run("IsDroppedIfItIsNoSmallPicture", func(t *testing.T) {
+	t.Run("IsDroppedIfItIsTooLargeOrNotAPicture", func(t *testing.T) {
 		t.Parallel()
 		story(t, oneJob, func(t *testing.T, f *fixture) {
 			order := <-f.model.started

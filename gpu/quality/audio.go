@@ -11,7 +11,7 @@ import (
 type audible struct {
 	sound
 	seconds float64
-	loudest float64 // root mean square of the loudest 50 ms, from 0 to 1, without the constant part
+	loudest float64 // root mean square of the loudest 50 ms, from 0 to 1, without the DC offset
 }
 
 // read reads samples of 16 bits.

@@ -14,10 +14,9 @@
 //
 // # Tolerances
 //
-// A length may differ from the one asked by 0.25 s, 5 %, one frame, or one group of 4
-// frames (at most a fifth of the length), whichever is the most: video models render
+// A length may differ from the requested one by 0.25 s, 5 %, one frame, or one group of
+// 4 frames (at most a fifth of the length), whichever is largest: video models render
 // whole groups. A frame rate may differ by 1 %; the average counts, so that a variable
-// rate is allowed. Width and height must match exactly, a resolution such as
-// 720p within 16 pixels. Sound must begin and end with
-// the pictures, within 0.25 s or 1 %.
+// rate is allowed. Width and height must match exactly, a resolution such as 720p within
+// 16 pixels. Sound must begin and end with the pictures, within 0.25 s or 1 %.
 package quality

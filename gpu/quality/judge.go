@@ -88,7 +88,7 @@ func (m *measured) decodes(_ Expect, n *Numbers) *finding {
 	return found(Undecodable, nil, "The video has no frames that decode: %s.", said)
 }
 
-// complete looks for the end of the file before its time, and for errors on the way.
+// complete looks for a file that ends early, and for errors of the decoder.
 func (m *measured) complete(_ Expect, n *Numbers) *finding {
 	last := n.Frames - 1
 	end := m.around(max(0, last-2), last)

@@ -41,15 +41,15 @@ type Thresholds struct {
 	BlackShare float64
 	// FlatShare is the share of frames of one colour that makes a video of a single colour [0.9].
 	FlatShare float64
-	// BlackBrightness is the mean brightness of a black frame at most [18].
+	// BlackBrightness is the highest mean brightness of a black frame [18].
 	BlackBrightness float64
-	// FlatDeviation is the standard deviation of the brightness of large blocks in a
-	// frame of one colour at most [1.5].
+	// FlatDeviation is the highest standard deviation of the brightness of large blocks
+	// in a frame of one colour [1.5].
 	FlatDeviation float64
-	// SilentDB is the level of the loudest 50 ms of silent audio at most, in dBFS [-65].
+	// SilentDB is the highest level of the loudest 50 ms of silent audio, in dBFS [-65].
 	SilentDB float64
-	// DriftSeconds is how far the ends of pictures and sound may lie apart [0.25, or
-	// 1 % of the length].
+	// DriftSeconds is how much the beginning and the end of pictures and sound may differ
+	// [0.25, or 1 % of the length].
 	DriftSeconds float64
 }
 
@@ -117,9 +117,9 @@ type Numbers struct {
 }
 
 const (
-	leastTime   = time.Minute
-	timeFactor  = 10
-	longestFilm = time.Hour // the length that counts for the limit, at most
+	leastTime  = time.Minute
+	timeFactor = 10
+	maxLength  = time.Hour // a longer video gets no more time
 )
 
 // Check reports whether the video in the file at path is what was expected. Whatever
@@ -145,7 +145,7 @@ func Check(ctx context.Context, path string, expect Expect) (*Report, error) {
 		return &Report{Defect: defect, Numbers: c.numbers()}, nil
 	}
 	length := time.Duration(max(expect.DurationSeconds, c.seconds, c.limit) * float64(time.Second))
-	decoding, cancel := context.WithTimeoutCause(ctx, leastTime+timeFactor*min(length, longestFilm), ErrTooSlow)
+	decoding, cancel := context.WithTimeoutCause(ctx, leastTime+timeFactor*min(length, maxLength), ErrTooSlow)
 	defer cancel()
 	m, err := decode(decoding, programs.ffmpeg, path, c, expect.Audio)
 	if err != nil {

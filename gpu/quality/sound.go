@@ -8,10 +8,10 @@ func (m *measured) heard(e Expect, n *Numbers) *finding {
 		return nil
 	}
 	if m.audible == nil {
-		return found(NoAudio, m.around(0, n.Frames-1), "The video has no sound; it was asked for.")
+		return found(NoAudio, m.around(0, n.Frames-1), "The video has no sound, which was asked for.")
 	}
 	if n.LoudestDB <= e.Thresholds.SilentDB {
-		return found(Silent, m.around(0, n.Frames-1), "The sound is silent: its loudest 50 ms have %.0f dBFS.", n.LoudestDB)
+		return found(Silent, m.around(0, n.Frames-1), "The sound is silent: its loudest 50 ms are at %.0f dBFS.", n.LoudestDB)
 	}
 	limit := max(e.Thresholds.DriftSeconds, 0.01*n.Seconds)
 	ends := n.AudioStart + n.AudioSeconds - n.Seconds

@@ -11,7 +11,7 @@ const (
 	noisy = 0.3
 	loud  = 20
 	// A broken end has at least shortTail seconds and shortFrames frames; a black or
-	// white one, with which films also end, blackTail seconds and a share of blackPart.
+	// white one, as good videos also end, blackTail seconds and a share of blackPart.
 	shortTail   = 0.15
 	shortFrames = 3
 	blackTail   = 0.4

@@ -1,6 +1,6 @@
 // Package sensor reads the state of this machine's GPUs from the vendors' programs: nvidia-smi, or
-// rocm-smi. Such a program can hang for a minute on a sick GPU, or for ever. So it runs in the
-// background, and whoever asks gets what is known.
+// rocm-smi. Such a program can hang on a faulty GPU, for a minute or for ever. So it runs in the
+// background, and callers get the newest known state.
 package sensor
 
 import (
@@ -28,7 +28,7 @@ const (
 	maxGPUs   = 64
 )
 
-// Sensor reads the state of GPUs. Nil knows of none.
+// Sensor reads the state of GPUs. A nil Sensor has no samples.
 type Sensor struct {
 	log  *slog.Logger
 	read func(context.Context) ([]client.GpuSample, error)

@@ -185,7 +185,7 @@ func TestSensor(t *testing.T) {
 		require.Equal(t, 1, strings.Count(log.String(), "cannot be read"), "failures in a row are logged once")
 	})
 
-	t.Run("OfNothingKnowsNothing", func(t *testing.T) {
+	t.Run("HasNoSamplesIfNil", func(t *testing.T) {
 		t.Parallel()
 
 		require.Nil(t, (*Sensor)(nil).Newest())

@@ -58,7 +58,7 @@ func TestParse(t *testing.T) {
 		"ATextForANumber":         {edit("timeoutSeconds: 600", "timeoutSeconds: soon"), "x.yaml:5: "},
 		"NoName":                  {edit("name: own", "description: x"), "x.yaml:2: the entry has no name"},
 		"ANameWithASlash":         {edit("name: own", "name: a/b"), `x.yaml:2: the name "a/b" must have`},
-		"AQualityThatIsUnknown":   {own + "    quality: { frozen: 3 }\n", `quality has no setting "frozen"; there is check, allowDark, allowStill, blackBrightness`},
+		"AQualityThatIsUnknown":   {own + "    quality: { frozen: 3 }\n", `quality has no setting "frozen": it can have check, allowDark, allowStill, blackBrightness`},
 		"AQualityOutOfRange":      {own + "    quality: { blackShare: 2 }\n", "quality.blackShare must be a number from 0.01 to 1"},
 		"AQualityThatIsNoSwitch":  {own + "    quality: { check: 1 }\n", "quality.check must be true or false"},
 		"AQualityThatIsNoMap":     {own + "    quality: [check]\n", "quality must be a map"},
@@ -227,7 +227,7 @@ func TestCandidates(t *testing.T) {
 	})
 
 	_, err := snapshot.Candidates("none")
-	require.ErrorContains(t, err, "there is own, other, fast, any, unused")
+	require.ErrorContains(t, err, "The names are: own, other, fast, any, unused")
 	_, err = snapshot.Model("fast")
 	require.ErrorContains(t, err, "fast is an alias: name a model")
 	all, err := snapshot.Candidates("fast")
@@ -281,6 +281,6 @@ func TestCatalogue(t *testing.T) {
 		_, err := begun.Model("old")
 		require.NoError(t, err)
 		_, err = c.Current().Model("old")
-		require.ErrorContains(t, err, "there is new")
+		require.ErrorContains(t, err, "The names are: new")
 	})
 }

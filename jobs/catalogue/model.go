@@ -17,7 +17,7 @@ type Model struct {
 	Type        string `json:"type" yaml:"type"`
 	Description string `json:"description,omitzero" yaml:"description"`
 	// Runtime is the name of the runtime that renders with the model, and Settings what it is
-	// handed with each job, such as the folder of the weights.
+	// given with each job, such as the folder of the weights.
 	Runtime  string          `json:"runtime,omitzero" yaml:"runtime"`
 	Settings json.RawMessage `json:"settings,omitzero" yaml:"-"`
 	// GPUTypes lists the GPU types that can run it, smallest first, or any.
@@ -28,8 +28,8 @@ type Model struct {
 	Produces      Product `json:"produces" yaml:"produces"`
 	// RequiresPrompt means that a submit must have a prompt.
 	RequiresPrompt bool `json:"requiresPrompt,omitzero" yaml:"requiresPrompt"`
-	// TimeoutSeconds is the base of an attempt's running time; factors for
-	// resolution and length go on top.
+	// TimeoutSeconds is the base of an attempt's running time, which factors for
+	// resolution and length multiply.
 	TimeoutSeconds float64 `json:"timeoutSeconds" yaml:"timeoutSeconds"`
 	// GPUSecondsPerSecond is how long one second of video takes to render, until measured
 	// times are known.

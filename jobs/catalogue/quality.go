@@ -46,7 +46,7 @@ func checkQuality(raw json.RawMessage) error {
 			}
 		case !isNumber:
 			known := slices.Concat(qualitySwitches, slices.Sorted(maps.Keys(qualityLimits)))
-			return fmt.Errorf("quality has no setting %q; there is %s", name, strings.Join(known, ", "))
+			return fmt.Errorf("quality has no setting %q: it can have %s", name, strings.Join(known, ", "))
 		case !ok || !(value >= limit.least && value <= limit.most):
 			return fmt.Errorf("quality.%s must be a number from %g to %g", name, limit.least, limit.most)
 		}

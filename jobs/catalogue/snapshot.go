@@ -132,7 +132,7 @@ func (s *Snapshot) Model(name string) (*Model, error) {
 	if s.alias(name) != nil {
 		return nil, apierror.Invalid("model", "%s is an alias: name a model.", text.Clip(name, maxName))
 	}
-	return nil, apierror.Invalid("model", "There is no model of that name; there is %s.", strings.Join(s.Names(), ", "))
+	return nil, apierror.Invalid("model", "There is no model of that name. The names are: %s.", strings.Join(s.Names(), ", "))
 }
 
 func (s *Snapshot) model(name string) *Model {

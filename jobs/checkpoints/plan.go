@@ -1,8 +1,8 @@
 // Package checkpoints decides how often workers save checkpoints.
 //
-// A checkpoint stops the render for a while, and what was rendered since the newest one is lost
-// with the worker. The interval that wastes least is √(2·C·M) (Young 1974), where C is how long a
-// checkpoint takes and M the mean time between losses. Both are measured, per pool and model.
+// A checkpoint stops the render while it is written. If a worker is lost, so is its work since the
+// newest checkpoint. The interval that wastes the least time is √(2·C·M) (Young 1974), where C is how
+// long a checkpoint takes and M the mean time between losses. Both are measured, per pool and model.
 package checkpoints
 
 import (
@@ -22,7 +22,7 @@ const (
 	Unmeasured  = 30 * time.Second
 	enoughSaves = 5
 
-	// NewestSaves is how many durations the median is of.
+	// NewestSaves is the number of durations of which the median is taken.
 	NewestSaves = 31
 	// Fade is the time in which the weight of a loss, and of a busy hour, falls to 1/e.
 	Fade = 7 * 24 * time.Hour
@@ -82,8 +82,7 @@ func PlanOf(r *models.CheckpointRecord) *Plan {
 // young returns the best interval for checkpoints that take save seconds, if a worker is lost
 // every so many seconds. All of its arguments and its result are in seconds. It is Young's first-order
 // formula: that of Daly (2006) differs by less than 2 % while a checkpoint takes less than a
-// thousandth of the time between losses, and near the optimum such a difference wastes nothing that
-// could be measured.
+// thousandth of the time between losses. So near the optimum, such a difference wastes next to nothing.
 func young(save, between float64) float64 { return math.Sqrt(2 * save * between) }
 
 // median returns the median, or 0 if there are no values.

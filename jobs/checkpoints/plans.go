@@ -13,8 +13,8 @@ import (
 // RefreshEvery is how often a process reads what was measured.
 const RefreshEvery = 15 * time.Second
 
-// Plans are the plans of all pools, as a process last read them. A lease costs no query. Nil has
-// none.
+// Plans are the plans of all pools, as a process last read them, so that a lease needs no query. A
+// nil *Plans has none.
 type Plans struct {
 	DB *bun.DB
 

@@ -11,7 +11,7 @@ type invariantCheck struct {
 }
 
 // report is the fix of what no operator can have caused.
-const report = "This is a bug of Reelay or the work of somebody's hand in the database: keep the rows, and report them with the job's history (`reelay get JOB`)."
+const report = "This is a bug in Reelay, or a change that was made in the database by hand: keep the rows, and report them with the job's history (`reelay get JOB`)."
 
 var invariantChecks = []invariantCheck{
 	{
@@ -94,7 +94,7 @@ var invariantChecks = []invariantCheck{
 		report,
 	}, {
 		"one-end",
-		"A run that is over has one terminal event, its last; one that goes on has none.",
+		"A run that has ended has one terminal event, its last; any other has none.",
 		"Runs of these jobs have not ended just once.",
 		"Webhooks and followers were told of no end, or of two.",
 		report,
@@ -202,10 +202,10 @@ var invariantChecks = []invariantCheck{
 		"Cancel and submit these jobs again. " + report,
 	}, {
 		"stuck-fetch",
-		"An image that a job begins from is fetched within ten minutes of its time.",
+		"An image that a job begins from is fetched within ten minutes after it is due.",
 		"The images of these jobs should have been fetched more than ten minutes ago.",
 		"Accepted jobs do not start.",
-		"Start control: nobody fetches. If it runs, its log says why.",
+		"Start control, which fetches images. If it runs, its log says why.",
 	}, {
 		"stuck-queued",
 		"No job is queued for ten wait targets of its lane while a worker that could run it is idle.",
@@ -217,18 +217,18 @@ var invariantChecks = []invariantCheck{
 		"A job whose time has come is queued within ten minutes.",
 		"The time of these jobs came more than ten minutes ago.",
 		"Retries and scheduled jobs do not start.",
-		"Start control: nobody does its periodic work. If it runs, its log says why.",
+		"Start control, which queues due jobs. If it runs, its log says why.",
 	}, {
 		"unreaped-lease",
 		"A lease that ran out is taken back within ten minutes.",
 		"The leases of these attempts ran out more than ten minutes ago.",
 		"Their jobs wait for workers that are gone.",
-		"Start control: nobody reaps. If it runs, its log says why.",
+		"Start control, which takes back expired leases. If it runs, its log says why.",
 	}, {
 		"untold-end",
 		"Each end of a run has a delivery to every webhook that subscribes to it.",
 		"Ends of these jobs' runs have none.",
-		"Somebody waits to hear of a job that has ended.",
+		"A receiver still waits for a webhook about a job that has ended.",
 		report,
 	}, {
 		"stuck-webhook",

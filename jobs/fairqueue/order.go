@@ -20,7 +20,7 @@ func TurnsOf(lanes ...models.LaneState) Turns {
 	return turns
 }
 
-// Promoted tells whether the next start in a lane is the turn of its promoted line.
+// Promoted reports whether the next start in a lane is the turn of its promoted line.
 func (t Turns) Promoted(lane models.Tier) bool { return t[lane] >= models.PromotedEvery-1 }
 
 // Start counts a start in a line.
@@ -103,8 +103,8 @@ type Share struct {
 	Weight float64
 }
 
-// Stands tells whether an account stands in a line: it has jobs queued there, and runs
-// fewer, in all lines together, than it may.
+// Stands reports whether an account is in a line: it has jobs queued there, and its running
+// jobs, in all lines together, are below its limit.
 func Stands(queued, running, maxRunning int) bool { return queued > 0 && running < maxRunning }
 
 // Enter puts the account into a line whose virtual time is lineTime. An account whose own

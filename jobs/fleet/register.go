@@ -121,8 +121,8 @@ func (r *Registrar) replace(ctx context.Context, tx bun.Tx, p jobs.Principal, in
 	return nil, c, err
 }
 
-// mayReplace tells whether an enrolment key may take over a worker's place: the
-// one that enrolled it, and once that is over, another one of its account.
+// mayReplace returns nil if an enrolment key may take over a worker's place: the key that
+// enrolled it or, once that key is no longer valid, another one of its account.
 func mayReplace(ctx context.Context, tx bun.Tx, p jobs.Principal, old *models.Worker) error {
 	if old.EnrolmentKeyID == p.KeyID {
 		return nil

@@ -128,7 +128,7 @@ func UploadAll(t *testing.T, s *Stack, p jobs.Principal, f jobs.Fence) Uploads {
 	return Uploads{
 		Checkpoint: s.Upload(t, p, f, models.ArtifactCheckpoint, []byte("the second state")),
 		Log:        s.Upload(t, p, f, models.ArtifactLog, []byte("a log")),
-		Video:      s.Upload(t, p, f, models.ArtifactFinalVideo, []byte("a film")),
+		Video:      s.Upload(t, p, f, models.ArtifactFinalVideo, []byte("a video")),
 		Committed:  attempt.CheckpointID,
 	}
 }

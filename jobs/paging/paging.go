@@ -26,10 +26,10 @@ type Request struct {
 	After string
 }
 
-// List is one list: a kind of items, and a digest of all that decides which of
-// them are in it. A cursor carries the digest, so that one of another list is
-// refused: taken for a place in this one, it would leave out what nobody misses. It
-// protects nothing: whoever forges one is shown no more than he may see.
+// List is one list: a kind of items, and a digest of everything that decides which of
+// them are in it. A cursor contains the digest, so that a cursor of another list is
+// refused: used in this one, it would skip items without an error. The digest is no
+// protection: a caller with a forged cursor still sees only what it is allowed to see.
 type List struct {
 	kind   string
 	digest string

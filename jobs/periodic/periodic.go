@@ -16,9 +16,9 @@ type Periods struct {
 	DB *bun.DB
 }
 
-// Claim tells whether the caller shall do the work of that name in its present
-// period. Of all who ask within a period, the first does it. left is how long
-// the period still lasts, by PostgreSQL's clock like the rest of it.
+// Claim reports whether the caller must do the work of that name in its current
+// period: the first caller in each period must. left is the remaining time of the
+// period, by PostgreSQL's clock.
 func (p *Periods) Claim(ctx context.Context, name string, every time.Duration) (mine bool, left time.Duration, err error) {
 	mine, left, err = models.ClaimPass(ctx, p.DB, name, every)
 	if err != nil {

@@ -53,7 +53,7 @@ func ParseSearch(text string) (*Search, error) {
 		return nil, apierror.Invalid("filter.search", "A search may have %d characters; this one has %d.", maxSearchRunes, n)
 	}
 	if at := strings.IndexFunc(text, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) && !unicode.IsSpace(r) }); at >= 0 {
-		return nil, badSearch(text, at, "there is a character that nobody can see, or that is not UTF-8")
+		return nil, badSearch(text, at, "this character is invisible or not UTF-8")
 	}
 	s, p := &Search{}, &searchReader{text: text}
 	for n := 0; ; n++ {

@@ -89,8 +89,8 @@ func TestParseSearch(t *testing.T) {
 		"worker:wrk_1":               "worker takes the id",
 		"account:a account:b":        "account can be said once",
 		"account:a,b":                "account takes one value",
-		"a\x00b":                     "character 2: there is a character",
-		"a\xffb":                     "character 2: there is a character",
+		"a\x00b":                     "character 2: this character is invisible",
+		"a\xffb":                     "character 2: this character is invisible",
 		strings.Repeat("a ", 21):     "a search may have 20 terms",
 		strings.Repeat("a", 501):     "may have 500 characters; this one has 501",
 	} {

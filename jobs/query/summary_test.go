@@ -67,7 +67,7 @@ func TestSummarize(t *testing.T) {
 
 		s, job, worker, fence := jobstest.Leased(t)
 		s.Upload(t, worker, fence, models.ArtifactThumbnail, []byte("a still that nobody named"))
-		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 		video.Metadata = json.RawMessage(`{"durationSeconds": 0.96}`)
 		still := s.Upload(t, worker, fence, models.ArtifactThumbnail, []byte("its still"))
 		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video, Thumbnail: &still})
@@ -82,7 +82,7 @@ func TestSummarize(t *testing.T) {
 		require.InDelta(t, 0.96, got["duration_sec"], 0)
 		require.InDelta(t, 1500, got["processing_time_ms"], 0)
 		require.NotNil(t, got["completed_at"])
-		require.Equal(t, "a film", fetched(t, got["result_url"]))
+		require.Equal(t, "a video", fetched(t, got["result_url"]))
 		require.Equal(t, "its still", fetched(t, got["thumbnail_url"]))
 	})
 
@@ -90,13 +90,13 @@ func TestSummarize(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
-		_, err := s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailContentPolicy, Message: "not this film"})
+		_, err := s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailContentPolicy, Message: "not this video"})
 		require.NoError(t, err)
 
 		got := summary(t, s, job.ID)
 
 		require.Equal(t, "failed", got["status"])
-		require.Contains(t, got["failure_reason"], "not this film")
+		require.Contains(t, got["failure_reason"], "not this video")
 		require.Nil(t, got["result_url"])
 	})
 
@@ -109,7 +109,7 @@ func TestSummarize(t *testing.T) {
 		for range 9 {
 			s.Submit(t)
 			_, fence := s.Lease(t, worker)
-			video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+			video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 			end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 			require.NoError(t, err)
 			rows = append(rows, end.Job)

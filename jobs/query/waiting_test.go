@@ -57,7 +57,7 @@ func TestWaitingFor(t *testing.T) {
 		require.Contains(t, blocked[0].Message, "1 job must complete first: "+string(parent.ID))
 		require.WithinDuration(t, soon, blocked[1].Until, time.Second)
 
-		video := s.Upload(t, one, fence, models.ArtifactFinalVideo, []byte("a film"))
+		video := s.Upload(t, one, fence, models.ArtifactFinalVideo, []byte("a video"))
 		_, err := s.Holder.Complete(t.Context(), one, fence, jobs.Completion{Video: &video})
 		require.NoError(t, err)
 		expect(query.WaitNotBefore)

@@ -149,7 +149,7 @@ func TestOutage(t *testing.T) {
 			fault(proxy)
 
 			clock := testrun.StartQuietClock()
-			require.Equal(t, 2, taken(limiter.Take(t.Context(), "a", plain(2), 3)), "it begins anew: nobody is shut out")
+			require.Equal(t, 2, taken(limiter.Take(t.Context(), "a", plain(2), 3)), "it starts with a full bucket")
 			require.Less(t, clock.Elapsed(), 5*time.Second)
 			got := 0
 			for range 5 {

@@ -1,4 +1,4 @@
--- Begins a lost index anew, empty.
+-- Starts a lost index again, empty.
 --
 -- KEYS[1]  the epoch
 -- ARGV[1]  what all keys begin with; they share the epoch's hash slot
@@ -8,7 +8,7 @@
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return 0
 end
--- The epoch alone may have gone (somebody deleted it, to have all built anew).
+-- Only the epoch may be missing: an operator deletes it to rebuild the index.
 local prefix = ARGV[1]
 for _, account in ipairs(redis.call('SMEMBERS', prefix .. 'accounts')) do
   local queues = prefix .. 'queues:' .. account

@@ -101,8 +101,8 @@ func (x *Index) eviction(ctx context.Context) doctor.Finding {
 		}
 	}
 	return doctor.Advise("redis-eviction", holds, found,
-		"Keys of the queues vanish one by one when memory is short, and nobody is told.",
-		"Set maxmemory-policy noeviction, and give it memory enough.")
+		"When memory is short, Redis removes keys of the queues without an error.",
+		"Set maxmemory-policy noeviction, and give Redis enough memory.")
 }
 
 // strangers looks for keys of other software.

@@ -1,7 +1,7 @@
 // Package ready is what Redis knows: the ready index, and news of jobs.
 //
-// Redis may lose all of it at any time. PostgreSQL decides every claim; what is
-// here only makes the usual path quick, and is put back by the next sweep.
+// Redis may lose all of it at any time. PostgreSQL decides every claim. The index only
+// makes the usual path fast, and the next sweep restores it.
 //
 // All keys begin with "{prefix}:", so that on a Redis Cluster they share a slot:
 //

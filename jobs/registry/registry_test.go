@@ -138,7 +138,7 @@ func TestPass(t *testing.T) {
 		require.NoError(t, s.Registry.Remove(t.Context(), s.Admin, "own"))
 		require.NoError(t, other.Pass(t.Context()))
 		_, err = other.Catalogue.Current().Model("own")
-		require.ErrorContains(t, err, "There is no model of that name; there is testcard, drill, ")
+		require.ErrorContains(t, err, "There is no model of that name. The names are: testcard, ")
 	})
 }
 

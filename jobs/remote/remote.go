@@ -58,7 +58,7 @@ func (i *Images) Fetch(ctx context.Context, url string) ([]byte, error) {
 	return data, nil
 }
 
-// failed tells of a call without a whole answer.
+// failed returns the error of a call without a complete response.
 func failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -70,14 +70,14 @@ func failed(ctx context.Context, err error) error {
 	}
 }
 
-// refused tells of an answer that is not the image.
+// refused returns an error if a response is not the image.
 func refused(answer *http.Response) error {
 	status := answer.StatusCode
 	switch {
 	case status == http.StatusOK && answer.ContentLength > picture.MaxBytes:
 		return &jobs.RemoteError{Reason: outbound.Reason(outbound.ErrTooLarge)}
 	case status == http.StatusOK && answer.Header.Get("Content-Encoding") != "":
-		return &jobs.RemoteError{Reason: "it was sent compressed, though nobody asked for that"}
+		return &jobs.RemoteError{Reason: "it was sent compressed, which is not supported"}
 	case status == http.StatusOK:
 		return nil
 	case status >= 300 && status < 400:

@@ -70,7 +70,7 @@ func TestFetch(t *testing.T) {
 			"/redirect":   {Reason: "it answered 302, a redirect, which is not followed: give the URL of the image itself"},
 			"/huge":       {Reason: "the answer is too large"},
 			"/announced":  {Reason: "the answer is too large"},
-			"/gzip":       {Reason: "it was sent compressed, though nobody asked for that"},
+			"/gzip":       {Reason: "it was sent compressed, which is not supported"},
 			"/cut":        {Reason: "the connection failed", Passing: true},
 			"/drip":       {Reason: "no complete answer arrived in time", Passing: true},
 			"/status/404": {Reason: "it answered 404"},

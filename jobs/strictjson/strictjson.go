@@ -96,14 +96,14 @@ func storable(value any, depth int) *Flaw {
 	return nil
 }
 
-// holdsNUL tells of a text that PostgreSQL could not hold. bun writes the six
-// characters \u0000 as if they were NUL, too.
+// holdsNUL reports whether a text contains NUL, which PostgreSQL cannot store. bun also
+// writes the six characters \u0000 as NUL.
 func holdsNUL(text string) bool {
 	return strings.ContainsRune(text, 0) || strings.Contains(text, `\u0000`)
 }
 
-// plainNumber tells whether a number is one that a float64 is near to: not too
-// large, and not rounded to 0.
+// plainNumber reports whether a float64 is near the number: it is not too large, and
+// not rounded to 0.
 func plainNumber(n json.Number) bool {
 	f, err := strconv.ParseFloat(n.String(), 64)
 	mantissa, _, _ := strings.Cut(strings.ToLower(n.String()), "e")

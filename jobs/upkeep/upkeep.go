@@ -163,7 +163,7 @@ func (u *Upkeep) ForgetRest(ctx context.Context) (int, error) {
 	hints, err := u.transactions(ctx, "remove hints", func(ctx context.Context, tx bun.Tx) (int, error) {
 		gone, err := models.DeleteOldHints(ctx, tx, hintAge, rowBatch)
 		for _, m := range gone {
-			slog.WarnContext(ctx, "outbox message removed, nobody took it", "id", m.ID, "kind", m.Kind, "written", m.CreatedAt)
+			slog.WarnContext(ctx, "an outbox message was removed, because it could not be relayed", "id", m.ID, "kind", m.Kind, "written", m.CreatedAt)
 		}
 		return len(gone), err
 	})

@@ -255,7 +255,7 @@ func TestForgetJobs(t *testing.T) {
 		worker := s.Worker(t, "two")
 		younger := s.Submit(t)
 		_, fence := s.Lease(t, worker)
-		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 		require.NoError(t, err)
 		waiting := s.Submit(t)
@@ -413,6 +413,6 @@ func TestForgetRest(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, left, 1)
 		require.Equal(t, back.WorkerID, left[0].ID)
-		require.Equal(t, 2, s.Count(t, "workers"), "an attempt tells of the one that made the film")
+		require.Equal(t, 2, s.Count(t, "workers"), "an attempt refers to the worker that made the video")
 	})
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Delete has a video shown to nobody any more, and its prompt and videos deleted:
-// at once if its job is over, else once it is, which it is made to be soon. It
-// returns NOT_FOUND for what is no video of the caller's account, or was deleted.
+// Delete hides a video from all callers, and deletes its prompt and files: at once if
+// its job has ended; otherwise it cancels the job, and deletes them when it has ended.
+// It returns NOT_FOUND unless id is a video of the caller's account that is not deleted.
 func (v *Videos) Delete(ctx context.Context, p jobs.Principal, id models.JobID) error {
 	job, err := models.GetVideoJob(ctx, v.Reader.DB, p.AccountID, id)
 	if err != nil {
 		return apierror.Wrap(apierror.OrNotFound(err, "video"), "delete video %s", id)
 	}
 	if !job.Status.Terminal() {
-		// From here on the sweep goes on with it, whatever becomes of this process.
+		// From here on the sweep continues if this process ends.
 		if err := models.AskVideoDeleted(ctx, v.Reader.DB, id); err != nil {
 			return fmt.Errorf("delete video %s: %w", id, err)
 		}
@@ -27,8 +27,8 @@ func (v *Videos) Delete(ctx context.Context, p jobs.Principal, id models.JobID) 
 	return v.finish(ctx, p, id)
 }
 
-// finish takes the next step on the way of a video that is to be deleted: its job
-// is cancelled, or, once it is over, deleted.
+// finish takes the next step to delete a video: it cancels its job, or deletes a job that has
+// ended.
 func (v *Videos) finish(ctx context.Context, p jobs.Principal, id models.JobID) error {
 	job, err := v.Canceller.Cancel(ctx, p, id)
 	switch {

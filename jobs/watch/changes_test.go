@@ -59,7 +59,7 @@ func TestChanges(t *testing.T) {
 
 		_, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
 		require.NoError(t, err)
-		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("video"))
 		_, err = s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 		require.NoError(t, err)
 		second := s.Submit(t)

@@ -59,7 +59,7 @@ func TestWebhook(t *testing.T) {
 		job := s.Submit(t)
 		worker := s.Worker(t, "one")
 		_, fence := s.Lease(t, worker)
-		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
 		require.NoError(t, err)
 
@@ -80,7 +80,7 @@ func TestWebhook(t *testing.T) {
 		defer res.Body.Close()
 		bytes, err := io.ReadAll(res.Body)
 		require.NoError(t, err)
-		require.Equal(t, "a film", string(bytes))
+		require.Equal(t, "a video", string(bytes))
 		d := jobstest.Deliveries(t, s, job.ID)
 		require.Len(t, d, 1)
 		require.True(t, d[0].Delivered())

@@ -1144,7 +1144,7 @@ func jobFacts(v *jobView) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if v.Alias != "" {
-			templ_7745c5c3_Err = ui.Fact("Asked for", v.Alias).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.Fact("Alias", v.Alias).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

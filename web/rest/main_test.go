@@ -132,7 +132,7 @@ func (a *api) completed(t *testing.T) *models.Job {
 
 func (a *api) finish(t *testing.T, worker jobs.Principal, fence jobs.Fence) *models.Job {
 	t.Helper()
-	video := a.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+	video := a.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 	still := a.Upload(t, worker, fence, models.ArtifactThumbnail, []byte("a still"))
 	end, err := a.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video, Thumbnail: &still})
 	require.NoError(t, err)

@@ -237,7 +237,7 @@ func TestGetVideo(t *testing.T) {
 		defer video.Body.Close()
 		bytes, err := io.ReadAll(video.Body)
 		require.NoError(t, err)
-		require.Equal(t, "a film", string(bytes))
+		require.Equal(t, "a video", string(bytes))
 	})
 
 	t.Run("AnswersNotModified", func(t *testing.T) {
@@ -374,7 +374,7 @@ func TestVideoLink(t *testing.T) {
 	defer video.Body.Close()
 	bytes, err := io.ReadAll(video.Body)
 	require.NoError(t, err)
-	require.Equal(t, "a film", string(bytes))
+	require.Equal(t, "a video", string(bytes))
 
 	_, err = a.Deleter.Delete(t.Context(), a.Client, done.ID)
 	require.NoError(t, err)

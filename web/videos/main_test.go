@@ -149,7 +149,7 @@ func (d *desk) render(t *testing.T) {
 // finish completes the job that a worker holds, with a video and a picture.
 func (d *desk) finish(t *testing.T, worker jobs.Principal, fence jobs.Fence) {
 	t.Helper()
-	video := d.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a film"))
+	video := d.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 	picture := d.Upload(t, worker, fence, models.ArtifactThumbnail, []byte("a picture"))
 	_, err := d.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video, Thumbnail: &picture})
 	require.NoError(t, err)

@@ -31,7 +31,7 @@ func TestList(t *testing.T) {
 		d := open(t)
 		var made []string
 		for i := range 5 {
-			made = append(made, d.create(t, fmt.Sprintf(`{"prompt": "film %d"}`, i)))
+			made = append(made, d.create(t, fmt.Sprintf(`{"prompt": "video %d"}`, i)))
 		}
 		job := d.Submit(t) // over another API
 		made = append(made, models.VideoID(job.ID))
@@ -206,7 +206,7 @@ func TestContent(t *testing.T) {
 		client := d.official()
 
 		for variant, want := range map[openai.VideoDownloadContentParamsVariant]string{
-			"": "a film", openai.VideoDownloadContentParamsVariantVideo: "a film", openai.VideoDownloadContentParamsVariantThumbnail: "a picture",
+			"": "a video", openai.VideoDownloadContentParamsVariantVideo: "a video", openai.VideoDownloadContentParamsVariantThumbnail: "a picture",
 		} {
 			res, err := client.Videos.DownloadContent(t.Context(), id, openai.VideoDownloadContentParams{Variant: variant})
 			require.NoError(t, err)

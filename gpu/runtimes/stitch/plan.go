@@ -15,7 +15,7 @@ const (
 	defaultFPS = 24
 )
 
-// plan is a job with everything decided. Lengths are whole frames, so that the positions of
+// plan is a job whose size, frame rate and lengths are decided. Lengths are whole frames, so that the positions of
 // cross-fades agree with the frames that arrive.
 type plan struct {
 	*job
@@ -193,7 +193,7 @@ func (p *plan) transition() string {
 	return "fade"
 }
 
-// mix lays the music, which is repeated, under the sound of the clips.
+// mix adds the music, repeated as often as needed, to the sound of the clips.
 func (p *plan) mix() []string {
 	total := p.seconds()
 	fade := math.Min(fadeOut, total/2)

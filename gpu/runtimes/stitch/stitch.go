@@ -1,6 +1,6 @@
 // Package stitch is the program of the model video.stitch: it joins clips to one video with
-// ffmpeg. Clips may differ in size, frame rate and sound; cuts or cross-fades lie between them,
-// and music can lie under them. The runtime command runs it.
+// ffmpeg. Clips may differ in size, frame rate and sound; cuts or cross-fades separate them, and
+// music can be mixed into their sound. The runtime command runs it.
 package stitch
 
 import (

@@ -41,8 +41,8 @@ type shot struct {
 	tone    int // Hz; 0 for no sound
 }
 
-// film makes a clip of one colour.
-func (s shot) film(t *testing.T, folder, name string) string {
+// clip makes a clip of one colour.
+func (s shot) clip(t *testing.T, folder, name string) string {
 	t.Helper()
 	path := filepath.Join(folder, name)
 	args := []string{"-f", "lavfi", "-i", fmt.Sprintf("color=c=%s:s=%s:r=%s:d=%g", s.colour, s.size, s.fps, s.seconds)}
@@ -136,9 +136,9 @@ func (d done) loudness(t *testing.T, hertz, from, to float64) float64 {
 func TestStitch(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	red := shot{"red", "320x180", "24", 2, 440}.film(t, folder, "red.mp4")
-	blue := shot{"blue", "180x320", "30", 1.5, 0}.film(t, folder, "blue.webm.mp4")
-	green := shot{"lime", "640x360", "30000/1001", 2, 880}.film(t, folder, "green.mp4")
+	red := shot{"red", "320x180", "24", 2, 440}.clip(t, folder, "red.mp4")
+	blue := shot{"blue", "180x320", "30", 1.5, 0}.clip(t, folder, "blue.webm.mp4")
+	green := shot{"lime", "640x360", "30000/1001", 2, 880}.clip(t, folder, "green.mp4")
 	music := filepath.Join(folder, "music.mp3")
 	ffmpeg(t, "-f", "lavfi", "-i", "sine=f=1500:d=1", music)
 

@@ -1,4 +1,4 @@
-"""Pictures of latents, without the VAE: fast, and good enough to see where a video goes."""
+"""Pictures of latents, without the VAE: fast, and good enough to judge a video early."""
 
 from __future__ import annotations
 

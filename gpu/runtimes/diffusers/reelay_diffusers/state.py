@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from .scheduler import flatten, unflatten
 
 VERSION = 1
-#: Decoded frames are saved if they are at most so large. Larger ones are decoded again.
+#: Decoded frames of at most this many bytes are saved. Larger ones are decoded again.
 MAX_FRAMES_BYTES = 64 << 20
 
 

@@ -1,6 +1,6 @@
 """Writes a tiny pipeline with random weights: python3 -m reelay_diffusers.tiny FOLDER --pipeline LTXPipeline
 
-It is of the real class, and small enough for a CPU. It needs no download. What it shows is noise.
+It has the real classes, and is small enough for a CPU. It needs no download, and renders noise.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def test_mp4(tmp_path: Path) -> None:
     assert paths[0].read_bytes() == paths[1].read_bytes()
     assert not list(tmp_path.glob(".*"))
     content = paths[0].read_bytes()
-    assert content.index(b"moov") < content.index(b"mdat"), "a player can begin before it has all"
+    assert content.index(b"moov") < content.index(b"mdat"), "a player can begin before the file is complete"
     assert b"Lavf" not in content and b"Lavc" not in content, "no version of a library"
     with av.open(str(paths[0])) as container:
         stream = container.streams.video[0]

@@ -117,7 +117,7 @@ class Job:
         self._rendering().log(level, message)
 
     def send_handle(self, value: str) -> None:
-        """Gives a text to whoever replaces this runtime, such as the id of external work."""
+        """Hands a text, such as the id of external work, to the runtime that replaces this one."""
         self._rendering().send_handle(value)
 
     def _rendering(self) -> Render:

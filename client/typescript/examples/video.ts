@@ -1,6 +1,6 @@
-// Turns a prompt into film.mp4, with its progress on the way.
+// Turns a prompt into video.mp4, and shows the progress.
 //
-//   REELAY_ENDPOINT=http://127.0.0.1:8080 REELAY_API_KEY=rl_… node film.js "a lighthouse in a storm"
+//   REELAY_ENDPOINT=http://127.0.0.1:8080 REELAY_API_KEY=rl_… node video.js "a lighthouse in a storm"
 import { Reelay } from "reelay-client";
 import { download } from "reelay-client/node";
 
@@ -16,5 +16,5 @@ const done = await reelay.waitForJob(job.id, {
 if (!done.result) {
   throw new Error(`${job.id} is ${done.status}: ${done.failureReason ?? ""}`);
 }
-await download(reelay, done.result, "film.mp4");
-console.log("film.mp4 is there");
+await download(reelay, done.result, "video.mp4");
+console.log("video.mp4 is complete");
