@@ -144,7 +144,7 @@ type ApplyModelsInput struct {
 	Source string `json:"source"`
 	// The file's name, for messages.
 	File *string `json:"file"`
-	// Only say what would change.
+	// Changes nothing, and returns what would change.
 	DryRun *bool `json:"dryRun"`
 }
 
@@ -512,17 +512,17 @@ var AllCapacityClass = []CapacityClass{
 // How often the workers of a pool save checkpoints of a model, and the measurements that this follows from.
 type CheckpointPlan struct {
 	Model string `json:"model"`
-	// How long a checkpoint is expected to stop the render, and how many were measured.
+	// How long a checkpoint is expected to stop the render, and how many checkpoints were measured.
 	SaveSeconds float64 `json:"saveSeconds"`
 	Saves       int     `json:"saves"`
-	// How many attempts the pool lost in how many hours of work. Old ones count less: by two thirds after 7 days.
+	// The attempts that the pool lost, and its hours of work. Old ones count less: by two thirds after 7 days.
 	Losses    float64 `json:"losses"`
 	BusyHours float64 `json:"busyHours"`
 	// How many hours of work the pool is expected to do per loss.
 	HoursBetweenLosses float64 `json:"hoursBetweenLosses"`
-	// The time between two checkpoints. At most 30 s until 5 were measured.
+	// The time between two checkpoints. At most 30 s until 5 checkpoints have been measured.
 	IntervalSeconds float64 `json:"intervalSeconds"`
-	// The share of the work that is expected to be wasted on checkpoints and on work that is lost: 0.02 is 2 %.
+	// The share of GPU time that checkpoints and lost work are expected to waste: 0.02 is 2 %.
 	Overhead float64 `json:"overhead"`
 }
 
@@ -1967,7 +1967,7 @@ type Lease struct {
 	Job            LeasedJob `json:"job"`
 	// Newest first, at most two. Empty on a fresh start.
 	Checkpoints []Artifact `json:"checkpoints"`
-	// The files that params name, referenceImage first. A file that is named twice is there twice.
+	// The files that params name, referenceImage first. A file that is named twice is listed twice.
 	Inputs []Artifact `json:"inputs"`
 	// For each of inputs, its parameter; for an element of a list also the index, such as clips.0.
 	InputNames []string `json:"inputNames"`
@@ -2115,11 +2115,11 @@ func (v *LeasedModel) GetDeterminism() Determinism { return v.Determinism }
 // A model of the catalogue, or one kind of job without a model. Each change of an entry makes a new version; a job keeps the
 // version with which its params were validated.
 type Model struct {
-	// From 1. 0 until the catalogue was read from the database.
+	// Counts from 1. It is 0 until the catalogue has been read from the database.
 	Version int `json:"version"`
 	// The runtime that renders with it.
 	Runtime *string `json:"runtime"`
-	// What the runtime is handed with each job. Null for other callers than operators.
+	// What the runtime gets with each job. Null unless the caller is an operator.
 	Settings *json.RawMessage `json:"settings"`
 	// How the rendered video is checked.
 	Quality *json.RawMessage `json:"quality"`
@@ -2321,7 +2321,7 @@ var AllModelProduct = []ModelProduct{
 // ModelRetry includes the GraphQL fields of ModelRetry requested by the fragment ModelRetry.
 // The GraphQL type's documentation follows.
 //
-// What applies to jobs that state nothing themselves. Null values are the tier's or Reelay's defaults.
+// The retry policy of jobs that state none. A null value is the tier's or Reelay's default.
 type ModelRetry struct {
 	MaxAttempts         *int     `json:"maxAttempts"`
 	Backoff             *Backoff `json:"backoff"`

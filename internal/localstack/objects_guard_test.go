@@ -14,7 +14,7 @@ import (
 func TestObjectsGuard(t *testing.T) {
 	t.Parallel()
 
-	const key, secret = "films%2Fvictim", "a secret"
+	const key, secret = "clips%2Fvictim", "a secret"
 	objects, err := localstack.StartObjects(localstack.ObjectsConfig{Dir: t.TempDir(), Bucket: "reelay", Secret: secret})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, objects.Stop(context.Background())) })
@@ -34,7 +34,7 @@ func TestObjectsGuard(t *testing.T) {
 		return res.StatusCode, string(answer)
 	}
 	video := func(content string) string {
-		return "--part\r\nContent-Type: application/json\r\n\r\n{\"name\":\"films/victim\"}\r\n--part\r\nContent-Type: video/mp4\r\n\r\n" + content + "\r\n--part--\r\n"
+		return "--part\r\nContent-Type: application/json\r\n\r\n{\"name\":\"clips/victim\"}\r\n--part\r\nContent-Type: video/mp4\r\n\r\n" + content + "\r\n--part--\r\n"
 	}
 	const upload = "/upload/storage/v1/b/reelay/o?uploadType=multipart&name=" + key
 	status, answer := call(t, http.MethodPost, upload+"&ifGenerationMatch=0", secret, video("the victim's video"))
@@ -59,7 +59,7 @@ func TestObjectsGuard(t *testing.T) {
 		"AComposition":               {http.MethodPost, "/storage/v1/b/reelay/o/" + key + "/compose", secret, "{}", 403},
 		"AChangeOfMetadata":          {http.MethodPatch, "/storage/v1/b/reelay/o/" + key, secret, "{}", 403},
 		"AnUpdate":                   {http.MethodPut, "/storage/v1/b/reelay/o/" + key, secret, "{}", 403},
-		"AWriteAsXML":                {http.MethodPut, "/reelay/films/victim", secret, "forged", 403},
+		"AWriteAsXML":                {http.MethodPut, "/reelay/clips/victim", secret, "forged", 403},
 		"AForm":                      {http.MethodPost, "/reelay", secret, "forged", 403},
 		"ABatch":                     {http.MethodPost, "/batch/storage/v1", secret, "", 403},
 		"ABucket":                    {http.MethodDelete, "/storage/v1/b/reelay", secret, "", 403},

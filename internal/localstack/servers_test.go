@@ -186,12 +186,12 @@ func TestRedis(t *testing.T) {
 		dir := shortTempDir(t)
 		first, err := localstack.StartRedis(t.Context(), localstack.RedisConfig{Dir: dir})
 		require.NoError(t, err)
-		require.NoError(t, redisClient(t, first.URL()).Set(t.Context(), "film", "kept", 0).Err())
+		require.NoError(t, redisClient(t, first.URL()).Set(t.Context(), "clip", "kept", 0).Err())
 		require.NoError(t, first.Stop(t.Context()))
 
 		second := startRedis(t, dir)
 
-		require.Equal(t, "kept", redisClient(t, second.URL()).Get(t.Context(), "film").Val())
+		require.Equal(t, "kept", redisClient(t, second.URL()).Get(t.Context(), "clip").Val())
 	})
 
 	t.Run("IsStartedAgainUnderTheSameAddress", func(t *testing.T) {
@@ -258,7 +258,7 @@ func TestObjects(t *testing.T) {
 
 		dir := t.TempDir()
 		first := startObjects(t, dir)
-		object := objectsClient(t, first).Bucket(first.Bucket()).Object("videos/film.mp4")
+		object := objectsClient(t, first).Bucket(first.Bucket()).Object("videos/clip.mp4")
 		writer := object.If(storage.Conditions{DoesNotExist: true}).NewWriter(t.Context())
 		_, err := writer.Write([]byte("frames"))
 		require.NoError(t, err)
@@ -268,7 +268,7 @@ func TestObjects(t *testing.T) {
 		second := startObjects(t, dir)
 		t.Cleanup(func() { require.NoError(t, second.Stop(context.Background())) })
 
-		reader, err := objectsClient(t, second).Bucket(second.Bucket()).Object("videos/film.mp4").NewReader(t.Context())
+		reader, err := objectsClient(t, second).Bucket(second.Bucket()).Object("videos/clip.mp4").NewReader(t.Context())
 		require.NoError(t, err)
 		content, err := io.ReadAll(reader)
 		require.NoError(t, err)
@@ -281,12 +281,12 @@ func TestObjects(t *testing.T) {
 
 		dir := t.TempDir()
 		first := startObjects(t, dir)
-		writer := objectsClient(t, first).Bucket(first.Bucket()).Object("videos/film.mp4").If(storage.Conditions{DoesNotExist: true}).NewWriter(t.Context())
+		writer := objectsClient(t, first).Bucket(first.Bucket()).Object("videos/clip.mp4").If(storage.Conditions{DoesNotExist: true}).NewWriter(t.Context())
 		_, err := writer.Write([]byte("frames"))
 		require.NoError(t, err)
 		require.NoError(t, writer.Close())
 		require.NoError(t, first.Stop(t.Context()))
-		half := filepath.Join(dir, "buckets", "reelay", "videos", ".film.mp48612497")
+		half := filepath.Join(dir, "buckets", "reelay", "videos", ".clip.mp48612497")
 		require.NoError(t, os.WriteFile(half, []byte("fra"), 0o600))
 
 		second := startObjects(t, dir)
@@ -295,7 +295,7 @@ func TestObjects(t *testing.T) {
 		objects := objectsClient(t, second).Bucket(second.Bucket()).Objects(t.Context(), nil)
 		found, err := objects.Next()
 		require.NoError(t, err)
-		require.Equal(t, "videos/film.mp4", found.Name)
+		require.Equal(t, "videos/clip.mp4", found.Name)
 		_, err = objects.Next()
 		require.ErrorIs(t, err, iterator.Done)
 	})

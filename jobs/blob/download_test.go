@@ -18,21 +18,21 @@ func TestDownload(t *testing.T) {
 	t.Run("ReturnsTheObjectAndItsMetadata", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
-		s.store(t, "film", "one film")
-		link, err := s.LinkDownload(t.Context(), "film", "föx & \"hare\".mp4", 1e12)
+		s.store(t, "clip", "one clip")
+		link, err := s.LinkDownload(t.Context(), "clip", "föx & \"hare\".mp4", 1e12)
 		require.NoError(t, err)
 
 		response, content := get(t, http.MethodGet, link.At(s.server.URL))
 		head, nothing := get(t, http.MethodHead, link.At(s.server.URL))
 
 		require.Equal(t, http.StatusOK, response.StatusCode)
-		require.Equal(t, "one film", content)
+		require.Equal(t, "one clip", content)
 		_, params, err := mime.ParseMediaType(response.Header.Get("Content-Disposition"))
 		require.NoError(t, err)
 		require.Equal(t, "föx & \"hare\".mp4", params["filename"])
 		for name, value := range map[string]string{
 			"Accept-Ranges": "bytes", "Content-Type": "video/mp4", "Content-Length": "8",
-			"X-Goog-Hash": "crc32c=" + checksum("one film"), "X-Content-Type-Options": "nosniff",
+			"X-Goog-Hash": "crc32c=" + checksum("one clip"), "X-Content-Type-Options": "nosniff",
 			"Cache-Control": "private, max-age=0",
 		} {
 			require.Equal(t, value, response.Header.Get(name), name)
@@ -44,8 +44,8 @@ func TestDownload(t *testing.T) {
 	t.Run("ReturnsTheRequestedRange", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
-		s.store(t, "film", "0123456789")
-		link := s.linkDownload(t, "film")
+		s.store(t, "clip", "0123456789")
+		link := s.linkDownload(t, "clip")
 
 		for asked, want := range map[string]string{
 			"bytes=0-3": "0123", "bytes=4-": "456789", "bytes=-2": "89", "bytes=8-100": "89", "bytes=-100": "0123456789",
@@ -75,8 +75,8 @@ func TestDownload(t *testing.T) {
 	t.Run("ResumesOnlyTheSameObject", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
-		s.store(t, "film", "0123456789")
-		link := s.linkDownload(t, "film")
+		s.store(t, "clip", "0123456789")
+		link := s.linkDownload(t, "clip")
 		first, _ := get(t, http.MethodGet, link, "Range", "bytes=0-3")
 		tag := first.Header.Get("ETag")
 
@@ -95,7 +95,7 @@ func TestDownload(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
 
-		response, answer := get(t, http.MethodGet, s.linkDownload(t, "film"))
+		response, answer := get(t, http.MethodGet, s.linkDownload(t, "clip"))
 
 		require.Equal(t, http.StatusNotFound, response.StatusCode)
 		require.Contains(t, answer, "There is no such object")
@@ -108,12 +108,12 @@ func TestDelete(t *testing.T) {
 	t.Run("CanBeRepeated", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
-		s.store(t, "film", "one film")
+		s.store(t, "clip", "one clip")
 
-		require.NoError(t, s.Delete(t.Context(), "film"))
-		require.NoError(t, s.Delete(t.Context(), "film"))
+		require.NoError(t, s.Delete(t.Context(), "clip"))
+		require.NoError(t, s.Delete(t.Context(), "clip"))
 
-		_, err := s.Stat(t.Context(), "film")
+		_, err := s.Stat(t.Context(), "clip")
 		require.ErrorIs(t, err, jobs.ErrNoObject)
 	})
 }
@@ -126,7 +126,7 @@ func TestList(t *testing.T) {
 		s := newStore(t)
 		begun := time.Now()
 		for _, key := range []string{"b/2", "a", "b/1", "c"} {
-			s.store(t, key, "film "+key)
+			s.store(t, key, "clip "+key)
 		}
 
 		first, err := s.List(t.Context(), "", 3)
@@ -139,7 +139,7 @@ func TestList(t *testing.T) {
 		var keys []string
 		for _, object := range append(first, rest...) {
 			keys = append(keys, object.Key)
-			require.Equal(t, int64(len("film "+object.Key)), object.SizeBytes)
+			require.Equal(t, int64(len("clip "+object.Key)), object.SizeBytes)
 			require.WithinRange(t, object.CreatedAt, begun.Add(-time.Second), time.Now().Add(time.Second))
 		}
 		require.Equal(t, []string{"a", "b/1", "b/2", "c"}, keys)
@@ -150,8 +150,8 @@ func TestList(t *testing.T) {
 	t.Run("ContinuesAfterADeletedKey", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
-		s.store(t, "a", "film")
-		s.store(t, "c", "film")
+		s.store(t, "a", "clip")
+		s.store(t, "c", "clip")
 
 		after, err := s.List(t.Context(), "b", 1)
 

@@ -95,12 +95,12 @@ func TestStoreFault(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				s, f := newFaulty(t, time.Minute)
-				s.store(t, "film", "one film")
+				s.store(t, "clip", "one clip")
 
 				f.first(1, fail(f))
-				object, err := s.Stat(t.Context(), "film")
+				object, err := s.Stat(t.Context(), "clip")
 				require.NoError(t, err)
-				require.Equal(t, checksum("one film"), object.Checksum)
+				require.Equal(t, checksum("one clip"), object.Checksum)
 
 				f.first(1, fail(f))
 				listed, err := s.List(t.Context(), "", 10)
@@ -108,9 +108,9 @@ func TestStoreFault(t *testing.T) {
 				require.Len(t, listed, 1)
 
 				f.first(1, fail(f))
-				require.NoError(t, s.Delete(t.Context(), "film"))
+				require.NoError(t, s.Delete(t.Context(), "clip"))
 				f.set(func(http.ResponseWriter, *http.Request) bool { return false })
-				_, err = s.Stat(t.Context(), "film")
+				_, err = s.Stat(t.Context(), "clip")
 				require.ErrorIs(t, err, jobs.ErrNoObject)
 			})
 		}
@@ -122,7 +122,7 @@ func TestStoreFault(t *testing.T) {
 		f.set(func(w http.ResponseWriter, r *http.Request) bool { answers(503)(w, r); return true })
 		clock := testrun.StartQuietClock()
 
-		_, err := s.Stat(t.Context(), "film")
+		_, err := s.Stat(t.Context(), "clip")
 
 		require.Error(t, err)
 		require.NotErrorIs(t, err, jobs.ErrNoObject)
@@ -135,7 +135,7 @@ func TestStoreFault(t *testing.T) {
 		s, f := newFaulty(t, time.Minute)
 		f.set(func(w http.ResponseWriter, r *http.Request) bool { answers(403)(w, r); return true })
 
-		_, err := s.Stat(t.Context(), "film")
+		_, err := s.Stat(t.Context(), "clip")
 
 		require.Error(t, err)
 		require.Equal(t, int32(1), f.calls.Load())
@@ -149,7 +149,7 @@ func TestStoreFault(t *testing.T) {
 		defer cancel()
 		clock := testrun.StartQuietClock()
 
-		_, err := s.Stat(ctx, "film")
+		_, err := s.Stat(ctx, "clip")
 
 		require.Error(t, err)
 		require.Less(t, clock.Elapsed(), 2*time.Second)
@@ -161,7 +161,7 @@ func TestStoreFault(t *testing.T) {
 func TestUpload_IsNeverPartial(t *testing.T) {
 	t.Parallel()
 
-	content := strings.Repeat("film", 100_000)
+	content := strings.Repeat("clip", 100_000)
 	writing := func(r *http.Request) bool { return r.Method == http.MethodPost }
 	for name, fail := range map[string]func(f *faulty, size int) http.HandlerFunc{
 		"WhenTheStoreRefuses": func(*faulty, int) http.HandlerFunc { return answers(http.StatusServiceUnavailable) },
@@ -185,7 +185,7 @@ func TestUpload_IsNeverPartial(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%dBytes", name, len(content)), func(t *testing.T) {
 				t.Parallel()
 				s, f := newFaulty(t, 500*time.Millisecond)
-				link := s.linkUpload(t, video("film", content))
+				link := s.linkUpload(t, video("clip", content))
 				f.set(func(w http.ResponseWriter, r *http.Request) bool {
 					if writing(r) {
 						fail(f, len(content))(w, r)
@@ -197,7 +197,7 @@ func TestUpload_IsNeverPartial(t *testing.T) {
 
 				require.Equal(t, http.StatusServiceUnavailable, status, answer)
 				f.set(func(http.ResponseWriter, *http.Request) bool { return false })
-				_, err := s.Stat(t.Context(), "film")
+				_, err := s.Stat(t.Context(), "clip")
 				require.ErrorIs(t, err, jobs.ErrNoObject)
 				status, answer = send(t, link, strings.NewReader(content))
 				require.Equal(t, http.StatusOK, status, answer)
@@ -208,7 +208,7 @@ func TestUpload_IsNeverPartial(t *testing.T) {
 	t.Run("ButMayBeStoredThoughTheResponseWasLost", func(t *testing.T) {
 		t.Parallel()
 		s, f := newFaulty(t, time.Minute)
-		link := s.linkUpload(t, video("film", content))
+		link := s.linkUpload(t, video("clip", content))
 		f.set(func(w http.ResponseWriter, r *http.Request) bool {
 			if writing(r) {
 				f.inside.ServeHTTP(httptest.NewRecorder(), r)
@@ -219,7 +219,7 @@ func TestUpload_IsNeverPartial(t *testing.T) {
 
 		status, _ := send(t, link, strings.NewReader(content))
 		again, answer := send(t, link, strings.NewReader(content))
-		object, err := s.Stat(t.Context(), "film")
+		object, err := s.Stat(t.Context(), "clip")
 
 		require.Equal(t, http.StatusServiceUnavailable, status)
 		require.Equal(t, http.StatusPreconditionFailed, again, answer)
@@ -232,19 +232,19 @@ func TestDownload_BreaksOffWhenTheStoreStalls(t *testing.T) {
 	t.Parallel()
 
 	s, f := newFaulty(t, 300*time.Millisecond)
-	s.store(t, "film", strings.Repeat("film", 100_000))
+	s.store(t, "clip", strings.Repeat("clip", 100_000))
 	f.set(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Query().Get("alt") != "media" {
 			return false
 		}
 		w.Header().Set("Content-Length", "400000")
-		_, _ = io.WriteString(w, strings.Repeat("film", 25_000))
+		_, _ = io.WriteString(w, strings.Repeat("clip", 25_000))
 		w.(http.Flusher).Flush()
 		f.stall(w, r)
 		return true
 	})
 
-	response, err := http.Get(s.linkDownload(t, "film"))
+	response, err := http.Get(s.linkDownload(t, "clip"))
 	require.NoError(t, err)
 	defer response.Body.Close()
 	read, err := io.Copy(io.Discard, response.Body)

@@ -31,11 +31,11 @@ func TestLink(t *testing.T) {
 	t.Run("IsRefusedIfAnythingInItIsChanged", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
-		s.store(t, "film", "one film")
+		s.store(t, "clip", "one clip")
 		s.store(t, "secret", "another")
 		links := map[string]string{
-			http.MethodGet: s.linkDownload(t, "film"),
-			http.MethodPut: string(s.linkUpload(t, video("next", "one film")).Link),
+			http.MethodGet: s.linkDownload(t, "clip"),
+			http.MethodPut: string(s.linkUpload(t, video("next", "one clip")).Link),
 		}
 
 		for method, link := range links {
@@ -60,13 +60,13 @@ func TestLink(t *testing.T) {
 	t.Run("IsForOneMethod", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
-		s.store(t, "film", "one film")
+		s.store(t, "clip", "one clip")
 
-		upload := s.linkUpload(t, video("film", "one film"))
+		upload := s.linkUpload(t, video("clip", "one clip"))
 		read, _ := get(t, http.MethodGet, string(upload.Link))
 		looked, _ := get(t, http.MethodHead, string(upload.Link))
 		upload.Link = jobs.Link(s.linkDownload(t, "new"))
-		written, _ := send(t, upload, strings.NewReader("one film"))
+		written, _ := send(t, upload, strings.NewReader("one clip"))
 
 		require.Equal(t, http.StatusForbidden, read.StatusCode)
 		require.Equal(t, http.StatusForbidden, looked.StatusCode)
@@ -76,15 +76,15 @@ func TestLink(t *testing.T) {
 	t.Run("Expires", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
-		s.store(t, "film", "one film")
-		download, err := s.LinkDownload(t.Context(), "film", "video.mp4", time.Nanosecond)
+		s.store(t, "clip", "one clip")
+		download, err := s.LinkDownload(t.Context(), "clip", "video.mp4", time.Nanosecond)
 		require.NoError(t, err)
-		upload, err := s.LinkUpload(t.Context(), video("next", "one film"), time.Nanosecond)
+		upload, err := s.LinkUpload(t.Context(), video("next", "one clip"), time.Nanosecond)
 		require.NoError(t, err)
 
 		response, answer := get(t, http.MethodGet, download.At(s.server.URL))
 		upload.Link = jobs.Link(upload.Link.At(s.server.URL))
-		status, _ := send(t, upload, strings.NewReader("one film"))
+		status, _ := send(t, upload, strings.NewReader("one clip"))
 
 		require.Equal(t, http.StatusForbidden, response.StatusCode)
 		require.Contains(t, answer, "expired at "+upload.ExpiresAt.Format("2006-01-02T15:"))
@@ -102,9 +102,9 @@ func TestLink(t *testing.T) {
 
 		for _, off := range []time.Duration{2 * time.Hour, -2 * time.Hour, 30 * 24 * time.Hour} {
 			ahead.Store(int64(off))
-			s.store(t, off.String(), "one film")
+			s.store(t, off.String(), "one clip")
 			link := s.linkDownload(t, off.String())
-			upload := s.linkUpload(t, video("next", "one film"))
+			upload := s.linkUpload(t, video("next", "one clip"))
 
 			require.WithinDuration(t, time.Now().Add(off+time.Hour), upload.ExpiresAt, time.Minute)
 			require.Equal(t, http.StatusOK, status(link), off)
@@ -117,13 +117,13 @@ func TestLink(t *testing.T) {
 		t.Parallel()
 		ahead := new(atomic.Int64)
 		s := serveAt(t, emulator(t), time.Minute, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
-		s.store(t, "film", "one film")
+		s.store(t, "clip", "one clip")
 		ahead.Store(int64(30 * 24 * time.Hour)) // a process whose clock is wrong signs this link
-		link, upload := s.linkDownload(t, "film"), s.linkUpload(t, video("next", "one film"))
+		link, upload := s.linkDownload(t, "clip"), s.linkUpload(t, video("next", "one clip"))
 		ahead.Store(0)
 
 		response, answer := get(t, http.MethodGet, link)
-		status, _ := send(t, upload, strings.NewReader("one film"))
+		status, _ := send(t, upload, strings.NewReader("one clip"))
 
 		require.Equal(t, http.StatusForbidden, response.StatusCode)
 		require.Contains(t, answer, "more than 7 days from now")
@@ -133,7 +133,7 @@ func TestLink(t *testing.T) {
 	t.Run("IsSignedOnlyForValidTerms", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
-		good := video("film", "one film")
+		good := video("clip", "one clip")
 		change := func(f func(*jobs.Upload)) jobs.Upload { u := good; f(&u); return u }
 		bad := []jobs.Upload{
 			change(func(u *jobs.Upload) { u.SizeBytes = -1 }),
@@ -141,7 +141,7 @@ func TestLink(t *testing.T) {
 			change(func(u *jobs.Upload) { u.Checksum += "\n" }),
 			change(func(u *jobs.Upload) { u.ContentType = "video/mp4\r\nX: y" }),
 		}
-		for _, key := range []string{"", "/film", "a//b", "a/../b", "./a", "a\x00b", "a\nb", `a\b`, "\xff", strings.Repeat("k", 1025)} {
+		for _, key := range []string{"", "/clip", "a//b", "a/../b", "./a", "a\x00b", "a\nb", `a\b`, "\xff", strings.Repeat("k", 1025)} {
 			bad = append(bad, change(func(u *jobs.Upload) { u.Key = key }))
 			_, err := s.LinkDownload(t.Context(), key, "", time.Hour)
 			require.Error(t, err, "%q", key)
@@ -174,7 +174,7 @@ func TestOpen(t *testing.T) {
 
 	t.Run("RefusesInvalidSettings", func(t *testing.T) {
 		t.Parallel()
-		good := blob.Config{Bucket: "films", EmulatorHost: "127.0.0.1:1", LinkKey: linkKey}
+		good := blob.Config{Bucket: "clips", EmulatorHost: "127.0.0.1:1", LinkKey: linkKey}
 		cases := map[string]func(*blob.Config){
 			"no bucket is named":        func(c *blob.Config) { c.Bucket = "" },
 			"must have 32 bytes, not 5": func(c *blob.Config) { c.LinkKey = c.LinkKey[:5] },
@@ -196,14 +196,14 @@ func TestGoogleLink(t *testing.T) {
 
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	require.NoError(t, err)
-	store, err := blob.Open(t.Context(), blob.Config{Bucket: "films"},
+	store, err := blob.Open(t.Context(), blob.Config{Bucket: "clips"},
 		option.WithAuthCredentialsJSON(option.ServiceAccount, serviceAccount(t, key)))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 
 	t.Run("ContainsTheTermsOfAnUpload", func(t *testing.T) {
 		t.Parallel()
-		u := video("films/ab/job_1/film one.mp4", "one film")
+		u := video("clips/ab/job_1/clip one.mp4", "one clip")
 
 		link, err := store.LinkUpload(t.Context(), u, time.Hour)
 
@@ -222,11 +222,11 @@ func TestGoogleLink(t *testing.T) {
 	t.Run("NamesTheFileOfADownload", func(t *testing.T) {
 		t.Parallel()
 
-		link, err := store.LinkDownload(t.Context(), "film", "video.mp4", time.Hour)
+		link, err := store.LinkDownload(t.Context(), "clip", "video.mp4", time.Hour)
 
 		require.NoError(t, err)
 		parsed := requireSigned(t, &key.PublicKey, http.MethodGet, string(link), nil)
-		require.Equal(t, "/films/film", parsed.Path)
+		require.Equal(t, "/clips/clip", parsed.Path)
 		require.Equal(t, "attachment; filename=video.mp4", parsed.Query().Get("response-content-disposition"))
 	})
 }

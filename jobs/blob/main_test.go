@@ -98,7 +98,7 @@ func serveAt(t *testing.T, emulatorHost string, stallLimit time.Duration, now fu
 	}), func(*http.Request) httpguard.Limits { return httpguard.Limits{Stall: stallLimit, Write: stallLimit} }))
 	var err error
 	s.Store, err = blob.Open(t.Context(), blob.Config{
-		Bucket: "films", EmulatorHost: emulatorHost, LinkKey: linkKey, Now: now,
+		Bucket: "clips", EmulatorHost: emulatorHost, LinkKey: linkKey, Now: now,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() {

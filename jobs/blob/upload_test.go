@@ -26,11 +26,11 @@ func TestUpload(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
 
-		s.store(t, "films/ab/job_1/film one.mp4", "one film")
+		s.store(t, "clips/ab/job_1/clip one.mp4", "one clip")
 
-		object, err := s.Stat(t.Context(), "films/ab/job_1/film one.mp4")
+		object, err := s.Stat(t.Context(), "clips/ab/job_1/clip one.mp4")
 		require.NoError(t, err)
-		require.Equal(t, jobs.Object{SizeBytes: 8, Checksum: checksum("one film"), ContentType: "video/mp4"}, object)
+		require.Equal(t, jobs.Object{SizeBytes: 8, Checksum: checksum("one clip"), ContentType: "video/mp4"}, object)
 	})
 
 	t.Run("StoresAnEmptyObject", func(t *testing.T) {
@@ -47,27 +47,27 @@ func TestUpload(t *testing.T) {
 	t.Run("NeverOverwrites", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
-		link := s.linkUpload(t, video("film", "first"))
+		link := s.linkUpload(t, video("clip", "first"))
 		status, answer := send(t, link, strings.NewReader("first"))
 		require.Equal(t, http.StatusOK, status, answer)
 
 		again, _ := send(t, link, strings.NewReader("first"))
-		other, answer := send(t, s.linkUpload(t, video("film", "second")), strings.NewReader("second"))
+		other, answer := send(t, s.linkUpload(t, video("clip", "second")), strings.NewReader("second"))
 
 		require.Equal(t, http.StatusPreconditionFailed, again)
 		require.Equal(t, http.StatusPreconditionFailed, other)
 		require.Contains(t, answer, "never overwritten")
-		_, stored := get(t, http.MethodGet, s.linkDownload(t, "film"))
+		_, stored := get(t, http.MethodGet, s.linkDownload(t, "clip"))
 		require.Equal(t, "first", stored)
 	})
 
 	t.Run("SendsASmallUploadWithoutAskingFirst", func(t *testing.T) {
 		t.Parallel()
 		s, f := newFaulty(t, time.Minute)
-		link := s.linkUpload(t, video("film", "a film"))
+		link := s.linkUpload(t, video("clip", "a clip"))
 		before := f.calls.Load()
 
-		status, answer := send(t, link, strings.NewReader("a film"))
+		status, answer := send(t, link, strings.NewReader("a clip"))
 
 		require.Equal(t, http.StatusOK, status, answer)
 		require.Equal(t, before+1, f.calls.Load())
@@ -77,7 +77,7 @@ func TestUpload(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
 		content := strings.Repeat("x", 1<<20)
-		link := s.linkUpload(t, video("film", content))
+		link := s.linkUpload(t, video("clip", content))
 		status, answer := send(t, link, strings.NewReader(content))
 		require.Equal(t, http.StatusOK, status, answer)
 		unsent, never := io.Pipe()
@@ -102,8 +102,8 @@ func TestUpload(t *testing.T) {
 		won, statuses := make(chan string, racers), make(chan int, racers)
 
 		for i := range racers {
-			content := fmt.Sprintf("film %2d%*s", i, blob.SmallUpload, "")
-			link := s.linkUpload(t, video("film", content))
+			content := fmt.Sprintf("clip %2d%*s", i, blob.SmallUpload, "")
+			link := s.linkUpload(t, video("clip", content))
 			// The server asks for the body once it has found the key unused.
 			link.Headers["Expect"] = "100-continue"
 			body := &lateBody{Reader: strings.NewReader(content), ready: &ready}
@@ -126,7 +126,7 @@ func TestUpload(t *testing.T) {
 			count[status]++
 		}
 		require.Equal(t, map[int]int{http.StatusOK: 1, http.StatusPreconditionFailed: racers - 1}, count)
-		_, stored := get(t, http.MethodGet, s.linkDownload(t, "film"))
+		_, stored := get(t, http.MethodGet, s.linkDownload(t, "clip"))
 		require.Equal(t, <-won, stored)
 	})
 }
@@ -167,7 +167,7 @@ func race(link jobs.UploadLink, body io.Reader, size int) (int, error) {
 func TestUpload_Refuses(t *testing.T) {
 	t.Parallel()
 
-	const content = "one film"
+	const content = "one clip"
 	unsized := func(link *jobs.UploadLink) io.Reader { return io.MultiReader(strings.NewReader(content)) }
 	body := func(body string) func(*jobs.UploadLink) io.Reader {
 		return func(*jobs.UploadLink) io.Reader { return strings.NewReader(body) }
@@ -180,7 +180,7 @@ func TestUpload_Refuses(t *testing.T) {
 		"ABodyWithoutLength":   {unsized, http.StatusLengthRequired, "must state its Content-Length: this link is for 8 bytes"},
 		"AShorterBody":         {body("one"), http.StatusBadRequest, "8 bytes, not for 3"},
 		"ALongerBody":          {body(content + "!"), http.StatusRequestEntityTooLarge, "8 bytes, not for 9"},
-		"BytesOfOtherChecksum": {body("two film"), http.StatusBadRequest, "CRC32C " + checksum("two film") + ", but this link is for " + checksum(content)},
+		"BytesOfOtherChecksum": {body("two clip"), http.StatusBadRequest, "CRC32C " + checksum("two clip") + ", but this link is for " + checksum(content)},
 		"AnotherContentType": {func(l *jobs.UploadLink) io.Reader {
 			l.Headers["content-type"] = "text/html"
 			return strings.NewReader(content)
@@ -199,7 +199,7 @@ func TestUpload_Refuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStore(t)
-			link := s.linkUpload(t, video("film", content))
+			link := s.linkUpload(t, video("clip", content))
 			broken := jobs.UploadLink{Link: link.Link, Method: link.Method, Headers: map[string]string{"content-type": "video/mp4"}}
 			request := c.request(&broken)
 
@@ -207,7 +207,7 @@ func TestUpload_Refuses(t *testing.T) {
 
 			require.Equal(t, c.status, status)
 			require.Contains(t, answer, c.says)
-			_, err := s.Stat(t.Context(), "film")
+			_, err := s.Stat(t.Context(), "clip")
 			require.ErrorIs(t, err, jobs.ErrNoObject)
 			status, answer = send(t, link, strings.NewReader(content))
 			require.Equal(t, http.StatusOK, status, "the link must still be good: %s", answer)
@@ -240,17 +240,17 @@ func answerOn(t *testing.T, conn net.Conn) (int, string) {
 func TestUpload_LeavesNothing(t *testing.T) {
 	t.Parallel()
 
-	content := strings.Repeat("film", 100_000)
+	content := strings.Repeat("clip", 100_000)
 
 	t.Run("WhenTheConnectionBreaks", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
-		link := s.linkUpload(t, video("film", content))
+		link := s.linkUpload(t, video("clip", content))
 
 		require.NoError(t, dial(t, link, len(content), content[:300_000]).Close())
 		<-s.answered
 
-		_, err := s.Stat(t.Context(), "film")
+		_, err := s.Stat(t.Context(), "clip")
 		require.ErrorIs(t, err, jobs.ErrNoObject)
 		status, answer := send(t, link, strings.NewReader(content))
 		require.Equal(t, http.StatusOK, status, answer)
@@ -259,20 +259,20 @@ func TestUpload_LeavesNothing(t *testing.T) {
 	t.Run("WhenTheSenderStalls", func(t *testing.T) {
 		t.Parallel()
 		s := serve(t, emulator(t), 100*time.Millisecond)
-		link := s.linkUpload(t, video("film", content))
+		link := s.linkUpload(t, video("clip", content))
 
 		status, answer := answerOn(t, dial(t, link, len(content), content[:300_000]))
 
 		require.Equal(t, http.StatusRequestTimeout, status)
 		require.Contains(t, answer, "stalled after 300000 of 400000 bytes")
-		_, err := s.Stat(t.Context(), "film")
+		_, err := s.Stat(t.Context(), "clip")
 		require.ErrorIs(t, err, jobs.ErrNoObject)
 	})
 
 	t.Run("WhenTheSenderEndsEarly", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)
-		link := s.linkUpload(t, video("film", content))
+		link := s.linkUpload(t, video("clip", content))
 
 		conn := dial(t, link, len(content), content[:300_000])
 		require.NoError(t, conn.CloseWrite())
@@ -280,7 +280,7 @@ func TestUpload_LeavesNothing(t *testing.T) {
 
 		require.Equal(t, http.StatusBadRequest, status)
 		require.Contains(t, answer, "ended after 300000 of 400000 bytes")
-		_, err := s.Stat(t.Context(), "film")
+		_, err := s.Stat(t.Context(), "clip")
 		require.ErrorIs(t, err, jobs.ErrNoObject)
 	})
 }
@@ -291,8 +291,8 @@ func TestStream(t *testing.T) {
 		s := serve(t, emulatorProcess(t), time.Minute)
 		const size = 64 << 20
 		content := strings.Repeat("reel", size/4)
-		upload := s.linkUpload(t, video("film", content))
-		download := s.linkDownload(t, "film")
+		upload := s.linkUpload(t, video("clip", content))
+		download := s.linkDownload(t, "clip")
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 

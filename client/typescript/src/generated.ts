@@ -248,7 +248,7 @@ export type ApplyModelsInput = {
   source: Scalars['String']['input'];
   /** The file's name, for messages. */
   file?: InputMaybe<Scalars['String']['input']>;
-  /** Only say what would change. */
+  /** Changes nothing, and returns what would change. */
   dryRun?: InputMaybe<Scalars['Boolean']['input']>;
 };
 
