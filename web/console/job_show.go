@@ -419,16 +419,4 @@ func intOr(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-// doneOf returns how many of all steps or frames are done, or "" if that is unknown. A
-// completed job has done all of them, even those after its last report.
-func (v *jobView) doneOf(n, total *int) string {
-	if v.Status == models.JobCompleted && total != nil {
-		n = total
-	}
-	if n == nil {
-		return ""
-	}
-	return intOr(n) + " of " + intOr(total)
-}
-
 func gpuSeconds(s float64) string { return ui.Seconds(&s) }

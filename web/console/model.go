@@ -78,7 +78,7 @@ func (v *modelShow) versions() []int {
 func needs(m *catalogue.Model) string {
 	text := strings.Join(m.GPUTypes, ", ")
 	if m.GPUMemoryGB > 0 {
-		text += fmt.Sprintf(", %g GB", m.GPUMemoryGB)
+		text += fmt.Sprintf(" with %g GB", m.GPUMemoryGB)
 	}
 	if m.GPUsPerWorker > 1 {
 		text += fmt.Sprintf(", %d GPUs", m.GPUsPerWorker)

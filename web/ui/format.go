@@ -16,6 +16,8 @@ func Since(t, now time.Time) string {
 	switch {
 	case t.IsZero():
 		return Unknown
+	case d <= -48*time.Hour:
+		return "in " + roughly(-d)
 	case d < 0:
 		return "in " + Duration(-d)
 	case d < 2*time.Second:

@@ -21,6 +21,7 @@
 		return `${Math.floor(seconds / 86400)} days`;
 	};
 	const since = (seconds) => {
+		if (seconds <= -48 * 3600) return `in ${roughly(-seconds)}`;
 		if (seconds < 0) return `in ${duration(-seconds)}`;
 		return seconds < 2 ? "just now" : `${roughly(seconds)} ago`;
 	};
