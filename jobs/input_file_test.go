@@ -223,7 +223,9 @@ func TestInputFiles(t *testing.T) {
 		s := studio(t)
 		clip := string(s.UploadMedia(t, s.Client, "video/mp4", []byte(mp4)))
 		image := string(s.UploadInput(t, s.Client, jobstest.Picture(t, color.White)))
-		times := func(n int, value string) []string { return strings.Split(strings.Repeat(value+" ", n)[:n*(len(value)+1)-1], " ") }
+		times := func(n int, value string) []string {
+			return strings.Split(strings.Repeat(value+" ", n)[:n*(len(value)+1)-1], " ")
+		}
 
 		submitStitch(t, s, map[string]any{"clips": times(99, clip), "referenceImage": image})
 		for _, params := range []map[string]any{
