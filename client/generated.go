@@ -2133,8 +2133,12 @@ type Model struct {
 	// The first estimate: GPU seconds per second of video. Measured times replace it.
 	GpuSecondsPerSecond float64 `json:"gpuSecondsPerSecond"`
 	// Multiplies the price of a GPU second.
-	PriceFactor float64      `json:"priceFactor"`
-	Retry       *ModelRetry  `json:"retry"`
+	PriceFactor float64     `json:"priceFactor"`
+	Retry       *ModelRetry `json:"retry"`
+	// How it makes drafts. Null if it makes none.
+	Drafts *ModelDrafts `json:"drafts"`
+	// What a resume on other software or another GPU does.
+	Determinism Determinism  `json:"determinism"`
 	Origin      *ModelOrigin `json:"origin"`
 	// When this version was written.
 	CreatedAt   *time.Time `json:"createdAt"`
@@ -2183,6 +2187,12 @@ func (v *Model) GetPriceFactor() float64 { return v.PriceFactor }
 
 // GetRetry returns Model.Retry, and is useful for accessing the field via an interface.
 func (v *Model) GetRetry() *ModelRetry { return v.Retry }
+
+// GetDrafts returns Model.Drafts, and is useful for accessing the field via an interface.
+func (v *Model) GetDrafts() *ModelDrafts { return v.Drafts }
+
+// GetDeterminism returns Model.Determinism, and is useful for accessing the field via an interface.
+func (v *Model) GetDeterminism() Determinism { return v.Determinism }
 
 // GetOrigin returns Model.Origin, and is useful for accessing the field via an interface.
 func (v *Model) GetOrigin() *ModelOrigin { return v.Origin }
@@ -2288,6 +2298,25 @@ func (v *ModelDifference) GetBefore() *json.RawMessage { return v.Before }
 
 // GetAfter returns ModelDifference.After, and is useful for accessing the field via an interface.
 func (v *ModelDifference) GetAfter() *json.RawMessage { return v.After }
+
+// ModelDrafts includes the requested fields of the GraphQL type ModelDrafts.
+// The GraphQL type's documentation follows.
+//
+// The steps of a video: the value of the parameter stepsParam, or else stepsPerSecond for each second of video, at least minSteps.
+type ModelDrafts struct {
+	StepsParam     *string  `json:"stepsParam"`
+	StepsPerSecond *float64 `json:"stepsPerSecond"`
+	MinSteps       *int     `json:"minSteps"`
+}
+
+// GetStepsParam returns ModelDrafts.StepsParam, and is useful for accessing the field via an interface.
+func (v *ModelDrafts) GetStepsParam() *string { return v.StepsParam }
+
+// GetStepsPerSecond returns ModelDrafts.StepsPerSecond, and is useful for accessing the field via an interface.
+func (v *ModelDrafts) GetStepsPerSecond() *float64 { return v.StepsPerSecond }
+
+// GetMinSteps returns ModelDrafts.MinSteps, and is useful for accessing the field via an interface.
+func (v *ModelDrafts) GetMinSteps() *int { return v.MinSteps }
 
 // Whether an entry came with Reelay, from the folder REELAY_MODELS, or from an operator. Reelay never overwrites an operator's.
 type ModelOrigin string
@@ -7085,6 +7114,12 @@ fragment Model on Model {
 	retry {
 		... ModelRetry
 	}
+	drafts {
+		stepsParam
+		stepsPerSecond
+		minSteps
+	}
+	determinism
 	origin
 	createdAt
 	name
@@ -7192,6 +7227,12 @@ fragment Model on Model {
 	retry {
 		... ModelRetry
 	}
+	drafts {
+		stepsParam
+		stepsPerSecond
+		minSteps
+	}
+	determinism
 	origin
 	createdAt
 	name

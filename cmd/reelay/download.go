@@ -90,7 +90,7 @@ const staleLinks = 5
 // with a new one.
 func save(ctx context.Context, c *client.Client, job *client.Job, path string, d *display) (*savedFile, error) {
 	if job.Result == nil {
-		return nil, fmt.Errorf("%s has no video", job.Id)
+		return nil, fmt.Errorf("%s has no video. `reelay get %s` shows what it made", job.Id, job.Id)
 	}
 	defer d.erase()
 	for try := 1; ; try++ {

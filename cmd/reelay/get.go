@@ -77,6 +77,20 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 	if job.Result != nil {
 		field("video", "%s, crc32c %s; fetch it with `reelay download %s`", formatSize(job.Result.SizeBytes), job.Result.Checksum, job.Id)
 	}
+	if job.Draft != nil {
+		field("draft", "%s", drafted(job.Id, job.Draft))
+	}
+	if job.Continues != nil {
+		field("continues", "%s", job.Continues.Id)
+	}
+	if job.Output != nil {
+		field("output", "%s", clip(string(*job.Output), 2000))
+	}
+	for _, a := range job.Artifacts {
+		if job.Result == nil && a.Type == client.ArtifactTypeThumbnail {
+			field("picture", "%s, %s", formatSize(a.SizeBytes), a.Url)
+		}
+	}
 	if len(job.Attempts) > 0 {
 		fmt.Fprintln(out)
 		header := []string{"ATTEMPT", "STATUS", "WORKER", "RESUMED FROM STEP", "GPU SECONDS", "WASTED", "LOG", "WHY"}
@@ -85,6 +99,18 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 		}
 	}
 	return out.Flush()
+}
+
+// drafted says where a draft ends, and what becomes of it.
+func drafted(id string, d *client.Draft) string {
+	text := fmt.Sprintf("ends after step %d", d.Steps)
+	switch {
+	case d.ContinuedBy != nil:
+		text += "; its video is " + d.ContinuedBy.Id
+	case d.KeptUntil != nil:
+		text += fmt.Sprintf("; kept until %s: make its video with `reelay continue %s`", d.KeptUntil.Local().Format(time.RFC3339), id)
+	}
+	return text
 }
 
 // standing returns the job's progress, or its progress when it ended.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +72,20 @@ func TestPrintJob(t *testing.T) {
 			job: client.JobHistory{Job: client.Job{Status: client.JobStatusFailed, DeletedAt: new(at(9)),
 				FailureClass: new(client.FailureClassPoison)}},
 			shows: []string{"why        POISON: the job was deleted, together with the reason", "deleted    " + at(9).Format(time.RFC3339)},
+		},
+		"ShowsHowToContinueADraft": {
+			job:   client.JobHistory{Job: client.Job{Id: "job_1", Draft: &client.Draft{Steps: 6, KeptUntil: new(at(0))}}},
+			shows: []string{"draft      ends after step 6; kept until " + asked + ": make its video with `reelay continue job_1`\n"},
+		},
+		"NamesTheVideoOfADraft": {
+			job:   client.JobHistory{Job: client.Job{Draft: &client.Draft{Steps: 6, KeptUntil: new(at(0)), ContinuedBy: &client.ContinuedBy{Id: "job_2"}}}},
+			shows: []string{"draft      ends after step 6; its video is job_2\n"},
+			hides: "reelay continue",
+		},
+		"ShowsWhatATaskMade": {
+			job: client.JobHistory{Job: client.Job{Output: new(json.RawMessage(`{"status": 200}`))},
+				Artifacts: []client.Artifact{{Type: client.ArtifactTypeThumbnail, SizeBytes: 2048, Url: "https://store/picture"}}},
+			shows: []string{"output     {\"status\": 200}\n", "picture    2.0 KiB, https://store/picture\n"},
 		},
 		"ShowsWhyAnAttemptEndedAndItsLog": {
 			job: client.JobHistory{Attempts: []client.Attempt{

@@ -20,12 +20,12 @@ import (
 func modelsCommand() *cobra.Command {
 	cmd := listModels(&cobra.Command{
 		Use:   "models",
-		Short: "List the models and their parameters; change them (for admins)",
-		Long:  "Lists the models and their parameters. With --json, each model has the JSON Schema of its parameters.",
+		Short: "List the models, show their parameters; change them (for admins)",
+		Long:  "Lists the models and aliases. With --json, each model has the JSON Schema of its parameters.",
 		Args:  noSuchCommand,
 	})
 	cmd.AddCommand(
-		listModels(&cobra.Command{Use: "list", Short: "List the models and their parameters", Args: cobra.NoArgs}),
+		listModels(&cobra.Command{Use: "list", Short: "List the models and aliases", Args: cobra.NoArgs}),
 		modelsShowCommand(), modelsApplyCommand(), modelsDiffCommand(), modelsRemoveCommand())
 	return cmd
 }
@@ -48,39 +48,45 @@ func listModels(cmd *cobra.Command) *cobra.Command {
 }
 
 func printModels(to io.Writer, models []client.Model, aliases []client.ModelAlias) error {
-	out := bufio.NewWriter(to)
-	for i, m := range models {
-		if i > 0 {
-			fmt.Fprintln(out)
-		}
-		there := "no worker runs it now"
+	var rows [][]string
+	for _, m := range models {
+		there := "no worker"
 		if m.Available {
 			there = "available"
 		}
-		fmt.Fprintf(out, "%s  (%s; %s)\n  %s\n", m.Name, m.Type, there, clean(m.Description))
-		if err := printTable(out, []string{"  PARAMETER", "DEFAULT", "MEANING"}, paramRows(m.ParamsSchema)); err != nil {
-			return err
-		}
+		rows = append(rows, []string{m.Name, m.Type, there, m.Description})
 	}
 	for _, a := range aliases {
-		var shares []string
-		for _, s := range a.Models {
-			shares = append(shares, fmt.Sprintf("%s (weight %g)", s.Name, s.Weight))
-		}
-		fmt.Fprintf(out, "\n%s  (alias)\n  Spreads jobs over %s.\n", a.Name, strings.Join(shares, ", "))
+		rows = append(rows, []string{a.Name, "alias", "-", spread(a)})
 	}
-	return out.Flush()
+	if err := printTable(to, []string{"NAME", "TYPE", "STATE", "DESCRIPTION"}, rows); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(to, "\nParameters and all else of a model: reelay models show NAME")
+	return err
+}
+
+// spread says what an alias does.
+func spread(a client.ModelAlias) string {
+	var shares []string
+	for _, s := range a.Models {
+		shares = append(shares, fmt.Sprintf("%s (weight %g)", s.Name, s.Weight))
+	}
+	return "Spreads jobs over " + strings.Join(shares, ", ") + "."
 }
 
 func modelsShowCommand() *cobra.Command {
 	var version int
 	cmd := new(apiCall).command(&cobra.Command{
 		Use:     "show NAME",
-		Short:   "Show one model with all its fields",
+		Short:   "Show one model with its parameters and all its fields, or an alias",
 		Example: "  reelay models show testcard\n  reelay models show testcard --version 1 --json",
 		Args:    cobra.ExactArgs(1),
 	}, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		m, err := c.Model(ctx, args[0], version)
+		if client.ErrorCode(err) == client.CodeNotFound && version == 0 {
+			return showAlias(ctx, c, args[0])
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -88,6 +94,23 @@ func modelsShowCommand() *cobra.Command {
 	})
 	cmd.Flags().IntVar(&version, "version", 0, "a version other than the current one")
 	return cmd
+}
+
+// showAlias shows the alias of a name that no model has.
+func showAlias(ctx context.Context, c *client.Client, name string) (any, printer, error) {
+	aliases, err := c.ModelAliases(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	i := slices.IndexFunc(aliases, func(a client.ModelAlias) bool { return a.Name == name })
+	if i < 0 {
+		return nil, nil, fmt.Errorf("there is no model or alias %s: `reelay models` lists them", name)
+	}
+	a := aliases[i]
+	return a, func(out io.Writer) error {
+		_, err := fmt.Fprintf(out, "%-16s%s\n%-16s%d\n%-16s%s\n", "alias", a.Name, "version", a.Version, "description", spread(a))
+		return err
+	}, nil
 }
 
 func printModel(to io.Writer, m *client.Model) error {
@@ -98,7 +121,10 @@ func printModel(to io.Writer, m *client.Model) error {
 	field("name", "%s", m.Name)
 	origin := ""
 	if m.Origin != nil {
-		origin = fmt.Sprintf("  (%s, %s)", strings.ToLower(string(*m.Origin)), ago(m.CreatedAt))
+		origin = fmt.Sprintf("  (%s)", strings.ToLower(string(*m.Origin)))
+		if m.CreatedAt != nil {
+			origin = fmt.Sprintf("  (%s, %s)", strings.ToLower(string(*m.Origin)), ago(m.CreatedAt))
+		}
 	}
 	field("version", "%d%s", m.Version, origin)
 	field("type", "%s", m.Type)
@@ -117,6 +143,7 @@ func printModel(to io.Writer, m *client.Model) error {
 	field("time limit", "%s and more for long or large videos", formatSeconds(m.TimeoutSeconds))
 	field("first estimate", "%s of GPU per second of video", formatSeconds(m.GpuSecondsPerSecond))
 	field("price factor", "%g", m.PriceFactor)
+	field("drafts", "%s", draftable(m.Drafts))
 	for _, part := range []struct {
 		name  string
 		value *json.RawMessage
@@ -130,6 +157,21 @@ func printModel(to io.Writer, m *client.Model) error {
 		return err
 	}
 	return out.Flush()
+}
+
+// draftable says how many steps a draft can have.
+func draftable(d *client.ModelDrafts) string {
+	switch {
+	case d == nil:
+		return "none"
+	case d.StepsParam != nil:
+		return "yes, of the parameter " + *d.StepsParam
+	case d.StepsPerSecond != nil && d.MinSteps != nil:
+		return fmt.Sprintf("yes, of %g steps per second of video, at least %d", *d.StepsPerSecond, *d.MinSteps)
+	case d.StepsPerSecond != nil:
+		return fmt.Sprintf("yes, of %g steps per second of video", *d.StepsPerSecond)
+	}
+	return "yes"
 }
 
 func modelsApplyCommand() *cobra.Command {
@@ -247,7 +289,7 @@ func paramRows(schema json.RawMessage) [][]string {
 		if len(p.Enum) > 0 {
 			meaning = strings.TrimSpace(meaning + " " + fmt.Sprint(p.Enum))
 		}
-		rows = append(rows, []string{"  " + name, string(p.Default), meaning})
+		rows = append(rows, []string{name, string(p.Default), meaning})
 	}
 	return rows
 }

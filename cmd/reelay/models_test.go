@@ -15,7 +15,7 @@ func TestModelsCommand(t *testing.T) {
 
 	const model = `{"name": "wan", "version": 3, "type": "video.generate", "description": "A model.", "available": false, "gpuTypes": ["L4", "H100"],
 		"gpuMemoryGb": 24, "gpusPerWorker": 1, "produces": "VIDEO", "requiresPrompt": true, "timeoutSeconds": 600, "gpuSecondsPerSecond": 12,
-		"priceFactor": 1, "runtime": "diffusers", "origin": "OPERATOR", "createdAt": "2026-01-31T12:00:00Z", "settings": {"weights": "/w"},
+		"priceFactor": 1, "runtime": "diffusers", "origin": "OPERATOR", "createdAt": "2026-01-31T12:00:00Z", "settings": {"weights": "/w"}, "drafts": {"stepsParam": "steps"},
 		"paramsSchema": {"properties": {"fps": {"default": 24, "description": "Frames per second."}}}}`
 	const change = `{"kind": "CHANGED", "name": "wan", "isAlias": false, "version": 3, "differences": [{"path": "timeoutSeconds", "before": 60, "after": null}]}`
 
@@ -27,13 +27,17 @@ func TestModelsCommand(t *testing.T) {
 	}{
 		"list": {
 			nil, `{"models": [` + model + `], "modelAliases": [{"name": "fast", "version": 1, "models": [{"name": "wan", "weight": 3}]}]}`,
-			[]string{`wan  \(video.generate; no worker runs it now\)`, `fast  \(alias\)\n  Spreads jobs over wan \(weight 3\)`}, nil,
+			[]string{`wan +video.generate +no worker +A model.`, `fast +alias +- +Spreads jobs over wan \(weight 3\).`}, nil,
 		},
 		"list as JSON": {[]string{"list", "--json"}, `{"models": [` + model + `], "modelAliases": []}`, []string{`"items": \[`}, nil},
 		"show": {
 			[]string{"show", "wan", "--version", "3"}, `{"model": ` + model + `}`,
-			[]string{`version +3  \(operator, \d+ days ago\)`, `GPU memory +24 GB`, `settings +{"weights": "/w"}`, `fps +24 +Frames per second.`},
+			[]string{`version +3  \(operator, \d+ days ago\)`, `GPU memory +24 GB`, `settings +{"weights": "/w"}`, `fps +24 +Frames per second.`, `drafts +yes, of the parameter steps`},
 			map[string]any{"name": "wan", "version": 3.0},
+		},
+		"show an alias": {
+			[]string{"show", "fast"}, `{"model": null, "modelAliases": [{"name": "fast", "version": 1, "models": [{"name": "wan", "weight": 3}]}]}`,
+			[]string{`alias +fast`, `Spreads jobs over wan \(weight 3\).`}, nil,
 		},
 		"apply": {
 			[]string{"apply", "-f", file}, `{"applyModels": [` + change + `]}`, []string{`changed +model wan, version 3\n +timeoutSeconds: 60 → none\n`},
@@ -58,6 +62,16 @@ func TestModelsCommand(t *testing.T) {
 			require.Equal(t, c.variables, *variables)
 		})
 	}
+
+	t.Run("SaysWhereTheNamesAreIfThereIsNone", func(t *testing.T) {
+		t.Parallel()
+		url, _ := answering(t, `{"model": null, "modelAliases": []}`)
+
+		status, _, errs := call(t, t.Context(), "models", "show", "nonesuch", "--endpoint", url, "--key", "rl_x")
+
+		require.NotZero(t, status)
+		require.Contains(t, errs, "there is no model or alias nonesuch: `reelay models` lists them")
+	})
 
 	t.Run("RefusesAFileThatItCannotRead", func(t *testing.T) {
 		t.Parallel()
