@@ -48,6 +48,9 @@ func (o *draftOptions) run(cmd *cobra.Command) error {
 	if !cmd.Flags().Changed("steps") {
 		return &usageError{cmd, errors.New("--steps is missing: say after how many steps the drafts end")}
 	}
+	if o.count == 0 { // the API's default would replace it
+		return &usageError{cmd, errors.New("--seeds must be from 1 to 64")}
+	}
 	in, inputs, err := o.input(cmd)
 	if err != nil {
 		return &usageError{cmd, err}

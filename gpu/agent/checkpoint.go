@@ -131,6 +131,9 @@ func (s *saver) wait() {
 // save uploads a checkpoint and commits it as the job's newest.
 func (t *attempt) save(ctx context.Context, c *taken) error {
 	defer os.Remove(c.Path)
+	if err := regular(c.Path); err != nil {
+		return err
+	}
 	note := checkpointNote{Step: c.Step, Percent: c.Percent, Info: c.Info}
 	path := t.pack(c.Path, &note)
 	defer os.Remove(path)

@@ -14,6 +14,9 @@ import (
 func (t *attempt) end(result *runtime.Result, err error) *grant {
 	var next *grant
 	if err == nil {
+		err = t.own(result)
+	}
+	if err == nil {
 		err = t.check(result)
 	}
 	if err == nil {
@@ -30,6 +33,21 @@ func (t *attempt) end(result *runtime.Result, err error) *grant {
 		next = t.fail(describe(err))
 	}
 	return next
+}
+
+// own refuses a result with a path that is not a file of the runtime: the file of a link may lie
+// outside the job's folder, and reading a pipe may never end.
+func (t *attempt) own(result *runtime.Result) error {
+	for _, path := range []string{result.Video, result.Thumbnail, result.Spritesheet, result.Preview} {
+		if path == "" {
+			continue
+		}
+		if err := regular(path); err != nil {
+			t.agent.runtimes.settle(err)
+			return err
+		}
+	}
+	return nil
 }
 
 // lastCall returns the context for the call that ends the attempt. That call is

@@ -1,7 +1,10 @@
 package agent
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -105,6 +108,30 @@ func TestFail(t *testing.T) {
 				require.Equal(t, test.class, failed[0].in["class"])
 				require.Contains(t, failed[0].in["message"], test.message)
 				require.True(t, strings.HasPrefix(failed[0].in["log"].(object)["objectKey"].(string), "LOG/"))
+			})
+		})
+	}
+
+	for name, put := range map[string]func(path string) error{
+		"AResultThatIsALink":    func(path string) error { return os.Symlink(os.Args[0], path) },
+		"AResultThatIsAPipe":    func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"AResultThatIsAFolder":  func(path string) error { return os.Mkdir(path, 0o700) },
+		"AResultThatIsNotThere": func(string) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			story(t, oneJob, func(t *testing.T, f *fixture) {
+				order := <-f.model.started
+				path := filepath.Join(order.Workdir, "thumbnail.webp")
+				require.NoError(t, put(path))
+				f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4"), Thumbnail: path}
+				time.Sleep(time.Second)
+
+				failed := f.of("failJob")
+				require.Len(t, failed, 1)
+				require.Equal(t, "MODEL_CRASH", failed[0].in["class"])
+				require.Contains(t, failed[0].in["message"], "The runtime reported ")
+				require.Empty(t, f.of("completeJob"))
 			})
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/runtime"
 )
 
 // uploadTries is how many times the store may refuse one object.
@@ -43,6 +44,19 @@ func contentType(path string) string {
 		return "text/plain; charset=utf-8"
 	}
 	return "application/octet-stream"
+}
+
+// regular returns a *runtime.Failure unless the path that a runtime reported is a file: no link,
+// folder or pipe.
+func regular(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case err != nil:
+		return runtime.Failf(runtime.ModelCrash, "The runtime reported the file %s, which cannot be read: %s.", filepath.Base(path), errors.Unwrap(err))
+	case !info.Mode().IsRegular():
+		return runtime.Failf(runtime.ModelCrash, "The runtime reported %s, which is a link, a folder or a pipe: it must be a file.", filepath.Base(path))
+	}
+	return nil
 }
 
 // upload sends a file to the object store, under a key that the control plane

@@ -14,9 +14,10 @@ import (
 const ProtocolVersion = 2
 
 const (
-	maxLine   = 1 << 20  // bytes of a line, including the newline
-	maxTexts  = 2000     // bytes of a message for people
-	maxDetail = 16 << 10 // bytes of a failure's detail
+	maxLine   = 1 << 20   // bytes of a line, including the newline
+	maxTexts  = 2000      // bytes of a message for people
+	maxDetail = 16 << 10  // bytes of a failure's detail
+	maxOutput = 256 << 10 // bytes of a result's output, which the control plane stores
 
 	maxVersion = 100 // bytes of the version of a model
 )
@@ -330,8 +331,15 @@ func (m *Metrics) check() error {
 	return nil
 }
 
-func (m *Handle) check() error    { return checkText(m.Value) }
-func (m *Result) check() error    { return nil }
+func (m *Handle) check() error { return checkText(m.Value) }
+
+func (m *Result) check() error {
+	if len(m.Output) > maxOutput {
+		return fmt.Errorf("an output of %d bytes; at most %d are allowed", len(m.Output), maxOutput)
+	}
+	return nil
+}
+
 func (m *Cancelled) check() error { return nil }
 
 func (f *Failure) check() error {

@@ -3,6 +3,7 @@ package runtime
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,6 +23,7 @@ func TestReady(t *testing.T) {
 		`{"preview":{"step":1}}`:                                                             "a preview needs a path",
 		`{"handle":{"value":"job 7"}}`:                                                       "",
 		`{"result":{"preview":"/w/draft.mp4"}}`:                                              "",
+		`{"result":{"output":"` + strings.Repeat("o", 256<<10) + `"}}`:                       "an output of 262146 bytes; at most 262144 are allowed",
 		`{"metrics":{"gpuMemoryBytes":-1}}`:                                                  "a measurement is negative",
 	} {
 		message, err := parseMessage([]byte(line))
