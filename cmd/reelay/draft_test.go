@@ -56,3 +56,12 @@ Make the video of one: reelay continue job_2 --output video.mp4
 `, out.String())
 	require.ErrorContains(t, failedTakes(shown.Drafts), "job_1 failed")
 }
+
+func TestDraftOfNoSeeds(t *testing.T) {
+	t.Parallel()
+
+	status, _, errs := call(t, t.Context(), "draft", "--prompt", "a fox", "--steps", "2", "--seeds", "0", "--endpoint", "http://127.0.0.1:1", "--key", "k")
+
+	require.Equal(t, exitUsage, status)
+	require.Contains(t, errs, "--seeds must be from 1 to 64")
+}
