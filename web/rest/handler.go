@@ -141,9 +141,9 @@ func wantsStream(r *http.Request) (bool, error) {
 }
 
 // readBody reads and checks the body of a POST before anything decodes it. Other
-// requests have no body.
+// requests have no body, nor has one that continues a draft: what it sends is ignored.
 func readBody(w http.ResponseWriter, r *http.Request) error {
-	if r.Method != http.MethodPost {
+	if r.Method != http.MethodPost || strings.HasSuffix(r.URL.Path, "/continue") {
 		r.Body = http.NoBody
 		return nil
 	}

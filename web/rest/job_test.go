@@ -127,6 +127,8 @@ func TestDraft(t *testing.T) {
 	require.Equal(t, draft.KeptUntil.UTC().Format(time.RFC3339Nano), got["draft"].(map[string]any)["kept_until"])
 	next := a.post(t, at+"/continue", nil)
 	require.Equal(t, http.StatusCreated, next.status, next.raw)
+	bare := a.ask(t, http.MethodPost, at+"/continue", "", http.Header{"Content-Type": nil})
+	require.Equal(t, next.body["job_id"], bare.body["job_id"], "a request without a body, as OpenAPI describes it: %s", bare.raw)
 	require.Equal(t, next.body["job_id"], a.post(t, at+"/continue", nil).body["job_id"])
 	require.Equal(t, string(draft.ID), a.get(t, work+"/"+next.body["job_id"].(string)).body["continues"])
 	listed := a.get(t, work).body["jobs"].([]any)
