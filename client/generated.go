@@ -2137,9 +2137,7 @@ type Model struct {
 	Retry       *ModelRetry `json:"retry"`
 	// How it makes drafts. Null if it makes none.
 	Drafts *ModelDrafts `json:"drafts"`
-	// What a resume on other software or another GPU does.
-	Determinism Determinism  `json:"determinism"`
-	Origin      *ModelOrigin `json:"origin"`
+	Origin *ModelOrigin `json:"origin"`
 	// When this version was written.
 	CreatedAt   *time.Time `json:"createdAt"`
 	Name        string     `json:"name"`
@@ -2190,9 +2188,6 @@ func (v *Model) GetRetry() *ModelRetry { return v.Retry }
 
 // GetDrafts returns Model.Drafts, and is useful for accessing the field via an interface.
 func (v *Model) GetDrafts() *ModelDrafts { return v.Drafts }
-
-// GetDeterminism returns Model.Determinism, and is useful for accessing the field via an interface.
-func (v *Model) GetDeterminism() Determinism { return v.Determinism }
 
 // GetOrigin returns Model.Origin, and is useful for accessing the field via an interface.
 func (v *Model) GetOrigin() *ModelOrigin { return v.Origin }
@@ -7119,7 +7114,6 @@ fragment Model on Model {
 		stepsPerSecond
 		minSteps
 	}
-	determinism
 	origin
 	createdAt
 	name
@@ -7232,7 +7226,6 @@ fragment Model on Model {
 		stepsPerSecond
 		minSteps
 	}
-	determinism
 	origin
 	createdAt
 	name

@@ -47,6 +47,9 @@ func TestApplyModels(t *testing.T) {
 		shown := at[map[string]any](t, a.client(t, `{ model(name: "own") { version produces settings origin timeoutSeconds } }`, nil), "model")
 		require.Equal(t, map[string]any{"version": 1.0, "produces": "VIDEO", "settings": nil, "origin": "OPERATOR", "timeoutSeconds": 60.0}, shown,
 			"clients do not see the settings of runtimes")
+		drafts := at[map[string]any](t, a.client(t, `{ model(name: "testcard") { determinism drafts { stepsPerSecond minSteps } } }`, nil), "model")
+		require.Equal(t, map[string]any{"determinism": "BEST_EFFORT", "drafts": map[string]any{"stepsPerSecond": 12.0, "minSteps": 24.0}}, drafts,
+			"clients need to know how many steps a draft can have")
 		seen := at[map[string]any](t, admin(`{ model(name: "own") { settings } }`, nil).Data, "model")
 		require.Equal(t, map[string]any{"weights": "/models/own"}, seen["settings"])
 		require.Equal(t, []any{map[string]any{"name": "fast", "models": []any{map[string]any{"name": "own", "weight": 1.0}}}},
