@@ -40,6 +40,12 @@ func TestMain(m *testing.M) {
 		if build.Run() != nil {
 			return 1
 		}
+		// The workers find it on their PATH.
+		if err := os.WriteFile(filepath.Join(dir, "reelay-inference"), []byte(inference), 0o755); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 		defer func() {
 			if shared.stack != nil {
 				shared.stack.end()

@@ -23,6 +23,16 @@ func task(t *testing.T, c *client.Client, model, params string) *client.Job {
 	return until(t, c, done.Job.Id, func(job *client.Job) bool { return completed(job) || job.Status == client.JobStatusFailed })
 }
 
+// inference is the program reelay-inference, which counts what it gets.
+const inference = `#!/usr/bin/env python3
+import json, sys
+job = json.load(open(sys.argv[1]))
+print(json.dumps({"percent": 50, "message": "counting"}), flush=True)
+video = open(job["inputs"]["files.0"], "rb").read()
+result = {"labels": len(job["params"]["input"]["labels"]), "video": video[4:8] == b"ftyp"}
+json.dump(result, open(job["outputs"]["output"], "w"))
+`
+
 func TestTasks(t *testing.T) {
 	t.Parallel()
 
@@ -57,6 +67,16 @@ func TestTasks(t *testing.T) {
 			kinds = append(kinds, a.Type)
 		}
 		require.Contains(t, kinds, client.ArtifactTypeThumbnail)
+	})
+
+	t.Run("InferenceRunsTheProgramOnThePath", func(t *testing.T) {
+		t.Parallel()
+		c := common(t).client(t)
+
+		job := task(t, c, "inference.run", `{"input": {"labels": ["cat", "dog"]}, "files": ["`+submit(t, c, "a cat", 1, 0)+`"]}`)
+
+		require.Equal(t, client.JobStatusCompleted, job.Status, job)
+		require.JSONEq(t, `{"labels": 2, "video": true}`, string(*job.Output))
 	})
 
 	t.Run("HTTPCallReachesAServerButNotReelay", func(t *testing.T) {

@@ -17,6 +17,7 @@ var programs = []struct {
 }{
 	{"ffmpeg", []string{"video.stitch", "video.thumbnail"}},
 	{"reelay-transcribe", []string{"audio.transcribe"}},
+	{"reelay-inference", []string{"inference.run"}},
 }
 
 // builtInRuntimes returns the runtimes that are built into this program. They offer the models
