@@ -94,6 +94,11 @@ func (t *attempt) complete(result *runtime.Result) (*grant, error) {
 		case client.ErrorCode(err) == client.CodeChecksumMismatch && tries < uploadTries:
 			// An object was damaged in transit: upload it again.
 			continue
+		case client.ErrorCode(err) == client.CodeInvalidInput:
+			// The same runtime would render the same again.
+			err = runtime.Failf(runtime.ModelCrash, "The runtime's result was refused: %s", err)
+			t.agent.runtimes.settle(err)
+			return nil, err
 		case gone(err):
 			t.disown(errLost)
 		}

@@ -136,6 +136,21 @@ func TestFail(t *testing.T) {
 		})
 	}
 
+	t.Run("AResultThatTheAPIRefuses", func(t *testing.T) {
+		t.Parallel()
+		story(t, oneJob, func(t *testing.T, f *fixture) {
+			order := <-f.model.started
+			f.set("completeJob", func(object) (object, client.Code) { return nil, client.CodeInvalidInput })
+			f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4")}
+			time.Sleep(time.Second)
+
+			failed := f.of("failJob")
+			require.Len(t, failed, 1)
+			require.Equal(t, "MODEL_CRASH", failed[0].in["class"])
+			require.Contains(t, failed[0].in["message"], "The runtime's result was refused: ")
+		})
+	})
+
 	t.Run("ADeadRuntimeIsStartedAgainForTheNextJob", func(t *testing.T) {
 		t.Parallel()
 		story(t, func(c *control, _ *model) { c.queue(); c.queue() }, func(t *testing.T, f *fixture) {

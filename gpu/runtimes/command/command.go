@@ -158,9 +158,13 @@ func (r *run) result() (runtime.Result, error) {
 		if err != nil {
 			return runtime.Result{}, err
 		}
-		if len(data) > maxOutput || !json.Valid(data) {
+		if len(data) > maxOutput {
 			return runtime.Result{}, runtime.Failf(runtime.InvalidInput,
-				"The output of the program %s is not JSON of at most %d bytes: the program must write less.", r.name, maxOutput)
+				"The program %s wrote an output of more than %d bytes: it must write less.", r.name, maxOutput)
+		}
+		if !json.Valid(data) {
+			return runtime.Result{}, runtime.Failf(runtime.InvalidInput,
+				"The program %s wrote an output that is not JSON: it must write one JSON value to %s.", r.name, filepath.Base(path))
 		}
 		result.Output = data
 	}
