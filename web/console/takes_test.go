@@ -37,6 +37,8 @@ func TestTakes(t *testing.T) {
 		b := operator(t)
 		drafts, page := b.take(t, 1)
 
+		require.Contains(t, b.get(t, "/jobs").Body, `<span class="badge is-draft">draft</span>`)
+
 		got := b.get(t, page).Body
 
 		require.Contains(t, got, "a fox in the snow")
