@@ -168,7 +168,7 @@ func TestCLI(t *testing.T) {
 			says   string
 		}{
 			{[]string{"submit", "--prompt", ""}, 1, "prompt"},
-			{[]string{"submit", "--prompt", "x", "--model", "sora"}, 1, "there is testcard"},
+			{[]string{"submit", "--prompt", "x", "--model", "sora"}, 1, "the names are: testcard"},
 			{[]string{"submit", "--prompt", "x", "--duration", "-1"}, 1, "params.durationSeconds"},
 			{[]string{"submit", "--prompt", "x", "--resolution", "8k"}, 1, "params.resolution"},
 			{[]string{"get", "job_00000000-0000-7000-8000-000000000000"}, 1, "no such job"},
