@@ -116,5 +116,13 @@ func TestOldSnapshot(t *testing.T) {
 		FROM jobs, generate_series(1, 12000) WHERE status = 'QUEUED'`)
 	s.Exec(t, `UPDATE jobs SET status = 'FAILED', failure_class = 'TRANSIENT', completed_at = clock_timestamp() WHERE queued_at < clock_timestamp() - interval '30 minutes'`)
 
-	require.Less(t, claims(), max(10*fresh, 50*time.Millisecond), "fresh: %s", fresh)
+	// A busy machine delays some rounds; a claim that reads all of them is always slow.
+	limit, took := max(10*fresh, 50*time.Millisecond), claims()
+	for range 9 {
+		if took < limit {
+			break
+		}
+		took = claims()
+	}
+	require.Less(t, took, limit, "fresh: %s", fresh)
 }
