@@ -255,7 +255,7 @@ func TestStop(t *testing.T) {
 		require.NoError(t, err)
 		p, err := runtime.Launch(t.Context(), runtime.Config{Command: []string{self}, Env: append(os.Environ(), asRuntime+"=1")})
 		require.NoError(t, err)
-		start := job(t, script(`echo $$ >pids; sleep 1000`, ""), `{}`)
+		start := job(t, script(`echo $$ >pids; exec sleep 1000`, ""), `{}`)
 		require.NoError(t, p.Start(start))
 		started := pids(t, filepath.Join(start.Workdir, "pids"), 1)
 
