@@ -147,7 +147,7 @@ func (s *Submitter) Continue(ctx context.Context, p Principal, id models.JobID) 
 	if err != nil {
 		return nil, false, fmt.Errorf("read the clock: %w", err)
 	}
-	if err := continuable(draft, now); err != nil {
+	if err := Continuable(draft, now); err != nil {
 		return nil, false, err
 	}
 	call, err := s.continuation(ctx, p, draft)
@@ -168,7 +168,7 @@ func (s *Submitter) Continue(ctx context.Context, p Principal, id models.JobID) 
 func (s *Submitter) continuation(ctx context.Context, p Principal, draft *models.Job) (*submitCall, error) {
 	model := s.Catalogue.Current().Find(draft.Model, draft.ModelVersion)
 	if model == nil {
-		return nil, apierror.Conflict("Version %d of the model %s no longer exists, and another cannot continue this draft: submit the job anew.",
+		return nil, apierror.Conflict("Version %d of the model %s no longer exists, and another version cannot continue this draft: submit a new job.",
 			draft.ModelVersion, draft.Model)
 	}
 	prompt, err := s.promptOf(ctx, draft)
@@ -205,8 +205,9 @@ func (s *Submitter) promptOf(ctx context.Context, job *models.Job) (string, erro
 
 var errDraftDeleted = apierror.Conflict("This draft was deleted: submit a new one.")
 
-// continuable returns CONFLICT unless a job can be continued at a time.
-func continuable(draft *models.Job, now time.Time) error {
+// Continuable returns CONFLICT unless a job can be continued at a time: it is a COMPLETED draft
+// that is still kept, and that no job continues.
+func Continuable(draft *models.Job, now time.Time) error {
 	switch {
 	case draft.DraftSteps == 0:
 		return apierror.Conflict("This job is not a draft: only a job that was submitted with draft can be continued.")
@@ -215,7 +216,7 @@ func continuable(draft *models.Job, now time.Time) error {
 	case draft.Status != models.JobCompleted:
 		return apierror.Conflict("This draft is %s: it can be continued once it is COMPLETED.", draft.Status)
 	case !draft.KeptUntil.After(now) || draft.LatestCheckpointID == "":
-		return apierror.Conflict("This draft was kept until %s, and its checkpoint is gone: submit the job anew, with the same seed.",
+		return apierror.Conflict("This draft was kept until %s, and its checkpoint was deleted: submit a new job with the same seed.",
 			draft.KeptUntil.UTC().Format(time.RFC3339))
 	}
 	return nil
@@ -244,7 +245,7 @@ func (b *submitBatch) beginWithDraft(job *models.Job, account *models.Account) (
 	if b.draft == nil || b.continued != nil {
 		return b.continued, nil
 	}
-	if err := continuable(b.draft, b.start.now); err != nil {
+	if err := Continuable(b.draft, b.start.now); err != nil {
 		return nil, err
 	}
 	job.LatestCheckpointID = b.draft.LatestCheckpointID

@@ -126,11 +126,12 @@ func showTakes(cmd *cobra.Command, c *client.Client, id, sheet string, asJSON bo
 		d.note("Not all previews can be shown: " + problem.Error())
 	}
 	if len(pictures) > 0 {
-		if shown.Sheet, err = writeSheet(contactSheet(pictures), sheet, id); err != nil {
+		drawn := contactSheet(pictures)
+		if shown.Sheet, err = writeSheet(drawn, sheet, id); err != nil {
 			return err
 		}
 		if d.pictures {
-			for _, row := range cells(contactSheet(pictures), min(d.width()-1, sheetCells), sheetRows) {
+			for _, row := range cells(drawn, min(d.width()-1, sheetCells), sheetRows) {
 				d.note(row)
 			}
 		}

@@ -4,18 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"image"
 	"image/color"
 	"image/png"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
 	"github.com/reelay/reelay/client"
-	"github.com/reelay/reelay/internal/picture"
 	"golang.org/x/image/draw"
 	"golang.org/x/image/font"
 	"golang.org/x/image/font/basicfont"
@@ -43,7 +40,7 @@ func takePictures(ctx context.Context, c *client.Client, drafts []client.Job) (t
 		if draft.Draft == nil || draft.Draft.Preview == nil {
 			continue
 		}
-		img, err := fetchStill(ctx, c, draft.Draft.Preview)
+		img, err := fetchPicture(ctx, c, draft.Draft.Preview)
 		if err != nil {
 			if problem == nil {
 				problem = fmt.Errorf("draft %d: %w", i+1, err)
@@ -53,33 +50,6 @@ func takePictures(ctx context.Context, c *client.Client, drafts []client.Job) (t
 		takes = append(takes, take{fmt.Sprintf("%d  seed %s", i+1, seedOf(&draft)), img})
 	}
 	return takes, problem
-}
-
-// fetchStill downloads an image, or a frame of a clip.
-func fetchStill(ctx context.Context, c *client.Client, artifact *client.Artifact) (image.Image, error) {
-	if !strings.HasPrefix(artifact.ContentType, "video/") {
-		return fetchPicture(ctx, c, artifact)
-	}
-	program, err := exec.LookPath("ffmpeg")
-	if err != nil {
-		return nil, errors.New("ffmpeg, which reads clips, is missing: install it (apt install ffmpeg, brew install ffmpeg)")
-	}
-	folder, err := os.MkdirTemp("", "reelay-clip-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(folder)
-	file := filepath.Join(folder, "clip")
-	if err := c.Download(ctx, artifact, file, nil); err != nil {
-		return nil, err
-	}
-	out, err := exec.CommandContext(ctx, program, "-v", "error", "-nostdin", "-protocol_whitelist", "file,pipe", "-i", "file:"+file,
-		"-vf", "thumbnail=24,scale='min(640,iw)':-2", "-frames:v", "1", "-f", "image2pipe", "-c:v", "png", "pipe:1").Output()
-	if err != nil {
-		return nil, fmt.Errorf("ffmpeg cannot read the clip: %w", err)
-	}
-	img, _, err := picture.Decode(ctx, out)
-	return img, err
 }
 
 // seedOf returns the seed of a draft, or "?".

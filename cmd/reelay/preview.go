@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"image"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -66,10 +68,10 @@ func newestPreview(ctx context.Context, c *client.Client, job, shown string, wid
 	return cells(img, min(width, previewCells), previewRows), newest.Id, nil
 }
 
-// fetchPicture downloads and decodes an artifact that is an image.
+// fetchPicture downloads an image, or a frame of a clip.
 func fetchPicture(ctx context.Context, c *client.Client, artifact *client.Artifact) (image.Image, error) {
 	if artifact.SizeBytes > picture.MaxBytes {
-		return nil, fmt.Errorf("the image has %d bytes; at most %d are read", artifact.SizeBytes, picture.MaxBytes)
+		return nil, fmt.Errorf("the preview has %d bytes; at most %d are read", artifact.SizeBytes, picture.MaxBytes)
 	}
 	folder, err := os.MkdirTemp("", "reelay-preview-")
 	if err != nil {
@@ -80,12 +82,30 @@ func fetchPicture(ctx context.Context, c *client.Client, artifact *client.Artifa
 	if err := c.Download(ctx, artifact, file, nil); err != nil {
 		return nil, err
 	}
-	data, err := os.ReadFile(file)
+	read := os.ReadFile
+	if strings.HasPrefix(artifact.ContentType, "video/") {
+		read = func(file string) ([]byte, error) { return frameOf(ctx, file) }
+	}
+	data, err := read(file)
 	if err != nil {
 		return nil, err
 	}
 	img, _, err := picture.Decode(ctx, data)
 	return img, err
+}
+
+// frameOf returns a frame of a clip as a PNG.
+func frameOf(ctx context.Context, file string) ([]byte, error) {
+	program, err := exec.LookPath("ffmpeg")
+	if err != nil {
+		return nil, errors.New("ffmpeg, which reads clips, is missing: install it (apt install ffmpeg, brew install ffmpeg)")
+	}
+	out, err := exec.CommandContext(ctx, program, "-v", "error", "-nostdin", "-protocol_whitelist", "file,pipe", "-i", "file:"+file,
+		"-vf", "thumbnail=24,scale='min(640,iw)':-2", "-frames:v", "1", "-f", "image2pipe", "-c:v", "png", "pipe:1").Output()
+	if err != nil {
+		return nil, fmt.Errorf("ffmpeg cannot read the clip: %w", err)
+	}
+	return out, nil
 }
 
 // cells draws an image with characters, at most columns wide and rows high. Each character is

@@ -116,13 +116,7 @@ func (t *attempt) publishFrame(ctx context.Context, path string, note evidenceNo
 	if err != nil {
 		return err
 	}
-	object, err := t.upload(ctx, output{kind: client.ArtifactTypeEvidence, path: path, contentType: contentType(path), metadata: metadata})
-	if err != nil {
-		return err
-	}
-	return t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
-		return t.agent.api.CommitArtifact(ctx, t.hold, client.ArtifactTypeEvidence, *object)
-	})
+	return t.publish(ctx, output{kind: client.ArtifactTypeEvidence, path: path, contentType: contentType(path), metadata: metadata})
 }
 
 // evidenceTime bounds how long the frames of a defect hold up the report of the failure.

@@ -83,11 +83,5 @@ func (t *attempt) sendPreview(ctx context.Context, p *runtime.Preview) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	object, err := t.upload(ctx, output{kind: client.ArtifactTypePreview, path: p.Path, contentType: kind})
-	if err != nil {
-		return err
-	}
-	return t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
-		return t.agent.api.CommitArtifact(ctx, t.hold, client.ArtifactTypePreview, *object)
-	})
+	return t.publish(ctx, output{kind: client.ArtifactTypePreview, path: p.Path, contentType: kind})
 }

@@ -164,3 +164,14 @@ func (t *attempt) commitLog(text string) {
 		t.log.Warn("the runtime's log could not be saved", "error", err)
 	}
 }
+
+// publish uploads a file and commits it as an artifact of the running job.
+func (t *attempt) publish(ctx context.Context, o output) error {
+	object, err := t.upload(ctx, o)
+	if err != nil {
+		return err
+	}
+	return t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
+		return t.agent.api.CommitArtifact(ctx, t.hold, o.kind, *object)
+	})
+}

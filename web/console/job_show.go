@@ -226,9 +226,7 @@ func (v *jobView) drafted() *models.Artifact {
 }
 
 // continuable reports whether the job is a draft that can be continued now.
-func (v *jobView) continuable() bool {
-	return takeRow{Job: v.Job, ContinuedBy: v.ContinuedBy}.continuable(v.Now)
-}
+func (v *jobView) continuable() bool { return jobs.Continuable(v.Job, v.Now) == nil }
 
 // preview returns the address of the newest preview of an unfinished video, or "".
 func (v *jobView) preview() string { return previewOf(v.Job) }

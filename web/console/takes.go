@@ -35,11 +35,6 @@ type takeRow struct {
 // moves reports whether the preview is a clip.
 func (r takeRow) moves() bool { return strings.HasPrefix(r.Preview.ContentType, "video/") }
 
-// continuable reports whether the draft can be continued at a time.
-func (r takeRow) continuable(now time.Time) bool {
-	return r.Status == models.JobCompleted && r.DeletedAt.IsZero() && r.ContinuedBy == nil && r.KeptUntil.After(now)
-}
-
 // others returns the drafts that discarding the others would remove: once one is continued,
 // those that are not.
 func (v *takesView) others() []takeRow {

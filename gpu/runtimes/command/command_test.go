@@ -194,7 +194,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// alive reports whether a process runs. One that nobody waited for is not alive.
+// alive reports whether a process runs. A zombie does not.
 func alive(pid int) bool {
 	state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(state), ") Z ") && syscall.Kill(pid, 0) == nil

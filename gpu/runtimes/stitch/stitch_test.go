@@ -216,7 +216,7 @@ func TestStitch(t *testing.T) {
 			reported := d.reports[len(d.reports)-1].Error
 			require.NotNil(t, reported, says)
 			require.Equal(t, "INVALID_INPUT", reported.Class)
-			require.NotContains(t, reported.Message, folder, "paths of the worker concern nobody")
+			require.NotContains(t, reported.Message, folder, "a message must not show paths of the worker")
 		}
 	})
 

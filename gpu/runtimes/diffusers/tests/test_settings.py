@@ -56,7 +56,7 @@ def test_refuses_settings(weights: dict[str, Path], given: dict[str, Any], messa
 
 @pytest.mark.parametrize(
     ("folder", "message"),
-    [("/nowhere", "not a folder"), ("somebody/something", "neither a folder nor in the cache")],
+    [("/nowhere", "not a folder"), ("acme/unknown", "neither a folder nor in the cache")],
 )
 def test_weights_may_be_on_another_machine(folder: str, message: str) -> None:
     with pytest.raises(ModelCrash, match=message):
@@ -94,7 +94,7 @@ def test_downloads_only_with_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         return str(tmp_path)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
-    given = {"pipeline": "WanPipeline", "weights": "somebody/something"}
+    given = {"pipeline": "WanPipeline", "weights": "acme/unknown"}
     assert find(settings.parse(given)) == tmp_path
     assert find(settings.parse(given | {"hub": True, "revision": "abc"})) == tmp_path
     assert [call["local_files_only"] for call in asked] == [True, False]
