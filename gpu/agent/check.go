@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -100,10 +101,11 @@ type evidenceNote struct {
 func (t *attempt) publishEvidence(ctx context.Context, video string, report *quality.Report) {
 	ctx, cancel := context.WithTimeout(ctx, evidenceTime)
 	defer cancel()
+	frame := filepath.Join(t.dir, "evidence.jpg")
 	for _, at := range report.Evidence {
-		frames, err := quality.Frames(ctx, video, []float64{at}, t.dir)
-		if err == nil && len(frames) == 1 {
-			err = t.publishFrame(ctx, frames[0], evidenceNote{report.Defect.Code, at})
+		err := quality.Frame(ctx, video, at, frame)
+		if err == nil {
+			err = t.publishFrame(ctx, frame, evidenceNote{report.Defect.Code, at})
 		}
 		if err != nil {
 			t.log.Warn("a frame that shows the defect was not published", "at", at, "error", err)

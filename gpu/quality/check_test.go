@@ -88,19 +88,18 @@ func TestExpect(t *testing.T) {
 	})
 }
 
-func TestFrames(t *testing.T) {
+func TestFrame(t *testing.T) {
 	t.Parallel()
 	path := video(t, card+",loop=-1:1:10,setpts=N/(24*TB)")
 	report, err := quality.Check(t.Context(), path, quality.Expect{})
 	require.NoError(t, err)
 	require.Equal(t, quality.Frozen, report.Defect.Code)
 	require.Len(t, report.Evidence, 2)
+	picture := filepath.Join(t.TempDir(), "frame.jpg")
 
-	pictures, err := quality.Frames(t.Context(), path, report.Evidence, t.TempDir())
+	for _, at := range report.Evidence {
+		require.NoError(t, quality.Frame(t.Context(), path, at, picture))
 
-	require.NoError(t, err)
-	require.Len(t, pictures, 2)
-	for _, picture := range pictures {
 		file, err := os.Open(picture)
 		require.NoError(t, err)
 		size, err := jpeg.DecodeConfig(file)
@@ -108,6 +107,8 @@ func TestFrames(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 160, size.Width)
 	}
+	require.ErrorIs(t, quality.Frame(t.Context(), path, 10_000, picture), quality.ErrNoFrame)
+	require.NoFileExists(t, picture)
 }
 
 // Not parallel: PATH belongs to the whole process.
