@@ -27,6 +27,7 @@ const (
 	CodeOverloaded          Code = "OVERLOADED"
 	CodeUnavailable         Code = "UNAVAILABLE"
 	CodeInternal            Code = "INTERNAL"
+	CodeParseFailed         Code = "GRAPHQL_PARSE_FAILED"
 )
 
 // Error says why a call failed. Its message is written for people.

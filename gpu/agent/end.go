@@ -2,7 +2,9 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/reelay/reelay/client"
@@ -15,6 +17,9 @@ func (t *attempt) end(result *runtime.Result, err error) *grant {
 	var next *grant
 	if err == nil {
 		err = t.own(result)
+	}
+	if err == nil {
+		err = t.storable(result.Output)
 	}
 	if err == nil {
 		err = t.check(result)
@@ -48,6 +53,25 @@ func (t *attempt) own(result *runtime.Result) error {
 		}
 	}
 	return nil
+}
+
+// maxOutput is the largest output that the control plane stores, in bytes.
+const maxOutput = 256 << 10
+
+// storable refuses an output that the API cannot store. Every host would deliver the same, so
+// the class is the one that is tried on only one more.
+func (t *attempt) storable(output json.RawMessage) error {
+	err := runtime.CheckJSON(output, maxOutput)
+	if err == nil {
+		return nil
+	}
+	return t.badOutput("the runtime's output " + err.Error() + ": change what the runtime puts into its result")
+}
+
+func (t *attempt) badOutput(why string) error {
+	err := runtime.Failf(runtime.DefectiveResult, "BAD_OUTPUT: %s.", strings.TrimSuffix(why, "."))
+	t.agent.runtimes.settle(err)
+	return err
 }
 
 // lastCall returns the context for the call that ends the attempt. That call is
@@ -94,11 +118,8 @@ func (t *attempt) complete(result *runtime.Result) (*grant, error) {
 		case client.ErrorCode(err) == client.CodeChecksumMismatch && tries < uploadTries:
 			// An object was damaged in transit: upload it again.
 			continue
-		case client.ErrorCode(err) == client.CodeInvalidInput:
-			// The same runtime would render the same again.
-			err = runtime.Failf(runtime.ModelCrash, "The runtime's result was refused: %s", err)
-			t.agent.runtimes.settle(err)
-			return nil, err
+		case client.ErrorCode(err) == client.CodeInvalidInput, client.ErrorCode(err) == client.CodeParseFailed:
+			return nil, t.badOutput("the control plane refuses the runtime's result: " + err.Error())
 		case gone(err):
 			t.disown(errLost)
 		}

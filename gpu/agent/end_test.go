@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -146,8 +147,23 @@ func TestFail(t *testing.T) {
 
 			failed := f.of("failJob")
 			require.Len(t, failed, 1)
-			require.Equal(t, "MODEL_CRASH", failed[0].in["class"])
-			require.Contains(t, failed[0].in["message"], "The runtime's result was refused: ")
+			require.Equal(t, "DEFECTIVE_RESULT", failed[0].in["class"])
+			require.Contains(t, failed[0].in["message"], "BAD_OUTPUT: the control plane refuses the runtime's result: ")
+		})
+	})
+
+	t.Run("AnOutputThatCannotBeStored", func(t *testing.T) {
+		t.Parallel()
+		story(t, oneJob, func(t *testing.T, f *fixture) {
+			order := <-f.model.started
+			f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4"), Output: json.RawMessage("\"\xff\"")}
+			time.Sleep(time.Second)
+
+			failed := f.of("failJob")
+			require.Len(t, failed, 1)
+			require.Equal(t, "DEFECTIVE_RESULT", failed[0].in["class"])
+			require.Contains(t, failed[0].in["message"], "BAD_OUTPUT: the runtime's output cannot be stored: the text is not valid UTF-8")
+			require.Empty(t, f.of("completeJob"))
 		})
 	})
 

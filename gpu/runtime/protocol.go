@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"strings"
 )
@@ -18,6 +19,8 @@ const (
 	maxTexts  = 2000      // bytes of a message for people
 	maxDetail = 16 << 10  // bytes of a failure's detail
 	maxOutput = 256 << 10 // bytes of a result's output, which the control plane stores
+	maxInfo   = 16_000    // bytes of a checkpoint's info, encoded as the agent sends it
+	maxCount  = math.MaxInt32
 
 	maxVersion = 100 // bytes of the version of a model
 )
@@ -304,12 +307,18 @@ func (m *Progress) check() error {
 	if m.Step < 0 || m.TotalSteps < 0 || m.Frame < 0 || m.TotalFrames < 0 || m.ETASeconds < 0 {
 		return errors.New("a count is negative")
 	}
+	if max(m.Step, m.TotalSteps, m.Frame, m.TotalFrames) > maxCount {
+		return fmt.Errorf("a count is over %d", maxCount)
+	}
 	return errors.Join(checkPercent(m.Percent), checkText(m.Message))
 }
 
 func (m *Checkpoint) check() error {
-	if m.Step < 0 {
+	if m.Step < 0 || m.Step > maxCount {
 		return fmt.Errorf("step is %d", m.Step)
+	}
+	if err := CheckJSON(m.Info, maxInfo); err != nil {
+		return fmt.Errorf("info %w", err)
 	}
 	return checkPercent(m.Percent)
 }
