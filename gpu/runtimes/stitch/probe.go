@@ -18,6 +18,7 @@ type clip struct {
 	width, height int // as shown, after rotation
 	fps           float64
 	seconds       float64
+	timed         bool // whether seconds is the length of the picture, and not of the whole file
 	sound         bool
 }
 
@@ -101,13 +102,14 @@ func probe(ctx context.Context, path string) (clip, error) {
 		}
 	}
 	c.fps = rate(picture.Rate)
-	if c.seconds = number(picture.Duration); c.seconds == 0 {
+	c.seconds = number(picture.Duration)
+	if c.timed = c.seconds > 0; !c.timed {
 		c.seconds = number(found.Format.Duration)
 	}
 	if c.seconds <= 0 {
 		return clip{}, errors.New("its length is unknown")
 	}
-	return c, nil
+	return c, c.whole(ctx)
 }
 
 // probeSound returns an error unless the file has sound.

@@ -53,6 +53,17 @@ func (s shot) clip(t *testing.T, folder, name string) string {
 	return path
 }
 
+// cut returns the first two thirds of a file that ffmpeg made with these options.
+func cut(t *testing.T, path string, options ...string) string {
+	t.Helper()
+	made := filepath.Join(t.TempDir(), "cut"+filepath.Ext(path))
+	ffmpeg(t, append(append([]string{"-i", path}, options...), made)...)
+	data, err := os.ReadFile(made)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(made, data[:len(data)*2/3], 0o600))
+	return made
+}
+
 // done is a stitched video.
 type done struct {
 	video, thumbnail string
@@ -203,7 +214,12 @@ func TestStitch(t *testing.T) {
 		list := filepath.Join(folder, "list")
 		require.NoError(t, os.WriteFile(list, []byte("ffconcat version 1.0\nfile red.mp4\n"), 0o600))
 
+		webm := filepath.Join(folder, "whole.webm")
+		ffmpeg(t, "-i", red, "-c:v", "libvpx", webm)
+
 		for says, d := range map[string]done{
+			"Clip 2 cannot be used: it is cut short: its header says 2.00 s": join(t, `{}`, "", blue, cut(t, red, "-movflags", "+faststart", "-c", "copy")),
+			"Clip 1 cannot be used: it is cut short":                         join(t, `{}`, "", cut(t, webm, "-c", "copy")),
 			"names 0":                  join(t, `{}`, ""),
 			"Clip 2 cannot be used":    join(t, `{}`, "", red, secret),
 			"Clip 1 cannot be used":    join(t, `{}`, "", playlist),
