@@ -249,6 +249,34 @@ func TestParams(t *testing.T) {
 	require.NotContains(t, err.Error(), "file:", "where the server runs is not the client's business")
 }
 
+func TestParamsOfACall(t *testing.T) {
+	t.Parallel()
+	snapshot, err := catalogue.Load()
+	require.NoError(t, err)
+	model, err := snapshot.Model("http.call")
+	require.NoError(t, err)
+
+	for _, accepted := range []string{`{"url": "https://example.com/"}`, `{"url": "http://localhost:8080/", "method": "POST", "body": {"a": 1}}`} {
+		_, err := model.Params(json.RawMessage(accepted))
+		require.NoError(t, err, accepted)
+	}
+	for refused, says := range map[string]string{
+		`{"url": "example.com"}`:                                             "params.url is not allowed: This is not an absolute URL",
+		`{"url": "ftp://example.com/"}`:                                      "params.url is not allowed: The URL must begin with https://",
+		`{"url": "https://10.0.0.1/"}`:                                       "params.url is not allowed: The URL leads to an address that is not public",
+		`{"url": "https://example.com/", "method": "TRACE"}`:                 "params.method",
+		`{"url": "https://example.com/", "body": "x"}`:                       "params.body is not allowed with the method GET",
+		`{"url": "https://example.com/", "headers": {"host": "tiger"}}`:      "params.headers must not have Host",
+		`{"url": "https://example.com/", "headers": {"a": "tiger\r\nb: c"}}`: "params.headers has a header whose name or value",
+		`{"url": "https://example.com/", "expectedStatus": ["300-200"]}`:     "params.expectedStatus may hold",
+		`{"url": "https://example.com/", "expectedStatus": [99]}`:            "params.expectedStatus",
+	} {
+		_, err := model.Params(json.RawMessage(refused))
+		require.ErrorContains(t, err, says, refused)
+		require.NotContains(t, err.Error(), "tiger", "a header may be a secret")
+	}
+}
+
 func TestShipped(t *testing.T) {
 	t.Parallel()
 

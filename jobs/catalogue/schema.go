@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/reelay/reelay/internal/httpcall"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/strictjson"
@@ -110,7 +111,16 @@ func (m *Model) Params(raw json.RawMessage) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode params: %w", err)
 	}
-	return canonical, nil
+	return canonical, m.checkCall(canonical)
+}
+
+// checkCall checks what a schema cannot express about the parameters of an HTTP request.
+func (m *Model) checkCall(params json.RawMessage) error {
+	var bad *httpcall.Problem
+	if m.Runtime == httpcall.Runtime && errors.As(httpcall.Check(params), &bad) {
+		return apierror.Invalid(bad.Field, "%s", text.Clip(bad.Error(), 500))
+	}
+	return nil
 }
 
 const maxParamsBytes = 16 << 10

@@ -16,20 +16,19 @@ import (
 	"unicode/utf8"
 
 	"github.com/reelay/reelay/gpu/runtime"
+	"github.com/reelay/reelay/internal/httpcall"
 	"github.com/reelay/reelay/internal/outbound"
 )
 
 // Name is the name of this runtime in the catalogue.
-const Name = "http"
+const Name = httpcall.Runtime
 
 const (
-	maxBody     = 64 << 10 // bytes of a response's body that are kept
-	maxHeaders  = 50       // headers of a response that are kept
-	maxHeader   = 1024     // bytes of each
-	maxTimeout  = 300      // seconds
-	maxLater    = 24 * time.Hour
-	beatEvery   = 30 * time.Second // the agent counts 5 minutes without progress as a hang
-	defaultTime = 30               // seconds
+	maxBody    = 64 << 10 // bytes of a response's body that are kept
+	maxHeaders = 50       // headers of a response that are kept
+	maxHeader  = 1024     // bytes of each
+	maxLater   = 24 * time.Hour
+	beatEvery  = 30 * time.Second // the agent counts 5 minutes without progress as a hang
 )
 
 // Run serves an agent, one job at a time, until the agent sends shutdown or in
@@ -58,12 +57,12 @@ type output struct {
 // Render makes the call. No error and no log line contains a header, a body or the query of the
 // URL, which may hold secrets.
 func (c caller) Render(ctx context.Context, job *runtime.Job) (runtime.Result, error) {
-	p, err := readParams(job.Params)
+	p, err := httpcall.Read(job.Params)
 	if err != nil {
-		return runtime.Result{}, err
+		return runtime.Result{}, invalid(err)
 	}
 	timeout := time.Duration(p.TimeoutSeconds * float64(time.Second))
-	request, err := p.request(ctx, c.policy, job.Job)
+	request, err := newRequest(ctx, p, c.policy, job.Job)
 	if err != nil {
 		return runtime.Result{}, err
 	}
@@ -96,7 +95,7 @@ func (c caller) Render(ctx context.Context, job *runtime.Job) (runtime.Result, e
 }
 
 // call makes the request, and returns a *runtime.Failure if the answer is not an expected one.
-func call(client outbound.Client, request *http.Request, p *params) (*output, error) {
+func call(client outbound.Client, request *http.Request, p *httpcall.Params) (*output, error) {
 	defer client.CloseIdleConnections()
 	began := time.Now()
 	response, err := client.Do(request)
@@ -104,7 +103,7 @@ func call(client outbound.Client, request *http.Request, p *params) (*output, er
 		return nil, unreached(request, err)
 	}
 	defer response.Body.Close()
-	if !p.expects(response.StatusCode) {
+	if !p.Expects(response.StatusCode) {
 		return nil, unexpected(request, response)
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody+1))

@@ -220,13 +220,13 @@ func TestStitch(t *testing.T) {
 		for says, d := range map[string]done{
 			"Clip 2 cannot be used: it is cut short: its header says 2.00 s": join(t, `{}`, "", blue, cut(t, red, "-movflags", "+faststart", "-c", "copy")),
 			"Clip 1 cannot be used: it is cut short":                         join(t, `{}`, "", cut(t, webm, "-c", "copy")),
-			"names 0":                  join(t, `{}`, ""),
-			"Clip 2 cannot be used":    join(t, `{}`, "", red, secret),
-			"Clip 1 cannot be used":    join(t, `{}`, "", playlist),
-			"it is not a file":         join(t, `{}`, "", list),
-			"it has no video":          join(t, `{}`, "", music),
-			"The music cannot be used": join(t, `{}`, blue, red),
-			"cross-fade of 1 s":        join(t, `{"crossfadeSeconds": 1}`, "", red, blue),
+			"names 0":                                                        join(t, `{}`, ""),
+			"Clip 2 cannot be used":                                          join(t, `{}`, "", red, secret),
+			"Clip 1 cannot be used":                                          join(t, `{}`, "", playlist),
+			"it is not a file":                                               join(t, `{}`, "", list),
+			"it has no video":                                                join(t, `{}`, "", music),
+			"The music cannot be used":                                       join(t, `{}`, blue, red),
+			"cross-fade of 1 s":                                              join(t, `{"crossfadeSeconds": 1}`, "", red, blue),
 		} {
 			require.ErrorContains(t, d.err, says)
 			reported := d.reports[len(d.reports)-1].Error
