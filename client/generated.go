@@ -1976,6 +1976,8 @@ type Lease struct {
 	TimeoutSeconds    int     `json:"timeoutSeconds"`
 	// The step after which the job ends, if it is a draft: with a checkpoint of that step and a preview.
 	DraftSteps *int `json:"draftSteps"`
+	// What an earlier attempt stored with storeHandle: work that goes on outside the worker and can be adopted. Null if there is nothing to adopt. It can be a secret.
+	Handle *string `json:"handle"`
 	// The job's version of its model. Null if it is no longer known.
 	Model *LeasedModel `json:"model"`
 }
@@ -2012,6 +2014,9 @@ func (v *Lease) GetTimeoutSeconds() int { return v.TimeoutSeconds }
 
 // GetDraftSteps returns Lease.DraftSteps, and is useful for accessing the field via an interface.
 func (v *Lease) GetDraftSteps() *int { return v.DraftSteps }
+
+// GetHandle returns Lease.Handle, and is useful for accessing the field via an interface.
+func (v *Lease) GetHandle() *string { return v.Handle }
 
 // GetModel returns Lease.Model, and is useful for accessing the field via an interface.
 func (v *Lease) GetModel() *LeasedModel { return v.Model }
@@ -4216,6 +4221,22 @@ type __sendTestWebhookInput struct {
 // GetEndpointId returns __sendTestWebhookInput.EndpointId, and is useful for accessing the field via an interface.
 func (v *__sendTestWebhookInput) GetEndpointId() string { return v.EndpointId }
 
+// __storeHandleInput is used internally by genqlient
+type __storeHandleInput struct {
+	AttemptId    string `json:"attemptId"`
+	FencingToken string `json:"fencingToken"`
+	Value        string `json:"value"`
+}
+
+// GetAttemptId returns __storeHandleInput.AttemptId, and is useful for accessing the field via an interface.
+func (v *__storeHandleInput) GetAttemptId() string { return v.AttemptId }
+
+// GetFencingToken returns __storeHandleInput.FencingToken, and is useful for accessing the field via an interface.
+func (v *__storeHandleInput) GetFencingToken() string { return v.FencingToken }
+
+// GetValue returns __storeHandleInput.Value, and is useful for accessing the field via an interface.
+func (v *__storeHandleInput) GetValue() string { return v.Value }
+
 // __submitJobInput is used internally by genqlient
 type __submitJobInput struct {
 	Input SubmitJobInput `json:"input"`
@@ -4875,6 +4896,15 @@ type sendTestWebhookResponse struct {
 // GetSendTestWebhook returns sendTestWebhookResponse.SendTestWebhook, and is useful for accessing the field via an interface.
 func (v *sendTestWebhookResponse) GetSendTestWebhook() WebhookDelivery { return v.SendTestWebhook }
 
+// storeHandleResponse is returned by storeHandle on success.
+type storeHandleResponse struct {
+	// Keeps a text of up to 2,000 bytes that names work which goes on outside the worker, such as the id of a job on another server, for the next lease of the job. An empty value clears it, as does the end of the job.
+	StoreHandle HeartbeatPayload `json:"storeHandle"`
+}
+
+// GetStoreHandle returns storeHandleResponse.StoreHandle, and is useful for accessing the field via an interface.
+func (v *storeHandleResponse) GetStoreHandle() HeartbeatPayload { return v.StoreHandle }
+
 // submitJobResponse is returned by submitJob on success.
 type submitJobResponse struct {
 	SubmitJob Submission `json:"submitJob"`
@@ -5446,6 +5476,7 @@ fragment Lease on Lease {
 	checkpointSeconds
 	timeoutSeconds
 	draftSteps
+	handle
 	model {
 		version
 		runtime
@@ -6158,6 +6189,7 @@ fragment Lease on Lease {
 	checkpointSeconds
 	timeoutSeconds
 	draftSteps
+	handle
 	model {
 		version
 		runtime
@@ -7035,6 +7067,7 @@ fragment Lease on Lease {
 	checkpointSeconds
 	timeoutSeconds
 	draftSteps
+	handle
 	model {
 		version
 		runtime
@@ -8206,6 +8239,56 @@ func sendTestWebhook(
 	}
 
 	data_ = &sendTestWebhookResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by storeHandle.
+const storeHandle_Operation = `
+mutation storeHandle ($attemptId: ID!, $fencingToken: ID!, $value: String!) {
+	storeHandle(attemptId: $attemptId, fencingToken: $fencingToken, value: $value) {
+		... HeartbeatPayload
+	}
+}
+fragment HeartbeatPayload on HeartbeatPayload {
+	leaseExpiresAt
+	directive {
+		... Directive
+	}
+}
+fragment Directive on Directive {
+	action
+	reason
+	jobId
+	deadline
+}
+`
+
+func storeHandle(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	attemptId string,
+	fencingToken string,
+	value string,
+) (data_ *storeHandleResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "storeHandle",
+		Query:  storeHandle_Operation,
+		Variables: &__storeHandleInput{
+			AttemptId:    attemptId,
+			FencingToken: fencingToken,
+			Value:        value,
+		},
+	}
+
+	data_ = &storeHandleResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

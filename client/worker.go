@@ -85,6 +85,16 @@ func (c *Client) RejectCheckpoint(ctx context.Context, hold Hold, artifactID, re
 	return &data.RejectCheckpoint, nil
 }
 
+// StoreHandle keeps a text of up to 2,000 bytes for the job's next lease: it names work that goes
+// on outside the worker, which the next attempt can adopt. An empty value clears it.
+func (c *Client) StoreHandle(ctx context.Context, hold Hold, value string) (*HeartbeatPayload, error) {
+	data, err := storeHandle(ctx, caller{c}, hold.AttemptID, hold.FencingToken, value)
+	if err != nil {
+		return nil, err
+	}
+	return &data.StoreHandle, nil
+}
+
 // CommitArtifact publishes a PREVIEW or LOG object while the job runs.
 func (c *Client) CommitArtifact(ctx context.Context, hold Hold, kind ArtifactType, object UploadedObject) (*HeartbeatPayload, error) {
 	data, err := commitArtifact(ctx, caller{c}, hold.AttemptID, hold.FencingToken, kind, object)

@@ -1889,6 +1889,29 @@ func (ec *executionContext) fieldContext_Job_latestCheckpoint(_ context.Context,
 	return fc, nil
 }
 
+func (ec *executionContext) _Job_hasHandle(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Job_hasHandle(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.HasHandle(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Job_hasHandle(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Job", field, true, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _Job_failureClass(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -4809,6 +4832,11 @@ func (ec *executionContext) _Job(ctx context.Context, sel ast.SelectionSet, obj 
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "hasHandle":
+			out.Values[i] = ec._Job_hasHandle(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "failureClass":
 			out.Values[i] = ec._Job_failureClass(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {

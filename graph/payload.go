@@ -101,6 +101,7 @@ type Lease struct {
 	CheckpointSeconds float64
 	TimeoutSeconds    int
 	DraftSteps        *int
+	Handle            string
 }
 
 func newLease(l *jobs.Lease) *Lease {
@@ -112,6 +113,7 @@ func newLease(l *jobs.Lease) *Lease {
 		Inputs:            lo.Map(l.Inputs, func(in jobs.NamedInput, _ int) *models.Artifact { return in.Artifact }),
 		InputNames:        lo.Map(l.Inputs, func(in jobs.NamedInput, _ int) string { return in.Name }),
 		CheckpointSeconds: l.CheckpointEvery.Seconds(), TimeoutSeconds: l.Job.TimeoutSeconds, DraftSteps: positive(l.Job.DraftSteps),
+		Handle: l.Job.Handle,
 	}
 }
 

@@ -774,6 +774,29 @@ func (ec *executionContext) fieldContext_Lease_draftSteps(_ context.Context, fie
 	return graphql.NewScalarFieldContext("Lease", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _Lease_handle(ctx context.Context, field graphql.CollectedField, obj *Lease) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Lease_handle(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Handle, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Lease_handle(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Lease", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _LeaseJobPayload_lease(ctx context.Context, field graphql.CollectedField, obj *LeaseJobPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -2947,6 +2970,11 @@ func (ec *executionContext) _Lease(ctx context.Context, sel ast.SelectionSet, ob
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "draftSteps":
 			out.Values[i] = ec._Lease_draftSteps(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "handle":
+			out.Values[i] = ec._Lease_handle(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}

@@ -67,6 +67,10 @@ func (r *mutationResolver) RejectCheckpoint(ctx context.Context, attemptID strin
 	return r.Holder.RejectCheckpoint(ctx, principal(ctx), fence, models.ArtifactID(artifactID), reason)
 }
 
+func (r *mutationResolver) StoreHandle(ctx context.Context, attemptID string, fencingToken string, value string) (*jobs.Answer, error) {
+	return r.Holder.StoreHandle(ctx, principal(ctx), newFence(attemptID, fencingToken), value)
+}
+
 func (r *mutationResolver) CommitArtifact(ctx context.Context, attemptID string, fencingToken string, typeArg models.ArtifactType, object jobs.UploadedObject) (*jobs.Answer, error) {
 	return r.Holder.CommitArtifact(ctx, principal(ctx), newFence(attemptID, fencingToken), typeArg, object)
 }

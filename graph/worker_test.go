@@ -54,6 +54,10 @@ func TestWorker(t *testing.T) {
 			fence(lease, map[string]any{"percent": 40, "phase": "RENDERING", "step": 4, "totalSteps": 10, "message": "frame 4"}))
 		target := ask(t, a.url, token, `mutation ($i: RequestUploadInput!) { requestUpload(input: $i) { objectKey url method headers expiresAt } }`,
 			fence(lease, map[string]any{"type": "CHECKPOINT", "contentType": "application/zip", "sizeBytes": 4, "checksum": jobsChecksum}))
+		stored := ask(t, a.url, token, `mutation ($a: ID!, $f: ID!) { storeHandle(attemptId: $a, fencingToken: $f, value: "prediction 7") { leaseExpiresAt } }`,
+			map[string]any{"a": lease["attemptId"], "f": lease["fencingToken"]})
+		require.Empty(t, stored.Errors)
+		require.Equal(t, true, at[bool](t, a.client(t, `query ($id: ID!) { job(id: $id) { hasHandle } }`, map[string]any{"id": job.ID}), "job", "hasHandle"))
 		video := a.Upload(t, principal, held, models.ArtifactFinalVideo, []byte("video"))
 		end := ask(t, a.url, token, `mutation ($i: CompleteJobInput!) { completeJob(input: $i) { job { id status prompt } next { `+leaseFields+` } } }`,
 			fence(lease, map[string]any{"leaseNext": true, "video": map[string]any{
@@ -101,7 +105,7 @@ func TestWorker(t *testing.T) {
 		lease := a.lease(t, id, token)
 
 		for field, code := range map[string]string{
-			"account { id }": "FORBIDDEN", "attempts { id }": "FORBIDDEN", "artifacts { id }": "FORBIDDEN", "lane": "FORBIDDEN",
+			"account { id }": "FORBIDDEN", "attempts { id }": "FORBIDDEN", "artifacts { id }": "FORBIDDEN", "lane": "FORBIDDEN", "hasHandle": "FORBIDDEN",
 			"events { edges { cursor } }": "FORBIDDEN", "metadata": "", "idempotencyKey": "", "userId": "", "createdBy": "", "result { id }": "",
 		} {
 			got := ask(t, a.url, token, `mutation ($i: ReleaseJobInput!) { releaseJob(input: $i) { id prompt `+field+` } }`, fence(lease, nil))

@@ -57,7 +57,7 @@ func TestCancel(t *testing.T) {
 		require.Equal(t, delivered, s.Reload(t, job.ID).CancelDeliveredAt, "the first delivery counts")
 	})
 
-	for _, verb := range []string{"Heartbeat", "ReportProgress", "CommitCheckpoint", "CommitArtifact", "RejectCheckpoint"} {
+	for _, verb := range []string{"Heartbeat", "ReportProgress", "CommitCheckpoint", "CommitArtifact", "RejectCheckpoint", "StoreHandle"} {
 		t.Run("IsDeliveredBy"+verb, func(t *testing.T) {
 			t.Parallel()
 

@@ -153,7 +153,7 @@ func (c *Change) failed(class models.FailureClass, reason string) error {
 }
 
 func (c *Change) over() {
-	c.job.CompletedAt, c.job.CurrentAttemptID = c.now, ""
+	c.job.CompletedAt, c.job.CurrentAttemptID, c.job.Handle = c.now, "", ""
 	c.job.Progress.Phase, c.job.Progress.ETASeconds, c.job.Progress.UpdatedAt = models.PhaseDone, nil, c.now
 }
 

@@ -39,6 +39,9 @@ func (l *held) failed(ctx context.Context, known *catalogue.Snapshot, f Failure)
 			return l.poison(reason)
 		}
 	}
+	if class == models.FailDefectiveResult {
+		job.Handle = "" // whoever adopts that work gets the same video
+	}
 	if class == models.FailDefectiveResult && !plan.never {
 		again, err := l.sameDefect(ctx)
 		if err != nil {

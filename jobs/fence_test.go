@@ -80,7 +80,7 @@ func TestFence(t *testing.T) {
 	t.Run("AcceptsAnExpiredLeaseThatWasNotReaped", func(t *testing.T) {
 		t.Parallel()
 
-		for _, verb := range []string{"Heartbeat", "ReportProgress", "RequestUpload", "CommitCheckpoint", "CommitArtifact", "RejectCheckpoint"} {
+		for _, verb := range []string{"Heartbeat", "ReportProgress", "RequestUpload", "CommitCheckpoint", "CommitArtifact", "RejectCheckpoint", "StoreHandle"} {
 			t.Run(verb, func(t *testing.T) {
 				t.Parallel()
 

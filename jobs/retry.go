@@ -130,7 +130,7 @@ func (c *Change) reopen(ctx context.Context, o opening) error {
 func (c *Change) fresh(lane models.Tier) {
 	job := c.job
 	job.Lane, job.Requeued, job.Failures, job.Crashes, job.GPURank = lane, false, 0, 0, 0
-	job.FailureClass, job.FailureReason, job.Output = "", "", nil
+	job.FailureClass, job.FailureReason, job.Output, job.Handle = "", "", nil, ""
 	job.RunAt, job.ExpiresAt, job.AvoidUntil, job.AvoidWorkerID = time.Time{}, time.Time{}, time.Time{}, ""
 	job.CancelBy, job.CancelReason = "", ""
 	job.CancelRequestedAt, job.CancelDeliveredAt, job.CancelStoppedAt = time.Time{}, time.Time{}, time.Time{}

@@ -98,6 +98,10 @@ var fencedVerbs = map[string]func(t *testing.T, s *jobstest.Stack, p jobs.Princi
 		_, err := s.Holder.RejectCheckpoint(t.Context(), p, f, o.Committed, "it does not open")
 		return err
 	},
+	"StoreHandle": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ jobstest.Uploads) error {
+		_, err := s.Holder.StoreHandle(t.Context(), p, f, "prediction 7")
+		return err
+	},
 	"Complete": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f jobs.Fence, o jobstest.Uploads) error {
 		_, err := s.Holder.Complete(t.Context(), p, f, jobs.Completion{Video: &o.Video})
 		return err

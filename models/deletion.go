@@ -132,7 +132,7 @@ func RedactJob(ctx context.Context, tx bun.Tx, id JobID) error {
 	if err := mustChange(tx.NewRaw(`
 		UPDATE jobs SET
 			deleted_at = clock_timestamp(), params = '{}', metadata = NULL, output = NULL, failure_reason = NULL,
-			cancel_reason = NULL, progress_message = NULL, callback_url = NULL, latest_checkpoint_id = NULL, result_id = NULL, kept_until = NULL,
+			cancel_reason = NULL, progress_message = NULL, callback_url = NULL, handle = NULL, latest_checkpoint_id = NULL, result_id = NULL, kept_until = NULL,
 			request_digest = CASE WHEN idempotency_key IS NOT NULL THEN ''::bytea END
 		WHERE id = ? AND deleted_at IS NULL AND status IN ('COMPLETED', 'FAILED', 'CANCELLED')`, id).Exec(ctx)); err != nil {
 		return err

@@ -138,16 +138,19 @@ type Job struct {
 	GPURank int `bun:"gpu_rank" json:"gpu_rank"`
 	// AvoidWorkerID is the worker on which the job failed last. Until AvoidUntil another
 	// worker is preferred.
-	AvoidWorkerID      WorkerID        `bun:"avoid_worker_id" json:"avoid_worker_id"`
-	AvoidUntil         time.Time       `bun:"avoid_until,nullzero" json:"avoid_until,omitzero"`
-	EventSeq           int             `bun:"event_seq" json:"event_seq"`
-	CurrentAttemptID   AttemptID       `bun:"current_attempt_id" json:"current_attempt_id"`
-	LatestCheckpointID ArtifactID      `bun:"latest_checkpoint_id" json:"latest_checkpoint_id"`
-	ResultID           ArtifactID      `bun:"result_id" json:"result_id"`
-	Output             json.RawMessage `bun:"output,type:jsonb,nullzero" json:"output,omitzero"`
-	FailureClass       FailureClass    `bun:"failure_class,nullzero" json:"failure_class,omitzero"`
-	FailureReason      string          `bun:"failure_reason,nullzero" json:"failure_reason,omitzero"`
-	WastedGPUSeconds   float64         `bun:"wasted_gpu_seconds" json:"wasted_gpu_seconds"`
+	AvoidWorkerID      WorkerID   `bun:"avoid_worker_id" json:"avoid_worker_id"`
+	AvoidUntil         time.Time  `bun:"avoid_until,nullzero" json:"avoid_until,omitzero"`
+	EventSeq           int        `bun:"event_seq" json:"event_seq"`
+	CurrentAttemptID   AttemptID  `bun:"current_attempt_id" json:"current_attempt_id"`
+	LatestCheckpointID ArtifactID `bun:"latest_checkpoint_id" json:"latest_checkpoint_id"`
+	// Handle names work that goes on outside the job's worker, such as a job on another server,
+	// for the next attempt. It is "" if there is none. Only the job's worker may see it.
+	Handle           string          `bun:"handle,nullzero" json:"handle,omitzero"`
+	ResultID         ArtifactID      `bun:"result_id" json:"result_id"`
+	Output           json.RawMessage `bun:"output,type:jsonb,nullzero" json:"output,omitzero"`
+	FailureClass     FailureClass    `bun:"failure_class,nullzero" json:"failure_class,omitzero"`
+	FailureReason    string          `bun:"failure_reason,nullzero" json:"failure_reason,omitzero"`
+	WastedGPUSeconds float64         `bun:"wasted_gpu_seconds" json:"wasted_gpu_seconds"`
 
 	CancelBy          string    `bun:"cancel_by,nullzero" json:"cancel_by,omitzero"`
 	CancelReason      string    `bun:"cancel_reason,nullzero" json:"cancel_reason,omitzero"`
@@ -181,6 +184,9 @@ type Job struct {
 	// DeletedAt is when its prompt and artifacts were deleted.
 	DeletedAt time.Time `bun:"deleted_at,nullzero" json:"deleted_at,omitzero"`
 }
+
+// HasHandle reports whether the next attempt would get a handle.
+func (j *Job) HasHandle() bool { return j.Handle != "" }
 
 // Waited returns how many seconds the job's run has been QUEUED until now, summed over all its
 // waits. Time before the job was due, while it was BLOCKED, and between a failure and its

@@ -39,8 +39,8 @@ func SecretJob(t *testing.T) (*Stack, *models.Job) {
 		VALUES (?, 9, 'FAILED', ?, ?, 1, now())`, job.ID, `{"style": "`+Secret+`"}`, Secret)
 	s.Exec(t, `INSERT INTO dead_letters (id, job_id, run, model, failure_class, reason, fingerprint, attempts, created_at)
 		VALUES (?, ?, 9, 'testcard', 'CONTENT_POLICY', ?, 'f', 1, now())`, models.NewDeadLetterID(), job.ID, Secret)
-	s.Exec(t, `UPDATE jobs SET output = ?, cancel_reason = ?, params = params || ? WHERE id = ?`,
-		`{"text": "`+Secret+`"}`, Secret, `{"style": "`+Secret+`"}`, job.ID)
+	s.Exec(t, `UPDATE jobs SET output = ?, cancel_reason = ?, handle = ?, params = params || ? WHERE id = ?`,
+		`{"text": "`+Secret+`"}`, Secret, Secret, `{"style": "`+Secret+`"}`, job.ID)
 	s.Exec(t, `UPDATE job_attempts SET error_detail = ?`, Secret)
 	return s, job
 }
