@@ -15,10 +15,11 @@ func workersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "workers",
 		SuggestFor: []string{"top", "agents", "nodes"},
-		Short:      "List workers (for operators)",
+		Short:      "List, drain, preempt and terminate workers (for operators)",
 		Example:    "  reelay workers --status idle,busy",
-		Args:       cobra.NoArgs,
+		Args:       noSuchCommand,
 	}
+	cmd.AddCommand(workersDrainCommand(), workersPreemptCommand(), workersTerminateCommand())
 	cmd.Flags().StringSliceVar(&status, "status", nil, "only workers in these states (default: all but terminated)")
 	var states []client.WorkerStatus
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) (err error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,5 +29,34 @@ func TestWorkersCommand(t *testing.T) {
 			require.Zero(t, status, errs)
 			require.Regexp(t, c.shows, out)
 		})
+	}
+
+	busy := strings.Replace(worker, `"currentJob": null`, `"currentJob": {"id": "job_1"}`, 1) + "null}"
+	for name, c := range map[string]struct {
+		args      []string
+		data      string
+		shows     string
+		variables map[string]any
+	}{
+		"drain":            {[]string{"drain", "w", "--deadline", "20m"}, `{"drainWorker": ` + busy + `}`, "w drains; it has the job job_1.", map[string]any{"id": "w", "deadlineSeconds": 1200.0}},
+		"preempt":          {[]string{"preempt", "w"}, `{"preemptWorker": ` + busy + `}`, "w is preempted, and its machine ends in 30s; it has the job job_1.", map[string]any{"id": "w", "noticeSeconds": 30.0}},
+		"preempt, as JSON": {[]string{"preempt", "w", "--json"}, `{"preemptWorker": ` + busy + `}`, `"status": "BUSY"`, map[string]any{"id": "w", "noticeSeconds": 30.0}},
+		"terminate":        {[]string{"terminate", "w"}, `{"terminateWorker": ` + busy + `}`, "w is terminated.", map[string]any{"id": "w"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, variables := answering(t, c.data)
+
+			status, out, errs := call(t, t.Context(), append(append([]string{"workers"}, c.args...), "--endpoint", url, "--key", "rl_x")...)
+
+			require.Zero(t, status, errs)
+			require.Contains(t, out, c.shows)
+			require.Equal(t, c.variables, *variables)
+		})
+	}
+	for _, args := range [][]string{{"workers", "drain"}, {"workers", "preempt", "a", "b"}, {"workers", "resume", "a"}, {"workers", "drain", "a", "--deadline", "soon"}} {
+		status, _, errs := call(t, t.Context(), args...)
+
+		require.Equal(t, exitUsage, status, errs)
 	}
 }

@@ -15,7 +15,8 @@ func poolsCommand() *cobra.Command {
 		Use:   "pools",
 		Short: "Show the pools, and how often their workers save checkpoints (for operators)",
 		Long: "Shows the workers of each pool, and for each of its models how often they save checkpoints: the interval that\n" +
-			"wastes the least GPU time, given how long a checkpoint takes and how often the pool loses workers. See docs/operators/checkpoints.md.",
+			"wastes the least GPU time, given how long a checkpoint takes and how often the pool loses workers. See docs/operators/checkpoints.md.\n" +
+			"A dash means that no checkpoint of the model has been saved: it has none, or it is new.",
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
 		pools, err := c.Pools(ctx)
@@ -32,10 +33,12 @@ func printPools(out io.Writer, pools []client.Pool) error {
 	for _, pool := range pools {
 		workers := fmt.Sprintf("%d of %d to %d", pool.Idle+pool.Busy, pool.MinWorkers, pool.MaxWorkers)
 		for _, p := range pool.CheckpointPlans {
-			rows = append(rows, []string{
-				pool.Name, string(pool.CapacityClass), workers, p.Model, fmt.Sprintf("%.0f s", p.IntervalSeconds),
-				fmt.Sprintf("%.2g s", p.SaveSeconds), fmt.Sprintf("1 in %.3g busy h", p.HoursBetweenLosses), fmt.Sprintf("%.1f %%", 100*p.Overhead),
-			})
+			every, save, waste := "-", "-", "-"
+			if p.Saves > 0 {
+				every, save, waste = fmt.Sprintf("%.0f s", p.IntervalSeconds), fmt.Sprintf("%.2g s", p.SaveSeconds), fmt.Sprintf("%.1f %%", 100*p.Overhead)
+			}
+			losses := fmt.Sprintf("1 in %.3g busy h", p.HoursBetweenLosses)
+			rows = append(rows, []string{pool.Name, string(pool.CapacityClass), workers, p.Model, every, save, losses, waste})
 		}
 		if len(pool.CheckpointPlans) == 0 {
 			rows = append(rows, []string{pool.Name, string(pool.CapacityClass), workers, "-", "-", "-", "-", "-"})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,7 +22,10 @@ func TestPoolsCommand(t *testing.T) {
 	}{
 		"table": {`{"pools": [` + pool + `]}`, nil, `h200 +SPOT +2 of 0 to 4 +drill +85 s +0.25 s +1 in 4 busy h +0.6 %`},
 		"JSON":  {`{"pools": [` + pool + `]}`, []string{"--json"}, `"intervalSeconds": 85`},
-		"none":  {`{"pools": []}`, nil, "There are no pools."},
+		"a model without checkpoints": {
+			`{"pools": [` + strings.Replace(pool, `"saves": 31`, `"saves": 0`, 1) + `]}`, nil, `drill +- +- +1 in 4 busy h +-`,
+		},
+		"none": {`{"pools": []}`, nil, "There are no pools."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/reelay/reelay/client"
+	"github.com/spf13/cobra"
+)
+
+func workersDrainCommand() *cobra.Command {
+	var deadline time.Duration
+	cmd := &cobra.Command{
+		Use:   "drain WORKER",
+		Short: "Let a worker finish its job and leave",
+		Long: "Drains a worker: it takes no new job, and leaves when its job has ended. At the deadline it saves a checkpoint\n" +
+			"and hands the job over to another worker. A drain cannot be undone: start the agent again.",
+		Example: "  reelay workers drain wrk_01937d3e-… --deadline 20m",
+		Args:    workerArg,
+	}
+	cmd.Flags().DurationVar(&deadline, "deadline", 10*time.Minute, "how long its job may still run, 0 to 24h")
+	return workerCommand(cmd, func(ctx context.Context, c *client.Client, id string) (*client.Worker, string, error) {
+		w, err := c.DrainWorker(ctx, id, deadline)
+		if err != nil {
+			return nil, "", err
+		}
+		return w, "drains" + busyWith(w), nil
+	})
+}
+
+func workersPreemptCommand() *cobra.Command {
+	var notice time.Duration
+	cmd := &cobra.Command{
+		Use:   "preempt WORKER",
+		Short: "Preempt a worker as a cloud preempts a spot machine",
+		Long: "Preempts a worker: it gets a notice, saves a checkpoint and hands over its job, and its machine ends after the\n" +
+			"notice. Only providers that Reelay itself runs, such as local, can preempt.",
+		Example: "  reelay workers preempt wrk_01937d3e-… --notice 30s",
+		Args:    workerArg,
+	}
+	cmd.Flags().DurationVar(&notice, "notice", 30*time.Second, "time between the notice and the end of the machine, 0 to 2m")
+	return workerCommand(cmd, func(ctx context.Context, c *client.Client, id string) (*client.Worker, string, error) {
+		w, err := c.PreemptWorker(ctx, id, notice)
+		if err != nil {
+			return nil, "", err
+		}
+		return w, fmt.Sprintf("is preempted, and its machine ends in %s%s", notice, busyWith(w)), nil
+	})
+}
+
+func workersTerminateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "terminate WORKER",
+		Short: "End a worker and its machine at once",
+		Long: "Ends a worker without notice, and its machine if Reelay runs it. Its job is queued again, and resumes from its\n" +
+			"newest checkpoint.",
+		Args: workerArg,
+	}
+	return workerCommand(cmd, func(ctx context.Context, c *client.Client, id string) (*client.Worker, string, error) {
+		w, err := c.TerminateWorker(ctx, id)
+		return w, "is terminated", err
+	})
+}
+
+// workerCommand completes a command that acts on one worker. act returns the worker, and what
+// became of it.
+func workerCommand(cmd *cobra.Command, act func(ctx context.Context, c *client.Client, id string) (*client.Worker, string, error)) *cobra.Command {
+	call := &apiCall{target: target{operator: true}}
+	return call.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		w, what, err := act(ctx, c, args[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		return w, line("%s %s.", w.Id, what), nil
+	})
+}
+
+func busyWith(w *client.Worker) string {
+	if w.CurrentJob == nil {
+		return ""
+	}
+	return "; it has the job " + w.CurrentJob.Id
+}
+
+// workerArg checks the one argument of the commands about a worker.
+func workerArg(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("give the id of one worker, as `reelay workers` shows it; there are %d arguments", len(args))
+	}
+	return nil
+}
