@@ -1,7 +1,9 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 
@@ -37,12 +39,23 @@ func (o *Operator) DrainWorker(ctx context.Context, p jobs.Principal, id models.
 	return w, err
 }
 
-// Hosts reports whether the worker's provider is available here, so that PreemptWorker
-// and TerminateWorker can end the worker's machine.
-func (o *Operator) Hosts(w *models.Worker) bool { return o.Providers[w.Provider] != nil }
+// Hosts reports whether PreemptWorker can preempt the worker's machine from here.
+func (o *Operator) Hosts(w *models.Worker) bool {
+	_, can := o.Providers[w.Provider].(Preemptor)
+	return can && w.PoolID != ""
+}
+
+// machine returns a worker's machine and its pool.
+func (o *Operator) machine(ctx context.Context, w *models.Worker) (Instance, *models.Pool, error) {
+	pools, err := models.GetPools(ctx, o.DB, []models.PoolID{w.PoolID})
+	if err != nil || len(pools) == 0 {
+		return Instance{}, nil, apierror.Wrap(cmp.Or(err, sql.ErrNoRows), "read the pool of worker %s", w.ID)
+	}
+	return Instance{ID: w.ProviderInstanceID, Zone: w.Zone, State: InstanceRunning}, pools[0], nil
+}
 
 // TerminateWorker ends a worker without notice, and its machine if its provider is
-// available here (see Hosts). The job that it holds is queued again.
+// available here. The job that it holds is queued again.
 func (o *Operator) TerminateWorker(ctx context.Context, p jobs.Principal, id models.WorkerID) (*models.Worker, error) {
 	if err := operates(p, id); err != nil {
 		return nil, err
@@ -54,9 +67,13 @@ func (o *Operator) TerminateWorker(ctx context.Context, p jobs.Principal, id mod
 	if err := p.Audit(ctx, o.DB, "terminateWorker", string(id), jobs.Payload{"status": w.Status}); err != nil {
 		return nil, err
 	}
-	if provider := o.Providers[w.Provider]; provider != nil && w.Status != models.WorkerTerminated {
-		if err := provider.Kill(ctx, w.ProviderInstanceID); err != nil {
-			return nil, fmt.Errorf("kill worker %s: %w", id, err)
+	if provider := o.Providers[w.Provider]; provider != nil && w.PoolID != "" && w.Status != models.WorkerTerminated {
+		machine, pool, err := o.machine(ctx, w)
+		if err != nil {
+			return nil, err
+		}
+		if err := provider.Delete(ctx, pool, []Instance{machine})[machine.ID]; err != nil {
+			return nil, fmt.Errorf("end the machine of worker %s: %w", id, err)
 		}
 	}
 	return terminateWorker(ctx, o.DB, o.Notifier, id, jobs.Loss{Reason: "an operator ended its worker", Blameless: true})
@@ -90,7 +107,11 @@ func (o *Operator) PreemptWorker(ctx context.Context, p jobs.Principal, id model
 		return nil, err
 	}
 	o.Notifier.Worker(ctx, id)
-	if err := o.Providers[w.Provider].Preempt(ctx, w.ProviderInstanceID, notice); err != nil {
+	machine, pool, err := o.machine(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.Providers[w.Provider].(Preemptor).Preempt(ctx, pool, machine, notice); err != nil {
 		return nil, apierror.Conflict("This worker's machine is no longer running.")
 	}
 	return w, nil

@@ -3,21 +3,59 @@ package fleet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/reelay/reelay/models"
 )
 
-// The errors of a provider that callers tell apart. Any other error is transient:
-// the same call may succeed later.
+// ErrorClass says what a provider's refusal means for the scaler.
+type ErrorClass string
+
+const (
+	// Stockout means that the provider has no such machine to give now, here.
+	Stockout ErrorClass = "STOCKOUT"
+	// Quota means that the provider's customer has reached a quota.
+	Quota ErrorClass = "QUOTA"
+	// Permission means that the provider does not allow the call. Somebody must change that.
+	Permission ErrorClass = "PERMISSION"
+	// Invalid means that the provider refuses the instance as the pool describes it.
+	// Somebody must change the pool.
+	Invalid ErrorClass = "INVALID"
+	// Transient means that the same call may succeed later.
+	Transient ErrorClass = "TRANSIENT"
+)
+
+// ErrorClasses lists all classes.
+var ErrorClasses = []ErrorClass{Stockout, Quota, Permission, Invalid, Transient}
+
+// ProviderError is an error of a provider with its class.
+type ProviderError struct {
+	Class ErrorClass
+	// ZonesAvailable are the zones that have the machine, if the provider names them
+	// with a Stockout.
+	ZonesAvailable []string
+	Err            error
+}
+
+// Refuse returns a ProviderError with a message.
+func Refuse(class ErrorClass, format string, args ...any) *ProviderError {
+	return &ProviderError{Class: class, Err: fmt.Errorf(format, args...)}
+}
+
+func (e *ProviderError) Error() string { return e.Err.Error() }
+func (e *ProviderError) Unwrap() error { return e.Err }
+
+// ClassOf returns the class of a provider's error. An error without a class is Transient.
+func ClassOf(err error) ErrorClass {
+	var known *ProviderError
+	if errors.As(err, &known) {
+		return known.Class
+	}
+	return Transient
+}
+
 var (
-	// ErrNoCapacity means that the provider has no such machine to give now.
-	ErrNoCapacity = errors.New("the provider has no capacity")
-	// ErrQuota means that the provider's customer has reached a quota.
-	ErrQuota = errors.New("the quota at the provider is reached")
-	// ErrInvalidInstance means that the provider refuses the instance as described.
-	// Repeating the call cannot help.
-	ErrInvalidInstance = errors.New("the provider refuses this instance")
 	// ErrNoInstance means that no instance of that id is running.
 	ErrNoInstance = errors.New("no such instance is running")
 	// ErrProviderGone means that the provider is shutting down. Its pools are left
@@ -27,28 +65,70 @@ var (
 
 // Instance is one machine as its provider lists it.
 type Instance struct {
-	ID string
-	// Ended means that the machine no longer runs. A provider may list an instance
-	// that has ended, or omit it.
-	Ended bool
+	// ID is the name that Create got. The agent on the machine registers under it.
+	ID    string
+	Zone  string `json:",omitempty"`
+	State InstanceState
+	// CreatedAt is when the provider began to create it. It is zero if the provider
+	// does not say.
+	CreatedAt time.Time `json:",omitzero"`
 	// Reclaimed means that the provider took the machine away, and that it did not
 	// end by itself.
-	Reclaimed bool
+	Reclaimed bool `json:",omitempty"`
 }
 
-// Provider creates and ends the machines of pools.
+// InstanceState is the state of a machine.
+type InstanceState string
+
+const (
+	// InstanceBooting is a machine that is being created.
+	InstanceBooting InstanceState = "BOOTING"
+	// InstanceRunning is a machine that runs. Its agent may not have registered yet.
+	InstanceRunning InstanceState = "RUNNING"
+	// InstanceEnding is a machine that is being stopped or deleted.
+	InstanceEnding InstanceState = "ENDING"
+	// InstanceEnded is a machine that does not run any more. A provider may omit it.
+	InstanceEnded InstanceState = "ENDED"
+)
+
+// Created is what became of one instance of a Create.
+type Created struct {
+	ID string
+	// Zone is where the instance is, if the provider has zones.
+	Zone string
+	// Err is nil if the instance is being created or exists already.
+	Err error
+}
+
+// Provider creates, lists and deletes the machines of pools. All calls may be repeated:
+// an answer can be lost. Errors are [ProviderError]s; another error is Transient.
 type Provider interface {
-	// Create boots one machine per id. The agent on it registers under that id. It
-	// returns an error for each id that was not created: ErrNoCapacity, ErrQuota,
-	// ErrInvalidInstance, ErrProviderGone, or another one if it is transient.
-	Create(ctx context.Context, pool *models.Pool, instanceIDs []string) map[string]error
-	// List returns all instances that boot or run, and those that ended recently if
-	// the provider knows why. It may return ErrProviderGone.
-	List(ctx context.Context) ([]Instance, error)
-	// Preempt gives the instance notice, returns, and kills the instance when the
+	// Create creates one instance per id, and returns one result per id, in order. It
+	// returns before they have booted. An instance of that id that exists already
+	// counts as created. requestID names this batch: the provider passes it on where
+	// that makes a repeated call harmless.
+	Create(ctx context.Context, pool *models.Pool, requestID string, ids []string) []Created
+	// List returns all instances of the pool that boot, run or end, and those that
+	// ended recently if the provider knows why. It may return ErrProviderGone.
+	List(ctx context.Context, pool *models.Pool) ([]Instance, error)
+	// Delete ends instances of the pool without notice. It returns an error for each
+	// one that it could not end, by id. One that is gone already is no error.
+	Delete(ctx context.Context, pool *models.Pool, instances []Instance) map[string]error
+}
+
+// Preemptor is a provider that can take an instance away as a cloud does.
+type Preemptor interface {
+	Provider
+	// Preempt gives the instance notice, returns, and ends the instance when the
 	// notice is over. It returns ErrNoInstance if the instance is not running.
-	Preempt(ctx context.Context, instanceID string, notice time.Duration) error
-	// Kill ends the instance now. It returns ErrNoInstance if the instance is not
-	// running.
-	Kill(ctx context.Context, instanceID string) error
+	Preempt(ctx context.Context, pool *models.Pool, instance Instance, notice time.Duration) error
+}
+
+// Undone returns the result of a Create in which no instance was created.
+func Undone(ids []string, err error) []Created {
+	var all []Created
+	for _, id := range ids {
+		all = append(all, Created{ID: id, Err: err})
+	}
+	return all
 }

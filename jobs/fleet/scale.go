@@ -54,31 +54,20 @@ func (s *Scaler) survey(ctx context.Context) ([]*models.Pool, error) {
 	}
 	var pools []*models.Pool
 	var failed []error
-	for name, provider := range s.Providers {
-		var own []poolState
-		for _, p := range states {
-			if p.pool.Provider == name {
-				own = append(own, p)
-			}
-		}
-		if len(own) == 0 {
-			continue
-		}
-		instances, err := provider.List(ctx)
+	for _, p := range states {
+		instances, err := s.Providers[p.pool.Provider].List(ctx, p.pool)
 		if errors.Is(err, ErrProviderGone) {
 			continue
 		}
 		if err != nil {
-			failed = append(failed, fmt.Errorf("list instances of provider %s: %w", name, err))
+			failed = append(failed, fmt.Errorf("list instances of pool %s: %w", p.pool.Name, err))
 			continue
 		}
-		for _, p := range own {
-			if err := s.forget(ctx, p.workers, instances, now); err != nil {
-				failed = append(failed, fmt.Errorf("end workers of pool %s: %w", p.pool.Name, err))
-				continue
-			}
-			pools = append(pools, p.pool)
+		if err := s.forget(ctx, p.workers, instances, now); err != nil {
+			failed = append(failed, fmt.Errorf("end workers of pool %s: %w", p.pool.Name, err))
+			continue
 		}
+		pools = append(pools, p.pool)
 	}
 	return pools, errors.Join(failed...)
 }
@@ -96,7 +85,7 @@ func (s *Scaler) forget(ctx context.Context, workers []*models.Worker, instances
 	}
 	for _, w := range workers {
 		i, listed := known[w.ProviderInstanceID]
-		if listed && !i.Ended || w.Status == models.WorkerBooting && now.Sub(w.CreatedAt) < bootGrace {
+		if listed && i.State != InstanceEnded || w.Status == models.WorkerBooting && now.Sub(w.CreatedAt) < bootGrace {
 			continue
 		}
 		if _, err := terminateWorker(ctx, s.DB, s.Notifier, w.ID, jobs.Loss{Reason: "its machine is gone", Blameless: i.Reclaimed}); err != nil {
@@ -285,12 +274,11 @@ func (s *Scaler) createPool(ctx context.Context, b boot) error {
 	for _, w := range b.workers {
 		ids = append(ids, w.ProviderInstanceID)
 	}
-	refused := s.Providers[b.pool.Provider].Create(ctx, b.pool, ids)
 	var failed []error
-	for _, w := range b.workers {
-		if err := refused[w.ProviderInstanceID]; err != nil {
-			failed = append(failed, err)
-			_, err = terminateWorker(ctx, s.DB, s.Notifier, w.ID, jobs.Loss{Reason: "it could not be started", Blameless: true})
+	for i, result := range s.Providers[b.pool.Provider].Create(ctx, b.pool, uuid.NewString(), ids) {
+		if result.Err != nil {
+			failed = append(failed, result.Err)
+			_, err := terminateWorker(ctx, s.DB, s.Notifier, b.workers[i].ID, jobs.Loss{Reason: "it could not be started", Blameless: true})
 			failed = append(failed, err)
 		}
 	}

@@ -1,7 +1,6 @@
 package fleet_test
 
 import (
-	"fmt"
 	"sync"
 	"testing"
 
@@ -153,14 +152,15 @@ func TestScale(t *testing.T) {
 		t.Parallel()
 
 		s, scaler, provider, pool := scaled(t, 2, 2)
-		provider.Refuse = fmt.Errorf("%w in this zone", fleet.ErrNoCapacity)
+		provider.Refuse = fleet.Refuse(fleet.Stockout, "there is no such machine in this zone")
 
 		err := scaler.Scale(t.Context())
 
 		require.ErrorIs(t, err, provider.Refuse)
+		require.Equal(t, fleet.Stockout, fleet.ClassOf(err))
 		require.Zero(t, poolStatus(t, s, pool).Booting)
 		history := scalingHistory(t, s, pool, 1)
-		require.Contains(t, history[0].Error, "the provider has no capacity in this zone")
+		require.Contains(t, history[0].Error, "there is no such machine in this zone")
 	})
 
 	t.Run("BootsEachWorkerOnceInManyProcesses", func(t *testing.T) {

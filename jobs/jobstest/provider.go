@@ -23,43 +23,42 @@ type FakeProvider struct {
 
 func NewFakeProvider(running ...string) *FakeProvider { return &FakeProvider{Running: running} }
 
-func (f *FakeProvider) Create(_ context.Context, _ *models.Pool, ids []string) map[string]error {
+func (f *FakeProvider) Create(_ context.Context, _ *models.Pool, _ string, ids []string) []fleet.Created {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	failed := map[string]error{}
-	for _, id := range ids {
-		if f.Refuse != nil {
-			failed[id] = f.Refuse
-			continue
-		}
-		f.Started++
-		f.Running = append(f.Running, id)
+	if f.Refuse != nil {
+		return fleet.Undone(ids, f.Refuse)
 	}
-	return failed
+	f.Started += len(ids)
+	f.Running = append(f.Running, ids...)
+	return fleet.Undone(ids, nil)
 }
 
-func (f *FakeProvider) List(context.Context) ([]fleet.Instance, error) {
+func (f *FakeProvider) List(context.Context, *models.Pool) ([]fleet.Instance, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var all []fleet.Instance
 	for _, id := range f.Running {
-		all = append(all, fleet.Instance{ID: id})
+		all = append(all, fleet.Instance{ID: id, State: fleet.InstanceRunning})
 	}
 	for _, id := range f.reclaimed {
-		all = append(all, fleet.Instance{ID: id, Ended: true, Reclaimed: true})
+		all = append(all, fleet.Instance{ID: id, State: fleet.InstanceEnded, Reclaimed: true})
 	}
 	return all, nil
 }
 
-func (f *FakeProvider) Preempt(ctx context.Context, id string, _ time.Duration) error {
-	return f.Kill(ctx, id)
+func (f *FakeProvider) Preempt(ctx context.Context, pool *models.Pool, instance fleet.Instance, _ time.Duration) error {
+	f.Delete(ctx, pool, []fleet.Instance{instance})
+	return nil
 }
 
-func (f *FakeProvider) Kill(_ context.Context, id string) error {
+func (f *FakeProvider) Delete(_ context.Context, _ *models.Pool, instances []fleet.Instance) map[string]error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.Running = slices.DeleteFunc(f.Running, func(other string) bool { return other == id })
-	f.reclaimed = append(f.reclaimed, id)
+	for _, i := range instances {
+		f.Running = slices.DeleteFunc(f.Running, func(other string) bool { return other == i.ID })
+		f.reclaimed = append(f.reclaimed, i.ID)
+	}
 	return nil
 }
 

@@ -97,12 +97,14 @@ func TestDirectives(t *testing.T) {
 		require.Equal(t, jobs.DirectCancel, (<-h.heard).Action)
 	})
 
-	for name, act := range map[string]func(s *jobstest.Stack, id models.WorkerID) error{
-		"DrainWorker": func(s *jobstest.Stack, id models.WorkerID) error {
+	for name, act := range map[string]func(t *testing.T, s *jobstest.Stack, id models.WorkerID) error{
+		"DrainWorker": func(_ *testing.T, s *jobstest.Stack, id models.WorkerID) error {
 			_, err := s.Fleet.DrainWorker(context.Background(), s.Admin, id, time.Minute)
 			return err
 		},
-		"PreemptWorker": func(s *jobstest.Stack, id models.WorkerID) error {
+		"PreemptWorker": func(t *testing.T, s *jobstest.Stack, id models.WorkerID) error {
+			t.Helper()
+			s.Exec(t, "UPDATE workers SET pool_id = ?", jobstest.AddPool(t, s, 0, 1).ID)
 			s.Fleet.Providers["static"] = obedient{}
 			_, err := s.Fleet.PreemptWorker(context.Background(), s.Admin, id, time.Minute)
 			return err
@@ -116,7 +118,7 @@ func TestDirectives(t *testing.T) {
 			h := hear(t, s, worker)
 			require.Equal(t, jobs.DirectContinue, h.next(t).Action)
 
-			require.NoError(t, act(s, worker.WorkerID))
+			require.NoError(t, act(t, s, worker.WorkerID))
 
 			require.Equal(t, jobs.DirectDrain, h.next(t).Action)
 		})
@@ -153,4 +155,4 @@ func TestDirectives(t *testing.T) {
 // obedient is a provider whose machines accept a notice.
 type obedient struct{ fleet.Provider }
 
-func (obedient) Preempt(context.Context, string, time.Duration) error { return nil }
+func (obedient) Preempt(context.Context, *models.Pool, fleet.Instance, time.Duration) error { return nil }

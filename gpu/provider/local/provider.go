@@ -45,24 +45,32 @@ type Config struct {
 	Exited func(instanceID string, err error)
 }
 
-// Provider runs instances until its Run ends. It implements [fleet.Provider].
+// Provider runs instances until its Run ends. It implements [fleet.Preemptor].
 type Provider struct {
 	config Config
 
 	mu        sync.Mutex
 	closed    bool
 	instances map[string]*instance
-	reclaimed []string // the newest that have ended, oldest first
+	reclaimed []ended // the newest that have ended, oldest first
 	watching  sync.WaitGroup
 }
 
 // instance is one agent, the leader of its process group. process is a handle
 // that never refers to another process, even if the kernel reuses the id.
 type instance struct {
+	pool      models.PoolID
+	created   time.Time
 	child     *localstack.Child
 	process   *os.Process
 	reclaimed bool
 	notices   []*time.Timer
+}
+
+// ended is an instance that was taken away.
+type ended struct {
+	id   string
+	pool models.PoolID
 }
 
 // New returns a provider without instances.
@@ -93,18 +101,19 @@ func (p *Provider) Run(ctx context.Context) error {
 	return nil
 }
 
-// Create implements [fleet.Provider]. An id must be a plain file name that no
-// running instance has.
-func (p *Provider) Create(_ context.Context, pool *models.Pool, instanceIDs []string) map[string]error {
+// Create implements [fleet.Provider]. An id must be a plain file name.
+func (p *Provider) Create(_ context.Context, pool *models.Pool, _ string, ids []string) []fleet.Created {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	failed := map[string]error{}
-	for _, id := range instanceIDs {
+	var all []fleet.Created
+	for _, id := range ids {
+		result := fleet.Created{ID: id}
 		if err := p.create(pool, id); err != nil {
-			failed[id] = fmt.Errorf("create instance %q: %w", id, err)
+			result.Err = fmt.Errorf("create instance %q: %w", id, err)
 		}
+		all = append(all, result)
 	}
-	return failed
+	return all
 }
 
 // create boots one instance. The caller holds mu.
@@ -113,9 +122,11 @@ func (p *Provider) create(pool *models.Pool, instanceID string) error {
 	case p.closed:
 		return fleet.ErrProviderGone
 	case instanceID == "" || instanceID != filepath.Base(instanceID):
-		return fmt.Errorf("%w: its id must be a plain file name", fleet.ErrInvalidInstance)
+		return fleet.Refuse(fleet.Invalid, "its id must be a plain file name")
+	case p.instances[instanceID] != nil && p.instances[instanceID].pool != pool.ID:
+		return fleet.Refuse(fleet.Invalid, "an instance of another pool has this id")
 	case p.instances[instanceID] != nil:
-		return fmt.Errorf("%w: another one with this id is running", fleet.ErrInvalidInstance)
+		return nil
 	}
 	i, err := p.boot(pool, instanceID)
 	if err != nil {
@@ -153,7 +164,7 @@ func (p *Provider) boot(pool *models.Pool, instanceID string) (*instance, error)
 		child.Kill()
 		return nil, err
 	}
-	return &instance{child: child, process: process}, nil
+	return &instance{pool: pool.ID, created: time.Now(), child: child, process: process}, nil
 }
 
 func (p *Provider) arguments(pool *models.Pool, instanceID string) []string {
@@ -175,7 +186,7 @@ func (p *Provider) watch(instanceID string, i *instance) {
 	p.mu.Lock()
 	delete(p.instances, instanceID)
 	if i.reclaimed {
-		p.reclaimed = append(p.reclaimed, instanceID)
+		p.reclaimed = append(p.reclaimed, ended{instanceID, i.pool})
 		p.reclaimed = p.reclaimed[max(0, len(p.reclaimed)-keepReclaimed):]
 	}
 	p.pruneLogs()
@@ -192,9 +203,9 @@ func (p *Provider) watch(instanceID string, i *instance) {
 	p.config.Exited(instanceID, err)
 }
 
-// List implements [fleet.Provider]: it returns the instances that run, and the
-// newest 1,000 that were preempted or killed through the provider and have ended.
-func (p *Provider) List(context.Context) ([]fleet.Instance, error) {
+// List implements [fleet.Provider]: it returns the instances that run, and those of the
+// newest 1,000 that were preempted or deleted through the provider and have ended.
+func (p *Provider) List(_ context.Context, pool *models.Pool) ([]fleet.Instance, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -202,25 +213,27 @@ func (p *Provider) List(context.Context) ([]fleet.Instance, error) {
 	}
 	var all []fleet.Instance
 	for id, i := range p.instances {
-		all = append(all, fleet.Instance{ID: id, Reclaimed: i.reclaimed})
+		if i.pool == pool.ID {
+			all = append(all, fleet.Instance{ID: id, State: fleet.InstanceRunning, CreatedAt: i.created, Reclaimed: i.reclaimed})
+		}
 	}
-	for _, id := range p.reclaimed {
-		if p.instances[id] == nil {
-			all = append(all, fleet.Instance{ID: id, Ended: true, Reclaimed: true})
+	for _, e := range p.reclaimed {
+		if e.pool == pool.ID && p.instances[e.id] == nil {
+			all = append(all, fleet.Instance{ID: e.id, State: fleet.InstanceEnded, Reclaimed: true})
 		}
 	}
 	slices.SortFunc(all, func(a, b fleet.Instance) int { return strings.Compare(a.ID, b.ID) })
 	return all, nil
 }
 
-// Preempt implements [fleet.Provider]: the notice is a SIGTERM.
-func (p *Provider) Preempt(_ context.Context, instanceID string, notice time.Duration) error {
-	i, err := p.reclaim(instanceID)
-	if err != nil {
-		return fmt.Errorf("preempt instance %s: %w", instanceID, err)
+// Preempt implements [fleet.Preemptor]: the notice is a SIGTERM.
+func (p *Provider) Preempt(_ context.Context, _ *models.Pool, of fleet.Instance, notice time.Duration) error {
+	i := p.reclaim(of.ID)
+	if i == nil {
+		return fmt.Errorf("preempt instance %s: %w", of.ID, fleet.ErrNoInstance)
 	}
 	if err := i.process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("preempt instance %s: %w", instanceID, err)
+		return fmt.Errorf("preempt instance %s: %w", of.ID, err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -229,25 +242,25 @@ func (p *Provider) Preempt(_ context.Context, instanceID string, notice time.Dur
 	return nil
 }
 
-// Kill implements [fleet.Provider]: it also ends every process that the instance
+// Delete implements [fleet.Provider]: it also ends every process that the instances
 // started.
-func (p *Provider) Kill(_ context.Context, instanceID string) error {
-	i, err := p.reclaim(instanceID)
-	if err != nil {
-		return fmt.Errorf("kill instance %s: %w", instanceID, err)
+func (p *Provider) Delete(_ context.Context, _ *models.Pool, instances []fleet.Instance) map[string]error {
+	for _, of := range instances {
+		if i := p.reclaim(of.ID); i != nil {
+			i.child.Kill()
+		}
 	}
-	i.child.Kill()
 	return nil
 }
 
-// reclaim finds an instance and marks it as taken away by the provider.
-func (p *Provider) reclaim(instanceID string) (*instance, error) {
+// reclaim finds an instance and marks it as taken away by the provider. It returns nil
+// if the instance is not running.
+func (p *Provider) reclaim(instanceID string) *instance {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := p.instances[instanceID]
-	if i == nil {
-		return nil, fleet.ErrNoInstance
+	if i != nil {
+		i.reclaimed = true
 	}
-	i.reclaimed = true
-	return i, nil
+	return i
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-var _ fleet.Provider = (*local.Provider)(nil)
+var _ fleet.Preemptor = (*local.Provider)(nil)
 
 // TestMain makes this binary the agent that the provider runs.
 func TestMain(m *testing.M) {
@@ -85,18 +85,41 @@ func setup(t *testing.T, manners string) fixture {
 	})
 	t.Cleanup(func() {
 		for _, id := range running(f) {
-			_ = f.Kill(t.Context(), id)
+			f.Delete(t.Context(), pool, []fleet.Instance{{ID: id}})
 		}
 	})
 	return f
 }
 
+// create creates instances of the pool and returns the errors, by id.
+func create(t *testing.T, p fleet.Provider, ids ...string) map[string]error {
+	t.Helper()
+	failed := map[string]error{}
+	for i, result := range p.Create(t.Context(), pool, "request", ids) {
+		require.Equal(t, ids[i], result.ID)
+		if result.Err != nil {
+			failed[result.ID] = result.Err
+		}
+	}
+	return failed
+}
+
+func preempt(t *testing.T, p fleet.Preemptor, id string, notice time.Duration) error {
+	t.Helper()
+	return p.Preempt(t.Context(), pool, fleet.Instance{ID: id}, notice)
+}
+
+func kill(t *testing.T, p fleet.Provider, id string) {
+	t.Helper()
+	require.Empty(t, p.Delete(t.Context(), pool, []fleet.Instance{{ID: id}}))
+}
+
 // running returns the ids of the running instances, or none after the provider ended.
 func running(p fleet.Provider) []string {
-	all, _ := p.List(context.Background())
+	all, _ := p.List(context.Background(), pool)
 	ids := []string{}
 	for _, i := range all {
-		if !i.Ended {
+		if i.State != fleet.InstanceEnded {
 			ids = append(ids, i.ID)
 		}
 	}
@@ -106,7 +129,7 @@ func running(p fleet.Provider) []string {
 // boot creates an instance, waits for its child process and returns the child's id.
 func (f fixture) boot(t *testing.T, id string) int {
 	t.Helper()
-	require.Empty(t, f.Create(t.Context(), pool, []string{id}))
+	require.Empty(t, create(t, f, id))
 	return f.childOf(t, id)
 }
 
@@ -154,17 +177,18 @@ func TestCreate(t *testing.T) {
 		require.Equal(t, []string{"one"}, running(f))
 	})
 
-	t.Run("RefusesOnlyTakenAndInvalidIDs", func(t *testing.T) {
+	t.Run("RefusesInvalidIDsAndThoseOfOtherPools", func(t *testing.T) {
 		t.Parallel()
 		f := setup(t, "polite")
 		f.boot(t, "one")
 
-		failed := f.Create(t.Context(), pool, []string{"one", "../one", "two"})
+		failed := create(t, f, "one", "../one", "two")
+		taken := f.Create(t.Context(), &models.Pool{ID: "pol_2"}, "request", []string{"one"})
 
-		require.Len(t, failed, 2)
-		require.ErrorIs(t, failed["one"], fleet.ErrInvalidInstance)
-		require.ErrorContains(t, failed["one"], "another one with this id is running")
-		require.ErrorIs(t, failed["../one"], fleet.ErrInvalidInstance)
+		require.Len(t, failed, 1, "creating an instance again does nothing")
+		require.Equal(t, fleet.Invalid, fleet.ClassOf(taken[0].Err))
+		require.ErrorContains(t, taken[0].Err, "an instance of another pool has this id")
+		require.Equal(t, fleet.Invalid, fleet.ClassOf(failed["../one"]))
 		require.ErrorContains(t, failed["../one"], "plain file name")
 		require.Equal(t, []string{"one", "two"}, running(f))
 	})
@@ -174,7 +198,7 @@ func TestCreate(t *testing.T) {
 		f := setup(t, "broken")
 		f.boot(t, "one")
 
-		require.NoError(t, f.Preempt(t.Context(), "one", time.Minute))
+		require.NoError(t, preempt(t, f, "one", time.Minute))
 
 		got := <-f.exits
 		require.Equal(t, "one", got.id)
@@ -191,7 +215,7 @@ func TestPreempt(t *testing.T) {
 		f := setup(t, "polite")
 		child := f.boot(t, "one")
 
-		require.NoError(t, f.Preempt(t.Context(), "one", time.Minute))
+		require.NoError(t, preempt(t, f, "one", time.Minute))
 
 		require.Equal(t, exit{"one", nil}, <-f.exits)
 		requireGone(t, child)
@@ -203,7 +227,7 @@ func TestPreempt(t *testing.T) {
 		child := f.boot(t, "one")
 		began := time.Now()
 
-		require.NoError(t, f.Preempt(t.Context(), "one", 300*time.Millisecond))
+		require.NoError(t, preempt(t, f, "one", 300*time.Millisecond))
 
 		require.Equal(t, exit{"one", nil}, <-f.exits)
 		require.GreaterOrEqual(t, time.Since(began), 300*time.Millisecond)
@@ -214,8 +238,8 @@ func TestPreempt(t *testing.T) {
 		t.Parallel()
 		f := setup(t, "polite")
 
-		require.ErrorIs(t, f.Preempt(t.Context(), "none", time.Second), fleet.ErrNoInstance)
-		require.ErrorIs(t, f.Kill(t.Context(), "none"), fleet.ErrNoInstance)
+		require.ErrorIs(t, preempt(t, f, "none", time.Second), fleet.ErrNoInstance)
+		kill(t, f, "none")
 	})
 }
 
@@ -227,7 +251,7 @@ func TestKill(t *testing.T) {
 		f := setup(t, "stubborn")
 		child := f.boot(t, "one")
 
-		require.NoError(t, f.Kill(t.Context(), "one"))
+		kill(t, f, "one")
 
 		require.Equal(t, exit{"one", nil}, <-f.exits)
 		requireGone(t, child)
@@ -244,19 +268,21 @@ func TestList(t *testing.T) {
 			f.boot(t, id)
 		}
 
-		require.NoError(t, f.Preempt(t.Context(), "preempted", time.Minute))
-		require.NoError(t, f.Kill(t.Context(), "killed"))
+		require.NoError(t, preempt(t, f, "preempted", time.Minute))
+		kill(t, f, "killed")
 		require.NoError(t, syscall.Kill(f.pids["crashed"], syscall.SIGKILL))
 		for range 3 {
 			<-f.exits
 		}
 
-		all, err := f.List(t.Context())
+		all, err := f.List(t.Context(), pool)
 		require.NoError(t, err)
+		require.Len(t, all, 3)
+		require.False(t, all[2].CreatedAt.IsZero())
 		require.Equal(t, []fleet.Instance{
-			{ID: "killed", Ended: true, Reclaimed: true},
-			{ID: "preempted", Ended: true, Reclaimed: true},
-			{ID: "running"},
+			{ID: "killed", State: fleet.InstanceEnded, Reclaimed: true},
+			{ID: "preempted", State: fleet.InstanceEnded, Reclaimed: true},
+			{ID: "running", State: fleet.InstanceRunning, CreatedAt: all[2].CreatedAt},
 		}, all)
 	})
 }
@@ -282,15 +308,15 @@ func TestClient(t *testing.T) {
 		f := setup(t, "polite")
 		c := dial(t, f)
 
-		require.Empty(t, c.Create(t.Context(), pool, []string{"one"}))
+		require.Empty(t, create(t, c, "one"))
 		require.Equal(t, []string{"one"}, running(c))
 		f.childOf(t, "one")
-		require.NoError(t, c.Preempt(t.Context(), "one", time.Minute))
+		require.NoError(t, preempt(t, c, "one", time.Minute))
 
 		require.Equal(t, "one", (<-f.exits).id)
-		all, err := c.List(t.Context())
+		all, err := c.List(t.Context(), pool)
 		require.NoError(t, err)
-		require.Equal(t, []fleet.Instance{{ID: "one", Ended: true, Reclaimed: true}}, all)
+		require.Equal(t, []fleet.Instance{{ID: "one", State: fleet.InstanceEnded, Reclaimed: true}}, all)
 		require.Contains(t, f.log("one"), "--gpu-type none --capacity-class SPOT --models testcard,other")
 	})
 
@@ -301,18 +327,18 @@ func TestClient(t *testing.T) {
 		over, end := context.WithCancel(t.Context())
 
 		f.boot(t, "one")
-		failed := c.Create(t.Context(), pool, []string{"one", "two"})
+		failed := create(t, c, "one", "../two")
 		require.Len(t, failed, 1)
-		require.ErrorIs(t, failed["one"], fleet.ErrInvalidInstance)
-		require.ErrorContains(t, failed["one"], "another one with this id is running")
-		require.ErrorIs(t, c.Kill(t.Context(), "none"), fleet.ErrNoInstance)
-		require.ErrorIs(t, c.Preempt(t.Context(), "none", time.Second), fleet.ErrNoInstance)
+		require.Equal(t, fleet.Invalid, fleet.ClassOf(failed["../two"]))
+		require.ErrorContains(t, failed["../two"], "plain file name")
+		kill(t, f, "none")
+		require.ErrorIs(t, preempt(t, c, "none", time.Second), fleet.ErrNoInstance)
 		end()
 		require.NoError(t, f.Run(over))
-		_, err := c.List(t.Context())
+		_, err := c.List(t.Context(), pool)
 
 		require.ErrorIs(t, err, fleet.ErrProviderGone)
-		require.ErrorIs(t, c.Create(t.Context(), pool, []string{"three"})["three"], fleet.ErrProviderGone)
+		require.ErrorIs(t, create(t, c, "three")["three"], fleet.ErrProviderGone)
 	})
 
 	t.Run("ReportsAnUnreachableProvider", func(t *testing.T) {
@@ -320,8 +346,8 @@ func TestClient(t *testing.T) {
 
 		c := local.Dial(filepath.Join(t.TempDir(), "socket"))
 
-		_, err := c.List(t.Context())
-		failed := c.Create(t.Context(), pool, []string{"one", "two"})
+		_, err := c.List(t.Context(), pool)
+		failed := create(t, c, "one", "two")
 
 		require.ErrorContains(t, err, "reach the local provider")
 		require.Len(t, failed, 2)
@@ -346,7 +372,7 @@ func TestLogs(t *testing.T) {
 		f.boot(t, "one")
 		f.boot(t, "two")
 
-		require.NoError(t, f.Kill(t.Context(), "one"))
+		kill(t, f, "one")
 		<-f.exits
 
 		left, err := os.ReadDir(logs)
@@ -378,7 +404,7 @@ func TestRun(t *testing.T) {
 		for _, child := range children {
 			requireGone(t, child)
 		}
-		require.ErrorIs(t, polite.Create(t.Context(), pool, []string{"four"})["four"], fleet.ErrProviderGone)
+		require.ErrorIs(t, create(t, polite, "four")["four"], fleet.ErrProviderGone)
 		left := slices.Sorted(func(yield func(string) bool) {
 			yield((<-polite.exits).id)
 			yield((<-polite.exits).id)

@@ -2,6 +2,7 @@ package local
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,10 +18,11 @@ import (
 
 // call is the body of a request: a POST to the path of the verb.
 type call struct {
-	Pool        *models.Pool  `json:",omitempty"`
-	InstanceIDs []string      `json:",omitempty"`
-	InstanceID  string        `json:",omitempty"`
-	Notice      time.Duration `json:",omitempty"`
+	Pool      *models.Pool
+	RequestID string           `json:",omitempty"`
+	IDs       []string         `json:",omitempty"` // to create
+	Instances []fleet.Instance `json:",omitempty"` // to delete, or the one to preempt
+	Notice    time.Duration    `json:",omitempty"`
 }
 
 // answer is the body of the response.
@@ -30,37 +32,45 @@ type answer struct {
 	Failure   *failure            `json:",omitempty"` // of the whole call
 }
 
-// failure carries an error to another process: its text, and the name of its
-// class if it has one.
+// failure carries an error to another process.
 type failure struct {
 	Text  string
-	Class string `json:",omitempty"`
+	Class fleet.ErrorClass
+	Name  string `json:",omitempty"` // in named
 }
 
-// classes are the errors that callers tell apart.
-var classes = map[string]error{
-	"no capacity": fleet.ErrNoCapacity,
-	"quota":       fleet.ErrQuota,
-	"invalid":     fleet.ErrInvalidInstance,
-	"none":        fleet.ErrNoInstance,
-	"gone":        fleet.ErrProviderGone,
-}
+// named are the errors that callers tell apart.
+var named = map[string]error{"none": fleet.ErrNoInstance, "gone": fleet.ErrProviderGone}
 
 func failureOf(err error) *failure {
 	if err == nil {
 		return nil
 	}
-	f := &failure{Text: err.Error()}
-	for name, class := range classes {
-		if errors.Is(err, class) {
-			f.Class = name
+	f := &failure{Text: err.Error(), Class: fleet.ClassOf(err)}
+	for name, known := range named {
+		if errors.Is(err, known) {
+			f.Name = name
 		}
 	}
 	return f
 }
 
-func (f *failure) Error() string { return f.Text }
-func (f *failure) Unwrap() error { return classes[f.Class] }
+// err returns the error that the failure carries.
+func (f *failure) err() error {
+	if f == nil {
+		return nil
+	}
+	return &fleet.ProviderError{Class: f.Class, Err: carried{f.Text, named[f.Name]}}
+}
+
+// carried is an error with a text of its own.
+type carried struct {
+	text  string
+	known error
+}
+
+func (c carried) Error() string { return c.text }
+func (c carried) Unwrap() error { return c.known }
 
 // maxMessage bounds a request and a response, in bytes.
 const maxMessage = 1 << 20
@@ -85,23 +95,30 @@ func Serve(listener net.Listener, provider *Provider) error {
 }
 
 func (p *Provider) answer(ctx context.Context, path string, in call, out *answer) (err error) {
+	if in.Pool == nil {
+		return errors.New("every call requires a pool")
+	}
 	switch path {
 	case "/create":
-		if in.Pool == nil {
-			return errors.New("create requires a pool")
-		}
 		out.Failed = map[string]*failure{}
-		for id, err := range p.Create(ctx, in.Pool, in.InstanceIDs) {
-			out.Failed[id] = failureOf(err)
+		for _, result := range p.Create(ctx, in.Pool, in.RequestID, in.IDs) {
+			out.Failed[result.ID] = failureOf(result.Err)
 		}
 		return nil
 	case "/list":
-		out.Instances, err = p.List(ctx)
+		out.Instances, err = p.List(ctx, in.Pool)
 		return err
 	case "/preempt":
-		return p.Preempt(ctx, in.InstanceID, in.Notice)
-	case "/kill":
-		return p.Kill(ctx, in.InstanceID)
+		if len(in.Instances) != 1 {
+			return errors.New("preempt takes one instance")
+		}
+		return p.Preempt(ctx, in.Pool, in.Instances[0], in.Notice)
+	case "/delete":
+		out.Failed = map[string]*failure{}
+		for id, err := range p.Delete(ctx, in.Pool, in.Instances) {
+			out.Failed[id] = failureOf(err)
+		}
+		return nil
 	}
 	return fmt.Errorf("the local provider has no call %q", path)
 }
@@ -112,7 +129,7 @@ const callTimeout = 10 * time.Second
 // Client calls the [Provider] of another process on this machine.
 type Client struct{ http *http.Client }
 
-var _ fleet.Provider = (*Client)(nil)
+var _ fleet.Preemptor = (*Client)(nil)
 
 // Dial returns a client of the Provider that is served on the Unix socket at
 // path. It connects for each call, so the provider need not run yet.
@@ -127,35 +144,40 @@ func Dial(path string) *Client {
 }
 
 // Create implements [fleet.Provider].
-func (c *Client) Create(ctx context.Context, pool *models.Pool, instanceIDs []string) map[string]error {
-	out, err := c.call(ctx, "create", call{Pool: pool, InstanceIDs: instanceIDs})
-	failed := map[string]error{}
-	for _, id := range instanceIDs {
-		if err != nil {
-			failed[id] = err
-		} else if f := out.Failed[id]; f != nil {
-			failed[id] = f
-		}
+func (c *Client) Create(ctx context.Context, pool *models.Pool, requestID string, ids []string) []fleet.Created {
+	out, err := c.call(ctx, "create", call{Pool: pool, RequestID: requestID, IDs: ids})
+	if err != nil {
+		return fleet.Undone(ids, err)
 	}
-	return failed
+	var all []fleet.Created
+	for _, id := range ids {
+		all = append(all, fleet.Created{ID: id, Err: out.Failed[id].err()})
+	}
+	return all
 }
 
 // List implements [fleet.Provider].
-func (c *Client) List(ctx context.Context) ([]fleet.Instance, error) {
-	out, err := c.call(ctx, "list", call{})
+func (c *Client) List(ctx context.Context, pool *models.Pool) ([]fleet.Instance, error) {
+	out, err := c.call(ctx, "list", call{Pool: pool})
 	return out.Instances, err
 }
 
-// Preempt implements [fleet.Provider].
-func (c *Client) Preempt(ctx context.Context, instanceID string, notice time.Duration) error {
-	_, err := c.call(ctx, "preempt", call{InstanceID: instanceID, Notice: notice})
+// Preempt implements [fleet.Preemptor].
+func (c *Client) Preempt(ctx context.Context, pool *models.Pool, instance fleet.Instance, notice time.Duration) error {
+	_, err := c.call(ctx, "preempt", call{Pool: pool, Instances: []fleet.Instance{instance}, Notice: notice})
 	return err
 }
 
-// Kill implements [fleet.Provider].
-func (c *Client) Kill(ctx context.Context, instanceID string) error {
-	_, err := c.call(ctx, "kill", call{InstanceID: instanceID})
-	return err
+// Delete implements [fleet.Provider].
+func (c *Client) Delete(ctx context.Context, pool *models.Pool, instances []fleet.Instance) map[string]error {
+	out, err := c.call(ctx, "delete", call{Pool: pool, Instances: instances})
+	failed := map[string]error{}
+	for _, i := range instances {
+		if f := out.Failed[i.ID]; err != nil || f != nil {
+			failed[i.ID] = cmp.Or(err, f.err())
+		}
+	}
+	return failed
 }
 
 func (c *Client) call(ctx context.Context, verb string, in call) (out answer, err error) {
@@ -175,8 +197,5 @@ func (c *Client) call(ctx context.Context, verb string, in call) (out answer, er
 	if err := json.NewDecoder(io.LimitReader(response.Body, maxMessage)).Decode(&out); err != nil {
 		return out, fmt.Errorf("read the local provider's answer: %w", err)
 	}
-	if out.Failure != nil {
-		return out, out.Failure
-	}
-	return out, nil
+	return out, out.Failure.err()
 }
