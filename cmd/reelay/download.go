@@ -1,75 +1,155 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/reelay/reelay/client"
 	"github.com/spf13/cobra"
 )
 
+// downloadOptions are the flags of `reelay download`.
+type downloadOptions struct {
+	target        target
+	kind, output  string
+	force, asJSON bool
+}
+
 func downloadCommand() *cobra.Command {
-	var t target
-	var output string
-	var force, asJSON bool
+	var o downloadOptions
 	cmd := &cobra.Command{
 		Use:        "download JOB",
 		SuggestFor: []string{"dl", "fetch"},
-		Short:      "Download a finished video and verify it",
-		Long: "Downloads a finished video. The file appears when it is complete and its checksum is right. An interrupted\n" +
+		Short:      "Download what a job made, and verify it",
+		Long: "Downloads a file of a job: its video, or if it has none its thumbnail, its output as JSON, or its preview, in this\n" +
+			"order. --kind names another. The file appears when it is complete and its checksum is right. An interrupted\n" +
 			"download resumes where it stopped.",
-		Example: "  reelay download job_01937d3e-… --output video.mp4",
-		Args:    jobArg,
+		Example: "  reelay download job_01937d3e-… --output video.mp4\n  reelay download job_01937d3e-… --kind output\n" +
+			"  reelay download job_01937d3e-… --kind log",
+		Args: jobArg,
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			if o.kind != "" && kindNamed(o.kind) == nil {
+				return &usageError{cmd, fmt.Errorf("--kind is %q: it must be %s", o.kind, strings.Join(kindNames(), ", "))}
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if output == "" {
-				output = args[0] + ".mp4"
+			if o.output != "" {
+				if err := checkOutput(o.output, o.force); err != nil {
+					return err
+				}
 			}
-			if err := checkOutput(output, force); err != nil {
-				return err
-			}
-			c, err := t.client(cmd.ErrOrStderr())
+			c, err := o.target.client(cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			file, err := download(cmd, c, args[0], output)
+			file, err := o.download(cmd, c, args[0])
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if o.asJSON {
 				return printJSON(cmd.OutOrStdout(), file)
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), file)
 			return err
 		},
 	}
-	t.addFlags(cmd)
+	o.target.addFlags(cmd)
 	f := cmd.Flags()
-	f.StringVarP(&output, "output", "o", "", "file to store the video in (default JOB.mp4)")
-	f.BoolVar(&force, "force", false, "replace the file if it exists")
-	f.BoolVar(&asJSON, "json", false, "print one JSON document")
+	f.StringVar(&o.kind, "kind", "", "what to download: "+strings.Join(kindNames(), ", "))
+	f.StringVarP(&o.output, "output", "o", "", "file to store it in (default JOB.mp4 for a video, else JOB.KIND and its extension)")
+	f.BoolVar(&o.force, "force", false, "replace the file if it exists")
+	f.BoolVar(&o.asJSON, "json", false, "print one JSON document")
 	return cmd
 }
 
-func download(cmd *cobra.Command, c *client.Client, id, output string) (*savedFile, error) {
-	job, err := c.Job(cmd.Context(), id)
+func (o *downloadOptions) download(cmd *cobra.Command, c *client.Client, id string) (*savedFile, error) {
+	job, err := c.JobHistory(cmd.Context(), id)
 	if err != nil {
 		return nil, apiError(err)
 	}
-	if !job.Status.Terminal() {
-		return nil, fmt.Errorf("%s has no video yet: it is %s at %.0f %%. Follow it with `reelay watch %s`", id, job.Status, job.Progress.Percent, id)
-	}
-	if err := ending(job); err != nil {
+	k, err := chooseKind(job, o.kind)
+	if err != nil {
 		return nil, err
 	}
-	return save(cmd.Context(), c, job, output, newDisplay(cmd.ErrOrStderr()))
+	artifact := k.artifact(job)
+	path := o.output
+	if path == "" {
+		path = k.fileName(job.Id, artifact)
+		if err := checkOutput(path, o.force); err != nil {
+			return nil, err
+		}
+	}
+	if artifact == nil {
+		return saveOutput(job, path)
+	}
+	t := transfer{job: job.Id, kind: k, path: path, display: newDisplay(cmd.ErrOrStderr())}
+	file, err := t.save(cmd.Context(), c, artifact)
+	if err == nil && k.name == "video" {
+		file.DurationSeconds = videoSeconds(&job.Job)
+	}
+	return file, err
 }
 
-// savedFile is a downloaded and verified video.
+// chooseKind returns what to download, or an error that says what there is.
+func chooseKind(job *client.JobHistory, name string) (*kind, error) {
+	var has []string
+	for _, k := range kinds {
+		if k.of(job) {
+			has = append(has, k.name)
+		}
+	}
+	if name == "" && job.Status == client.JobStatusCompleted {
+		for _, k := range kinds {
+			if k.byDefault && k.of(job) {
+				return &k, nil
+			}
+		}
+	}
+	if slices.Contains(has, name) {
+		return kindNamed(name), nil
+	}
+	what, there := cmp.Or(name, "result"), ""
+	if len(has) > 0 {
+		there = ". It has: " + strings.Join(has, ", ") + " (--kind)"
+	}
+	if !job.Status.Terminal() {
+		return nil, fmt.Errorf("%s has no %s yet: it is %s at %.0f %%. Follow it with `reelay watch %s`%s",
+			job.Id, what, job.Status, job.Progress.Percent, job.Id, there)
+	}
+	if err := ending(&job.Job); err != nil {
+		return nil, fmt.Errorf("%w%s", err, there)
+	}
+	return nil, fmt.Errorf("%s has no %s%s", job.Id, what, there)
+}
+
+// saveOutput stores the JSON that a job made.
+func saveOutput(job *client.JobHistory, path string) (*savedFile, error) {
+	data := append(slices.Clone(*job.Output), '\n')
+	sum, size, err := client.Checksum(strings.NewReader(string(data)))
+	if err != nil {
+		return nil, err
+	}
+	part := filepath.Join(filepath.Dir(path), "."+job.Id+".output.part")
+	if err := os.WriteFile(part, data, 0o644); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(part, path); err != nil {
+		return nil, err
+	}
+	return &savedFile{Path: path, Kind: outputKind, SizeBytes: size, Checksum: sum}, nil
+}
+
+// savedFile is a downloaded and verified file.
 type savedFile struct {
 	Path            string  `json:"path"`
+	Kind            string  `json:"kind"`
 	SizeBytes       int64   `json:"sizeBytes"`
 	Checksum        string  `json:"checksum"`
 	DurationSeconds float64 `json:"durationSeconds,omitempty"`
@@ -86,32 +166,50 @@ func (f *savedFile) String() string {
 // staleLinks is how many links may expire during one download.
 const staleLinks = 5
 
-// save downloads a job's video to path and verifies it. If the link expires, it continues
-// with a new one.
-func save(ctx context.Context, c *client.Client, job *client.Job, path string, d *display) (*savedFile, error) {
-	if job.Result == nil {
-		return nil, fmt.Errorf("%s has no video. `reelay get %s` shows what it made", job.Id, job.Id)
-	}
-	defer d.erase()
+// transfer is the download of one file of a job.
+type transfer struct {
+	job     string
+	kind    *kind
+	path    string
+	display *display
+}
+
+// save downloads and verifies the artifact. If the link expires, it continues with a new one.
+func (t *transfer) save(ctx context.Context, c *client.Client, a *client.Artifact) (*savedFile, error) {
+	defer t.display.erase()
 	for try := 1; ; try++ {
-		err := c.Download(ctx, job.Result, path, d.transfer)
+		err := c.Download(ctx, a, t.path, t.display.transfer)
 		if err == nil {
 			break
 		}
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("stopped; `reelay download %s --output %s` resumes it", job.Id, path)
+			return nil, fmt.Errorf("stopped; `reelay download %s --kind %s --output %s` resumes it", t.job, t.kind.name, t.path)
 		}
 		if client.ErrorCode(err) != client.CodeForbidden || try == staleLinks {
 			return nil, apiError(err)
 		}
-		if job, err = c.Job(ctx, job.Id); err != nil {
+		job, err := c.JobHistory(ctx, t.job)
+		if err != nil {
 			return nil, apiError(err)
 		}
+		if a = t.kind.artifact(job); a == nil {
+			return nil, fmt.Errorf("%s no longer has a %s", t.job, t.kind.name)
+		}
 	}
-	return &savedFile{
-		Path: path, SizeBytes: job.Result.SizeBytes, Checksum: job.Result.Checksum,
-		DurationSeconds: videoSeconds(job),
-	}, nil
+	return &savedFile{Path: t.path, Kind: t.kind.name, SizeBytes: a.SizeBytes, Checksum: a.Checksum}, nil
+}
+
+// save downloads a job's video to path and verifies it.
+func save(ctx context.Context, c *client.Client, job *client.Job, path string, d *display) (*savedFile, error) {
+	if job.Result == nil {
+		return nil, fmt.Errorf("%s has no video. `reelay download %s` fetches what it made", job.Id, job.Id)
+	}
+	t := transfer{job: job.Id, kind: kindNamed("video"), path: path, display: d}
+	file, err := t.save(ctx, c, job.Result)
+	if err == nil {
+		file.DurationSeconds = videoSeconds(job)
+	}
+	return file, err
 }
 
 // videoSeconds returns the length of a job's video, if its runtime reported it.
