@@ -73,6 +73,7 @@ func (c *console) routes() []route {
 
 		{pattern: "GET /takes/{id}", serve: c.takes, back: "/jobs"},
 		{pattern: "GET /takes/{id}/live", serve: c.takesLive},
+		{pattern: "GET /takes/{id}/discard", serve: c.takesConfirm, back: "/takes/{id}"},
 		{pattern: "POST /takes/{id}/discard", serve: c.takesDiscard, back: "/takes/{id}"},
 
 		{pattern: "GET /workers", serve: c.workerList},

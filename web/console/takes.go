@@ -119,6 +119,19 @@ func (c *console) jobContinue(w http.ResponseWriter, r *http.Request, p jobs.Pri
 	return nil
 }
 
+// takesConfirm asks before the drafts that nobody continued are discarded.
+func (c *console) takesConfirm(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	v, err := c.readTakes(r.Context(), p, models.TakesID(r.PathValue("id")))
+	if err != nil {
+		return err
+	}
+	if len(v.others()) == 0 { // another tab discarded them
+		http.Redirect(w, r, "/takes/"+string(v.ID), http.StatusSeeOther)
+		return nil
+	}
+	return render(w, r, http.StatusOK, takesDiscardPage(v))
+}
+
 // takesDiscard deletes the drafts that nobody continued, and cancels those that have not ended.
 func (c *console) takesDiscard(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readTakes(r.Context(), p, models.TakesID(r.PathValue("id")))

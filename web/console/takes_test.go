@@ -64,6 +64,9 @@ func TestTakes(t *testing.T) {
 		shown := b.get(t, page).Body
 		require.Contains(t, shown, `href="/jobs/`+video+`"`)
 		require.Contains(t, shown, "Discard the other 1")
+		require.NotContains(t, shown, `action="`+page+`/discard"`, "it asks first")
+		require.Contains(t, b.get(t, page+"/discard").Body, "Discard the other draft?")
+		require.True(t, b.Reload(t, drafts[0].ID).DeletedAt.IsZero(), "asking discards nothing")
 
 		require.Equal(t, page, b.post(t, page+"/discard", nil).Header.Get("Location"))
 
@@ -88,6 +91,7 @@ func TestTakes(t *testing.T) {
 		b := operator(t)
 		drafts, page := b.take(t, 2)
 
+		require.Equal(t, page, b.get(t, page+"/discard").Header.Get("Location"))
 		b.post(t, page+"/discard", nil)
 
 		require.True(t, b.Reload(t, drafts[0].ID).DeletedAt.IsZero())
