@@ -111,10 +111,13 @@ func newRun(job *runtime.Job, settings *program.Settings) (*run, error) {
 	return r, nil
 }
 
-// missing is MODEL_CRASH: another worker may have the program.
+// missing is TRANSIENT: the host lacks the program, and another may have it. The job does not crash
+// its workers, so it must not end as POISON.
 func (r *run) missing(err error) error {
+	host, _ := os.Hostname()
 	install := cmp.Or(r.settings.Install, "Install it, or name its path in the model's settings.")
-	return runtime.Failf(runtime.ModelCrash, "The program %s was not found on this worker (%v). %s", r.name, err, install)
+	return runtime.Failf(runtime.Transient, "The program %s cannot be run on the host %s (%v). %s Or start that host's agent with --models that leave out %s.",
+		r.name, host, err, install, r.job.Model)
 }
 
 // describe writes the job to a file that the program can read, and returns its parameters.

@@ -274,7 +274,7 @@ func TestFailure(t *testing.T) {
 		says             string
 	}{
 		"invalid settings":          {`{"program": []}`, `{}`, runtime.InvalidInput, "settings of the model tool are invalid"},
-		"a missing program":         {`{"program": ["reelay-none"], "install": "Install none."}`, `{}`, runtime.ModelCrash, "Install none."},
+		"a missing program":         {`{"program": ["reelay-none"], "install": "Install none."}`, `{}`, runtime.Transient, "Install none."},
 		"a missing value":           {`{"program": ["true", "{params.gone}"]}`, `{}`, runtime.InvalidInput, "{params.gone} has no value"},
 		"a missing variable":        {`{"program": ["true"], "env": {"A": "{env.REELAY_NONE}"}}`, `{}`, runtime.ModelCrash, "no variable REELAY_NONE"},
 		"an option":                 {`{"program": ["ls", "{params.text}"]}`, `{"text": "--help"}`, runtime.InvalidInput, "hyphen"},
