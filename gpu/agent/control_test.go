@@ -69,7 +69,7 @@ type call struct {
 func newControl() *control {
 	c := &control{began: time.Now(), stored: map[string]string{}, granted: map[any]any{}, losing: map[string]int{}, answers: map[string]func(object) (object, client.Code){}}
 	beat := func(object) (object, client.Code) { return heartbeatAnswer("CONTINUE"), "" }
-	for _, name := range []string{"heartbeat", "reportProgress", "commitCheckpoint", "rejectCheckpoint", "commitArtifact"} {
+	for _, name := range []string{"heartbeat", "reportProgress", "commitCheckpoint", "rejectCheckpoint", "commitArtifact", "storeHandle"} {
 		c.answers[name] = beat
 	}
 	c.answers["registerWorker"] = func(object) (object, client.Code) {

@@ -67,6 +67,7 @@ func (t *attempt) order(checkpoints []restorable, inputs map[string]string) runt
 	order := runtime.Start{
 		Job: job.Id, Model: model.Name, Version: model.Version, Settings: model.Settings, Type: job.Type,
 		Params: job.Params, Workdir: t.dir, Inputs: inputs, DraftSteps: t.draftSteps(), Determinism: t.determinism(),
+		Handle: t.handle(),
 	}
 	if job.Prompt != nil {
 		order.Prompt = *job.Prompt
@@ -93,6 +94,7 @@ type watch struct {
 	checkpoints []restorable
 	saver       *saver
 	previews    *previewer
+	handles     *keeper
 	// reports are calls made in the background, such as the rejection of a checkpoint
 	// that did not restore. unused lists the checkpoints that the runtime has neither
 	// resumed from nor rejected.
@@ -108,14 +110,16 @@ type watch struct {
 // lease's interval and when a notice arrives.
 func (t *attempt) follow(p process, checkpoints []restorable) (*runtime.Result, error) {
 	ctx, stop := context.WithCancel(t.rendering)
-	w := &watch{attempt: t, process: p, checkpoints: checkpoints, unused: checkpoints, saver: newSaver(ctx, t), previews: newPreviewer(ctx, t)}
+	w := &watch{
+		attempt: t, process: p, checkpoints: checkpoints, unused: checkpoints,
+		saver: newSaver(ctx, t), previews: newPreviewer(ctx, t), handles: newKeeper(ctx, t),
+	}
 	// Bad checkpoints are reported before the attempt ends.
-	defer func() { stop(); w.saver.wait(); w.previews.wait(); w.reports.Wait() }()
+	defer func() { stop(); w.saver.wait(); w.previews.wait(); w.handles.wait(); w.reports.Wait() }()
 
 	result, err := w.run(ctx)
-	if _, failed := errors.AsType[*runtime.Failure](err); failed {
-		w.saveLast(ctx)
-	}
+	_, failed := errors.AsType[*runtime.Failure](err)
+	w.saveLast(ctx, failed)
 	if err == nil && t.draftSteps() > 0 {
 		result, err = w.endDraft(ctx, result)
 	}
@@ -150,9 +154,12 @@ func (w *watch) run(ctx context.Context) (*runtime.Result, error) {
 		case <-urgent:
 			urgent = nil
 			w.handOver = true
+			w.handles.hasten()
 			w.askCheckpoint()
 		case err := <-w.saver.saved:
 			w.saver.done(err)
+		case err := <-w.handles.stored:
+			w.handles.done(err)
 		case <-w.previews.sent:
 			w.previews.done()
 		case message, ok := <-w.process.Messages():
@@ -166,22 +173,26 @@ func (w *watch) run(ctx context.Context) (*runtime.Result, error) {
 				return result, err
 			}
 		}
-		if w.handOver && w.asked.IsZero() && !w.saver.busy {
+		if w.handOver && w.asked.IsZero() && !w.saver.busy && !w.handles.busy {
 			return nil, errHandOver
 		}
 	}
 }
 
-// lastSave is how long a failed attempt waits for a checkpoint that is being saved.
+// lastSave is how long an attempt that ends waits for what is being saved.
 const lastSave = time.Minute
 
-// saveLast waits for a checkpoint that is being saved before the failure is reported,
-// so that the next attempt can resume from it.
-func (w *watch) saveLast(ctx context.Context) {
+// saveLast waits for the handle that is being stored, and after a failure also for the
+// checkpoint that is being saved, before the end is reported, so that the next attempt can go
+// on from them.
+func (w *watch) saveLast(ctx context.Context, failed bool) {
+	w.handles.hasten()
 	limit := time.NewTimer(lastSave)
 	defer limit.Stop()
-	for w.saver.busy {
+	for w.handles.busy || failed && w.saver.busy {
 		select {
+		case err := <-w.handles.stored:
+			w.handles.done(err)
 		case err := <-w.saver.saved:
 			w.saver.done(err)
 		case <-limit.C:
@@ -243,7 +254,7 @@ func (w *watch) hear(message runtime.Message) (*runtime.Result, error) {
 	case *runtime.Metrics:
 		w.log.Debug("the runtime's metrics", "gpuMemoryBytes", m.GPUMemoryBytes, "stepSeconds", m.StepSeconds)
 	case *runtime.Handle:
-		w.log.Debug("the runtime's handle was dropped", "handle", w.agent.secrets.clean(m.Value))
+		w.handles.put(m)
 	case *runtime.Result:
 		return m, nil
 	case *runtime.Failure:

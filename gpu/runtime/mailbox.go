@@ -45,7 +45,7 @@ func (b *mailbox) put(message Message) bool {
 // isState reports whether a message is about the current state, so that a newer one replaces it.
 func isState(message Message) bool {
 	switch message.(type) {
-	case *Progress, *Preview, *Metrics:
+	case *Progress, *Preview, *Metrics, *Handle:
 		return true
 	}
 	return false

@@ -70,10 +70,7 @@ func (p *Process) take(line []byte) bool {
 		err = p.accept(message)
 	}
 	if err != nil {
-		if len(line) > 200 {
-			line = line[:200]
-		}
-		p.fail(Failf(ModelCrash, "The runtime broke the protocol: %v. The line begins: %q.", err, line))
+		p.fail(Failf(ModelCrash, "The runtime broke the protocol: %v. %s", err, beginning(line)))
 		return false
 	}
 
@@ -90,6 +87,14 @@ func (p *Process) take(line []byte) bool {
 		}
 	}
 	return true
+}
+
+// beginning quotes the beginning of a line, unless it may be a handle, which can be a secret.
+func beginning(line []byte) string {
+	if bytes.Contains(line, []byte(`"handle"`)) {
+		return "The line has a handle, so it is not shown."
+	}
+	return fmt.Sprintf("The line begins: %q.", line[:min(len(line), 200)])
 }
 
 // accept changes the state according to a message. It returns an error if the
@@ -139,6 +144,10 @@ func (p *Process) acceptOfJob(message Message) error {
 		return checkFile(p.job.Workdir, m.Path)
 	case *Preview:
 		return checkFile(p.job.Workdir, m.Path)
+	case *Handle:
+		if p.announce.Protocol < 2 {
+			return errors.New("it sent a handle, which needs version 2: say protocol 2 in ready")
+		}
 	case *CheckpointRejected:
 		return p.checkGiven(m.Path)
 	case *Resumed:

@@ -83,6 +83,9 @@ type Start struct {
 	// Determinism is strict if a checkpoint that other software or another GPU made must be
 	// rejected. Otherwise the runtime uses it, and says so in the note of Resumed.
 	Determinism string `json:"determinism,omitempty"`
+	// Handle is what an earlier attempt of this job stored last, or "". The job should adopt the
+	// work that it names. Only runtimes of version 2 get it.
+	Handle string `json:"handle,omitempty"`
 }
 
 // Values of Start.Determinism.
@@ -224,12 +227,6 @@ type Metrics struct {
 	StepSeconds    float64 `json:"stepSeconds,omitempty"`
 }
 
-// Handle is a text with which a later attempt could continue the work of this one, such as the id
-// of a job on another server. Agents log it and do not keep it.
-type Handle struct {
-	Value string `json:"value"`
-}
-
 // Result ends a job that succeeded. All files are complete and closed.
 type Result struct {
 	Video       string `json:"video,omitempty"`
@@ -275,7 +272,6 @@ func (*CheckpointRejected) name() string { return "checkpointRejected" }
 func (*Resumed) name() string            { return "resumed" }
 func (*Preview) name() string            { return "preview" }
 func (*Metrics) name() string            { return "metrics" }
-func (*Handle) name() string             { return "handle" }
 func (*Result) name() string             { return "result" }
 func (*Cancelled) name() string          { return "cancelled" }
 func (*Failure) name() string            { return "error" }
@@ -339,8 +335,6 @@ func (m *Metrics) check() error {
 	}
 	return nil
 }
-
-func (m *Handle) check() error { return checkText(m.Value) }
 
 func (m *Result) check() error {
 	if len(m.Output) > maxOutput {

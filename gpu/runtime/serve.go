@@ -26,8 +26,8 @@ type Handler interface {
 	Render(ctx context.Context, job *Job) (Result, error)
 }
 
-// Job is a job for a Handler, which reports on it through its methods. They
-// return no errors: if the output fails, Serve returns the error.
+// Job is a job for a Handler, which reports on it through its methods. If the output
+// fails, Serve returns the error.
 type Job struct {
 	Start
 	// CheckpointAsked receives a value when the agent asks for a checkpoint. The
