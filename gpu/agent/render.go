@@ -285,6 +285,9 @@ func (w *watch) disuse(bad restorable, reason string) {
 // describe turns any error of a render into the failure that the control plane
 // records.
 func describe(err error) *runtime.Failure {
+	if failure := fullDisk(err); failure != nil {
+		return failure
+	}
 	if failure, ok := errors.AsType[*runtime.Failure](err); ok {
 		return failure
 	}
