@@ -49,20 +49,21 @@ type scheduled struct {
 
 // jobView is a job of any type.
 type jobView struct {
-	JobID       models.JobID `json:"job_id"`
-	JobType     string       `json:"job_type" doc:"The type of the job, such as video.generate."`
-	Model       string       `json:"model"`
-	Status      string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked"`
-	ExecuteAt   *time.Time   `json:"execute_at" doc:"The earliest start."`
-	StartedAt   *time.Time   `json:"started_at"`
-	CompletedAt *time.Time   `json:"completed_at" doc:"When the job ended."`
-	Retries     int          `json:"retries" doc:"The number of attempts after the first."`
-	Waited      *float64     `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together. The current wait is added when it ends."`
-	Ran         *float64     `json:"ran_seconds" doc:"Seconds that workers have held this run, all attempts together. The current attempt is added when it ends."`
-	PreviewURL  *string      `json:"preview_url" doc:"A signed link to the newest picture of the unfinished video. Null if its runtime sends none, and once the job has ended; of a completed draft, its clip or picture."`
-	Draft       *query.Draft `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
-	Continues   models.JobID `json:"continues,omitempty" doc:"The draft that the job continues."`
-	Result      object       `json:"result" doc:"For a completed job: result_url, thumbnail_url, duration_sec, and output, the data that its runtime returned."`
+	JobID       models.JobID   `json:"job_id"`
+	JobType     string         `json:"job_type" doc:"The type of the job, such as video.generate."`
+	Model       string         `json:"model"`
+	Status      string         `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked"`
+	ExecuteAt   *time.Time     `json:"execute_at" doc:"The earliest start."`
+	StartedAt   *time.Time     `json:"started_at"`
+	CompletedAt *time.Time     `json:"completed_at" doc:"When the job ended."`
+	Retries     int            `json:"retries" doc:"The number of attempts after the first."`
+	Waited      *float64       `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together. The current wait is added when it ends."`
+	Ran         *float64       `json:"ran_seconds" doc:"Seconds that workers have held this run, all attempts together. The current attempt is added when it ends."`
+	PreviewURL  *string        `json:"preview_url" doc:"A signed link to the newest picture of the unfinished video. Null if its runtime sends none, and once the job has ended; of a completed draft, its clip or picture."`
+	Draft       *query.Draft   `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
+	Continues   models.JobID   `json:"continues,omitempty" doc:"The draft that the job continues."`
+	Inputs      []jobInputView `json:"inputs" nullable:"false" doc:"The files that the payload names, referenceImage first: see docs/users/inputs.md."`
+	Result      object         `json:"result" doc:"For a completed job: result_url, thumbnail_url, duration_sec, and output, the data that its runtime returned."`
 }
 
 type scheduledOutput struct {
@@ -273,7 +274,21 @@ func (s *service) cancelJob(ctx context.Context, in *JobInput) (*jobOutput, erro
 }
 
 // viewJob returns the view of a job, and its ETag.
-func (s *service) viewJob(ctx context.Context, job *models.Job) (shown *jobView, etag string, err error) {
+func (s *service) viewJob(ctx context.Context, job *models.Job) (*jobView, string, error) {
+	inputs, err := s.inputs(ctx, []*models.Job{job})
+	if err != nil {
+		return nil, "", err
+	}
+	shown, etag, err := s.viewOutcome(ctx, job)
+	if err != nil {
+		return nil, "", err
+	}
+	etag, err = shown.showInputs(inputs[job.ID], etag)
+	return shown, etag, err
+}
+
+// viewOutcome returns the view of a job without its inputs, and its ETag.
+func (s *service) viewOutcome(ctx context.Context, job *models.Job) (shown *jobView, etag string, err error) {
 	shown = view(job)
 	if job.DraftSteps == 0 && job.Status != models.JobCompleted && (job.PreviewID == "" || job.Status.Terminal()) {
 		etag, err = tag(query.Summary{}, shown)
@@ -297,12 +312,13 @@ func (s *service) viewJob(ctx context.Context, job *models.Job) (shown *jobView,
 	return shown, etag, err
 }
 
-// view returns the view of a job without its result.
+// view returns the view of a job without its inputs and its result.
 func view(job *models.Job) *jobView {
 	return &jobView{
 		JobID: job.ID, JobType: job.Type, Model: job.Model, Status: strings.ToLower(string(job.Status)),
 		ExecuteAt: knownTime(job.RunAt), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt), Retries: max(0, job.AttemptNo-1),
 		Waited: job.QueuedSeconds, Ran: job.LeasedSeconds, Continues: job.Continues,
+		Inputs: []jobInputView{},
 	}
 }
 

@@ -2,6 +2,7 @@ package rest_test
 
 import (
 	"fmt"
+	"image/color"
 	"net/http"
 	"testing"
 	"time"
@@ -153,6 +154,40 @@ func TestGetJob(t *testing.T) {
 	require.InDelta(t, 1, result["duration_sec"], 0)
 	require.Nil(t, result["output"])
 	require.Equal(t, http.StatusConflict, a.ask(t, http.MethodDelete, work+"/"+string(job.ID), "", nil).status)
+}
+
+func TestJobInputs(t *testing.T) {
+	t.Parallel()
+
+	a := newAPI(t)
+	image := a.UploadInput(t, a.Client, jobstest.Picture(t, color.White))
+	ask := func(payload map[string]any) string {
+		made := a.post(t, work, map[string]any{"payload": payload})
+		require.Equal(t, http.StatusCreated, made.status, made.raw)
+		return work + "/" + made.body["job_id"].(string)
+	}
+	bare := ask(map[string]any{"prompt": "without a file"})
+	at := ask(map[string]any{"prompt": "from an image", "referenceImage": image})
+
+	require.Equal(t, []any{}, a.get(t, bare).body["inputs"])
+	got := a.get(t, at)
+	require.Len(t, got.body["inputs"], 1, got.raw)
+	in := got.body["inputs"].([]any)[0].(map[string]any)
+	require.Contains(t, in["url"], "/objects/")
+	listed := a.get(t, work).body["jobs"].([]any)[0].(map[string]any)["inputs"].([]any)[0].(map[string]any)
+	for _, view := range []map[string]any{in, listed} {
+		delete(view, "url")
+		delete(view, "size_bytes")
+		require.Equal(t, map[string]any{"name": "referenceImage", "reference": string(image), "artifact_id": string(image), "content_type": "image/png"}, view)
+	}
+	require.Equal(t, got.header.Get("ETag"), a.get(t, at).header.Get("ETag"), "the links' signatures do not count")
+	_, err := a.DB.ExecContext(t.Context(), "DELETE FROM input_uses WHERE artifact_id = ?", image)
+	require.NoError(t, err)
+	gone := a.get(t, at)
+	require.Equal(t, []any{map[string]any{
+		"name": "referenceImage", "reference": string(image), "artifact_id": nil, "content_type": nil, "size_bytes": nil, "url": nil,
+	}}, gone.body["inputs"])
+	require.NotEqual(t, got.header.Get("ETag"), gone.header.Get("ETag"))
 }
 
 func TestPreviewURL(t *testing.T) {

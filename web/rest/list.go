@@ -128,6 +128,10 @@ func (s *service) viewJobs(ctx context.Context, rows []*models.Job) ([]*jobView,
 	if err != nil {
 		return nil, err
 	}
+	inputs, err := s.inputs(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
 	summaryOf := map[models.JobID]*query.Summary{}
 	for _, summary := range summaries {
 		summaryOf[summary.JobID] = summary
@@ -135,6 +139,9 @@ func (s *service) viewJobs(ctx context.Context, rows []*models.Job) ([]*jobView,
 	views := make([]*jobView, len(rows))
 	for i, job := range rows {
 		views[i] = view(job)
+		if files := inputs[job.ID]; len(files) > 0 {
+			views[i].Inputs = files
+		}
 		if summary := summaryOf[job.ID]; summary != nil {
 			views[i].Draft = summary.Draft
 			if job.Status != models.JobCompleted {
