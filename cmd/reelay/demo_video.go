@@ -2,12 +2,13 @@ package main
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/reelay/reelay/gpu/runtimes/diffusers"
 )
 
 // demoVideo is what the demo renders: long enough for a preemption in the middle.
@@ -43,9 +44,6 @@ func (o *demoOptions) video() (*demoVideo, error) {
 	return nil, fmt.Errorf("--model is %q: the demo renders with testcard or tiny-ltx", o.model)
 }
 
-//go:embed demo_tiny.yaml
-var tinyModels []byte
-
 // makeTiny writes tiny random weights of LTX-Video and a catalogue with their entry.
 func (o *demoOptions) makeTiny(ctx context.Context, d *display, folder string) ([]string, error) {
 	if strings.ContainsAny(o.python, " \t") {
@@ -71,8 +69,7 @@ func (o *demoOptions) makeTiny(ctx context.Context, d *display, folder string) (
 		return nil, err
 	}
 	file := filepath.Join(catalogue, "models.yaml")
-	source := strings.ReplaceAll(string(tinyModels), "WEIGHTS", weights)
-	if err := os.WriteFile(file, []byte(source), 0o644); err != nil {
+	if err := os.WriteFile(file, diffusers.TinyModels(weights), 0o644); err != nil {
 		return nil, fmt.Errorf("write the entry of tiny-ltx: %w", err)
 	}
 	return []string{"REELAY_MODELS=" + catalogue}, nil
