@@ -1,8 +1,6 @@
 package jobs_test
 
 import (
-	"encoding/json"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -272,6 +270,55 @@ func TestContinue(t *testing.T) {
 		require.Equal(t, 1, s.Count(t, "jobs"))
 	})
 
+	t.Run("IsRetriedFromTheDraftsCheckpointWhileItIsKept", func(t *testing.T) {
+		t.Parallel()
+		s, draft := jobstest.Drafted(t)
+		checkpoint := draft.LatestCheckpointID
+		worker := s.Worker(t, "two")
+		job, _, err := s.Submitter.Continue(t.Context(), s.Client, draft.ID)
+		require.NoError(t, err)
+		fail := func() *jobs.Lease {
+			lease, fence := s.Lease(t, worker)
+			require.Equal(t, job.ID, lease.Job.ID)
+			_, err := s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailContentPolicy, Message: "no"})
+			require.NoError(t, err)
+			return lease
+		}
+		review := func() {
+			s.Exec(t, "UPDATE artifacts SET review_at = '-infinity'")
+			_, err := s.Upkeep.ReviewArtifacts(t.Context())
+			require.NoError(t, err)
+			s.RequireInvariants(t)
+		}
+		fail()
+
+		// The draft's own time to be kept does not matter any more.
+		s.Exec(t, "UPDATE jobs SET kept_until = clock_timestamp() - interval '1 second' WHERE id = ?", draft.ID)
+		review()
+		again, dedup, err := s.Submitter.Continue(t.Context(), s.Client, draft.ID)
+		require.NoError(t, err)
+		require.True(t, dedup)
+		require.Equal(t, models.JobFailed, again.Status)
+		_, err = s.Retrier.Retry(t.Context(), s.Client, job.ID, false)
+		require.NoError(t, err)
+		lease := fail()
+		require.Len(t, lease.Checkpoints, 1)
+		require.Equal(t, checkpoint, lease.Checkpoints[0].ID)
+
+		// A failed job keeps its checkpoints for a day. After that it starts from scratch.
+		jobstest.Age(t, s, "25 hours")
+		review()
+		_, err = s.Retrier.Retry(t.Context(), s.Client, job.ID, false)
+		require.NoError(t, err)
+		lease, fence := s.Lease(t, worker)
+		require.Empty(t, lease.Checkpoints)
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
+		end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
+		require.NoError(t, err)
+		require.Equal(t, models.JobCompleted, end.Job.Status)
+		s.RequireInvariants(t)
+	})
+
 	t.Run("StartsAfreshWithAnEditedPrompt", func(t *testing.T) {
 		t.Parallel()
 		s, draft := jobstest.Drafted(t)
@@ -312,108 +359,5 @@ func TestContinue(t *testing.T) {
 		_, _, err = s.Submitter.Continue(t.Context(), s.Client, draft.ID)
 		jobstest.RequireCode(t, err, apierror.CodeConflict)
 		require.ErrorContains(t, err, "Version 77")
-	})
-}
-
-func TestTakes(t *testing.T) {
-	t.Parallel()
-
-	submission := func() jobs.Submission {
-		in := jobstest.Submission()
-		draftOf(6)(&in)
-		return in
-	}
-	seedOf := func(j *models.Job) int64 {
-		var params struct{ Seed int64 }
-		require.NoError(t, json.Unmarshal(j.Params, &params))
-		return params.Seed
-	}
-
-	t.Run("AreDraftsWithDifferentSeeds", func(t *testing.T) {
-		t.Parallel()
-		s := jobstest.New(t)
-
-		all, err := s.Submitter.Takes(t.Context(), s.Client, submission(), 8, nil)
-
-		require.NoError(t, err)
-		require.Len(t, all, 8)
-		found, err := s.Reader.Takes(t.Context(), s.Client, all[0].Job.TakesID)
-		require.NoError(t, err)
-		require.Len(t, found, 8)
-		first := seedOf(found[0])
-		for i, one := range found {
-			require.Equal(t, all[i].Job.ID, one.ID)
-			require.Equal(t, first+int64(i), seedOf(one))
-			require.Equal(t, 6, one.DraftSteps)
-		}
-		other := s.NewKey(t, s.NewAccount(t, "other", models.TierPro), models.RoleClient)
-		found, err = s.Reader.Takes(t.Context(), other, all[0].Job.TakesID)
-		require.NoError(t, err)
-		require.Empty(t, found)
-		_, err = s.Reader.Takes(t.Context(), s.Client, "tak_1")
-		jobstest.RequireCode(t, err, apierror.CodeNotFound)
-	})
-
-	t.Run("WithAKeyAreTheSameAgain", func(t *testing.T) {
-		t.Parallel()
-		s := jobstest.New(t)
-		in := submission()
-		in.IdempotencyKey = new("order 7")
-		first, err := s.Submitter.Takes(t.Context(), s.Client, in, 3, nil)
-		require.NoError(t, err)
-
-		again, err := s.Submitter.Takes(t.Context(), s.Client, in, 4, nil)
-
-		require.NoError(t, err)
-		for i := range first {
-			require.Equal(t, first[i].Job.ID, again[i].Job.ID)
-			require.True(t, again[i].Deduplicated)
-		}
-		require.False(t, again[3].Deduplicated)
-		require.Equal(t, first[0].Job.TakesID, again[3].Job.TakesID)
-	})
-
-	t.Run("HaveTheSeedsThatWereAskedFor", func(t *testing.T) {
-		t.Parallel()
-		s := jobstest.New(t)
-		in := submission()
-		in.Params = []byte(`{"durationSeconds": 1, "seed": 40}`)
-
-		from, err := s.Submitter.Takes(t.Context(), s.Client, in, 2, nil)
-		require.NoError(t, err)
-		these, err := s.Submitter.Takes(t.Context(), s.Client, in, 8, []int64{9, 3})
-		require.NoError(t, err)
-
-		require.Equal(t, []int64{40, 41}, []int64{seedOf(from[0].Job), seedOf(from[1].Job)})
-		require.Len(t, these, 2)
-		require.Equal(t, []int64{9, 3}, []int64{seedOf(these[0].Job), seedOf(these[1].Job)})
-	})
-
-	t.Run("RefuseABadRequest", func(t *testing.T) {
-		t.Parallel()
-		s := jobstest.New(t)
-		for field, bad := range map[string]func(in *jobs.Submission, count *int, seeds *[]int64){
-			"draft":       func(in *jobs.Submission, _ *int, _ *[]int64) { in.Draft = nil },
-			"count":       func(_ *jobs.Submission, count *int, _ *[]int64) { *count = 65 },
-			"seeds":       func(_ *jobs.Submission, _ *int, seeds *[]int64) { *seeds = []int64{4, 4} },
-			"params":      func(in *jobs.Submission, _ *int, _ *[]int64) { in.Params = []byte(`[]`) },
-			"params.seed": func(in *jobs.Submission, _ *int, _ *[]int64) { in.Params = []byte(`{"seed": "x"}`) },
-			"model":       func(in *jobs.Submission, _ *int, _ *[]int64) { in.Model = "none" },
-		} {
-			in, count, seeds := submission(), 2, []int64(nil)
-			bad(&in, &count, &seeds)
-			_, err := s.Submitter.Takes(t.Context(), s.Client, in, count, seeds)
-			jobstest.RequireInvalid(t, err, field)
-		}
-		in := submission()
-		in.Model = bare(t, s)
-		_, err := s.Submitter.Takes(t.Context(), s.Client, in, 2, nil)
-		jobstest.RequireInvalid(t, err, "model")
-		require.Zero(t, s.Count(t, "jobs"))
-		in = submission()
-		in.Draft.Steps = 0
-		all, err := s.Submitter.Takes(t.Context(), s.Client, in, 2, nil)
-		require.NoError(t, err)
-		require.Equal(t, "draft.steps", all[1].Refused.Field, fmt.Sprint(all))
 	})
 }
