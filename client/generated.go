@@ -2347,6 +2347,25 @@ var AllModelProduct = []ModelProduct{
 	ModelProductOutput,
 }
 
+// ModelProgram includes the requested fields of the GraphQL type ModelProgram.
+// The GraphQL type's documentation follows.
+//
+// The name or path of the program that runs a model, and how to install it.
+type ModelProgram struct {
+	Model   string  `json:"model"`
+	Program string  `json:"program"`
+	Install *string `json:"install"`
+}
+
+// GetModel returns ModelProgram.Model, and is useful for accessing the field via an interface.
+func (v *ModelProgram) GetModel() string { return v.Model }
+
+// GetProgram returns ModelProgram.Program, and is useful for accessing the field via an interface.
+func (v *ModelProgram) GetProgram() string { return v.Program }
+
+// GetInstall returns ModelProgram.Install, and is useful for accessing the field via an interface.
+func (v *ModelProgram) GetInstall() *string { return v.Install }
+
 // ModelRetry includes the GraphQL fields of ModelRetry requested by the fragment ModelRetry.
 // The GraphQL type's documentation follows.
 //
@@ -4699,6 +4718,15 @@ type modelAliasesResponse struct {
 
 // GetModelAliases returns modelAliasesResponse.ModelAliases, and is useful for accessing the field via an interface.
 func (v *modelAliasesResponse) GetModelAliases() []ModelAlias { return v.ModelAliases }
+
+// modelProgramsResponse is returned by modelPrograms on success.
+type modelProgramsResponse struct {
+	// The programs that workers need for models of the runtime command. Agents offer no model whose program they cannot find.
+	ModelPrograms []ModelProgram `json:"modelPrograms"`
+}
+
+// GetModelPrograms returns modelProgramsResponse.ModelPrograms, and is useful for accessing the field via an interface.
+func (v *modelProgramsResponse) GetModelPrograms() []ModelProgram { return v.ModelPrograms }
 
 // modelResponse is returned by model on success.
 type modelResponse struct {
@@ -7221,6 +7249,38 @@ func modelAliases(
 	}
 
 	data_ = &modelAliasesResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by modelPrograms.
+const modelPrograms_Operation = `
+query modelPrograms {
+	modelPrograms {
+		model
+		program
+		install
+	}
+}
+`
+
+func modelPrograms(
+	ctx_ context.Context,
+	client_ graphql.Client,
+) (data_ *modelProgramsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "modelPrograms",
+		Query:  modelPrograms_Operation,
+	}
+
+	data_ = &modelProgramsResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

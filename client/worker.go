@@ -28,6 +28,15 @@ func (c *Client) RegisterWorker(ctx context.Context, in RegisterWorkerInput) (*R
 	return &data.RegisterWorker, nil
 }
 
+// ModelPrograms returns the programs that workers need for models of the runtime command.
+func (c *Client) ModelPrograms(ctx context.Context) ([]ModelProgram, error) {
+	data, err := modelPrograms(ctx, caller{c})
+	if err != nil {
+		return nil, err
+	}
+	return data.ModelPrograms, nil
+}
+
 // LeaseJob waits up to in.WaitSeconds for a job. If there is none, the answer's lease is
 // nil. A repetition with the same request id returns the same lease.
 func (c *Client) LeaseJob(ctx context.Context, in LeaseJobInput) (*LeaseAnswer, error) {

@@ -893,6 +893,75 @@ func (ec *executionContext) fieldContext_ModelDrafts_minSteps(_ context.Context,
 	return graphql.NewScalarFieldContext("ModelDrafts", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _ModelProgram_model(ctx context.Context, field graphql.CollectedField, obj *catalogue.Program) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ModelProgram_model(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Model, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ModelProgram_model(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ModelProgram", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ModelProgram_program(ctx context.Context, field graphql.CollectedField, obj *catalogue.Program) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ModelProgram_program(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Program, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ModelProgram_program(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ModelProgram", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ModelProgram_install(ctx context.Context, field graphql.CollectedField, obj *catalogue.Program) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ModelProgram_install(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Install, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ModelProgram_install(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ModelProgram", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _ModelRetry_maxAttempts(ctx context.Context, field graphql.CollectedField, obj *catalogue.Retry) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1439,6 +1508,54 @@ func (ec *executionContext) _ModelDrafts(ctx context.Context, sel ast.SelectionS
 	return out
 }
 
+var modelProgramImplementors = []string{"ModelProgram"}
+
+func (ec *executionContext) _ModelProgram(ctx context.Context, sel ast.SelectionSet, obj *catalogue.Program) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, modelProgramImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ModelProgram")
+		case "model":
+			out.Values[i] = ec._ModelProgram_model(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "program":
+			out.Values[i] = ec._ModelProgram_program(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "install":
+			out.Values[i] = ec._ModelProgram_install(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var modelRetryImplementors = []string{"ModelRetry"}
 
 func (ec *executionContext) _ModelRetry(ctx context.Context, sel ast.SelectionSet, obj *catalogue.Retry) graphql.Marshaler {
@@ -1691,6 +1808,32 @@ func (ec *executionContext) marshalNModelProduct2githubᚗcomᚋreelayᚋreelay�
 		}
 	}
 	return res
+}
+
+func (ec *executionContext) marshalNModelProgram2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋcatalogueᚐProgramᚄ(ctx context.Context, sel ast.SelectionSet, v []*catalogue.Program) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNModelProgram2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋcatalogueᚐProgram(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNModelProgram2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋcatalogueᚐProgram(ctx context.Context, sel ast.SelectionSet, v *catalogue.Program) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._ModelProgram(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalNModelShare2githubᚗcomᚋreelayᚋreelayᚋjobsᚋcatalogueᚐWeight(ctx context.Context, sel ast.SelectionSet, v catalogue.Weight) graphql.Marshaler {

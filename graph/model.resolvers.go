@@ -34,3 +34,7 @@ func (r *queryResolver) Model(ctx context.Context, name string, version *int) (*
 func (r *queryResolver) ModelAliases(ctx context.Context) ([]*catalogue.Alias, error) {
 	return r.Reader.Catalogue.Current().Aliases(), nil
 }
+
+func (r *queryResolver) ModelPrograms(ctx context.Context) ([]*catalogue.Program, error) {
+	return r.Reader.Catalogue.Current().Programs(), nil
+}

@@ -55,6 +55,9 @@ func TestApplyModels(t *testing.T) {
 		require.Equal(t, []any{map[string]any{"name": "fast", "models": []any{map[string]any{"name": "own", "weight": 1.0}}}},
 			at[[]any](t, a.client(t, `{ modelAliases { name models { name weight } } }`, nil), "modelAliases"))
 		require.Equal(t, []string{"CONFLICT"}, admin(`mutation { removeModel(name: "own") }`, nil).codes())
+		require.Equal(t, []string{"FORBIDDEN"}, admin(`{ modelPrograms { model } }`, nil).codes(), "workers alone need them")
+		programs := at[[]any](t, a.as(t, models.RoleWorker, `{ modelPrograms { model program install } }`, nil), "modelPrograms")
+		require.NotEmpty(t, programs)
 		require.Empty(t, admin(`mutation { removeModel(name: "fast") }`, nil).codes())
 	})
 

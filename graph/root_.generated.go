@@ -1017,6 +1017,18 @@ func (ec *executionContext) childFields_ModelDrafts(ctx context.Context, field g
 	return nil, fmt.Errorf("no field named %q was found under type ModelDrafts", field.Name)
 }
 
+func (ec *executionContext) childFields_ModelProgram(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "model":
+		return ec.fieldContext_ModelProgram_model(ctx, field)
+	case "program":
+		return ec.fieldContext_ModelProgram_program(ctx, field)
+	case "install":
+		return ec.fieldContext_ModelProgram_install(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ModelProgram", field.Name)
+}
+
 func (ec *executionContext) childFields_ModelRetry(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "maxAttempts":

@@ -79,6 +79,9 @@ func (a *Agent) run(ctx context.Context) error {
 	defer stop()
 	models, err := a.runtimes.survey(starting, a.config.Models)
 	if err == nil {
+		models, err = a.runnable(starting, models)
+	}
+	if err == nil {
 		err = a.register(starting, models)
 	}
 	if starting.Err() != nil && errors.Is(context.Cause(starting), errHandOver) {

@@ -216,7 +216,11 @@ func (c *control) store(r *http.Request, body []byte) (*http.Response, error) {
 }
 
 func respond(r *http.Request, name string, data object, code client.Code) *http.Response {
-	answer := object{"data": object{name: data}}
+	var value any = data
+	if list, ok := data["list"]; ok { // the answer is a list
+		value = list
+	}
+	answer := object{"data": object{name: value}}
 	if code != "" {
 		answer = object{"errors": []object{{"message": "refused", "extensions": object{"code": code}}}}
 	}

@@ -38,6 +38,15 @@ func (e errAbsent) Error() string {
 	return fmt.Sprintf("{%s} has no value: the program needs it", string(e))
 }
 
+// Fixed returns the name or path of the program if it is the same for every job and on every
+// worker, or "" if it has placeholders.
+func (s *Settings) Fixed() string {
+	if len(s.Program) == 0 || s.Program[0].Group || len(s.Program[0].Words) != 1 || placeholder.MatchString(s.Program[0].Words[0]) {
+		return ""
+	}
+	return s.Program[0].Words[0]
+}
+
 // Arguments returns the program and its arguments for a job. Its error is a sentence for the
 // job's owner.
 func (s *Settings) Arguments(v Values) ([]string, error) {

@@ -277,6 +277,21 @@ func TestParamsOfACall(t *testing.T) {
 	}
 }
 
+func TestPrograms(t *testing.T) {
+	t.Parallel()
+	_, snapshot := applied(t, strings.Replace(own, "settings: {weights: /models/own, adapters: [{scale: 0.8}]}",
+		"runtime: command\n    settings: {program: [own-tool, '{prompt}'], install: Install it.}", 1))
+
+	programs := snapshot.Programs()
+
+	require.Contains(t, programs, &catalogue.Program{Model: "own", Program: "own-tool", Install: "Install it."})
+	shipped, err := catalogue.Load()
+	require.NoError(t, err)
+	for _, p := range shipped.Programs() {
+		require.NotContains(t, p.Program, "{", "a program that depends on the worker is not known")
+	}
+}
+
 func TestShipped(t *testing.T) {
 	t.Parallel()
 
