@@ -28,6 +28,13 @@ import (
 var reelay string
 
 func TestMain(m *testing.M) {
+	if model := os.Getenv(asOutside); model != "" {
+		if err := serveOutside(model); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	modelstest.Main(func() int {
 		dir, err := os.MkdirTemp("", "bin-")
 		if err != nil {

@@ -41,8 +41,9 @@ class Job:
         ]
         self.strict = typed(body, "determinism", str, "best-effort") == "strict"
         self.draft_steps = typed(body, "draftSteps", int, 0)
-        #: What an earlier attempt of this job sent with send_handle, or "".
-        self.handle = typed(body, "handle", str, "")
+        #: What an earlier attempt of this job sent last with send_handle, or "" if there is nothing
+        #: to adopt. It can be a secret: do not print it.
+        self.handle: str = typed(body, "handle", str, "")
 
         self.render: Render | None = None
         self._cancelled = threading.Event()
@@ -117,7 +118,16 @@ class Job:
         self._rendering().log(level, message)
 
     def send_handle(self, value: str) -> None:
-        """Hands a text, such as the id of external work, to the runtime that replaces this one."""
+        """Stores a text that names work which goes on outside this process.
+
+        It is, for example, the id of a job on another server. Call it as soon as there is one. If
+        this attempt is lost or fails, the next one has it in handle, and adopts the work. A newer
+        handle replaces it. An empty one clears it: call it so when the work has failed. The end of
+        the job clears it, too.
+
+        It raises ValueError if the text has more than 2,000 bytes of UTF-8, a NUL, U+FFFD or a
+        surrogate, and TypeError if it is no text.
+        """
         self._rendering().send_handle(value)
 
     def _rendering(self) -> Render:

@@ -218,6 +218,11 @@ class Render:
         self.outbox.send("log", {"level": level, "message": clip(message, 64 << 10)})
 
     def send_handle(self, value: str) -> None:
+        # The errors do not quote the value: it can be a secret.
+        if not isinstance(value, str):
+            raise TypeError(f"a handle is a str, and not a {type(value).__name__}")
+        if "\0" in value or any(char == "\ufffd" or "\ud800" <= char <= "\udfff" for char in value):
+            raise ValueError("a handle has no NUL, U+FFFD or surrogate: encode bytes in base64")
         if len(value.encode()) > MAX_TEXT:
             raise ValueError(f"a handle has at most {MAX_TEXT} bytes")
         self.outbox.send("handle", {"value": value})

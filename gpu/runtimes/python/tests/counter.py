@@ -1,5 +1,6 @@
 """A model for the tests. Its parameters say how it behaves."""
 
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -8,6 +9,7 @@ import sys
 import time
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import reelay_runtime
 from reelay_runtime import (
@@ -93,6 +95,14 @@ class Counter(Model):
             case "talk":
                 self.job.log("info", "ö" * 100_000)
                 self.job.send_handle("external-7" + self.job.handle)
+                self.send_bad_handles()
+
+    def send_bad_handles(self) -> None:
+        bad: list[Any] = ["s" * 2001, "ü" * 1001, "a\0", "\ud800", "\ufffd", b"a", 7, None]
+        for value in bad:
+            with contextlib.suppress(ValueError, TypeError):
+                self.job.send_handle(value)
+                raise ModelCrash("a bad handle was sent")
 
     def translate(self, error: Exception) -> Failure | None:
         return OutOfMemory("The GPU is full.") if isinstance(error, FloatingPointError) else None
