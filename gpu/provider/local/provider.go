@@ -168,16 +168,7 @@ func (p *Provider) boot(pool *models.Pool, instanceID string) (*instance, error)
 }
 
 func (p *Provider) arguments(pool *models.Pool, instanceID string) []string {
-	return []string{
-		"--provider", Name,
-		"--instance-id", instanceID,
-		"--pool", string(pool.ID),
-		"--region", pool.Region,
-		"--gpu-type", pool.GPUType,
-		"--capacity-class", string(pool.CapacityClass),
-		"--models", strings.Join(pool.Models, ","),
-		"--work-dir", filepath.Join(p.config.Dir, "work"),
-	}
+	return append(fleet.AgentArguments(Name, pool, instanceID), "--work-dir", filepath.Join(p.config.Dir, "work"))
 }
 
 // watch waits until the instance ends, then cleans up and reports it.

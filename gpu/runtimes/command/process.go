@@ -4,24 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"os/exec"
-	goruntime "runtime"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/reelay/reelay/gpu/runtime"
+	"github.com/reelay/reelay/internal/program"
 )
 
 const (
 	// stopGrace is how long a program may take to end after SIGTERM. The agent kills a runtime
 	// that takes 5 seconds.
 	stopGrace = 2 * time.Second
-	// drainLimit is how long the output of an ended program may stay open, in a process that
-	// left the program's group.
-	drainLimit = time.Second
 	// aliveEvery is how often a program without reports is reported as running. The agent
 	// counts 5 minutes without progress as a hang.
 	aliveEvery = 30 * time.Second
@@ -31,9 +27,9 @@ const (
 // checkpoint: a program has none.
 func (r *run) do(ctx context.Context) error {
 	r.reports = newReports(r.job, r.settings)
-	ended, err := r.start()
+	process, err := program.Start(r.command, func(out io.Reader) { r.reports.read(out, true) }, func(out io.Reader) { r.reports.read(out, false) })
 	if err != nil {
-		return err
+		return r.missing(err)
 	}
 	began := time.Now()
 	alive := time.NewTicker(aliveEvery)
@@ -42,7 +38,7 @@ func (r *run) do(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			r.stop(ended)
+			process.Stop(stopGrace)
 			return context.Cause(ctx)
 		case <-r.job.CheckpointAsked:
 			r.job.Checkpoint(runtime.Checkpoint{Percent: r.reports.percent()})
@@ -50,71 +46,10 @@ func (r *run) do(ctx context.Context) error {
 			if r.settings.Progress == nil {
 				r.reports.begin(fmt.Sprintf("running %s for %s", r.name, time.Since(began).Round(time.Second)))
 			}
-		case err := <-ended:
+		case err := <-process.Ended:
 			return r.judge(err)
 		}
 	}
-}
-
-// start starts the program in a process group of its own and returns a channel that receives its
-// end, after all of its output was read.
-func (r *run) start() (<-chan error, error) {
-	r.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	dieWithParent(r.command.SysProcAttr)
-	var readers sync.WaitGroup
-	stdout, stdoutEnd, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	stderr, stderrEnd, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, stdout.Close(), stdoutEnd.Close())
-	}
-	r.command.Stdout, r.command.Stderr = stdoutEnd, stderrEnd
-	readers.Go(func() { r.reports.read(stdout, true) })
-	readers.Go(func() { r.reports.read(stderr, false) })
-	started, ended := make(chan error, 1), make(chan error, 1)
-	go func() {
-		// The kernel ends the program with the thread that started it.
-		goruntime.LockOSThread()
-		defer goruntime.UnlockOSThread()
-		err := r.command.Start()
-		stdoutEnd.Close()
-		stderrEnd.Close()
-		started <- err
-		if err == nil {
-			err = r.command.Wait()
-			r.signal(syscall.SIGKILL) // what the program left behind
-		}
-		_ = stdout.SetReadDeadline(time.Now().Add(drainLimit))
-		_ = stderr.SetReadDeadline(time.Now().Add(drainLimit))
-		readers.Wait()
-		stdout.Close()
-		stderr.Close()
-		ended <- err
-	}()
-	if err := <-started; err != nil {
-		<-ended
-		return nil, r.missing(err)
-	}
-	return ended, nil
-}
-
-// signal signals the program and every process that it started in its group.
-func (r *run) signal(s syscall.Signal) { _ = syscall.Kill(-r.command.Process.Pid, s) }
-
-// stop ends the program, first with SIGTERM.
-func (r *run) stop(ended <-chan error) {
-	r.signal(syscall.SIGTERM)
-	timer := time.NewTimer(stopGrace)
-	defer timer.Stop()
-	select {
-	case <-ended:
-		return
-	case <-timer.C:
-	}
-	r.signal(syscall.SIGKILL)
-	<-ended
 }
 
 // judge turns the end of the program into success or a failure.

@@ -17,9 +17,8 @@ import (
 )
 
 const (
-	maxLine = 64 << 10 // bytes of a line of a program; longer lines are cut
-	maxKept = 8 << 10  // bytes of lines that are kept for a failure
-	maxLog  = 1 << 20  // bytes of a program's output that are logged
+	maxKept = 8 << 10 // bytes of lines that are kept for a failure
+	maxLog  = 1 << 20 // bytes of a program's output that are logged
 )
 
 // reports reads a program's output. Its methods can be called concurrently.
@@ -67,29 +66,14 @@ func (r *reports) lines() []string {
 
 // read reads one output to its end.
 func (r *reports) read(from io.Reader, stdout bool) {
-	lines := bufio.NewReaderSize(from, maxLine)
+	lines := bufio.NewReaderSize(from, program.MaxLine)
 	for {
-		line, err := readLine(lines)
+		line, err := program.ReadLine(lines)
 		if text := strings.TrimSpace(strings.ToValidUTF8(string(line), "�")); text != "" {
 			r.line(text, stdout)
 		}
 		if err != nil {
 			return
-		}
-	}
-}
-
-// readLine returns the beginning of the next line, which ends with a newline or, as progress
-// bars have it, a carriage return.
-func readLine(from *bufio.Reader) ([]byte, error) {
-	var line []byte
-	for {
-		b, err := from.ReadByte()
-		if err != nil || b == '\n' || b == '\r' {
-			return line, err
-		}
-		if len(line) < maxLine {
-			line = append(line, b)
 		}
 	}
 }

@@ -1,0 +1,54 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/reelay/reelay/jobs/secrets"
+	"github.com/reelay/reelay/models"
+)
+
+// AgentArguments returns the arguments with which the agent of an instance registers as that
+// instance of the pool.
+func AgentArguments(provider string, pool *models.Pool, instanceID string) []string {
+	return []string{
+		"--provider", provider,
+		"--instance-id", instanceID,
+		"--pool", string(pool.ID),
+		"--region", pool.Region,
+		"--gpu-type", pool.GPUType,
+		"--capacity-class", string(pool.CapacityClass),
+		"--models", strings.Join(pool.Models, ","),
+	}
+}
+
+// Enrolment is how the agents of new machines reach the API.
+type Enrolment struct {
+	// Endpoint is the URL of the API as machines reach it.
+	Endpoint string
+	// KeyFile is a file with a key of the role WORKER. It is read for each batch of
+	// machines, so it can be replaced at any time.
+	KeyFile string
+}
+
+// Environment returns the variables that an agent needs besides its arguments: the endpoint
+// and the key. The key must not be logged.
+func (e Enrolment) Environment() (map[string]string, error) {
+	if e.Endpoint == "" {
+		return nil, errors.New("REELAY_PUBLIC_URL is not set: new machines need the address of the API")
+	}
+	if e.KeyFile == "" {
+		return nil, errors.New("REELAY_AGENT_KEY_FILE is not set: new machines need a key of the role WORKER")
+	}
+	raw, err := os.ReadFile(e.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("read REELAY_AGENT_KEY_FILE: %w", err)
+	}
+	key := strings.TrimSpace(string(raw))
+	if secrets.Kind(key) != secrets.KeyPrefix {
+		return nil, fmt.Errorf("REELAY_AGENT_KEY_FILE is %s: the file must hold one key (rl_live_…) and nothing else", e.KeyFile)
+	}
+	return map[string]string{"REELAY_ENDPOINT": e.Endpoint, "REELAY_API_KEY": key}, nil
+}
