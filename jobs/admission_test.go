@@ -57,6 +57,14 @@ type tally struct {
 	mu      sync.Mutex
 	refused map[apierror.Code]int
 	changed [][2]models.Job
+	made    []models.Job
+}
+
+// Submitted implements [jobs.Observer].
+func (m *tally) Submitted(job *models.Job) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.made = append(m.made, *job)
 }
 
 // Refused implements [jobs.Observer].
@@ -332,4 +340,26 @@ func TestOverload(t *testing.T) {
 		require.Len(t, completed, 2)
 		require.Equal(t, 1, completed[1].Failures)
 	})
+}
+
+func TestObserver(t *testing.T) {
+	t.Parallel()
+	s, draft := jobstest.Drafted(t)
+	meter := &tally{}
+	s.Notifier.Observer = meter
+	other := jobstest.SubmitAs(t, s, s.Client, draftOf(6))
+
+	for range 2 {
+		_, err := s.Deleter.Delete(t.Context(), s.Client, draft.ID)
+		require.NoError(t, err)
+	}
+
+	require.Len(t, meter.made, 1)
+	require.Equal(t, other.ID, meter.made[0].ID)
+	require.Len(t, meter.changed, 2)
+	first, again := meter.changed[0], meter.changed[1]
+	require.True(t, first[0].DeletedAt.IsZero())
+	require.Equal(t, draft.LatestCheckpointID, first[0].LatestCheckpointID)
+	require.False(t, first[1].DeletedAt.IsZero())
+	require.False(t, again[0].DeletedAt.IsZero(), "it is deleted once")
 }

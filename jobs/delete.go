@@ -35,6 +35,7 @@ func (d *Deleter) Delete(ctx context.Context, p Principal, id models.JobID) (*mo
 		if err := deletable(ctx, tx, job); err != nil {
 			return err
 		}
+		before := *job
 		err = models.RedactJob(ctx, tx, id)
 		if errors.Is(err, sql.ErrNoRows) {
 			done, err = newChange(ctx, tx, job) // it was deleted before
@@ -65,7 +66,9 @@ func (d *Deleter) Delete(ctx context.Context, p Principal, id models.JobID) (*mo
 		if job, err = models.GetJob(ctx, tx, id); err != nil {
 			return err
 		}
-		done, err = newChange(ctx, tx, job)
+		if done, err = newChange(ctx, tx, job); err == nil {
+			done.before = before // observers see what the deletion changed
+		}
 		return err
 	})
 	if err != nil {

@@ -137,6 +137,8 @@ type News interface {
 // Observer learns what happened to jobs in this process, so that metrics can be derived
 // from it in one place. Its methods must not block, and must not change the jobs.
 type Observer interface {
+	// Submitted reports a new job after its commit.
+	Submitted(job *models.Job)
 	// Changed reports a change of a job after its commit: the job as it was when it was
 	// locked, and as it was written.
 	Changed(before, after *models.Job)

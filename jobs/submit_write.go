@@ -147,6 +147,9 @@ func (b *submitBatch) writeParents(ctx context.Context) error {
 func (n *Notifier) submitted(ctx context.Context, changes []*Change) {
 	var ready []ReadyJob
 	for _, c := range changes {
+		if n.Observer != nil {
+			n.Observer.Submitted(c.job)
+		}
 		if c.ready != nil {
 			ready = append(ready, *c.ready)
 		}

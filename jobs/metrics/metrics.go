@@ -34,6 +34,7 @@ type Metrics struct {
 	refused         *prometheus.CounterVec
 	etaError        *prometheus.HistogramVec
 	completionError *prometheus.HistogramVec
+	outcomes        outcomes
 }
 
 var _ jobs.Observer = (*Metrics)(nil)
@@ -57,7 +58,9 @@ func New(from Sources) *Metrics {
 		}, []string{"code", "tier"}),
 		etaError:        errorsOf("reelay_eta_error_seconds", "By how much a job's wait was predicted wrong when it was submitted, in seconds."),
 		completionError: errorsOf("reelay_completion_error_seconds", "By how much a job's completion was predicted wrong when it was submitted, in seconds."),
+		outcomes:        newOutcomes(),
 	}
+	m.registry.MustRegister(m.outcomes.all()...)
 	m.registry.MustRegister(m.refused, m.etaError, m.completionError,
 		&queueDepth{queues: from.Queues}, checkpointPlans{from.Plans}, &poolGPUs{sums: from.GPUs}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -77,9 +80,10 @@ func (m *Metrics) Refused(code apierror.Code, tier models.Tier) {
 }
 
 // Changed implements [jobs.Observer]. It compares a first lease, and a completion, with
-// what was predicted at the submit. Failures cannot be predicted, so a run with a failed
+// what was predicted at the submit, and counts outcomes. Failures cannot be predicted, so a run with a failed
 // attempt is left out.
 func (m *Metrics) Changed(before, after *models.Job) {
+	m.outcomes.changed(before, after)
 	tier := string(after.Tier)
 	if before.Status == models.JobQueued && after.Status == models.JobAssigned && after.AttemptNo == 1 &&
 		after.PredictedWaitSeconds != nil && after.WaitedSeconds != nil {

@@ -1,0 +1,58 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/reelay/reelay/models"
+)
+
+// outcomes counts what became of jobs, by model. Models are few, and operators name them.
+type outcomes struct {
+	ended, failed, previews, made, continued, discarded *prometheus.CounterVec
+}
+
+func newOutcomes() outcomes {
+	byModel := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{"model"}, labels...))
+	}
+	return outcomes{
+		ended:     byModel("reelay_jobs_ended_total", "Runs of jobs that ended, by model and status.", "status"),
+		failed:    byModel("reelay_attempts_failed_total", "Attempts that failed and count against maxAttempts, by model and failure class.", "class"),
+		previews:  byModel("reelay_previews_total", "Pictures of unfinished videos, and clips of drafts, by model."),
+		made:      byModel("reelay_drafts_made_total", "Drafts that were submitted, by model."),
+		continued: byModel("reelay_drafts_continued_total", "Drafts that were continued, by model."),
+		discarded: byModel("reelay_drafts_discarded_total", "Completed drafts that were deleted before anyone continued them, by model."),
+	}
+}
+
+func (o *outcomes) all() []prometheus.Collector {
+	return []prometheus.Collector{o.ended, o.failed, o.previews, o.made, o.continued, o.discarded}
+}
+
+// Submitted implements [jobs.Observer].
+func (m *Metrics) Submitted(job *models.Job) {
+	if job.DraftSteps > 0 {
+		m.outcomes.made.WithLabelValues(job.Model).Inc()
+	}
+	if job.Continues != "" {
+		m.outcomes.continued.WithLabelValues(job.Model).Inc()
+	}
+}
+
+// changed counts a change of a job.
+func (o *outcomes) changed(before, after *models.Job) {
+	if !before.Status.Terminal() && after.Status.Terminal() {
+		o.ended.WithLabelValues(after.Model, string(after.Status)).Inc()
+	}
+	if after.Run == before.Run && after.Failures > before.Failures {
+		o.failed.WithLabelValues(after.Model, string(after.FailureClass)).Inc()
+	}
+	if after.PreviewID != "" && after.PreviewID != before.PreviewID {
+		o.previews.WithLabelValues(after.Model).Inc()
+	}
+	// The checkpoint of a draft belongs to the job that continues it, and is gone once the
+	// draft expired.
+	if before.DraftSteps > 0 && before.Status == models.JobCompleted && before.LatestCheckpointID != "" &&
+		before.DeletedAt.IsZero() && !after.DeletedAt.IsZero() {
+		o.discarded.WithLabelValues(after.Model).Inc()
+	}
+}
