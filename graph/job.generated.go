@@ -1025,6 +1025,148 @@ func (ec *executionContext) fieldContext_Draft_takes(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Draft", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
+func (ec *executionContext) _DraftSum_drafts(ctx context.Context, field graphql.CollectedField, obj *models.DraftSum) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DraftSum_drafts(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Drafts, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DraftSum_drafts(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DraftSum", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _DraftSum_gpuSeconds(ctx context.Context, field graphql.CollectedField, obj *models.DraftSum) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DraftSum_gpuSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.GPUSeconds, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DraftSum_gpuSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DraftSum", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _DraftUsage_undecided(ctx context.Context, field graphql.CollectedField, obj *models.DraftUsage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DraftUsage_undecided(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Undecided, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v models.DraftSum) graphql.Marshaler {
+			return ec.marshalNDraftSum2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐDraftSum(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DraftUsage_undecided(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "DraftUsage",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_DraftSum(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _DraftUsage_continued(ctx context.Context, field graphql.CollectedField, obj *models.DraftUsage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DraftUsage_continued(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Continued, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v models.DraftSum) graphql.Marshaler {
+			return ec.marshalNDraftSum2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐDraftSum(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DraftUsage_continued(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "DraftUsage",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_DraftSum(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _DraftUsage_discarded(ctx context.Context, field graphql.CollectedField, obj *models.DraftUsage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DraftUsage_discarded(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Discarded, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v models.DraftSum) graphql.Marshaler {
+			return ec.marshalNDraftSum2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐDraftSum(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DraftUsage_discarded(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "DraftUsage",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_DraftSum(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Estimate_waitSeconds(ctx context.Context, field graphql.CollectedField, obj *estimate.Estimate) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -4325,6 +4467,97 @@ func (ec *executionContext) _Draft(ctx context.Context, sel ast.SelectionSet, ob
 	return out
 }
 
+var draftSumImplementors = []string{"DraftSum"}
+
+func (ec *executionContext) _DraftSum(ctx context.Context, sel ast.SelectionSet, obj *models.DraftSum) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, draftSumImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("DraftSum")
+		case "drafts":
+			out.Values[i] = ec._DraftSum_drafts(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "gpuSeconds":
+			out.Values[i] = ec._DraftSum_gpuSeconds(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var draftUsageImplementors = []string{"DraftUsage"}
+
+func (ec *executionContext) _DraftUsage(ctx context.Context, sel ast.SelectionSet, obj *models.DraftUsage) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, draftUsageImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("DraftUsage")
+		case "undecided":
+			out.Values[i] = ec._DraftUsage_undecided(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "continued":
+			out.Values[i] = ec._DraftUsage_continued(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "discarded":
+			out.Values[i] = ec._DraftUsage_discarded(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var estimateImplementors = []string{"Estimate"}
 
 func (ec *executionContext) _Estimate(ctx context.Context, sel ast.SelectionSet, obj *estimate.Estimate) graphql.Marshaler {
@@ -6005,6 +6238,20 @@ func (ec *executionContext) marshalNAttemptStatus2githubᚗcomᚋreelayᚋreelay
 		}
 	}
 	return res
+}
+
+func (ec *executionContext) marshalNDraftSum2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐDraftSum(ctx context.Context, sel ast.SelectionSet, v models.DraftSum) graphql.Marshaler {
+	return ec._DraftSum(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNDraftUsage2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐDraftUsage(ctx context.Context, sel ast.SelectionSet, v *models.DraftUsage) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._DraftUsage(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalNEstimate2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋestimateᚐEstimate(ctx context.Context, sel ast.SelectionSet, v *estimate.Estimate) graphql.Marshaler {

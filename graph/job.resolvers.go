@@ -255,6 +255,11 @@ func (r *queryResolver) Takes(ctx context.Context, id string) ([]*models.Job, er
 	return r.Reader.Takes(ctx, principal(ctx), models.TakesID(id))
 }
 
+func (r *queryResolver) DraftUsage(ctx context.Context, days *int) (*models.DraftUsage, error) {
+	usage, err := r.Reader.DraftUsage(ctx, principal(ctx), valueOr(days, 30))
+	return &usage, err
+}
+
 func (r *submitJobPayloadResolver) EstimatedWaitSeconds(ctx context.Context, obj *SubmitJobPayload) (*float64, error) {
 	if !obj.Deduplicated {
 		return obj.Job.PredictedWaitSeconds, nil

@@ -613,6 +613,28 @@ func (ec *executionContext) childFields_Draft(ctx context.Context, field graphql
 	return nil, fmt.Errorf("no field named %q was found under type Draft", field.Name)
 }
 
+func (ec *executionContext) childFields_DraftSum(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "drafts":
+		return ec.fieldContext_DraftSum_drafts(ctx, field)
+	case "gpuSeconds":
+		return ec.fieldContext_DraftSum_gpuSeconds(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DraftSum", field.Name)
+}
+
+func (ec *executionContext) childFields_DraftUsage(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "undecided":
+		return ec.fieldContext_DraftUsage_undecided(ctx, field)
+	case "continued":
+		return ec.fieldContext_DraftUsage_continued(ctx, field)
+	case "discarded":
+		return ec.fieldContext_DraftUsage_discarded(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DraftUsage", field.Name)
+}
+
 func (ec *executionContext) childFields_EndPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "job":

@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"time"
 
 	"github.com/uptrace/bun"
 )
@@ -62,4 +63,51 @@ func WasteDrafts(ctx context.Context, tx bun.Tx, jobs []JobID) error {
 		UPDATE jobs j SET wasted_gpu_seconds = a.gpu_seconds
 		FROM (SELECT job_id, sum(gpu_seconds) AS gpu_seconds FROM attempts GROUP BY job_id) a WHERE j.id = a.job_id`, bun.List(jobs)).Exec(ctx)
 	return err
+}
+
+// DraftSum is how many drafts have the same outcome, and what they cost.
+type DraftSum struct {
+	Drafts     int     `bun:"drafts"`
+	GPUSeconds float64 `bun:"gpu_seconds"`
+}
+
+// DraftUsage splits drafts by what became of them.
+type DraftUsage struct {
+	// Undecided drafts have not ended, or are still kept and can be continued.
+	Undecided DraftSum
+	// Continued drafts are those that a job continues: their work was useful.
+	Continued DraftSum
+	// Discarded drafts were deleted, expired, failed or cancelled, and no job continues them.
+	Discarded DraftSum
+}
+
+// SumDrafts sums up the drafts that were submitted within the last age: of an account, or of all
+// if it is empty.
+func SumDrafts(ctx context.Context, db bun.IDB, account AccountID, age time.Duration) (usage DraftUsage, err error) {
+	var rows []struct {
+		Outcome string `bun:"outcome"`
+		DraftSum
+	}
+	err = db.NewRaw(`
+		WITH drafts AS (
+			SELECT id, CASE
+				WHEN EXISTS (SELECT FROM jobs WHERE continues = d.id) THEN 'CONTINUED'
+				WHEN deleted_at IS NOT NULL OR status IN ('FAILED', 'CANCELLED') OR kept_until <= (SELECT clock_timestamp()) THEN 'DISCARDED'
+				ELSE 'UNDECIDED' END AS outcome
+			FROM jobs d
+			WHERE draft_steps IS NOT NULL AND id >= uuid7_floor((SELECT clock_timestamp()) - make_interval(secs => ?0)) AND (?1 OR account_id = ?2))
+		SELECT outcome, count(*) AS drafts, coalesce(sum(a.gpu_seconds), 0) AS gpu_seconds
+		FROM drafts LEFT JOIN LATERAL (SELECT sum(gpu_seconds) AS gpu_seconds FROM job_attempts WHERE job_id = drafts.id) a ON true
+		GROUP BY outcome`, age.Seconds(), account == "", account).Scan(ctx, &rows)
+	for _, row := range rows {
+		switch row.Outcome {
+		case "UNDECIDED":
+			usage.Undecided = row.DraftSum
+		case "CONTINUED":
+			usage.Continued = row.DraftSum
+		case "DISCARDED":
+			usage.Discarded = row.DraftSum
+		}
+	}
+	return usage, err
 }

@@ -47,6 +47,8 @@ type Sources struct {
 	Plans func() []checkpoints.PoolPlan
 	// GPUs sums up the GPUs of each pool.
 	GPUs func(context.Context) ([]models.PoolGPUs, error)
+	// Drafts says what became of the drafts of the last 30 days.
+	Drafts func(context.Context) (models.DraftUsage, error)
 }
 
 // New returns the metrics of a process.
@@ -62,7 +64,7 @@ func New(from Sources) *Metrics {
 	}
 	m.registry.MustRegister(m.outcomes.all()...)
 	m.registry.MustRegister(m.refused, m.etaError, m.completionError,
-		&queueDepth{queues: from.Queues}, checkpointPlans{from.Plans}, &poolGPUs{sums: from.GPUs}, collectors.NewGoCollector(),
+		&queueDepth{queues: from.Queues}, checkpointPlans{from.Plans}, &poolGPUs{sums: from.GPUs}, &draftUsage{sum: from.Drafts}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
