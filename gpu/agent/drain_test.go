@@ -103,3 +103,11 @@ func TestDrain(t *testing.T) {
 		})
 	})
 }
+
+func names(calls []call) []string {
+	var all []string
+	for _, call := range calls {
+		all = append(all, call.name)
+	}
+	return all
+}
