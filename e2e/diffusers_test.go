@@ -83,7 +83,7 @@ func TestDiffusers(t *testing.T) {
 			}
 		}
 
-		require.Equal(t, draftSteps, *accepted.Attempts[0].ResumedFromStep)
+		require.Equal(t, new(draftSteps), accepted.Attempts[0].ResumedFromStep)
 		require.Equal(t, same.Result.Checksum, accepted.Result.Checksum, "the bytes of an undisturbed render")
 		require.Equal(t, takes*steps, videos.steps)
 		share := float64(drafts.steps) / float64(videos.steps)
