@@ -243,6 +243,55 @@ func (c *Client) Pools(ctx context.Context) ([]Pool, error) {
 	return data.Pools, nil
 }
 
+// PoolHistory returns the scaler's newest decisions for a pool, newest first, at most first
+// (1 to 200).
+func (c *Client) PoolHistory(ctx context.Context, id string, first int) ([]ScalingDecision, error) {
+	data, err := poolHistory(ctx, repeater{c}, id, first)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := found(data.Pool, "pool", id)
+	if err != nil {
+		return nil, err
+	}
+	return pool.ScalingHistory, nil
+}
+
+// PausePool stops a pool: it gets no more workers, and those that it has finish their job and
+// leave.
+func (c *Client) PausePool(ctx context.Context, id string) (*Pool, error) {
+	data, err := pausePool(ctx, repeater{c}, id)
+	if err != nil {
+		return nil, err
+	}
+	return &data.PausePool, nil
+}
+
+// ResumePool ends a pause.
+func (c *Client) ResumePool(ctx context.Context, id string) (*Pool, error) {
+	data, err := resumePool(ctx, repeater{c}, id)
+	if err != nil {
+		return nil, err
+	}
+	return &data.ResumePool, nil
+}
+
+// DeletePool deletes a pool that has no workers. Otherwise it returns a CONFLICT error.
+func (c *Client) DeletePool(ctx context.Context, id string) error {
+	_, err := deletePool(ctx, caller{c}, id)
+	return err
+}
+
+// ApplyPools adds and changes the pools of a file, all or none. If dryRun is true, it only
+// returns what would change. Applying a file again changes nothing.
+func (c *Client) ApplyPools(ctx context.Context, file, source string, dryRun bool) ([]PoolChange, error) {
+	data, err := applyPools(ctx, repeater{c}, ApplyPoolsInput{Source: source, File: &file, DryRun: &dryRun})
+	if err != nil {
+		return nil, err
+	}
+	return data.ApplyPools, nil
+}
+
 // Queues returns how many jobs wait and run in each lane.
 func (c *Client) Queues(ctx context.Context) ([]Queue, error) {
 	data, err := queues(ctx, repeater{c})

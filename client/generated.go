@@ -157,6 +157,24 @@ func (v *ApplyModelsInput) GetFile() *string { return v.File }
 // GetDryRun returns ApplyModelsInput.DryRun, and is useful for accessing the field via an interface.
 func (v *ApplyModelsInput) GetDryRun() *bool { return v.DryRun }
 
+type ApplyPoolsInput struct {
+	// The text of a file of pools, in YAML or JSON (docs/operators/pools.md). At most 256 KiB.
+	Source string `json:"source"`
+	// The file's name, for messages.
+	File *string `json:"file"`
+	// Changes nothing, and returns what would change.
+	DryRun *bool `json:"dryRun"`
+}
+
+// GetSource returns ApplyPoolsInput.Source, and is useful for accessing the field via an interface.
+func (v *ApplyPoolsInput) GetSource() string { return v.Source }
+
+// GetFile returns ApplyPoolsInput.File, and is useful for accessing the field via an interface.
+func (v *ApplyPoolsInput) GetFile() *string { return v.File }
+
+// GetDryRun returns ApplyPoolsInput.DryRun, and is useful for accessing the field via an interface.
+func (v *ApplyPoolsInput) GetDryRun() *bool { return v.DryRun }
+
 // Artifact includes the GraphQL fields of Artifact requested by the fragment Artifact.
 type Artifact struct {
 	Id        string       `json:"id"`
@@ -2452,6 +2470,16 @@ type Pool struct {
 	Models        []string      `json:"models"`
 	MinWorkers    int           `json:"minWorkers"`
 	MaxWorkers    int           `json:"maxWorkers"`
+	WarmWorkers   int           `json:"warmWorkers"`
+	// See PoolInput.
+	Zones                    []string         `json:"zones"`
+	MachineType              *string          `json:"machineType"`
+	ScaleDownCooldownSeconds int              `json:"scaleDownCooldownSeconds"`
+	BootLimitSeconds         int              `json:"bootLimitSeconds"`
+	PricePerHourUsd          float64          `json:"pricePerHourUsd"`
+	ActiveHours              *string          `json:"activeHours"`
+	Settings                 *json.RawMessage `json:"settings"`
+	Paused                   bool             `json:"paused"`
 	// The number of workers in the scaler's last decision.
 	Desired  int `json:"desired"`
 	Booting  int `json:"booting"`
@@ -2489,6 +2517,33 @@ func (v *Pool) GetMinWorkers() int { return v.MinWorkers }
 // GetMaxWorkers returns Pool.MaxWorkers, and is useful for accessing the field via an interface.
 func (v *Pool) GetMaxWorkers() int { return v.MaxWorkers }
 
+// GetWarmWorkers returns Pool.WarmWorkers, and is useful for accessing the field via an interface.
+func (v *Pool) GetWarmWorkers() int { return v.WarmWorkers }
+
+// GetZones returns Pool.Zones, and is useful for accessing the field via an interface.
+func (v *Pool) GetZones() []string { return v.Zones }
+
+// GetMachineType returns Pool.MachineType, and is useful for accessing the field via an interface.
+func (v *Pool) GetMachineType() *string { return v.MachineType }
+
+// GetScaleDownCooldownSeconds returns Pool.ScaleDownCooldownSeconds, and is useful for accessing the field via an interface.
+func (v *Pool) GetScaleDownCooldownSeconds() int { return v.ScaleDownCooldownSeconds }
+
+// GetBootLimitSeconds returns Pool.BootLimitSeconds, and is useful for accessing the field via an interface.
+func (v *Pool) GetBootLimitSeconds() int { return v.BootLimitSeconds }
+
+// GetPricePerHourUsd returns Pool.PricePerHourUsd, and is useful for accessing the field via an interface.
+func (v *Pool) GetPricePerHourUsd() float64 { return v.PricePerHourUsd }
+
+// GetActiveHours returns Pool.ActiveHours, and is useful for accessing the field via an interface.
+func (v *Pool) GetActiveHours() *string { return v.ActiveHours }
+
+// GetSettings returns Pool.Settings, and is useful for accessing the field via an interface.
+func (v *Pool) GetSettings() *json.RawMessage { return v.Settings }
+
+// GetPaused returns Pool.Paused, and is useful for accessing the field via an interface.
+func (v *Pool) GetPaused() bool { return v.Paused }
+
 // GetDesired returns Pool.Desired, and is useful for accessing the field via an interface.
 func (v *Pool) GetDesired() int { return v.Desired }
 
@@ -2506,6 +2561,59 @@ func (v *Pool) GetDraining() int { return v.Draining }
 
 // GetCheckpointPlans returns Pool.CheckpointPlans, and is useful for accessing the field via an interface.
 func (v *Pool) GetCheckpointPlans() []CheckpointPlan { return v.CheckpointPlans }
+
+// PoolChange includes the GraphQL fields of PoolChange requested by the fragment PoolChange.
+// The GraphQL type's documentation follows.
+//
+// What applying one pool of a file does.
+type PoolChange struct {
+	Kind PoolChangeKind `json:"kind"`
+	Name string         `json:"name"`
+	// What differs from the pool as it is.
+	Differences []PoolDifference `json:"differences"`
+}
+
+// GetKind returns PoolChange.Kind, and is useful for accessing the field via an interface.
+func (v *PoolChange) GetKind() PoolChangeKind { return v.Kind }
+
+// GetName returns PoolChange.Name, and is useful for accessing the field via an interface.
+func (v *PoolChange) GetName() string { return v.Name }
+
+// GetDifferences returns PoolChange.Differences, and is useful for accessing the field via an interface.
+func (v *PoolChange) GetDifferences() []PoolDifference { return v.Differences }
+
+type PoolChangeKind string
+
+const (
+	PoolChangeKindAdded     PoolChangeKind = "ADDED"
+	PoolChangeKindChanged   PoolChangeKind = "CHANGED"
+	PoolChangeKindUnchanged PoolChangeKind = "UNCHANGED"
+)
+
+var AllPoolChangeKind = []PoolChangeKind{
+	PoolChangeKindAdded,
+	PoolChangeKindChanged,
+	PoolChangeKindUnchanged,
+}
+
+// PoolDifference includes the GraphQL fields of PoolDifference requested by the fragment PoolDifference.
+// The GraphQL type's documentation follows.
+//
+// path leads to a value: keys, joined with dots. before or after is null where there is no value.
+type PoolDifference struct {
+	Path   string           `json:"path"`
+	Before *json.RawMessage `json:"before"`
+	After  *json.RawMessage `json:"after"`
+}
+
+// GetPath returns PoolDifference.Path, and is useful for accessing the field via an interface.
+func (v *PoolDifference) GetPath() string { return v.Path }
+
+// GetBefore returns PoolDifference.Before, and is useful for accessing the field via an interface.
+func (v *PoolDifference) GetBefore() *json.RawMessage { return v.Before }
+
+// GetAfter returns PoolDifference.After, and is useful for accessing the field via an interface.
+func (v *PoolDifference) GetAfter() *json.RawMessage { return v.After }
 
 // Progress includes the GraphQL fields of Progress requested by the fragment Progress.
 type Progress struct {
@@ -3019,6 +3127,33 @@ var AllRole = []Role{
 	RoleAdmin,
 }
 
+// ScalingDecision includes the GraphQL fields of ScalingDecision requested by the fragment ScalingDecision.
+// The GraphQL type's documentation follows.
+//
+// One decision of the scaler, with the numbers that it was based on.
+type ScalingDecision struct {
+	At     time.Time `json:"at"`
+	From   int       `json:"from"`
+	To     int       `json:"to"`
+	Reason string    `json:"reason"`
+	Error  *string   `json:"error"`
+}
+
+// GetAt returns ScalingDecision.At, and is useful for accessing the field via an interface.
+func (v *ScalingDecision) GetAt() time.Time { return v.At }
+
+// GetFrom returns ScalingDecision.From, and is useful for accessing the field via an interface.
+func (v *ScalingDecision) GetFrom() int { return v.From }
+
+// GetTo returns ScalingDecision.To, and is useful for accessing the field via an interface.
+func (v *ScalingDecision) GetTo() int { return v.To }
+
+// GetReason returns ScalingDecision.Reason, and is useful for accessing the field via an interface.
+func (v *ScalingDecision) GetReason() string { return v.Reason }
+
+// GetError returns ScalingDecision.Error, and is useful for accessing the field via an interface.
+func (v *ScalingDecision) GetError() *string { return v.Error }
+
 // Submission includes the requested fields of the GraphQL type SubmitJobPayload.
 type Submission struct {
 	Job Job `json:"job"`
@@ -3346,6 +3481,7 @@ const (
 	WaitingCodeInput             WaitingCode = "INPUT"
 	WaitingCodeQueuePaused       WaitingCode = "QUEUE_PAUSED"
 	WaitingCodeNoPool            WaitingCode = "NO_POOL"
+	WaitingCodePoolPaused        WaitingCode = "POOL_PAUSED"
 	WaitingCodeCapacityBooting   WaitingCode = "CAPACITY_BOOTING"
 	WaitingCodeCapacityExhausted WaitingCode = "CAPACITY_EXHAUSTED"
 	WaitingCodeAccountRunningCap WaitingCode = "ACCOUNT_RUNNING_CAP"
@@ -3358,6 +3494,7 @@ var AllWaitingCode = []WaitingCode{
 	WaitingCodeInput,
 	WaitingCodeQueuePaused,
 	WaitingCodeNoPool,
+	WaitingCodePoolPaused,
 	WaitingCodeCapacityBooting,
 	WaitingCodeCapacityExhausted,
 	WaitingCodeAccountRunningCap,
@@ -3723,6 +3860,14 @@ type __applyModelsInput struct {
 // GetInput returns __applyModelsInput.Input, and is useful for accessing the field via an interface.
 func (v *__applyModelsInput) GetInput() ApplyModelsInput { return v.Input }
 
+// __applyPoolsInput is used internally by genqlient
+type __applyPoolsInput struct {
+	Input ApplyPoolsInput `json:"input"`
+}
+
+// GetInput returns __applyPoolsInput.Input, and is useful for accessing the field via an interface.
+func (v *__applyPoolsInput) GetInput() ApplyPoolsInput { return v.Input }
+
 // __auditLogInput is used internally by genqlient
 type __auditLogInput struct {
 	Target *string `json:"target,omitempty"`
@@ -3842,6 +3987,14 @@ type __deleteJobInput struct {
 
 // GetId returns __deleteJobInput.Id, and is useful for accessing the field via an interface.
 func (v *__deleteJobInput) GetId() string { return v.Id }
+
+// __deletePoolInput is used internally by genqlient
+type __deletePoolInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __deletePoolInput.Id, and is useful for accessing the field via an interface.
+func (v *__deletePoolInput) GetId() string { return v.Id }
 
 // __deleteWebhookEndpointInput is used internally by genqlient
 type __deleteWebhookEndpointInput struct {
@@ -4003,6 +4156,14 @@ func (v *__modelInput) GetName() string { return v.Name }
 // GetVersion returns __modelInput.Version, and is useful for accessing the field via an interface.
 func (v *__modelInput) GetVersion() *int { return v.Version }
 
+// __pausePoolInput is used internally by genqlient
+type __pausePoolInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __pausePoolInput.Id, and is useful for accessing the field via an interface.
+func (v *__pausePoolInput) GetId() string { return v.Id }
+
 // __pauseQueueInput is used internally by genqlient
 type __pauseQueueInput struct {
 	Tier   Tier    `json:"tier"`
@@ -4018,6 +4179,18 @@ func (v *__pauseQueueInput) GetModel() *string { return v.Model }
 
 // GetReason returns __pauseQueueInput.Reason, and is useful for accessing the field via an interface.
 func (v *__pauseQueueInput) GetReason() *string { return v.Reason }
+
+// __poolHistoryInput is used internally by genqlient
+type __poolHistoryInput struct {
+	Id    string `json:"id"`
+	First int    `json:"first"`
+}
+
+// GetId returns __poolHistoryInput.Id, and is useful for accessing the field via an interface.
+func (v *__poolHistoryInput) GetId() string { return v.Id }
+
+// GetFirst returns __poolHistoryInput.First, and is useful for accessing the field via an interface.
+func (v *__poolHistoryInput) GetFirst() int { return v.First }
 
 // __preemptWorkerInput is used internally by genqlient
 type __preemptWorkerInput struct {
@@ -4191,6 +4364,14 @@ type __requestUploadInput struct {
 
 // GetInput returns __requestUploadInput.Input, and is useful for accessing the field via an interface.
 func (v *__requestUploadInput) GetInput() RequestUploadInput { return v.Input }
+
+// __resumePoolInput is used internally by genqlient
+type __resumePoolInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __resumePoolInput.Id, and is useful for accessing the field via an interface.
+func (v *__resumePoolInput) GetId() string { return v.Id }
 
 // __resumeQueueInput is used internally by genqlient
 type __resumeQueueInput struct {
@@ -4484,6 +4665,15 @@ type applyModelsResponse struct {
 // GetApplyModels returns applyModelsResponse.ApplyModels, and is useful for accessing the field via an interface.
 func (v *applyModelsResponse) GetApplyModels() []ModelChange { return v.ApplyModels }
 
+// applyPoolsResponse is returned by applyPools on success.
+type applyPoolsResponse struct {
+	// Adds and changes the pools of a file, all or none. Pools that it does not name stay. INVALID_INPUT lists the problems with their lines.
+	ApplyPools []PoolChange `json:"applyPools"`
+}
+
+// GetApplyPools returns applyPoolsResponse.ApplyPools, and is useful for accessing the field via an interface.
+func (v *applyPoolsResponse) GetApplyPools() []PoolChange { return v.ApplyPools }
+
 // auditLogResponse is returned by auditLog on success.
 type auditLogResponse struct {
 	// Newest first. target narrows it to one object.
@@ -4574,6 +4764,15 @@ type deleteJobResponse struct {
 
 // GetDeleteJob returns deleteJobResponse.DeleteJob, and is useful for accessing the field via an interface.
 func (v *deleteJobResponse) GetDeleteJob() Job { return v.DeleteJob }
+
+// deletePoolResponse is returned by deletePool on success.
+type deletePoolResponse struct {
+	// Deletes a pool that has no workers, or returns CONFLICT.
+	DeletePool string `json:"deletePool"`
+}
+
+// GetDeletePool returns deletePoolResponse.DeletePool, and is useful for accessing the field via an interface.
+func (v *deletePoolResponse) GetDeletePool() string { return v.DeletePool }
 
 // deleteWebhookEndpointResponse is returned by deleteWebhookEndpoint on success.
 type deleteWebhookEndpointResponse struct {
@@ -4745,6 +4944,15 @@ type modelsResponse struct {
 // GetModels returns modelsResponse.Models, and is useful for accessing the field via an interface.
 func (v *modelsResponse) GetModels() []Model { return v.Models }
 
+// pausePoolResponse is returned by pausePool on success.
+type pausePoolResponse struct {
+	// The pool gets no more workers. Those that it has finish their job and leave.
+	PausePool Pool `json:"pausePool"`
+}
+
+// GetPausePool returns pausePoolResponse.PausePool, and is useful for accessing the field via an interface.
+func (v *pausePoolResponse) GetPausePool() Pool { return v.PausePool }
+
 // pauseQueueResponse is returned by pauseQueue on success.
 type pauseQueueResponse struct {
 	// Stops giving jobs of this lane, or of one model in it, to workers. New jobs are still accepted. Operators see the reason (up to 200 characters).
@@ -4753,6 +4961,22 @@ type pauseQueueResponse struct {
 
 // GetPauseQueue returns pauseQueueResponse.PauseQueue, and is useful for accessing the field via an interface.
 func (v *pauseQueueResponse) GetPauseQueue() Queue { return v.PauseQueue }
+
+// poolHistoryPool includes the requested fields of the GraphQL type Pool.
+type poolHistoryPool struct {
+	ScalingHistory []ScalingDecision `json:"scalingHistory"`
+}
+
+// GetScalingHistory returns poolHistoryPool.ScalingHistory, and is useful for accessing the field via an interface.
+func (v *poolHistoryPool) GetScalingHistory() []ScalingDecision { return v.ScalingHistory }
+
+// poolHistoryResponse is returned by poolHistory on success.
+type poolHistoryResponse struct {
+	Pool *poolHistoryPool `json:"pool"`
+}
+
+// GetPool returns poolHistoryResponse.Pool, and is useful for accessing the field via an interface.
+func (v *poolHistoryResponse) GetPool() *poolHistoryPool { return v.Pool }
 
 // poolsResponse is returned by pools on success.
 type poolsResponse struct {
@@ -4864,6 +5088,14 @@ type requestUploadResponse struct {
 
 // GetRequestUpload returns requestUploadResponse.RequestUpload, and is useful for accessing the field via an interface.
 func (v *requestUploadResponse) GetRequestUpload() UploadTarget { return v.RequestUpload }
+
+// resumePoolResponse is returned by resumePool on success.
+type resumePoolResponse struct {
+	ResumePool Pool `json:"resumePool"`
+}
+
+// GetResumePool returns resumePoolResponse.ResumePool, and is useful for accessing the field via an interface.
+func (v *resumePoolResponse) GetResumePool() Pool { return v.ResumePool }
 
 // resumeQueueResponse is returned by resumeQueue on success.
 type resumeQueueResponse struct {
@@ -5187,6 +5419,52 @@ func applyModels(
 	}
 
 	data_ = &applyModelsResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by applyPools.
+const applyPools_Operation = `
+mutation applyPools ($input: ApplyPoolsInput!) {
+	applyPools(input: $input) {
+		... PoolChange
+	}
+}
+fragment PoolChange on PoolChange {
+	kind
+	name
+	differences {
+		... PoolDifference
+	}
+}
+fragment PoolDifference on PoolDifference {
+	path
+	before
+	after
+}
+`
+
+func applyPools(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	input ApplyPoolsInput,
+) (data_ *applyPoolsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "applyPools",
+		Query:  applyPools_Operation,
+		Variables: &__applyPoolsInput{
+			Input: input,
+		},
+	}
+
+	data_ = &applyPoolsResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -5908,6 +6186,38 @@ func deleteJob(
 	}
 
 	data_ = &deleteJobResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by deletePool.
+const deletePool_Operation = `
+mutation deletePool ($id: ID!) {
+	deletePool(id: $id)
+}
+`
+
+func deletePool(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *deletePoolResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "deletePool",
+		Query:  deletePool_Operation,
+		Variables: &__deletePoolInput{
+			Id: id,
+		},
+	}
+
+	data_ = &deletePoolResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -7357,6 +7667,75 @@ func models(
 	return data_, err_
 }
 
+// The mutation executed by pausePool.
+const pausePool_Operation = `
+mutation pausePool ($id: ID!) {
+	pausePool(id: $id) {
+		... Pool
+	}
+}
+fragment Pool on Pool {
+	id
+	name
+	provider
+	region
+	gpuType
+	capacityClass
+	models
+	minWorkers
+	maxWorkers
+	warmWorkers
+	zones
+	machineType
+	scaleDownCooldownSeconds
+	bootLimitSeconds
+	pricePerHourUsd
+	activeHours
+	settings
+	paused
+	desired
+	booting
+	idle
+	busy
+	draining
+	checkpointPlans {
+		model
+		saveSeconds
+		saves
+		losses
+		busyHours
+		hoursBetweenLosses
+		intervalSeconds
+		overhead
+	}
+}
+`
+
+func pausePool(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *pausePoolResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "pausePool",
+		Query:  pausePool_Operation,
+		Variables: &__pausePoolInput{
+			Id: id,
+		},
+	}
+
+	data_ = &pausePoolResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by pauseQueue.
 const pauseQueue_Operation = `
 mutation pauseQueue ($tier: Tier!, $model: String, $reason: String) {
@@ -7413,6 +7792,51 @@ func pauseQueue(
 	return data_, err_
 }
 
+// The query executed by poolHistory.
+const poolHistory_Operation = `
+query poolHistory ($id: ID!, $first: Int!) {
+	pool(id: $id) {
+		scalingHistory(first: $first) {
+			... ScalingDecision
+		}
+	}
+}
+fragment ScalingDecision on ScalingDecision {
+	at
+	from
+	to
+	reason
+	error
+}
+`
+
+func poolHistory(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	first int,
+) (data_ *poolHistoryResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "poolHistory",
+		Query:  poolHistory_Operation,
+		Variables: &__poolHistoryInput{
+			Id:    id,
+			First: first,
+		},
+	}
+
+	data_ = &poolHistoryResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The query executed by pools.
 const pools_Operation = `
 query pools {
@@ -7430,6 +7854,15 @@ fragment Pool on Pool {
 	models
 	minWorkers
 	maxWorkers
+	warmWorkers
+	zones
+	machineType
+	scaleDownCooldownSeconds
+	bootLimitSeconds
+	pricePerHourUsd
+	activeHours
+	settings
+	paused
 	desired
 	booting
 	idle
@@ -7967,6 +8400,75 @@ func requestUpload(
 	}
 
 	data_ = &requestUploadResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by resumePool.
+const resumePool_Operation = `
+mutation resumePool ($id: ID!) {
+	resumePool(id: $id) {
+		... Pool
+	}
+}
+fragment Pool on Pool {
+	id
+	name
+	provider
+	region
+	gpuType
+	capacityClass
+	models
+	minWorkers
+	maxWorkers
+	warmWorkers
+	zones
+	machineType
+	scaleDownCooldownSeconds
+	bootLimitSeconds
+	pricePerHourUsd
+	activeHours
+	settings
+	paused
+	desired
+	booting
+	idle
+	busy
+	draining
+	checkpointPlans {
+		model
+		saveSeconds
+		saves
+		losses
+		busyHours
+		hoursBetweenLosses
+		intervalSeconds
+		overhead
+	}
+}
+`
+
+func resumePool(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *resumePoolResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "resumePool",
+		Query:  resumePool_Operation,
+		Variables: &__resumePoolInput{
+			Id: id,
+		},
+	}
+
+	data_ = &resumePoolResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

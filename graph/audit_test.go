@@ -18,8 +18,11 @@ import (
 // willing is a provider that does what it is asked.
 type willing struct{ fleet.Provider }
 
-func (willing) Preempt(context.Context, string, time.Duration) error { return nil }
-func (willing) Kill(context.Context, string) error                   { return nil }
+func (willing) Preempt(context.Context, *models.Pool, fleet.Instance, time.Duration) error {
+	return nil
+}
+
+func (willing) Delete(context.Context, *models.Pool, []fleet.Instance) map[string]error { return nil }
 
 // act prepares the object of an operator's mutation, and returns the mutation's arguments and
 // selection.
@@ -29,8 +32,17 @@ func onID[T ~string](id T) string { return fmt.Sprintf("(id: %q) { id }", id) }
 
 func onWorker(t *testing.T, a *api) string {
 	t.Helper()
-	return onID(a.Worker(t, "i-1").WorkerID)
+	worker := a.Worker(t, "i-1").WorkerID
+	a.Exec(t, "UPDATE workers SET pool_id = ?", jobstest.AddPool(t, a.Stack, 0, 1).ID)
+	return onID(worker)
 }
+
+func onPool(t *testing.T, a *api) string {
+	t.Helper()
+	return onID(jobstest.AddPool(t, a.Stack, 0, 1).ID)
+}
+
+const poolInput = `input: {name: "fakes", provider: "fake", region: "here", gpuType: "any", models: ["testcard"], maxWorkers: 3}`
 
 func onLetter(t *testing.T, a *api) string {
 	t.Helper()
@@ -69,12 +81,27 @@ func plain(arguments string) act { return func(*testing.T, *api) string { return
 
 // acts are the mutations by which operators act on objects of other accounts.
 var acts = map[string]act{
-	"pauseQueue":            plain("(tier: PRO) { tier }"),
-	"resumeQueue":           plain("(tier: PRO) { tier }"),
-	"setJobTier":            func(t *testing.T, a *api) string { return fmt.Sprintf("(id: %q, tier: PRO) { id }", a.Submit(t).ID) },
-	"drainWorker":           onWorker,
-	"terminateWorker":       onWorker,
-	"preemptWorker":         onWorker,
+	"pauseQueue":      plain("(tier: PRO) { tier }"),
+	"resumeQueue":     plain("(tier: PRO) { tier }"),
+	"setJobTier":      func(t *testing.T, a *api) string { return fmt.Sprintf("(id: %q, tier: PRO) { id }", a.Submit(t).ID) },
+	"drainWorker":     onWorker,
+	"terminateWorker": onWorker,
+	"preemptWorker":   onWorker,
+	"createPool":      plain("(" + poolInput + ") { id }"),
+	"updatePool": func(t *testing.T, a *api) string {
+		return fmt.Sprintf("(id: %q, %s) { id }", jobstest.AddPool(t, a.Stack, 0, 1).ID, poolInput)
+	},
+	"pausePool": onPool,
+	"resumePool": func(t *testing.T, a *api) string {
+		pool := jobstest.AddPool(t, a.Stack, 0, 1).ID
+		_, err := a.Pools.Pause(t.Context(), a.Admin, pool)
+		require.NoError(t, err)
+		return onID(pool)
+	},
+	"deletePool": func(t *testing.T, a *api) string {
+		return fmt.Sprintf("(id: %q)", jobstest.AddPool(t, a.Stack, 0, 1).ID)
+	},
+	"applyPools":            plain(`(input: {source: "pools: [{name: own, provider: fake, region: here, gpuType: any, models: [testcard], maxWorkers: 1}]"}) { name }`),
 	"redriveDeadLetter":     onLetter,
 	"discardDeadLetter":     onLetter,
 	"redriveDeadLetters":    plain(""),

@@ -45,7 +45,7 @@ func handlerWith(s *jobstest.Stack, options graph.Options) *graph.API {
 	options.Base = func(*http.Request) string { return s.Base }
 	return graph.New(&graph.Resolver{
 		Submitter: s.Submitter, Canceller: s.Canceller, Deleter: s.Deleter, Reader: s.Reader, Watcher: s.Watcher,
-		Leaser: s.Leaser, Holder: s.Holder, Retrier: s.Retrier, Registrar: s.Registrar, Operator: s.Operator, Registry: s.Registry, Fleet: s.Fleet, Letters: s.Letters, Bulk: s.Bulk,
+		Leaser: s.Leaser, Holder: s.Holder, Retrier: s.Retrier, Registrar: s.Registrar, Operator: s.Operator, Registry: s.Registry, Fleet: s.Fleet, Pools: s.Pools, Letters: s.Letters, Bulk: s.Bulk,
 		Keys: s.Keys, Accounts: s.Accounts, Webhooks: s.Webhooks, Inputs: s.Inputs,
 	}, &auth.KeyWatch{Authenticate: s.Keys.Authenticate, Every: 20 * time.Millisecond}, options)
 }

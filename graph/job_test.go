@@ -293,10 +293,10 @@ func TestReads(t *testing.T) {
 		a := newAPI(t)
 		a.Submit(t)
 		id, _ := a.worker(t, "i-1")
-		pool := &models.Pool{
-			ID: models.NewPoolID(), Name: "local", Provider: "local", Region: "local", GPUType: "any",
+		pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{
+			Name: "local", Provider: "local", Region: "local", GPUType: "any",
 			CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 2,
-		}
+		}}
 		require.NoError(t, models.UpsertPool(t.Context(), a.DB, pool))
 		const query = `{
 			queues { tier model depth running oldestWaitSeconds }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/reelay/reelay/internal/jsondiff"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/registry"
@@ -735,8 +736,8 @@ func (ec *executionContext) _ModelChange_differences(ctx context.Context, field 
 			return obj.Differences, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []catalogue.Difference) graphql.Marshaler {
-			return ec.marshalNModelDifference2ᚕgithubᚗcomᚋreelayᚋreelayᚋjobsᚋcatalogueᚐDifferenceᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []jsondiff.Difference) graphql.Marshaler {
+			return ec.marshalNModelDifference2ᚕgithubᚗcomᚋreelayᚋreelayᚋinternalᚋjsondiffᚐDifferenceᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -755,7 +756,7 @@ func (ec *executionContext) fieldContext_ModelChange_differences(_ context.Conte
 	return fc, nil
 }
 
-func (ec *executionContext) _ModelDifference_path(ctx context.Context, field graphql.CollectedField, obj *catalogue.Difference) (ret graphql.Marshaler) {
+func (ec *executionContext) _ModelDifference_path(ctx context.Context, field graphql.CollectedField, obj *jsondiff.Difference) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -778,7 +779,7 @@ func (ec *executionContext) fieldContext_ModelDifference_path(_ context.Context,
 	return graphql.NewScalarFieldContext("ModelDifference", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _ModelDifference_before(ctx context.Context, field graphql.CollectedField, obj *catalogue.Difference) (ret graphql.Marshaler) {
+func (ec *executionContext) _ModelDifference_before(ctx context.Context, field graphql.CollectedField, obj *jsondiff.Difference) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -801,7 +802,7 @@ func (ec *executionContext) fieldContext_ModelDifference_before(_ context.Contex
 	return graphql.NewScalarFieldContext("ModelDifference", field, false, false, errors.New("field of type JSON does not have child fields"))
 }
 
-func (ec *executionContext) _ModelDifference_after(ctx context.Context, field graphql.CollectedField, obj *catalogue.Difference) (ret graphql.Marshaler) {
+func (ec *executionContext) _ModelDifference_after(ctx context.Context, field graphql.CollectedField, obj *jsondiff.Difference) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1414,7 +1415,7 @@ func (ec *executionContext) _ModelChange(ctx context.Context, sel ast.SelectionS
 
 var modelDifferenceImplementors = []string{"ModelDifference"}
 
-func (ec *executionContext) _ModelDifference(ctx context.Context, sel ast.SelectionSet, obj *catalogue.Difference) graphql.Marshaler {
+func (ec *executionContext) _ModelDifference(ctx context.Context, sel ast.SelectionSet, obj *jsondiff.Difference) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, modelDifferenceImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -1773,15 +1774,15 @@ func (ec *executionContext) marshalNModelChangeKind2githubᚗcomᚋreelayᚋreel
 	return res
 }
 
-func (ec *executionContext) marshalNModelDifference2githubᚗcomᚋreelayᚋreelayᚋjobsᚋcatalogueᚐDifference(ctx context.Context, sel ast.SelectionSet, v catalogue.Difference) graphql.Marshaler {
+func (ec *executionContext) marshalNModelDifference2githubᚗcomᚋreelayᚋreelayᚋinternalᚋjsondiffᚐDifference(ctx context.Context, sel ast.SelectionSet, v jsondiff.Difference) graphql.Marshaler {
 	return ec._ModelDifference(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNModelDifference2ᚕgithubᚗcomᚋreelayᚋreelayᚋjobsᚋcatalogueᚐDifferenceᚄ(ctx context.Context, sel ast.SelectionSet, v []catalogue.Difference) graphql.Marshaler {
+func (ec *executionContext) marshalNModelDifference2ᚕgithubᚗcomᚋreelayᚋreelayᚋinternalᚋjsondiffᚐDifferenceᚄ(ctx context.Context, sel ast.SelectionSet, v []jsondiff.Difference) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNModelDifference2githubᚗcomᚋreelayᚋreelayᚋjobsᚋcatalogueᚐDifference(ctx, sel, v[i])
+		return ec.marshalNModelDifference2githubᚗcomᚋreelayᚋreelayᚋinternalᚋjsondiffᚐDifference(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {

@@ -9,9 +9,38 @@ import (
 	"context"
 
 	"github.com/reelay/reelay/graph/loader"
+	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
+
+func (r *mutationResolver) CreatePool(ctx context.Context, input models.PoolSpec) (*query.PoolStatus, error) {
+	pool, err := r.Pools.Create(ctx, principal(ctx), input)
+	return r.poolOf(ctx, pool, err)
+}
+
+func (r *mutationResolver) UpdatePool(ctx context.Context, id string, input models.PoolSpec) (*query.PoolStatus, error) {
+	pool, err := r.Pools.Update(ctx, principal(ctx), models.PoolID(id), input)
+	return r.poolOf(ctx, pool, err)
+}
+
+func (r *mutationResolver) PausePool(ctx context.Context, id string) (*query.PoolStatus, error) {
+	pool, err := r.Pools.Pause(ctx, principal(ctx), models.PoolID(id))
+	return r.poolOf(ctx, pool, err)
+}
+
+func (r *mutationResolver) ResumePool(ctx context.Context, id string) (*query.PoolStatus, error) {
+	pool, err := r.Pools.Resume(ctx, principal(ctx), models.PoolID(id))
+	return r.poolOf(ctx, pool, err)
+}
+
+func (r *mutationResolver) DeletePool(ctx context.Context, id string) (string, error) {
+	return id, r.Pools.Delete(ctx, principal(ctx), models.PoolID(id))
+}
+
+func (r *mutationResolver) ApplyPools(ctx context.Context, input fleet.PoolFile) ([]*fleet.PoolChange, error) {
+	return r.Pools.Apply(ctx, principal(ctx), input)
+}
 
 func (r *poolResolver) ScalingHistory(ctx context.Context, obj *query.PoolStatus, first *int) ([]*models.ScalingDecision, error) {
 	return load(ctx).ScalingHistory.Load(ctx, loader.ScalingPage{Pool: obj.ID, First: valueOr(first, defaultPage)})

@@ -18,6 +18,8 @@
 package graph
 
 import (
+	"context"
+
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/bulk"
@@ -26,6 +28,7 @@ import (
 	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/jobs/webhook"
+	"github.com/reelay/reelay/models"
 )
 
 // Resolver holds the parts of the domain that the API calls.
@@ -42,10 +45,19 @@ type Resolver struct {
 	Operator  *jobs.Operator
 	Registry  *registry.Registry
 	Fleet     *fleet.Operator
+	Pools     *fleet.Pools
 	Letters   *jobs.DeadLetters
 	Bulk      *bulk.Bulk
 	Keys      *auth.Keys
 	Accounts  *auth.Accounts
 	Webhooks  *webhook.Endpoints
 	Inputs    *jobs.Inputs
+}
+
+// poolOf returns a pool that an operator has just changed, with its numbers.
+func (r *Resolver) poolOf(ctx context.Context, pool *models.Pool, err error) (*query.PoolStatus, error) {
+	if err != nil {
+		return nil, err
+	}
+	return r.Reader.Pool(ctx, pool.ID)
 }

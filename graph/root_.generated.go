@@ -74,6 +74,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	inputUnmarshalMap := graphql.BuildUnmarshalerMap(
 		ec.unmarshalInputAccountInput,
 		ec.unmarshalInputApplyModelsInput,
+		ec.unmarshalInputApplyPoolsInput,
 		ec.unmarshalInputCommitCheckpointInput,
 		ec.unmarshalInputCompleteJobInput,
 		ec.unmarshalInputDraftInput,
@@ -82,6 +83,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputHeartbeatInput,
 		ec.unmarshalInputJobFilter,
 		ec.unmarshalInputLeaseJobInput,
+		ec.unmarshalInputPoolInput,
 		ec.unmarshalInputProgressInput,
 		ec.unmarshalInputRegisterWorkerInput,
 		ec.unmarshalInputReleaseJobInput,
@@ -1105,6 +1107,24 @@ func (ec *executionContext) childFields_Pool(ctx context.Context, field graphql.
 		return ec.fieldContext_Pool_minWorkers(ctx, field)
 	case "maxWorkers":
 		return ec.fieldContext_Pool_maxWorkers(ctx, field)
+	case "warmWorkers":
+		return ec.fieldContext_Pool_warmWorkers(ctx, field)
+	case "zones":
+		return ec.fieldContext_Pool_zones(ctx, field)
+	case "machineType":
+		return ec.fieldContext_Pool_machineType(ctx, field)
+	case "scaleDownCooldownSeconds":
+		return ec.fieldContext_Pool_scaleDownCooldownSeconds(ctx, field)
+	case "bootLimitSeconds":
+		return ec.fieldContext_Pool_bootLimitSeconds(ctx, field)
+	case "pricePerHourUsd":
+		return ec.fieldContext_Pool_pricePerHourUsd(ctx, field)
+	case "activeHours":
+		return ec.fieldContext_Pool_activeHours(ctx, field)
+	case "settings":
+		return ec.fieldContext_Pool_settings(ctx, field)
+	case "paused":
+		return ec.fieldContext_Pool_paused(ctx, field)
 	case "desired":
 		return ec.fieldContext_Pool_desired(ctx, field)
 	case "booting":
@@ -1121,6 +1141,30 @@ func (ec *executionContext) childFields_Pool(ctx context.Context, field graphql.
 		return ec.fieldContext_Pool_scalingHistory(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Pool", field.Name)
+}
+
+func (ec *executionContext) childFields_PoolChange(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "kind":
+		return ec.fieldContext_PoolChange_kind(ctx, field)
+	case "name":
+		return ec.fieldContext_PoolChange_name(ctx, field)
+	case "differences":
+		return ec.fieldContext_PoolChange_differences(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PoolChange", field.Name)
+}
+
+func (ec *executionContext) childFields_PoolDifference(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "path":
+		return ec.fieldContext_PoolDifference_path(ctx, field)
+	case "before":
+		return ec.fieldContext_PoolDifference_before(ctx, field)
+	case "after":
+		return ec.fieldContext_PoolDifference_after(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PoolDifference", field.Name)
 }
 
 func (ec *executionContext) childFields_Progress(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -103,7 +103,7 @@ func TestStatementsOfPools(t *testing.T) {
 	a := newBatchingAPI(t)
 	statements := countReads(t, a.Stack)
 	grow := func(name string) {
-		pool := &models.Pool{ID: models.NewPoolID(), Name: name, Provider: "local", CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 1}
+		pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{Name: name, Provider: "local", CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 1}}
 		require.NoError(t, models.UpsertPool(t.Context(), a.DB, pool))
 		for i := range 4 {
 			require.NoError(t, models.InsertScalingDecision(t.Context(), a.DB, &models.ScalingDecision{

@@ -14,10 +14,10 @@ import (
 // spotPool makes a pool of SPOT capacity for the testcard.
 func spotPool(t *testing.T, s *jobstest.Stack) *models.Pool {
 	t.Helper()
-	pool := &models.Pool{
-		ID: models.NewPoolID(), Name: "spot", Provider: "static", Region: "local", GPUType: "any",
+	pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{
+		Name: "spot", Provider: "static", Region: "local", GPUType: "any",
 		CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 4,
-	}
+	}}
 	require.NoError(t, models.UpsertPool(t.Context(), s.DB, pool))
 	return pool
 }

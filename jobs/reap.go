@@ -26,8 +26,6 @@ const (
 	reapBatch = 200
 	// silenceLimit is how long a worker without a lease may be silent.
 	silenceLimit = 90 * time.Second
-	// bootLimit is how long a worker may take to come up.
-	bootLimit = 10 * time.Minute
 )
 
 // Reap ends every live attempt whose lease expired: the attempt and its worker are LOST, and
@@ -112,7 +110,7 @@ func (r *Reaper) Silent(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	ids, err := models.ListSilentWorkers(ctx, r.DB, silenceLimit, bootLimit, reapBatch)
+	ids, err := models.ListSilentWorkers(ctx, r.DB, silenceLimit, reapBatch)
 	if err != nil {
 		return 0, fmt.Errorf("find silent workers: %w", err)
 	}
@@ -141,7 +139,7 @@ func (r *Reaper) silent(ctx context.Context, id models.WorkerID, away outage) (e
 		}
 		was := w.Status
 		switch {
-		case was == models.WorkerBooting && now.Sub(w.CreatedAt) > bootLimit:
+		case was == models.WorkerBooting: // its time cannot come back
 			w.Status, w.EndedAt = models.WorkerTerminated, now
 		case away.excuses(w.LastHeartbeatAt, silenceLimit):
 			return nil

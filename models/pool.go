@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -14,19 +15,40 @@ import (
 type Pool struct {
 	bun.BaseModel `bun:"table:pools,alias:p"`
 
-	ID            PoolID        `bun:"id,pk"`
-	Name          string        `bun:"name"`
-	Provider      string        `bun:"provider"`
-	Region        string        `bun:"region"`
-	GPUType       string        `bun:"gpu_type"`
-	CapacityClass CapacityClass `bun:"capacity_class"`
-	Models        []string      `bun:"models,array"`
-	MinWorkers    int           `bun:"min_workers"`
-	MaxWorkers    int           `bun:"max_workers"`
+	ID PoolID `bun:"id,pk"`
+	PoolSpec
+	Desired   int       `bun:"desired"`
+	CreatedAt time.Time `bun:"created_at,nullzero,default:now()"`
+	// PausedAt is when an operator paused the pool, or zero.
+	PausedAt time.Time `bun:"paused_at,nullzero"`
+	// DeletedAt is when an operator deleted the pool, or zero. The row stays, because workers
+	// of the past name it.
+	DeletedAt time.Time `bun:"deleted_at,nullzero"`
+}
+
+// PoolSpec is what operators write of a pool.
+type PoolSpec struct {
+	Name          string        `bun:"name" json:"name" yaml:"name"`
+	Provider      string        `bun:"provider" json:"provider" yaml:"provider"`
+	Region        string        `bun:"region" json:"region" yaml:"region"`
+	Zones         []string      `bun:"zones,array" json:"zones" yaml:"zones"`
+	GPUType       string        `bun:"gpu_type" json:"gpuType" yaml:"gpuType"`
+	MachineType   string        `bun:"machine_type" json:"machineType" yaml:"machineType"`
+	CapacityClass CapacityClass `bun:"capacity_class" json:"capacityClass" yaml:"capacityClass"`
+	Models        []string      `bun:"models,array" json:"models" yaml:"models"`
+	MinWorkers    int           `bun:"min_workers" json:"minWorkers" yaml:"minWorkers"`
+	MaxWorkers    int           `bun:"max_workers" json:"maxWorkers" yaml:"maxWorkers"`
+	// WarmWorkers is how many idle workers the scaler keeps beyond what the waiting jobs need.
+	WarmWorkers int `bun:"warm_workers" json:"warmWorkers" yaml:"warmWorkers"`
 	// IdleSeconds is how long a worker above the minimum can be idle before it is drained.
-	IdleSeconds int       `bun:"idle_seconds"`
-	Desired     int       `bun:"desired"`
-	CreatedAt   time.Time `bun:"created_at,nullzero,default:now()"`
+	IdleSeconds int `bun:"idle_seconds" json:"scaleDownCooldownSeconds" yaml:"-"`
+	// BootLimitSeconds is how long a worker may take from its creation to its registration.
+	BootLimitSeconds int     `bun:"boot_limit_seconds" json:"bootLimitSeconds" yaml:"bootLimitSeconds"`
+	PricePerHourUSD  float64 `bun:"price_per_hour_usd" json:"pricePerHourUsd" yaml:"pricePerHourUsd"`
+	// ActiveHours is when the pool may have workers (see fleet.ParseHours), or "" for always.
+	ActiveHours string `bun:"active_hours" json:"activeHours" yaml:"activeHours"`
+	// Settings is a JSON object that the provider understands, or nil.
+	Settings json.RawMessage `bun:"settings,type:jsonb" json:"settings,omitempty" yaml:"-"`
 }
 
 // CapacityClass says whether the provider can take a worker's machine away.
@@ -51,10 +73,26 @@ type ScalingDecision struct {
 	Error  string          `bun:"error,nullzero"`
 }
 
-// UpsertPool writes a pool, identified by its name, and reads back its id.
+// DefaultBootLimitSeconds is a pool's BootLimitSeconds if it states none.
+const DefaultBootLimitSeconds = 600
+
+// Fill sets what was left out: no zones, no settings, the default boot limit.
+func (s *PoolSpec) Fill() {
+	if s.Zones == nil {
+		s.Zones = []string{}
+	}
+	if len(s.Settings) == 0 {
+		s.Settings = json.RawMessage("{}")
+	}
+	s.BootLimitSeconds = cmp.Or(s.BootLimitSeconds, DefaultBootLimitSeconds)
+}
+
+// UpsertPool writes a pool, identified by its name, and reads back its id. It keeps what the
+// caller leaves out of an existing one: the price, the hours and the settings.
 func UpsertPool(ctx context.Context, db bun.IDB, p *Pool) error {
+	p.Fill()
 	return db.NewInsert().Model(p).
-		On("CONFLICT (name) DO UPDATE").
+		On("CONFLICT (name) WHERE deleted_at IS NULL DO UPDATE").
 		Set("provider = excluded.provider, region = excluded.region, gpu_type = excluded.gpu_type").
 		Set("capacity_class = excluded.capacity_class, models = excluded.models").
 		Set("min_workers = excluded.min_workers, max_workers = excluded.max_workers, idle_seconds = excluded.idle_seconds").
@@ -62,14 +100,62 @@ func UpsertPool(ctx context.Context, db bun.IDB, p *Pool) error {
 		Scan(ctx)
 }
 
-// ListPools returns all pools by name.
-func ListPools(ctx context.Context, db bun.IDB) ([]*Pool, error) {
+// InsertPool writes a new pool. It returns sql.ErrNoRows if one has its name.
+func InsertPool(ctx context.Context, db bun.IDB, p *Pool) error {
+	p.Fill()
+	return mustChange(db.NewInsert().Model(p).On("CONFLICT (name) WHERE deleted_at IS NULL DO NOTHING").Exec(ctx))
+}
+
+// UpdatePool writes a pool that the caller has locked. It does not write Desired.
+func UpdatePool(ctx context.Context, db bun.IDB, p *Pool) error {
+	p.Fill()
+	return mustChange(db.NewUpdate().Model(p).ExcludeColumn("id", "desired", "created_at").WherePK().Exec(ctx))
+}
+
+// PoolLock is a lock on pools until the transaction ends. Pools are locked before workers.
+type PoolLock string
+
+const (
+	// NoPoolLock locks nothing.
+	NoPoolLock PoolLock = ""
+	// PoolsStay keeps pools as they are. Others may do the same.
+	PoolsStay PoolLock = "SHARE"
+	// PoolsToWrite is for the one who changes them.
+	PoolsToWrite PoolLock = "NO KEY UPDATE"
+)
+
+// ListPools returns all pools that are not deleted, by name.
+func ListPools(ctx context.Context, db bun.IDB, lock PoolLock) ([]*Pool, error) {
 	var pools []*Pool
-	err := db.NewSelect().Model(&pools).Order("p.name").Scan(ctx)
+	err := locked(db.NewSelect().Model(&pools), lock).Where("p.deleted_at IS NULL").Order("p.name").Scan(ctx)
 	return pools, err
 }
 
-// GetPools returns the pools with these ids, in no particular order.
+// ListScaledPools returns all pools by name, with those that were deleted in the last day: their
+// machines may have to be deleted.
+func ListScaledPools(ctx context.Context, db bun.IDB, lock PoolLock) ([]*Pool, error) {
+	var pools []*Pool
+	err := locked(db.NewSelect().Model(&pools), lock).
+		Where("p.deleted_at IS NULL OR p.deleted_at > clock_timestamp() - interval '1 day'").Order("p.name", "p.id").Scan(ctx)
+	return pools, err
+}
+
+// LockPool returns a pool that is not deleted, locked, or sql.ErrNoRows.
+func LockPool(ctx context.Context, tx bun.Tx, id PoolID, lock PoolLock) (*Pool, error) {
+	pool := new(Pool)
+	err := locked(tx.NewSelect().Model(pool), lock).Where("p.id = ? AND p.deleted_at IS NULL", id).Scan(ctx)
+	return pool, err
+}
+
+func locked(q *bun.SelectQuery, lock PoolLock) *bun.SelectQuery {
+	if lock == NoPoolLock {
+		return q
+	}
+	return q.For(string(lock))
+}
+
+// GetPools returns the pools with these ids, in no particular order, with those that are
+// deleted.
 func GetPools(ctx context.Context, db bun.IDB, ids []PoolID) ([]*Pool, error) {
 	var pools []*Pool
 	err := db.NewSelect().Model(&pools).Where("p.id IN (?)", bun.List(ids)).Scan(ctx)
@@ -130,6 +216,19 @@ func DrainIdleWorker(ctx context.Context, tx bun.Tx, id WorkerID, reason string)
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// DrainPool drains the idle and busy workers of a pool, and returns them. It locks workers in
+// the order of their ids.
+func DrainPool(ctx context.Context, tx bun.Tx, id PoolID, reason string) (drained []WorkerID, err error) {
+	err = tx.NewRaw(`
+		WITH found AS (
+			SELECT id FROM workers WHERE pool_id = ?0 AND ended_at IS NULL AND status IN ('IDLE', 'BUSY')
+			ORDER BY id FOR NO KEY UPDATE)
+		UPDATE workers w SET status = 'DRAINING', drain_reason = ?1 FROM found
+		WHERE w.id = found.id AND w.status IN ('IDLE', 'BUSY')
+		RETURNING w.id`, id, reason).Scan(ctx, &drained)
+	return drained, err
 }
 
 // SetDecisionError records why a scaling decision could not be carried out.

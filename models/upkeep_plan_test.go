@@ -135,7 +135,7 @@ func TestUpkeepQueries(t *testing.T) {
 
 		for name, run := range map[string]func() error{
 			"ListSilentWorkers": func() error {
-				_, err := models.ListSilentWorkers(t.Context(), watched, time.Minute, time.Minute, 10)
+				_, err := models.ListSilentWorkers(t.Context(), watched, time.Minute, 10)
 				return err
 			},
 			"AvailableModels": func() error { _, err := models.AvailableModels(t.Context(), watched); return err },

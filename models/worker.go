@@ -151,16 +151,17 @@ func CountWorkers(ctx context.Context, db bun.IDB, f WorkerFilter, limit int) (i
 }
 
 // ListSilentWorkers returns IDLE and DRAINING workers that hold no lease and gave no sign of
-// life for longer than silence, and workers that are still BOOTING after bootLimit.
-func ListSilentWorkers(ctx context.Context, db bun.IDB, silence, bootLimit time.Duration, limit int) ([]WorkerID, error) {
+// life for longer than silence, and workers that are still BOOTING after their pool's limit.
+func ListSilentWorkers(ctx context.Context, db bun.IDB, silence time.Duration, limit int) ([]WorkerID, error) {
 	var ids []WorkerID
 	err := db.NewRaw(`
 		SELECT id FROM workers
 		WHERE ended_at IS NULL AND (
 			status IN ('IDLE', 'DRAINING') AND last_heartbeat_at < clock_timestamp() - make_interval(secs => ?)
 				AND NOT EXISTS (SELECT FROM job_attempts a WHERE a.worker_id = workers.id AND a.ended_at IS NULL)
-			OR status = 'BOOTING' AND created_at < clock_timestamp() - make_interval(secs => ?))
-		LIMIT ?`, silence.Seconds(), bootLimit.Seconds(), limit).Scan(ctx, &ids)
+			OR status = 'BOOTING' AND created_at < clock_timestamp()
+				- make_interval(secs => coalesce((SELECT boot_limit_seconds FROM pools p WHERE p.id = workers.pool_id), ?)))
+		LIMIT ?`, silence.Seconds(), DefaultBootLimitSeconds, limit).Scan(ctx, &ids)
 	return ids, err
 }
 
@@ -204,4 +205,15 @@ func GetWanted(ctx context.Context, db bun.IDB, id WorkerID) (*Wanted, error) {
 		LEFT JOIN jobs j ON j.id = a.job_id
 		WHERE w.id = ?`, id).Scan(ctx, w)
 	return w, err
+}
+
+// ListKeptInstances returns those of these instances of a provider that a worker needs: it has
+// not ended, or it ended less than grace ago.
+func ListKeptInstances(ctx context.Context, db bun.IDB, provider string, ids []string, grace time.Duration) (kept []string, err error) {
+	err = db.NewRaw(`
+		SELECT DISTINCT provider_instance_id FROM workers
+		WHERE provider = ? AND provider_instance_id IN (?)
+			AND (ended_at IS NULL OR ended_at > clock_timestamp() - make_interval(secs => ?))`,
+		provider, bun.List(ids), grace.Seconds()).Scan(ctx, &kept)
+	return kept, err
 }

@@ -165,7 +165,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Inputs: s.inputs(),
 	})
 	s.graphql = graph.New(&graph.Resolver{
-		Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher, Operator: operator, Fleet: s.fleetOperator(), Leaser: leaser,
+		Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher, Operator: operator, Fleet: s.fleetOperator(), Pools: s.pools(), Leaser: leaser,
 		Deleter:   s.deleter(),
 		Holder:    jobs.NewHolder(s.workers, s.objects, s.catalogue, leaser),
 		Retrier:   s.retrier(),

@@ -197,7 +197,7 @@ func applyModels(cmd *cobra.Command, dryRun bool) *cobra.Command {
 	var file string
 	apply := &apiCall{target: target{admin: true}}
 	cmd = apply.command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
-		source, err := readModelFile(file)
+		source, err := readSpecFile(file)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -211,10 +211,10 @@ func applyModels(cmd *cobra.Command, dryRun bool) *cobra.Command {
 	return cmd
 }
 
-// maxModelFile is one byte more than the API accepts.
-const maxModelFile = 256<<10 + 1
+// maxSpecFile is one byte more than the API accepts of a file of models or pools.
+const maxSpecFile = 256<<10 + 1
 
-func readModelFile(path string) (string, error) {
+func readSpecFile(path string) (string, error) {
 	in := io.Reader(os.Stdin)
 	switch path {
 	case "":
@@ -228,9 +228,9 @@ func readModelFile(path string) (string, error) {
 		defer f.Close()
 		in = f
 	}
-	data, err := io.ReadAll(io.LimitReader(in, maxModelFile))
-	if err == nil && len(data) == maxModelFile {
-		err = fmt.Errorf("%s has more than %d bytes", path, maxModelFile-1)
+	data, err := io.ReadAll(io.LimitReader(in, maxSpecFile))
+	if err == nil && len(data) == maxSpecFile {
+		err = fmt.Errorf("%s has more than %d bytes", path, maxSpecFile-1)
 	}
 	return string(data), err
 }

@@ -10,15 +10,35 @@ import (
 )
 
 func poolsCommand() *cobra.Command {
-	list := &apiCall{target: target{operator: true}}
-	return list.command(&cobra.Command{
+	cmd := listPools(&cobra.Command{
 		Use:   "pools",
-		Short: "Show the pools, and how often their workers save checkpoints (for operators)",
+		Short: "Show the pools and how often they save checkpoints, change them (for operators)",
 		Long: "Shows the workers of each pool, and for each of its models how often they save checkpoints: the interval that\n" +
 			"wastes the least GPU time, given how long a checkpoint takes and how often the pool loses workers. See docs/operators/checkpoints.md.\n" +
 			"A dash means that no checkpoint of the model has been saved: it has none, or it is new.",
-		Args: cobra.NoArgs,
-	}, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
+		Args: noSuchCommand,
+	})
+	cmd.AddCommand(
+		listPools(&cobra.Command{Use: "list", Short: "List the pools (for operators)", Args: cobra.NoArgs}),
+		poolsShowCommand(),
+		applyPools(&cobra.Command{
+			Use:   "apply -f FILE",
+			Short: "Add and change the pools of a file (for operators)",
+			Long: "Adds and changes the pools of a YAML or JSON file, all or none of them. Pools that the file does not name stay.\n" +
+				"Workers that run stay as they are; the scaler brings their number in line. FILE may be - for standard input.",
+			Example: "  reelay pools diff -f pools.yaml\n  reelay pools apply -f pools.yaml",
+			Args:    cobra.NoArgs,
+		}, false),
+		applyPools(&cobra.Command{Use: "diff -f FILE", Short: "Show what apply would change (for operators)", Args: cobra.NoArgs}, true),
+		poolAction("pause", "Stop a pool: it gets no more workers, and those that it has finish their job and leave", "Paused", (*client.Client).PausePool),
+		poolAction("resume", "Let a pool that was paused have workers again", "Resumed", (*client.Client).ResumePool),
+		poolsDeleteCommand())
+	return cmd
+}
+
+func listPools(cmd *cobra.Command) *cobra.Command {
+	list := &apiCall{target: target{operator: true}}
+	return list.command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
 		pools, err := c.Pools(ctx)
 		return items[client.Pool]{pools}, func(out io.Writer) error { return printPools(out, pools) }, err
 	})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/reelay/reelay/gpu/provider/local"
 	"log/slog"
 	"net"
 	"net/url"
@@ -286,6 +287,17 @@ func (s *stack) deleter() *jobs.Deleter { return &jobs.Deleter{DB: s.db, Notifie
 
 func (s *stack) operator() *jobs.Operator {
 	return &jobs.Operator{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
+}
+
+func (s *stack) pools() *fleet.Pools {
+	return &fleet.Pools{DB: s.db, Catalogue: s.catalogue, Notifier: s.notifier, Checks: poolChecks}
+}
+
+// poolChecks has the providers that a pool may name. The api checks pools of all of them, also
+// those with which it cannot start machines itself.
+var poolChecks = map[string]func(*models.Pool) error{
+	local.Name: fleet.NoSettings,
+	"static":   fleet.NotScaled,
 }
 
 func (s *stack) fleetOperator() *fleet.Operator {

@@ -157,11 +157,11 @@ func (s *stack) localPool(ctx context.Context, o upOptions) error {
 	if err := s.catalogue.Current().Known("models", served); err != nil {
 		return fmt.Errorf("--models is %s: %w To add a model, put its entry into the models.yaml of a folder, and set REELAY_MODELS to the folder", strings.Join(o.models, ","), err)
 	}
-	pool := &models.Pool{
-		ID: models.NewPoolID(), Name: "local", Provider: local.Name, Region: "local", GPUType: "any",
+	pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{
+		Name: "local", Provider: local.Name, Region: "local", GPUType: "any",
 		CapacityClass: models.CapacitySpot, Models: served,
 		MinWorkers: o.agents, MaxWorkers: o.agentsMax, IdleSeconds: o.idleSeconds,
-	}
+	}}
 	if err := models.UpsertPool(ctx, s.db, pool); err != nil {
 		return fmt.Errorf("write the local pool: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/internal/jsondiff"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -147,7 +148,7 @@ func TestPlan(t *testing.T) {
 
 		require.Equal(t, catalogue.Changed, changes[0].Kind)
 		require.Equal(t, 2, changes[0].Version)
-		require.Equal(t, []catalogue.Difference{{Path: "gpuTypes", Before: []byte(`["L4","H100"]`), After: []byte(`["H100"]`)}}, changes[0].Differences)
+		require.Equal(t, []jsondiff.Difference{{Path: "gpuTypes", Before: []byte(`["L4","H100"]`), After: []byte(`["H100"]`)}}, changes[0].Differences)
 		require.Len(t, snapshot.At("own", 1).GPUTypes, 2)
 		require.Len(t, snapshot.At("own", 2).GPUTypes, 1)
 		require.Len(t, snapshot.Models(), 1)

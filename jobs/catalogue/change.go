@@ -1,13 +1,11 @@
 package catalogue
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
+	"github.com/reelay/reelay/internal/jsondiff"
 	"github.com/reelay/reelay/models"
 )
 
@@ -29,17 +27,9 @@ type Change struct {
 	Version int
 	// Differences lists what differs from the current version. It is empty unless Kind is
 	// Changed.
-	Differences []Difference
+	Differences []jsondiff.Difference
 	// Row is the version to write; nil if Kind is Unchanged.
 	Row *models.CatalogueEntry
-}
-
-// Difference is one value of an entry that a change adds, removes or replaces.
-type Difference struct {
-	// Path leads to the value: keys and places in lists, joined with dots.
-	Path string
-	// Before and After are nil where there is no value.
-	Before, After json.RawMessage
 }
 
 // Plan returns what applying the entries to the rows of the database does, and the snapshot
@@ -117,7 +107,7 @@ func plan(rows []*models.CatalogueEntry, name string, alias bool, entry json.Raw
 	}
 	if current != nil {
 		c.Kind = Changed
-		c.Differences = differences(nil, decoded(current.Entry), decoded(entry), nil)
+		c.Differences = jsondiff.Compare(current.Entry, entry)
 		if len(c.Differences) == 0 {
 			c.Kind, c.Version = Unchanged, current.Version
 			return c
@@ -126,40 +116,4 @@ func plan(rows []*models.CatalogueEntry, name string, alias bool, entry json.Raw
 	c.Version++
 	c.Row = &models.CatalogueEntry{Name: name, Version: c.Version, IsAlias: alias, Entry: entry, Current: true}
 	return c
-}
-
-// decoded decodes JSON that this package encoded, with numbers as they were written.
-func decoded(entry json.RawMessage) any {
-	d := json.NewDecoder(bytes.NewReader(entry))
-	d.UseNumber()
-	var value any
-	_ = d.Decode(&value) // it is our own JSON
-	return value
-}
-
-// differences appends the differences between two values.
-func differences(to []Difference, before, after any, path []string) []Difference {
-	b, isMap := before.(map[string]any)
-	a, areMaps := after.(map[string]any)
-	if isMap && areMaps {
-		keys := maps.Clone(b)
-		maps.Copy(keys, a)
-		for _, key := range slices.Sorted(maps.Keys(keys)) {
-			to = differences(to, b[key], a[key], append(slices.Clip(path), key))
-		}
-		return to
-	}
-	was, is := encoded(before), encoded(after)
-	if bytes.Equal(was, is) {
-		return to
-	}
-	return append(to, Difference{strings.Join(path, "."), was, is})
-}
-
-func encoded(value any) json.RawMessage {
-	if value == nil {
-		return nil
-	}
-	data, _ := json.Marshal(value) // it was decoded from JSON
-	return data
 }

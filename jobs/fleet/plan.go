@@ -30,8 +30,11 @@ type poolState struct {
 // Demand is what the scaler sizes one pool by: its workers, and its share of the
 // waiting jobs.
 type Demand struct {
-	Min     int          `json:"min"`
-	Max     int          `json:"max"`
+	// Min and Max are the limits of the pool now: 0 while it is closed.
+	Min int `json:"min"`
+	Max int `json:"max"`
+	// Warm is how many idle workers are kept beyond what the waiting jobs need.
+	Warm    int          `json:"warm,omitempty"`
 	Booting int          `json:"booting"`
 	Idle    int          `json:"idle"`
 	Busy    int          `json:"busy"`
@@ -50,7 +53,8 @@ type LaneDemand struct {
 type decision struct {
 	pool    *models.Pool
 	demand  Demand
-	workers int // wanted
+	workers int    // wanted
+	closed  string // why the pool may have no workers now, or ""
 	reason  string
 	drain   []models.WorkerID // idle workers to drain, longest idle first
 }
@@ -67,9 +71,9 @@ func plan(s snapshot) []*decision {
 	shares := share(s)
 	var all []*decision
 	for i, p := range s.pools {
-		d := &decision{pool: p.pool, demand: shares[i].demand()}
+		d := &decision{pool: p.pool, demand: shares[i].demand(), closed: shares[i].closed}
 		d.size()
-		d.drain = longIdle(p, s.now, d.have()-d.workers)
+		d.drain = longIdle(p, s.now, d.have()-d.workers, shares[i].closed != "")
 		all = append(all, d)
 	}
 	return all
@@ -84,10 +88,15 @@ func (d *decision) size() {
 		waiting += q.Depth
 		need += workersFor(q.Lane, float64(q.Depth), q.GPUSeconds)
 	}
-	d.workers = min(max(need, in.Min), in.Max)
+	d.workers = min(max(need+in.Warm, in.Min), in.Max)
 	d.reason = fmt.Sprintf("%s and %s need %s",
 		text.Count(waiting, "waiting job"), text.Count(in.Busy, "busy worker"), text.Count(need, "worker"))
-	switch {
+	if in.Warm > 0 {
+		d.reason += fmt.Sprintf(", and %d more are kept warm", in.Warm)
+	}
+	switch need += in.Warm; {
+	case d.closed != "":
+		d.reason += "; " + d.closed + "."
 	case need > in.Max:
 		d.reason += fmt.Sprintf("; the pool is limited to %d.", in.Max)
 	case need < in.Min:
@@ -112,11 +121,29 @@ func workersFor(lane models.Tier, depth, gpuSeconds float64) int {
 	}
 }
 
+// closedNow reports whether a pool may have no workers now, and why.
+func closedNow(p *models.Pool, now time.Time) (why string, closed bool) {
+	switch {
+	case !p.DeletedAt.IsZero():
+		return "the pool is deleted", true
+	case !p.PausedAt.IsZero():
+		return "the pool is paused", true
+	case p.ActiveHours == "":
+		return "", false
+	}
+	// Nobody can write hours that do not parse. If somebody did, the pool stays open.
+	hours, err := ParseHours(p.ActiveHours)
+	if err == nil && !hours.Open(now) {
+		return "it is outside the pool's active hours", true
+	}
+	return "", false
+}
+
 // longIdle returns up to n workers that have been idle for as long as the pool
-// says, longest idle first.
-func longIdle(p poolState, now time.Time, n int) []models.WorkerID {
+// says, longest idle first. In a closed pool, no idle worker stays.
+func longIdle(p poolState, now time.Time, n int, closed bool) []models.WorkerID {
 	idle := slices.DeleteFunc(slices.Clone(p.workers), func(w *models.Worker) bool {
-		return w.Status != models.WorkerIdle || now.Sub(w.IdleSince) < time.Duration(p.pool.IdleSeconds)*time.Second
+		return w.Status != models.WorkerIdle || !closed && now.Sub(w.IdleSince) < time.Duration(p.pool.IdleSeconds)*time.Second
 	})
 	slices.SortFunc(idle, func(a, b *models.Worker) int { return a.IdleSince.Compare(b.IdleSince) })
 	var ids []models.WorkerID
@@ -129,6 +156,7 @@ func longIdle(p poolState, now time.Time, n int) []models.WorkerID {
 // poolShare is what one pool takes of the waiting jobs.
 type poolShare struct {
 	pool                *models.Pool
+	closed              string // why it may have no workers now, or ""
 	booting, idle, busy int
 	lanes               map[models.Tier]*laneShare
 }
@@ -143,7 +171,7 @@ type laneShare struct{ depth, gpuSeconds float64 }
 func share(s snapshot) []*poolShare {
 	var shares []*poolShare
 	for _, p := range s.pools {
-		shares = append(shares, newPoolShare(p))
+		shares = append(shares, newPoolShare(p, s.now))
 	}
 	able := func(q models.QueueDemand) []*poolShare {
 		return slices.DeleteFunc(slices.Clone(shares), func(p *poolShare) bool { return !slices.Contains(p.pool.Models, q.Model) })
@@ -177,8 +205,9 @@ func divide(q models.QueueDemand, pools []*poolShare, times estimate.RenderTimes
 	give(pools[0], left)
 }
 
-func newPoolShare(p poolState) *poolShare {
+func newPoolShare(p poolState, now time.Time) *poolShare {
 	s := &poolShare{pool: p.pool, lanes: map[models.Tier]*laneShare{}}
+	s.closed, _ = closedNow(p.pool, now)
 	for _, lane := range models.Tiers {
 		s.lanes[lane] = &laneShare{}
 	}
@@ -197,11 +226,22 @@ func newPoolShare(p poolState) *poolShare {
 
 // present is how many workers the pool has, or keeps in any case.
 func (p *poolShare) present() int {
-	return min(max(p.booting+p.idle+p.busy, p.pool.MinWorkers), p.most())
+	return min(max(p.booting+p.idle+p.busy, p.least()), p.most())
+}
+
+// least is how many workers the pool keeps in any case.
+func (p *poolShare) least() int { return p.open(p.pool.MinWorkers) }
+
+// open returns n, or 0 if the pool is closed.
+func (p *poolShare) open(n int) int {
+	if p.closed != "" {
+		return 0
+	}
+	return n
 }
 
 // most is how many workers the pool may have.
-func (p *poolShare) most() int { return p.pool.MaxWorkers }
+func (p *poolShare) most() int { return p.open(p.pool.MaxWorkers) }
 
 // fits is how many of depth more jobs of a lane, of so many seconds each, up to
 // limit workers of the pool start within the lane's wait target.
@@ -233,7 +273,7 @@ func (p *poolShare) add(lane models.Tier, depth, gpuSeconds float64) {
 
 // demand is the pool's share, with the number of jobs rounded.
 func (p *poolShare) demand() Demand {
-	d := Demand{Min: p.pool.MinWorkers, Max: p.pool.MaxWorkers, Booting: p.booting, Idle: p.idle, Busy: p.busy, Queues: []LaneDemand{}}
+	d := Demand{Min: p.least(), Max: p.most(), Warm: p.open(p.pool.WarmWorkers), Booting: p.booting, Idle: p.idle, Busy: p.busy, Queues: []LaneDemand{}}
 	for _, lane := range models.Tiers {
 		if l := p.lanes[lane]; l.depth > 0 {
 			d.Queues = append(d.Queues, LaneDemand{lane, int(math.Round(l.depth)), l.gpuSeconds})

@@ -12,7 +12,7 @@ import (
 
 // poolOf is a pool with workers in these states, and the models that it can run.
 func poolOf(least, most int, runs string, workers ...models.WorkerStatus) poolState {
-	p := poolState{pool: &models.Pool{MinWorkers: least, MaxWorkers: most, GPUType: "any", Models: strings.Fields(runs)}}
+	p := poolState{pool: &models.Pool{PoolSpec: models.PoolSpec{MinWorkers: least, MaxWorkers: most, GPUType: "any", Models: strings.Fields(runs)}}}
 	for _, status := range workers {
 		p.workers = append(p.workers, &models.Worker{Status: status})
 	}

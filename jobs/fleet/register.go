@@ -60,6 +60,9 @@ func (r *Registrar) Register(ctx context.Context, p jobs.Principal, in Registrat
 	var worker *models.Worker
 	var done *jobs.Change
 	err := jobs.InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
+		if err := enter(ctx, tx, in.PoolID); err != nil {
+			return err
+		}
 		booted, requeued, err := r.replace(ctx, tx, p, in)
 		if err != nil {
 			return err
@@ -202,17 +205,28 @@ func (r *Registrar) validate(ctx context.Context, in *Registration) error {
 	if in.WarmModels == nil {
 		in.WarmModels = []string{}
 	}
-	if in.PoolID == "" {
+	if in.PoolID != "" && !in.PoolID.Valid() {
+		return apierror.NotFound("pool")
+	}
+	return nil
+}
+
+// pauseRetry is when a worker of a paused pool should try to register again.
+const pauseRetry = time.Minute
+
+// enter keeps the pool as it is until a worker has joined it. A paused pool takes none.
+func enter(ctx context.Context, tx bun.Tx, id models.PoolID) error {
+	if id == "" {
 		return nil
 	}
-	if !in.PoolID.Valid() {
-		return apierror.NotFound("pool")
+	pool, err := models.LockPool(ctx, tx, id, models.PoolsStay)
+	if err != nil {
+		return apierror.OrNotFound(err, "pool")
 	}
-	pools, err := models.GetPools(ctx, r.DB, []models.PoolID{in.PoolID})
-	if err == nil && len(pools) == 0 {
-		return apierror.NotFound("pool")
+	if !pool.PausedAt.IsZero() {
+		return apierror.Later(apierror.CodeUnavailable, pauseRetry, "The pool %s is paused: it takes no workers.", pool.Name)
 	}
-	return apierror.Wrap(err, "read the pool")
+	return nil
 }
 
 const (

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,14 +20,17 @@ type Scaler struct {
 	DB        *bun.DB
 	Notifier  *jobs.Notifier
 	Providers map[string]Provider
+
+	calls calls
 }
 
 // scalerLock is the advisory lock that allows one process to scale at a time.
 const scalerLock = 0x7363616c65
 
 // Scale runs one round over all pools whose provider is available here: it ends the
-// workers whose machine is gone, boots workers, and drains those that were idle for
-// long. Any number of processes may call it: one of them decides, the others return.
+// workers whose machine is gone and the machines that no worker needs, boots workers, and
+// drains those that were idle for long. Any number of processes may call it: one of them
+// decides, the others return. A provider that does not answer delays its own pools only.
 func (s *Scaler) Scale(ctx context.Context) error {
 	pools, err := s.survey(ctx)
 	if len(pools) == 0 {
@@ -42,57 +44,6 @@ func (s *Scaler) Scale(ctx context.Context) error {
 		s.Notifier.Worker(ctx, id)
 	}
 	return errors.Join(err, s.create(ctx, r.boots))
-}
-
-// survey compares the workers with the machines that the providers list. It returns
-// the pools whose provider answered.
-func (s *Scaler) survey(ctx context.Context) ([]*models.Pool, error) {
-	// Rows first: a machine that is created after this is in neither list.
-	states, now, err := readPools(ctx, s.DB, func(p *models.Pool) bool { return s.Providers[p.Provider] != nil })
-	if err != nil {
-		return nil, fmt.Errorf("list pools and workers: %w", err)
-	}
-	var pools []*models.Pool
-	var failed []error
-	for _, p := range states {
-		instances, err := s.Providers[p.pool.Provider].List(ctx, p.pool)
-		if errors.Is(err, ErrProviderGone) {
-			continue
-		}
-		if err != nil {
-			failed = append(failed, fmt.Errorf("list instances of pool %s: %w", p.pool.Name, err))
-			continue
-		}
-		if err := s.forget(ctx, p.workers, instances, now); err != nil {
-			failed = append(failed, fmt.Errorf("end workers of pool %s: %w", p.pool.Name, err))
-			continue
-		}
-		pools = append(pools, p.pool)
-	}
-	return pools, errors.Join(failed...)
-}
-
-// bootGrace is how long a booting worker's row may be without an instance: the time
-// between the commit of the row and the creation of the machine.
-const bootGrace = 10 * time.Second
-
-// forget ends the workers whose machine is gone. Their jobs are queued again at
-// once: nothing can work on them any more.
-func (s *Scaler) forget(ctx context.Context, workers []*models.Worker, instances []Instance, now time.Time) error {
-	known := map[string]Instance{}
-	for _, i := range instances {
-		known[i.ID] = i
-	}
-	for _, w := range workers {
-		i, listed := known[w.ProviderInstanceID]
-		if listed && i.State != InstanceEnded || w.Status == models.WorkerBooting && now.Sub(w.CreatedAt) < bootGrace {
-			continue
-		}
-		if _, err := terminateWorker(ctx, s.DB, s.Notifier, w.ID, jobs.Loss{Reason: "its machine is gone", Blameless: i.Reclaimed}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // round is what one round has written: machines to create, and drained workers.
@@ -138,8 +89,8 @@ func (s *Scaler) decide(ctx context.Context, pools []*models.Pool) (r round, err
 
 // readPools returns the pools that match, by name, with their workers, and
 // PostgreSQL's time.
-func readPools(ctx context.Context, db bun.IDB, match func(*models.Pool) bool) ([]poolState, time.Time, error) {
-	pools, err := models.ListPools(ctx, db)
+func readPools(ctx context.Context, db bun.IDB, lock models.PoolLock, match func(*models.Pool) bool) ([]poolState, time.Time, error) {
+	pools, err := models.ListScaledPools(ctx, db, lock)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -170,7 +121,7 @@ func readPools(ctx context.Context, db bun.IDB, match func(*models.Pool) bool) (
 func readSnapshot(ctx context.Context, tx bun.Tx, pools []*models.Pool) (snapshot, error) {
 	var s snapshot
 	var err error
-	s.pools, s.now, err = readPools(ctx, tx, func(p *models.Pool) bool {
+	s.pools, s.now, err = readPools(ctx, tx, models.PoolsToWrite, func(p *models.Pool) bool {
 		return slices.ContainsFunc(pools, func(other *models.Pool) bool { return other.ID == p.ID })
 	})
 	if err != nil {
@@ -242,6 +193,15 @@ func (r *round) write(ctx context.Context, tx bun.Tx, d *decision, drained map[m
 	return models.SetDesired(ctx, tx, d.pool.ID, written.To)
 }
 
+// create boots the machines of all pools at once: bootGrace runs from the commit of
+// their rows.
+func (s *Scaler) create(ctx context.Context, boots []boot) error {
+	for _, b := range boots {
+		s.calls.start(b.pool.ID, func() error { return s.createPool(ctx, b) })
+	}
+	return s.calls.wait(ctx)
+}
+
 func bootingWorkers(pool *models.Pool, n int) []*models.Worker {
 	var workers []*models.Worker
 	for range n {
@@ -253,18 +213,6 @@ func bootingWorkers(pool *models.Pool, n int) []*models.Worker {
 		})
 	}
 	return workers
-}
-
-// create boots the machines of all pools at once: bootGrace runs from the commit of
-// their rows.
-func (s *Scaler) create(ctx context.Context, boots []boot) error {
-	failed := make([]error, len(boots))
-	var creating sync.WaitGroup
-	for i, b := range boots {
-		creating.Go(func() { failed[i] = s.createPool(ctx, b) })
-	}
-	creating.Wait()
-	return errors.Join(failed...)
 }
 
 // createPool creates the machines of one pool. It ends the workers that got none,

@@ -59,6 +59,7 @@ type Stack struct {
 	// models are those that come with Reelay.
 	Registry  *registry.Registry
 	Fleet     *fleet.Operator
+	Pools     *fleet.Pools
 	Reaper    *jobs.Reaper
 	Scheduler *jobs.Scheduler
 	Retrier   *jobs.Retrier
@@ -133,6 +134,9 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Operator:  &jobs.Operator{DB: db, Notifier: notifier, Catalogue: catalogue},
 		Registry:  &registry.Registry{DB: db, Catalogue: catalogue},
 		Fleet:     &fleet.Operator{DB: db, Notifier: notifier, Providers: map[string]fleet.Provider{}},
+		Pools: &fleet.Pools{DB: db, Catalogue: catalogue, Notifier: notifier, Checks: map[string]func(*models.Pool) error{
+			"fake": nil, "local": fleet.NoSettings, "static": fleet.NotScaled,
+		}},
 		Inputs:    inputs,
 		Fetcher:   &jobs.InputFetcher{Inputs: inputs, Notifier: notifier, Catalogue: catalogue},
 		Promoter:  &jobs.Promoter{DB: db, Notifier: notifier},

@@ -65,8 +65,11 @@ func (f *FakeProvider) Delete(_ context.Context, _ *models.Pool, instances []fle
 func AddPool(t *testing.T, s *Stack, least, most int) *models.Pool {
 	t.Helper()
 	pool := &models.Pool{
-		ID: models.NewPoolID(), Name: "fakes", Provider: "fake", Region: "local", GPUType: "any",
-		CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MinWorkers: least, MaxWorkers: most, IdleSeconds: 60,
+		ID: models.NewPoolID(),
+		PoolSpec: models.PoolSpec{
+			Name: "fakes", Provider: "fake", Region: "local", GPUType: "any",
+			CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MinWorkers: least, MaxWorkers: most, IdleSeconds: 60,
+		},
 	}
 	require.NoError(t, models.UpsertPool(t.Context(), s.DB, pool))
 	return pool

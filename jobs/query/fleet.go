@@ -66,9 +66,12 @@ type PoolStatus struct {
 	CheckpointPlans []*checkpoints.Plan
 }
 
+// Paused reports whether an operator paused the pool.
+func (p *PoolStatus) Paused() bool { return !p.PausedAt.IsZero() }
+
 // Pools lists all pools by name.
 func (r *Reader) Pools(ctx context.Context) ([]*PoolStatus, error) {
-	pools, err := models.ListPools(ctx, r.DB)
+	pools, err := models.ListPools(ctx, r.DB, models.NoPoolLock)
 	if err != nil {
 		return nil, fmt.Errorf("list pools: %w", err)
 	}
@@ -118,7 +121,7 @@ func (r *Reader) Pool(ctx context.Context, id models.PoolID) (*PoolStatus, error
 		return nil, apierror.NotFound("pool")
 	}
 	found, err := r.PoolsByID(ctx, []models.PoolID{id})
-	if err == nil && len(found) == 0 {
+	if err == nil && (len(found) == 0 || !found[0].DeletedAt.IsZero()) {
 		return nil, apierror.NotFound("pool")
 	}
 	if err != nil {

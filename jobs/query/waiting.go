@@ -26,6 +26,7 @@ const (
 	WaitInput             WaitingCode = "INPUT"
 	WaitQueuePaused       WaitingCode = "QUEUE_PAUSED"
 	WaitNoPool            WaitingCode = "NO_POOL"
+	WaitPoolPaused        WaitingCode = "POOL_PAUSED"
 	WaitAccountRunningCap WaitingCode = "ACCOUNT_RUNNING_CAP"
 	WaitCapacityBooting   WaitingCode = "CAPACITY_BOOTING"
 	WaitCapacityExhausted WaitingCode = "CAPACITY_EXHAUSTED"
@@ -34,7 +35,7 @@ const (
 
 // waitingCodes lists them, the most informative first.
 var waitingCodes = []WaitingCode{
-	WaitDependency, WaitInput, WaitNotBefore, WaitQueuePaused, WaitNoPool, WaitAccountRunningCap, WaitCapacityBooting, WaitCapacityExhausted, WaitQueueAhead,
+	WaitDependency, WaitInput, WaitNotBefore, WaitQueuePaused, WaitNoPool, WaitPoolPaused, WaitAccountRunningCap, WaitCapacityBooting, WaitCapacityExhausted, WaitQueueAhead,
 }
 
 // WaitingReason is one reason why a job waits, in a sentence for people. Until is when it
@@ -292,6 +293,7 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 	var ready time.Time
 	for _, c := range s.capacityFor(job) {
 		total.Idle, total.Busy, total.Booting, total.Most = total.Idle+c.Idle, total.Busy+c.Busy, total.Booting+c.Booting, total.Most+c.Most
+		total.Paused = total.Paused || c.Paused
 		if c.Booting > 0 && c.BootSeconds != nil {
 			at := c.BootingSince.Add(time.Duration(*c.BootSeconds * float64(time.Second)))
 			if at.After(s.now) && (ready.IsZero() || at.Before(ready)) {
@@ -313,6 +315,8 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 		message := fmt.Sprintf("%s that can run it %s busy; the idle one just failed it and can try again at %s.",
 			text.Count(total.Busy, "worker"), verb(total.Busy, "is", "are"), job.AvoidUntil.UTC().Format(time.RFC3339))
 		return []WaitingReason{{Code: WaitCapacityExhausted, Message: message, Until: job.AvoidUntil}}
+	case total.Busy == 0 && total.Most == 0 && total.Paused:
+		return []WaitingReason{{Code: WaitPoolPaused, Message: "The pools that can run it are paused."}}
 	case total.Busy == 0 && total.Most == 0:
 		return []WaitingReason{{Code: WaitNoPool, Message: "No pool and no worker can run it" + needs(job) + "."}}
 	}

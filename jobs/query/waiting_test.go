@@ -75,7 +75,7 @@ func TestWaitingFor(t *testing.T) {
 		_, err = s.Operator.ResumeQueue(t.Context(), s.Admin, models.TierEnterprise, "testcard")
 		require.NoError(t, err)
 
-		pool := &models.Pool{ID: models.NewPoolID(), Name: "p", Provider: "local", Region: "local", GPUType: "any", CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 2}
+		pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{Name: "p", Provider: "local", Region: "local", GPUType: "any", CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 2}}
 		require.NoError(t, models.UpsertPool(t.Context(), s.DB, pool))
 		expect(query.WaitCapacityExhausted)
 

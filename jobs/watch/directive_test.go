@@ -155,4 +155,6 @@ func TestDirectives(t *testing.T) {
 // obedient is a provider whose machines accept a notice.
 type obedient struct{ fleet.Provider }
 
-func (obedient) Preempt(context.Context, *models.Pool, fleet.Instance, time.Duration) error { return nil }
+func (obedient) Preempt(context.Context, *models.Pool, fleet.Instance, time.Duration) error {
+	return nil
+}

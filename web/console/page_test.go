@@ -68,10 +68,10 @@ func busy(t *testing.T) (b *browser, pages map[string]string) {
 	require.NoError(t, err)
 	made, err := b.Submitter.Takes(t.Context(), b.Client, jobs.Submission{Model: "testcard", Prompt: "a fox", Draft: &jobs.Draft{Steps: 6}}, 4, nil)
 	require.NoError(t, err)
-	pool := &models.Pool{
-		ID: models.NewPoolID(), Name: "h200", Provider: "static", Region: "local", GPUType: "any",
+	pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{
+		Name: "h200", Provider: "static", Region: "local", GPUType: "any",
 		CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 4,
-	}
+	}}
 	require.NoError(t, models.UpsertPool(t.Context(), b.DB, pool))
 	require.NoError(t, models.InsertScalingDecision(t.Context(), b.DB, &models.ScalingDecision{
 		PoolID: pool.ID, From: 1, To: 3, Reason: "2 waiting jobs and 1 busy worker need 3 workers", Inputs: []byte(`{}`),

@@ -19,10 +19,10 @@ func TestQueueList(t *testing.T) {
 		b := operator(t)
 		b.resumed(t)
 		b.Submit(t)
-		pool := &models.Pool{
-			ID: models.NewPoolID(), Name: "h200", Provider: "static", Region: "local", GPUType: "any",
+		pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{
+			Name: "h200", Provider: "static", Region: "local", GPUType: "any",
 			CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 4,
-		}
+		}}
 		require.NoError(t, models.UpsertPool(t.Context(), b.DB, pool))
 		require.NoError(t, models.InsertScalingDecision(t.Context(), b.DB, &models.ScalingDecision{
 			PoolID: pool.ID, From: 1, To: 3, Reason: "two <jobs> wait", Inputs: []byte(`{}`),

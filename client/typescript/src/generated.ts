@@ -217,6 +217,7 @@ export type WaitingCode =
   | 'INPUT'
   | 'QUEUE_PAUSED'
   | 'NO_POOL'
+  | 'POOL_PAUSED'
   | 'CAPACITY_BOOTING'
   | 'CAPACITY_EXHAUSTED'
   | 'ACCOUNT_RUNNING_CAP'
@@ -251,6 +252,52 @@ export type ApplyModelsInput = {
   /** Changes nothing, and returns what would change. */
   dryRun?: InputMaybe<Scalars['Boolean']['input']>;
 };
+
+/** What an operator writes of a pool. */
+export type PoolInput = {
+  /** 1 to 40 lower-case letters, digits and hyphens. It cannot change. */
+  name: Scalars['String']['input'];
+  /** Who creates the machines: local, static, command or gce. It can change while the pool has no workers. */
+  provider: Scalars['String']['input'];
+  region: Scalars['String']['input'];
+  /** Where in the region, the most wanted first. Empty lets the provider choose. */
+  zones?: InputMaybe<Array<Scalars['String']['input']>>;
+  gpuType: Scalars['String']['input'];
+  /** The provider's name of the machine. */
+  machineType?: InputMaybe<Scalars['String']['input']>;
+  /** SPOT if the provider can take the machines away. */
+  capacityClass?: CapacityClass;
+  models: Array<Scalars['String']['input']>;
+  minWorkers?: Scalars['Int']['input'];
+  /** 0 to 10,000. */
+  maxWorkers: Scalars['Int']['input'];
+  /** How many idle workers to keep beyond what the waiting jobs need. */
+  warmWorkers?: Scalars['Int']['input'];
+  /** How long a worker above the minimum can be idle before it is drained. 0 to 86,400. */
+  scaleDownCooldownSeconds?: Scalars['Int']['input'];
+  /** How long a worker may take from its creation to its registration. 1 to 86,400. */
+  bootLimitSeconds?: Scalars['Int']['input'];
+  /** The price of one worker, in US dollars. 0 to 10,000. */
+  pricePerHourUsd?: Scalars['Float']['input'];
+  /** When the pool may have workers: five cron fields, a duration of 1m to 168h, and a time zone. For example 0 2 * * * for 6h Europe/Berlin. Empty means always. */
+  activeHours?: InputMaybe<Scalars['String']['input']>;
+  /** What the provider must know besides, an object (docs/operators/providers.md). */
+  settings?: InputMaybe<Scalars['JSON']['input']>;
+};
+
+export type ApplyPoolsInput = {
+  /** The text of a file of pools, in YAML or JSON (docs/operators/pools.md). At most 256 KiB. */
+  source: Scalars['String']['input'];
+  /** The file's name, for messages. */
+  file?: InputMaybe<Scalars['String']['input']>;
+  /** Changes nothing, and returns what would change. */
+  dryRun?: InputMaybe<Scalars['Boolean']['input']>;
+};
+
+export type PoolChangeKind =
+  | 'ADDED'
+  | 'CHANGED'
+  | 'UNCHANGED';
 
 export type Role =
   | 'CLIENT'

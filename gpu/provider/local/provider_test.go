@@ -69,9 +69,9 @@ type fixture struct {
 	pids  map[string]int // of the agents
 }
 
-var pool = &models.Pool{
-	ID: "pol_1", Region: "local", GPUType: "none", CapacityClass: models.CapacitySpot, Models: []string{"testcard", "other"},
-}
+var pool = &models.Pool{ID: "pol_1", PoolSpec: models.PoolSpec{
+	Region: "local", GPUType: "none", CapacityClass: models.CapacitySpot, Models: []string{"testcard", "other"},
+}}
 
 func setup(t *testing.T, manners string) fixture {
 	t.Helper()

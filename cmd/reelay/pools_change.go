@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/reelay/reelay/client"
+	"github.com/spf13/cobra"
+)
+
+// findPool returns the pool with a name or an id.
+func findPool(ctx context.Context, c *client.Client, name string) (*client.Pool, error) {
+	pools, err := c.Pools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(pools, func(p client.Pool) bool { return p.Name == name || p.Id == name })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no pool %s: `reelay pools` lists them", name)
+	}
+	return &pools[i], nil
+}
+
+// poolDetail is what --json prints of a pool.
+type poolDetail struct {
+	client.Pool
+	ScalingHistory []client.ScalingDecision `json:"scalingHistory"`
+}
+
+func poolsShowCommand() *cobra.Command {
+	var decisions int
+	show := &apiCall{target: target{operator: true}}
+	cmd := show.command(&cobra.Command{
+		Use:   "show NAME",
+		Short: "Show one pool with all its fields and the scaler's newest decisions (for operators)",
+		Args:  cobra.ExactArgs(1),
+	}, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		pool, err := findPool(ctx, c, args[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		history, err := c.PoolHistory(ctx, pool.Id, decisions)
+		if err != nil {
+			return nil, nil, err
+		}
+		return poolDetail{*pool, history}, func(out io.Writer) error { return printPool(out, pool, history) }, nil
+	})
+	cmd.Flags().IntVar(&decisions, "decisions", 10, "how many of the scaler's decisions to show, 1 to 200")
+	return cmd
+}
+
+func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) error {
+	out := bufio.NewWriter(to)
+	field := func(name, format string, args ...any) {
+		fmt.Fprintf(out, "%-20s"+format+"\n", append([]any{name}, args...)...)
+	}
+	state := "active"
+	if p.Paused {
+		state = "paused"
+	}
+	field("name", "%s  (%s)", p.Name, p.Id)
+	field("state", "%s", state)
+	field("workers", "%d booting, %d idle, %d busy, %d draining; the scaler wants %d", p.Booting, p.Idle, p.Busy, p.Draining, p.Desired)
+	field("limits", "%d to %d workers, %d kept warm", p.MinWorkers, p.MaxWorkers, p.WarmWorkers)
+	field("provider", "%s", p.Provider)
+	field("region", "%s", strings.Join(append([]string{p.Region}, p.Zones...), ", "))
+	field("GPU", "%s", p.GpuType)
+	if p.MachineType != nil && *p.MachineType != "" {
+		field("machine", "%s", *p.MachineType)
+	}
+	field("class", "%s", p.CapacityClass)
+	field("models", "%s", strings.Join(p.Models, ", "))
+	field("price", "$%g per worker and hour", p.PricePerHourUsd)
+	if p.ActiveHours != nil && *p.ActiveHours != "" {
+		field("active", "%s", *p.ActiveHours)
+	}
+	field("drained after", "%d s idle", p.ScaleDownCooldownSeconds)
+	field("given up after", "%d s of booting", p.BootLimitSeconds)
+	if p.Settings != nil && string(*p.Settings) != "{}" {
+		field("settings", "%s", clean(string(*p.Settings)))
+	}
+	if len(history) > 0 {
+		fmt.Fprintln(out)
+	}
+	var rows [][]string
+	for _, d := range history {
+		reason := d.Reason
+		if d.Error != nil && *d.Error != "" {
+			reason += " But: " + *d.Error
+		}
+		rows = append(rows, []string{ago(&d.At), fmt.Sprintf("%d → %d", d.From, d.To), clean(reason)})
+	}
+	if len(rows) > 0 {
+		if err := printTable(out, []string{"DECIDED", "WORKERS", "REASON"}, rows); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
+}
+
+func applyPools(cmd *cobra.Command, dryRun bool) *cobra.Command {
+	var file string
+	apply := &apiCall{target: target{operator: true}}
+	cmd = apply.command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
+		source, err := readSpecFile(file)
+		if err != nil {
+			return nil, nil, err
+		}
+		changes, err := c.ApplyPools(ctx, file, source, dryRun)
+		if err != nil {
+			return nil, nil, err
+		}
+		return items[client.PoolChange]{changes}, func(out io.Writer) error { return printPoolChanges(out, changes) }, nil
+	})
+	cmd.Flags().StringVarP(&file, "file", "f", "", "the file of pools; - is standard input")
+	return cmd
+}
+
+func printPoolChanges(to io.Writer, changes []client.PoolChange) error {
+	out := bufio.NewWriter(to)
+	for _, c := range changes {
+		fmt.Fprintf(out, "%-9s  pool %s\n", strings.ToLower(string(c.Kind)), c.Name)
+		for _, d := range c.Differences {
+			fmt.Fprintf(out, "           %s: %s → %s\n", clean(d.Path), shownValue(d.Before), shownValue(d.After))
+		}
+	}
+	return out.Flush()
+}
+
+func poolAction(verb, short, done string, do func(*client.Client, context.Context, string) (*client.Pool, error)) *cobra.Command {
+	act := &apiCall{target: target{operator: true}}
+	return act.command(&cobra.Command{
+		Use:   verb + " NAME",
+		Short: short + " (for operators)",
+		Args:  cobra.ExactArgs(1),
+	}, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		pool, err := findPool(ctx, c, args[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		if pool, err = do(c, ctx, pool.Id); err != nil {
+			return nil, nil, err
+		}
+		return pool, line("%s the pool %s: %d booting, %d idle, %d busy, %d draining.", done, pool.Name, pool.Booting, pool.Idle, pool.Busy, pool.Draining), nil
+	})
+}
+
+func poolsDeleteCommand() *cobra.Command {
+	remove := &apiCall{target: target{operator: true}}
+	return remove.command(&cobra.Command{
+		Use:   "delete NAME",
+		Short: "Delete a pool that has no workers (for operators)",
+		Long:  "Deletes a pool that has no workers. Pause it first, and wait until its workers have left.",
+		Args:  cobra.ExactArgs(1),
+	}, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		pool, err := findPool(ctx, c, args[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := c.DeletePool(ctx, pool.Id); err != nil {
+			return nil, nil, err
+		}
+		return map[string]string{"deleted": pool.Name}, line("Deleted the pool %s.", pool.Name), nil
+	})
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestPoolCommands(t *testing.T) {
+	t.Parallel()
+
+	file := filepath.Join(t.TempDir(), "pools.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("pools: []"), 0o600))
+	const pool = `{"id": "pol_1", "name": "l4-spot", "provider": "static", "region": "here", "zones": ["here-a"], "gpuType": "L4", "machineType": "",
+		"capacityClass": "SPOT", "models": ["testcard"], "minWorkers": 0, "maxWorkers": 4, "warmWorkers": 1, "scaleDownCooldownSeconds": 300,
+		"bootLimitSeconds": 600, "pricePerHourUsd": 0.28, "activeHours": "0 2 * * * for 6h", "settings": {}, "paused": true, "desired": 3,
+		"booting": 0, "idle": 1, "busy": 2, "draining": 0, "checkpointPlans": []}`
+	for name, c := range map[string]struct {
+		args  []string
+		data  string
+		shows string
+	}{
+		"show": {
+			[]string{"show", "l4-spot"},
+			`{"pools": [` + pool + `], "pool": {"scalingHistory": [{"at": "2026-01-31T12:00:00Z", "from": 1, "to": 3, "reason": "Because.", "error": "no capacity"}]}}`,
+			`(?s)state +paused.*1 idle, 2 busy.*\$0\.28 per worker.*0 2 \* \* \* for 6h.*1 → 3 +Because\. But: no capacity`,
+		},
+		"diff": {
+			[]string{"diff", "-f", file}, `{"applyPools": [{"kind": "CHANGED", "name": "l4-spot", "differences": [{"path": "maxWorkers", "before": 4, "after": 9}]}]}`,
+			`changed +pool l4-spot\n +maxWorkers: 4 → 9`,
+		},
+		"pause":  {[]string{"pause", "pol_1"}, `{"pools": [` + pool + `], "pausePool": ` + pool + `}`, `Paused the pool l4-spot: 0 booting, 1 idle, 2 busy, 0 draining`},
+		"resume": {[]string{"resume", "l4-spot"}, `{"pools": [` + pool + `], "resumePool": ` + pool + `}`, `Resumed the pool l4-spot`},
+		"delete": {[]string{"delete", "l4-spot", "--json"}, `{"pools": [` + pool + `], "deletePool": "pol_1"}`, `"deleted": "l4-spot"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, _ := answering(t, c.data)
+
+			status, out, errs := call(t, t.Context(), append(append([]string{"pools"}, c.args...), "--endpoint", url, "--key", "rl_x")...)
+
+			require.Zero(t, status, errs)
+			require.Regexp(t, c.shows, out)
+		})
+	}
+
+	t.Run("SaysThatThereIsNoSuchPool", func(t *testing.T) {
+		t.Parallel()
+		url, _ := answering(t, `{"pools": []}`)
+
+		status, _, errs := call(t, t.Context(), "pools", "pause", "nonesuch", "--endpoint", url, "--key", "rl_x")
+
+		require.NotZero(t, status)
+		require.Contains(t, errs, "there is no pool nonesuch: `reelay pools` lists them")
+	})
+}

@@ -1,0 +1,188 @@
+// Package yamlfile reads YAML files that people write: bounded, strict, and with the line of
+// each problem.
+package yamlfile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/reelay/reelay/internal/text"
+)
+
+const (
+	// MaxBytes is how large a file may be.
+	MaxBytes = 256 << 10
+	// maxProblems is how many problems of a file are reported at once.
+	maxProblems = 10
+	maxText     = 1000
+	// maxDepth is how deep lists and maps may be nested.
+	maxDepth = 64
+)
+
+// File is a file that is being checked.
+type File struct {
+	name  string
+	root  ast.Node
+	wrong []problem
+}
+
+type problem struct {
+	line int
+	text string
+}
+
+// Document is a part of a file, as JSON with its keys in their order.
+type Document json.RawMessage
+
+// UnmarshalYAML implements yaml.BytesUnmarshaler.
+func (d *Document) UnmarshalYAML(part []byte) (err error) {
+	*d, err = yaml.YAMLToJSON(part)
+	return err
+}
+
+// Read decodes a file into a value with yaml tags. It refuses unknown and repeated keys,
+// anchors, several documents and deep nesting. An error names the file and the line. what says
+// what the file has, for an empty one.
+func Read(name, what string, data []byte, into any) (*File, error) {
+	f := &File{name: name}
+	if len(data) > MaxBytes {
+		return nil, fmt.Errorf("%s: the file may have %d bytes; it has %d", name, MaxBytes, len(data))
+	}
+	if deep(data) {
+		return nil, fmt.Errorf("%s: the file is nested more than %d levels deep", name, maxDepth)
+	}
+	parsed, err := parser.ParseBytes(data, 0)
+	if err != nil {
+		return nil, f.syntax(err)
+	}
+	switch {
+	case len(parsed.Docs) > 1:
+		return nil, fmt.Errorf("%s: the file has %d YAML documents: it must have one", name, len(parsed.Docs))
+	case len(parsed.Docs) == 0 || parsed.Docs[0].Body == nil:
+		return nil, fmt.Errorf("%s: the file is empty: it must have %s", name, what)
+	}
+	f.root = parsed.Docs[0].Body
+	if line := aliasLine(f.root); line > 0 {
+		return nil, fmt.Errorf("%s:%d: anchors and aliases of YAML are not supported: repeat the text", name, line)
+	}
+	if err := yaml.NewDecoder(strings.NewReader(""), yaml.Strict()).DecodeFromNode(f.root, into); err != nil && !errors.Is(err, io.EOF) {
+		return nil, f.syntax(err)
+	}
+	return f, nil
+}
+
+// Err returns the problems that were found so far, in the order of their lines, or nil.
+func (f *File) Err() error {
+	if len(f.wrong) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(f.wrong, func(a, b problem) int { return a.line - b.line })
+	var lines []string
+	for i, p := range f.wrong {
+		if i == maxProblems {
+			lines = append(lines, fmt.Sprintf("%s: and %d more", f.name, len(f.wrong)-i))
+			break
+		}
+		lines = append(lines, fmt.Sprintf("%s:%d: %s", f.name, p.line, p.text))
+	}
+	return errors.New(strings.Join(lines, "\n"))
+}
+
+// Problem records a problem at a place such as $.models[0].params.
+func (f *File) Problem(place, format string, args ...any) {
+	f.wrong = append(f.wrong, problem{f.line(place), text.Clip(fmt.Sprintf(format, args...), maxText)})
+}
+
+// line returns the line of a place, or of the nearest part around it that the file has.
+func (f *File) line(place string) int {
+	for ; place != ""; place = place[:max(strings.LastIndexAny(place, ".["), 0)] {
+		path, err := yaml.PathString(place)
+		if err != nil {
+			continue
+		}
+		if node, err := path.FilterNode(f.root); err == nil && node != nil && node.GetToken() != nil {
+			return firstLine(node)
+		}
+	}
+	return 1
+}
+
+// firstLine returns the line on which a node begins. The token of a map is its first colon.
+func firstLine(node ast.Node) int {
+	for {
+		switch n := node.(type) {
+		case *ast.MappingNode:
+			if len(n.Values) == 0 {
+				return n.GetToken().Position.Line
+			}
+			node = n.Values[0]
+		case *ast.MappingValueNode:
+			node = n.Key
+		default:
+			return node.GetToken().Position.Line
+		}
+	}
+}
+
+// syntax is an error of the YAML package, without its excerpt of the file.
+func (f *File) syntax(err error) error {
+	var at yaml.Error
+	if errors.As(err, &at) && at.GetToken() != nil {
+		return fmt.Errorf("%s:%d: %s", f.name, at.GetToken().Position.Line, text.Clip(at.GetMessage(), maxText))
+	}
+	return fmt.Errorf("%s: %s", f.name, text.Clip(text.Printable(err.Error()), maxText))
+}
+
+// deep reports whether brackets or indentation nest deeper than maxDepth, before the parser
+// recurses into them. Brackets in texts count too.
+func deep(data []byte) bool {
+	depth, indent, start := 0, 0, true
+	for _, b := range data {
+		switch {
+		case b == '\n':
+			indent, start = 0, true
+			continue
+		case start && (b == ' ' || b == '-' || b == '?'):
+			if indent++; indent > 8*maxDepth {
+				return true
+			}
+			continue
+		case b == '[' || b == '{':
+			if depth++; depth > maxDepth {
+				return true
+			}
+		case b == ']' || b == '}':
+			depth = max(depth-1, 0)
+		}
+		start = false
+	}
+	return false
+}
+
+// aliasLine returns the line of the first anchor or alias, or 0.
+func aliasLine(root ast.Node) int {
+	line := 0
+	ast.Walk(visitor(func(n ast.Node) bool {
+		if t := n.Type(); line == 0 && (t == ast.AnchorType || t == ast.AliasType || t == ast.MergeKeyType) {
+			line = n.GetToken().Position.Line
+		}
+		return line == 0
+	}), root)
+	return line
+}
+
+type visitor func(ast.Node) bool
+
+func (v visitor) Visit(n ast.Node) ast.Visitor {
+	if v(n) {
+		return v
+	}
+	return nil
+}

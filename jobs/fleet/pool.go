@@ -1,0 +1,284 @@
+package fleet
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+const (
+	// MaxPoolWorkers is how many workers a pool may have.
+	MaxPoolWorkers = 10_000
+	maxZones       = 50
+	// maxCooldownSeconds bounds IdleSeconds and BootLimitSeconds of a pool.
+	maxCooldownSeconds = 24 * 3600
+	maxPricePerHour    = 10_000
+	maxSettings        = 64 << 10
+)
+
+// Pools creates and changes pools for operators.
+type Pools struct {
+	DB        *bun.DB
+	Catalogue *catalogue.Catalogue
+	Notifier  *jobs.Notifier
+	// Checks has an entry for each provider that a pool may name. It checks what the
+	// provider needs of the pool, and returns an INVALID_INPUT of the field. It may be nil.
+	Checks map[string]func(*models.Pool) error
+}
+
+// Create makes a pool. It returns INVALID_INPUT for a bad field, and CONFLICT if the name is
+// taken.
+func (s *Pools) Create(ctx context.Context, p jobs.Principal, spec models.PoolSpec) (*models.Pool, error) {
+	pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: spec}
+	if err := s.admit(p, pool); err != nil {
+		return nil, err
+	}
+	err := jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
+		return s.insert(ctx, tx, p, "createPool", pool)
+	})
+	return pool, apierror.Wrap(err, "create the pool %s", spec.Name)
+}
+
+func (s *Pools) insert(ctx context.Context, tx bun.Tx, p jobs.Principal, action string, pool *models.Pool) error {
+	err := models.InsertPool(ctx, tx, pool)
+	if errors.Is(err, sql.ErrNoRows) {
+		return apierror.Conflict("There is a pool with the name %s.", pool.Name)
+	}
+	if err != nil {
+		return err
+	}
+	return p.Audit(ctx, tx, action, string(pool.ID), jobs.Payload{"after": pool.PoolSpec})
+}
+
+// Update replaces what an operator writes of a pool. Workers that run stay as they are; the
+// scaler brings their number in line. The name is fixed. The provider is fixed while the pool
+// has workers: CONFLICT.
+func (s *Pools) Update(ctx context.Context, p jobs.Principal, id models.PoolID, spec models.PoolSpec) (pool *models.Pool, err error) {
+	wanted := &models.Pool{PoolSpec: spec}
+	if err := s.admit(p, wanted); err != nil {
+		return nil, err
+	}
+	return s.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, pool *models.Pool) error {
+		return s.update(ctx, tx, p, "updatePool", pool, wanted.PoolSpec)
+	})
+}
+
+func (s *Pools) update(ctx context.Context, tx bun.Tx, p jobs.Principal, action string, pool *models.Pool, spec models.PoolSpec) error {
+	if spec.Name != pool.Name {
+		return apierror.Invalid("name", "The name of a pool is fixed: it is %s. Create another pool, and delete this one.", pool.Name)
+	}
+	if spec.Provider != pool.Provider {
+		workers, err := models.ListPoolWorkers(ctx, tx, []models.PoolID{pool.ID})
+		if err != nil {
+			return err
+		}
+		if len(workers) > 0 {
+			return apierror.Conflict("The provider of the pool %s can change when it has no workers; it has %d. Pause it first.", pool.Name, len(workers))
+		}
+	}
+	before := pool.PoolSpec
+	pool.PoolSpec = spec
+	if err := models.UpdatePool(ctx, tx, pool); err != nil {
+		return err
+	}
+	return p.Audit(ctx, tx, action, string(pool.ID), jobs.Payload{"before": before, "after": pool.PoolSpec})
+}
+
+// change runs a change of a pool that is locked.
+func (s *Pools) change(ctx context.Context, p jobs.Principal, id models.PoolID, do func(context.Context, bun.Tx, *models.Pool) error) (pool *models.Pool, err error) {
+	if err := p.RequireOperator(); err != nil {
+		return nil, err
+	}
+	if !id.Valid() {
+		return nil, apierror.NotFound("pool")
+	}
+	err = jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
+		var err error
+		if pool, err = models.LockPool(ctx, tx, id, models.PoolsToWrite); err != nil {
+			return apierror.OrNotFound(err, "pool")
+		}
+		return do(ctx, tx, pool)
+	})
+	return pool, apierror.Wrap(err, "change the pool %s", id)
+}
+
+// Pause stops a pool: it gets no more workers, those that it has finish their job and leave,
+// and those that boot are ended. It does nothing to a pool that is paused.
+func (s *Pools) Pause(ctx context.Context, p jobs.Principal, id models.PoolID) (*models.Pool, error) {
+	var drained []models.WorkerID
+	pool, err := s.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, pool *models.Pool) error {
+		if !pool.PausedAt.IsZero() {
+			return nil
+		}
+		now, err := models.Now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		pool.PausedAt = now
+		if err := models.UpdatePool(ctx, tx, pool); err != nil {
+			return err
+		}
+		if drained, err = models.DrainPool(ctx, tx, id, "its pool is paused"); err != nil {
+			return err
+		}
+		return p.Audit(ctx, tx, "pausePool", string(id), jobs.Payload{"draining": len(drained)})
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, worker := range drained {
+		s.Notifier.Worker(ctx, worker)
+	}
+	return pool, nil
+}
+
+// Resume ends a pause.
+func (s *Pools) Resume(ctx context.Context, p jobs.Principal, id models.PoolID) (*models.Pool, error) {
+	return s.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, pool *models.Pool) error {
+		if pool.PausedAt.IsZero() {
+			return nil
+		}
+		pool.PausedAt = pool.DeletedAt // zero
+		if err := models.UpdatePool(ctx, tx, pool); err != nil {
+			return err
+		}
+		return p.Audit(ctx, tx, "resumePool", string(id), jobs.Payload{})
+	})
+}
+
+// Delete removes a pool that has no workers; otherwise it returns CONFLICT.
+func (s *Pools) Delete(ctx context.Context, p jobs.Principal, id models.PoolID) error {
+	_, err := s.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, pool *models.Pool) error {
+		workers, err := models.ListPoolWorkers(ctx, tx, []models.PoolID{id})
+		if err != nil {
+			return err
+		}
+		if len(workers) > 0 {
+			return apierror.Conflict("The pool %s has %s. Pause it, and delete it when they have left.", pool.Name, text.Count(len(workers), "worker"))
+		}
+		if pool.DeletedAt, err = models.Now(ctx, tx); err != nil {
+			return err
+		}
+		if err := models.UpdatePool(ctx, tx, pool); err != nil {
+			return err
+		}
+		return p.Audit(ctx, tx, "deletePool", string(id), jobs.Payload{"before": pool.PoolSpec})
+	})
+	return err
+}
+
+// admit checks the caller and the pool that the caller wants.
+func (s *Pools) admit(p jobs.Principal, pool *models.Pool) error {
+	if err := p.RequireOperator(); err != nil {
+		return err
+	}
+	pool.Fill()
+	return s.check(pool)
+}
+
+var poolName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$`)
+
+// check returns an INVALID_INPUT of the first field that is wrong.
+func (s *Pools) check(pool *models.Pool) error {
+	spec := pool.PoolSpec
+	check, known := s.Checks[spec.Provider]
+	switch {
+	case !poolName.MatchString(spec.Name):
+		return apierror.Invalid("name", "name must have 1 to 40 lower-case letters, digits and hyphens, begin with a letter, and not end with a hyphen: the machines are named after it.")
+	case !known:
+		return apierror.Invalid("provider", "There is no provider %q. The providers are %s.", text.Clip(spec.Provider, 64), strings.Join(slices.Sorted(maps.Keys(s.Checks)), ", "))
+	case spec.CapacityClass != models.CapacitySpot && spec.CapacityClass != models.CapacityOnDemand:
+		return apierror.Invalid("capacityClass", "capacityClass must be SPOT or ON_DEMAND.")
+	case len(spec.Models) == 0 || len(spec.Models) > catalogue.MaxWorkerModels:
+		return apierror.Invalid("models", "A pool runs 1 to %d models.", catalogue.MaxWorkerModels)
+	case len(spec.Settings) > maxSettings:
+		return apierror.Invalid("settings", "settings may have %d bytes.", maxSettings)
+	}
+	if err := checkTexts(spec); err != nil {
+		return err
+	}
+	if err := checkNumbers(spec); err != nil {
+		return err
+	}
+	if spec.ActiveHours != "" {
+		if _, err := ParseHours(spec.ActiveHours); err != nil {
+			return apierror.Invalid("activeHours", "activeHours: %s.", text.Clip(text.Printable(err.Error()), jobs.MaxMessageBytes))
+		}
+	}
+	if err := s.Catalogue.Current().Known("models", spec.Models); err != nil {
+		return err
+	}
+	if check == nil {
+		return nil
+	}
+	return check(pool)
+}
+
+func checkTexts(spec models.PoolSpec) error {
+	for _, f := range []struct {
+		name, value string
+		least       int
+	}{{"region", spec.Region, 1}, {"gpuType", spec.GPUType, 1}, {"machineType", spec.MachineType, 0}} {
+		if !text.Valid(f.value, f.least, text.MaxName) {
+			return apierror.Invalid(f.name, "%s must have %d to %d printable characters.", f.name, f.least, text.MaxName)
+		}
+	}
+	if len(spec.Zones) > maxZones {
+		return apierror.Invalid("zones", "A pool has at most %d zones.", maxZones)
+	}
+	for i, zone := range spec.Zones {
+		if !text.Valid(zone, 1, text.MaxName) || slices.Contains(spec.Zones[:i], zone) {
+			return apierror.Invalid("zones", "Each zone must have 1 to %d printable characters, and be listed once.", text.MaxName)
+		}
+	}
+	return nil
+}
+
+func checkNumbers(spec models.PoolSpec) error {
+	switch {
+	case spec.MaxWorkers < 0 || spec.MaxWorkers > MaxPoolWorkers:
+		return apierror.Invalid("maxWorkers", "maxWorkers must be from 0 to %d.", MaxPoolWorkers)
+	case spec.MinWorkers < 0 || spec.MinWorkers > spec.MaxWorkers:
+		return apierror.Invalid("minWorkers", "minWorkers must be from 0 to maxWorkers, which is %d.", spec.MaxWorkers)
+	case spec.WarmWorkers < 0 || spec.WarmWorkers > spec.MaxWorkers:
+		return apierror.Invalid("warmWorkers", "warmWorkers must be from 0 to maxWorkers, which is %d.", spec.MaxWorkers)
+	case spec.IdleSeconds < 0 || spec.IdleSeconds > maxCooldownSeconds:
+		return apierror.Invalid("scaleDownCooldownSeconds", "scaleDownCooldownSeconds must be from 0 to %d.", maxCooldownSeconds)
+	case spec.BootLimitSeconds < 1 || spec.BootLimitSeconds > maxCooldownSeconds:
+		return apierror.Invalid("bootLimitSeconds", "bootLimitSeconds must be from 1 to %d.", maxCooldownSeconds)
+	case math.IsNaN(spec.PricePerHourUSD) || spec.PricePerHourUSD < 0 || spec.PricePerHourUSD > maxPricePerHour:
+		return apierror.Invalid("pricePerHourUsd", "pricePerHourUsd must be from 0 to %d.", maxPricePerHour)
+	}
+	return nil
+}
+
+// NoSettings is the check of a provider that has no settings.
+func NoSettings(pool *models.Pool) error {
+	if s := strings.TrimSpace(string(pool.Settings)); s != "" && s != "{}" && s != "null" {
+		return apierror.Invalid("settings", "The provider %s has no settings.", pool.Provider)
+	}
+	return nil
+}
+
+// NotScaled is the check of a provider whose machines come by themselves.
+func NotScaled(pool *models.Pool) error {
+	if err := NoSettings(pool); err != nil {
+		return err
+	}
+	if pool.MinWorkers > 0 || pool.WarmWorkers > 0 {
+		return apierror.Invalid("minWorkers", "The machines of the provider %s come by themselves: minWorkers and warmWorkers must be 0.", pool.Provider)
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+)
+
+// survey compares the workers with the machines that the providers list. It returns
+// the pools whose provider answered.
+func (s *Scaler) survey(ctx context.Context) ([]*models.Pool, error) {
+	// Rows first: a machine that is created after this is in neither list.
+	states, now, err := readPools(ctx, s.DB, models.NoPoolLock, func(p *models.Pool) bool { return s.Providers[p.Provider] != nil })
+	if err != nil {
+		return nil, fmt.Errorf("list pools and workers: %w", err)
+	}
+	var mu sync.Mutex
+	var pools []*models.Pool
+	for _, p := range states {
+		s.calls.start(p.pool.ID, func() error {
+			err := s.compare(ctx, p, now)
+			if errors.Is(err, ErrProviderGone) {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("compare the machines of pool %s with its workers: %w", p.pool.Name, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			pools = append(pools, p.pool)
+			return nil
+		})
+	}
+	err = s.calls.wait(ctx)
+	mu.Lock()
+	defer mu.Unlock()
+	return pools[:len(pools):len(pools)], err
+}
+
+// compare ends the workers of a pool whose machine is gone, and the machines that no worker
+// needs.
+func (s *Scaler) compare(ctx context.Context, p poolState, now time.Time) error {
+	provider := s.Providers[p.pool.Provider]
+	instances, err := provider.List(ctx, p.pool)
+	if err != nil {
+		return err
+	}
+	if err := s.forget(ctx, p, instances, now); err != nil {
+		return err
+	}
+	return s.clear(ctx, p, instances, now)
+}
+
+// bootGrace is how long a booting worker's row may be without an instance: the time
+// between the commit of the row and the creation of the machine.
+const bootGrace = 10 * time.Second
+
+// creationLimiter is a provider whose Create can take long.
+type creationLimiter interface {
+	// CreateLimit is how long a Create takes at most.
+	CreateLimit() time.Duration
+}
+
+func graceOf(p Provider) time.Duration {
+	if slow, ok := p.(creationLimiter); ok {
+		return bootGrace + slow.CreateLimit()
+	}
+	return bootGrace
+}
+
+// forget ends the workers whose machine is gone. Their jobs are queued again at
+// once: nothing can work on them any more. It also ends workers that should not be there:
+// those that boot in a pool that is closed, and those that have been lost for long.
+func (s *Scaler) forget(ctx context.Context, p poolState, instances []Instance, now time.Time) error {
+	known := map[string]Instance{}
+	for _, i := range instances {
+		known[i.ID] = i
+	}
+	grace := graceOf(s.Providers[p.pool.Provider])
+	_, closed := closedNow(p.pool, now)
+	for _, w := range p.workers {
+		i, listed := known[w.ProviderInstanceID]
+		loss := jobs.Loss{Reason: "its machine is gone", Blameless: i.Reclaimed}
+		switch {
+		case w.Status == models.WorkerBooting && closed:
+			loss = jobs.Loss{Reason: "its pool is closed", Blameless: true}
+		case w.Status == models.WorkerLost && now.Sub(w.LostAt) > time.Duration(p.pool.BootLimitSeconds)*time.Second:
+			loss = jobs.Loss{Reason: "it has been lost for long"}
+		case listed && i.State != InstanceEnded, w.Status == models.WorkerBooting && now.Sub(w.CreatedAt) < grace:
+			continue
+		}
+		if _, err := terminateWorker(ctx, s.DB, s.Notifier, w.ID, loss); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clearGrace is how long a machine may stay after its worker has ended. In this time the agent
+// can exit by itself, or register again.
+const clearGrace = time.Minute
+
+// clear deletes the machines that no worker needs. Their worker has ended, or never had a row.
+func (s *Scaler) clear(ctx context.Context, p poolState, instances []Instance, now time.Time) error {
+	var unknown []string
+	needed := map[string]bool{}
+	for _, w := range p.workers {
+		needed[w.ProviderInstanceID] = true
+	}
+	byID := map[string]Instance{}
+	for _, i := range instances {
+		if !needed[i.ID] && (i.State == InstanceBooting || i.State == InstanceRunning) && now.Sub(i.CreatedAt) > clearGrace {
+			unknown, byID[i.ID] = append(unknown, i.ID), i
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	// The rows were read before the machines were listed, and may have come since.
+	kept, err := models.ListKeptInstances(ctx, s.DB, p.pool.Provider, unknown, clearGrace)
+	if err != nil {
+		return err
+	}
+	for _, id := range kept {
+		delete(byID, id)
+	}
+	var idle []Instance
+	for _, i := range byID {
+		idle = append(idle, i)
+	}
+	if len(idle) == 0 {
+		return nil
+	}
+	slog.InfoContext(ctx, "machines without a worker are deleted", "pool", p.pool.Name, "machines", len(idle), "first", text.Clip(idle[0].ID, 64))
+	var failed []error
+	for id, err := range s.Providers[p.pool.Provider].Delete(ctx, p.pool, idle) {
+		failed = append(failed, fmt.Errorf("delete the machine %s: %w", text.Clip(id, 64), err))
+	}
+	return errors.Join(failed...)
+}
+
+// callPatience is how long a round waits for the providers. What takes longer goes on, and the
+// rounds meanwhile leave its pool alone.
+const callPatience = 2 * time.Second
+
+// calls are calls to providers that run, at most one per pool.
+type calls struct {
+	mu      sync.Mutex
+	running map[models.PoolID]bool
+	started []chan struct{} // since the last wait; each is closed when its call ends
+	failed  []error         // of those that ended
+}
+
+// start runs a call in the background, unless one of the pool runs.
+func (c *calls) start(pool models.PoolID, call func() error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running[pool] {
+		return
+	}
+	if c.running == nil {
+		c.running = map[models.PoolID]bool{}
+	}
+	done := make(chan struct{})
+	c.running[pool], c.started = true, append(c.started, done)
+	go func() {
+		defer close(done)
+		err := call()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.running, pool)
+		if err != nil {
+			c.failed = append(c.failed, err)
+		}
+	}()
+}
+
+// wait waits for the calls that were started since the last wait, up to callPatience. It returns
+// the errors of all that have ended meanwhile.
+func (c *calls) wait(ctx context.Context) error {
+	patience := time.NewTimer(callPatience)
+	defer patience.Stop()
+	c.mu.Lock()
+	started := c.started
+	c.started = nil
+	c.mu.Unlock()
+	for _, done := range started {
+		select {
+		case <-done:
+		case <-patience.C:
+			patience.Reset(0)
+		case <-ctx.Done():
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := errors.Join(c.failed...)
+	c.failed = nil
+	return err
+}

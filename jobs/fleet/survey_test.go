@@ -1,0 +1,156 @@
+package fleet_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// hanging is a provider that does not answer until its call ends.
+type hanging struct {
+	fleet.Provider
+	asked chan struct{}
+}
+
+func (h hanging) List(ctx context.Context, _ *models.Pool) ([]fleet.Instance, error) {
+	h.asked <- struct{}{}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestSurvey(t *testing.T) {
+	t.Parallel()
+
+	t.Run("DeletesMachinesThatNoWorkerNeeds", func(t *testing.T) {
+		t.Parallel()
+		s, scaler, provider, pool := scaled(t, 2, 2)
+		require.NoError(t, scaler.Scale(t.Context()))
+		workers := enrol(t, s, provider, pool)
+		gone, err := s.Reader.Worker(t.Context(), workers[0].WorkerID)
+		require.NoError(t, err)
+		_, err = s.Registrar.Deregister(t.Context(), workers[0], workers[0].WorkerID)
+		require.NoError(t, err)
+		provider.Running = append(provider.Running, "fakes-orphan")
+		s.Exec(t, "UPDATE pools SET min_workers = 1")
+
+		require.NoError(t, scaler.Scale(t.Context()))
+		require.Contains(t, provider.Running, gone.ProviderInstanceID, "its agent has a minute to exit by itself")
+		s.Exec(t, "UPDATE workers SET ended_at = ended_at - interval '2 minutes'")
+		require.NoError(t, scaler.Scale(t.Context()))
+
+		require.NotContains(t, provider.Running, gone.ProviderInstanceID)
+		require.NotContains(t, provider.Running, "fakes-orphan")
+		require.Len(t, provider.Running, 1)
+	})
+
+	t.Run("GivesUpAWorkerThatHasBeenLostForLong", func(t *testing.T) {
+		t.Parallel()
+		s, scaler, provider, pool := scaled(t, 1, 1)
+		require.NoError(t, scaler.Scale(t.Context()))
+		enrol(t, s, provider, pool)
+		machine := provider.Running[0]
+		s.Exec(t, "UPDATE workers SET status = 'LOST', idle_since = NULL, lost_at = now() - interval '9 minutes'")
+		s.Exec(t, "UPDATE pools SET min_workers = 0")
+
+		require.NoError(t, scaler.Scale(t.Context()))
+		require.Zero(t, ended(t, s), "it may come back")
+		s.Exec(t, "UPDATE workers SET lost_at = now() - interval '11 minutes'")
+		require.NoError(t, scaler.Scale(t.Context()))
+		require.Equal(t, 1, ended(t, s))
+		s.Exec(t, "UPDATE workers SET ended_at = ended_at - interval '2 minutes'")
+		require.NoError(t, scaler.Scale(t.Context()))
+
+		require.False(t, slices.Contains(provider.Running, machine), "its machine is paid for")
+	})
+
+	t.Run("ScalesOtherPoolsWhileAProviderHangs", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		good, asked := jobstest.NewFakeProvider(), make(chan struct{}, 9)
+		scaler := &fleet.Scaler{DB: s.DB, Notifier: s.Notifier, Providers: map[string]fleet.Provider{"fake": good, "hung": hanging{asked: asked}}}
+		jobstest.AddPool(t, s, 1, 1)
+		s.Exec(t, `INSERT INTO pools (id, name, provider, region, gpu_type, capacity_class, models, min_workers, max_workers)
+			SELECT gen_random_uuid(), 'hung', 'hung', region, gpu_type, capacity_class, models, 1, 1 FROM pools`)
+
+		// The survey waits for all providers, up to a limit. Ending the context ends the wait.
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- scaler.Scale(ctx) }()
+		<-asked
+		require.NoError(t, (<-ended))
+		require.Equal(t, 1, good.Started)
+		require.NoError(t, scaler.Scale(ctx))
+		require.Empty(t, asked, "one call to it runs at a time")
+		cancel()
+	})
+}
+
+func TestClosedPools(t *testing.T) {
+	t.Parallel()
+
+	t.Run("EndWhatBootsAndDrainWhatIsIdle", func(t *testing.T) {
+		t.Parallel()
+
+		for name, close := range map[string]string{
+			"paused":        "UPDATE pools SET paused_at = now()",
+			"outside hours": "UPDATE pools SET active_hours = '0 0 30 2 * for 1h'", // February 30
+		} {
+			s, scaler, provider, pool := scaled(t, 1, 4)
+			require.NoError(t, scaler.Scale(t.Context()))
+			enrol(t, s, provider, pool)
+			s.Exec(t, "UPDATE pools SET min_workers = 2")
+			require.NoError(t, scaler.Scale(t.Context()))
+			require.Equal(t, []int{1, 1}, []int{poolStatus(t, s, pool).Booting, poolStatus(t, s, pool).Idle}, name)
+			s.Exec(t, close)
+			s.Submit(t)
+
+			require.NoError(t, scaler.Scale(t.Context()))
+
+			status := poolStatus(t, s, pool)
+			require.Equal(t, []int{0, 0, 1}, []int{status.Booting, status.Idle, status.Draining}, name)
+			require.Equal(t, 2, provider.Started, name)
+		}
+	})
+
+	t.Run("SayThatTheyAre", func(t *testing.T) {
+		t.Parallel()
+		s, _, _, pool := scaled(t, 0, 4)
+		job := s.Submit(t)
+		_, err := s.Pools.Pause(t.Context(), s.Admin, pool.ID)
+		require.NoError(t, err)
+
+		reasons, err := s.Reader.WaitingFor(t.Context(), []models.JobID{job.ID})
+
+		require.NoError(t, err)
+		require.Equal(t, "POOL_PAUSED", string(reasons[job.ID][0].Code))
+		require.Equal(t, "The pools that can run it are paused.", reasons[job.ID][0].Message)
+	})
+}
+
+func TestWarmWorkers(t *testing.T) {
+	t.Parallel()
+
+	t.Run("AreKeptBeyondWhatTheJobsNeed", func(t *testing.T) {
+		t.Parallel()
+		s, scaler, provider, pool := scaled(t, 0, 9)
+		s.Exec(t, "UPDATE pools SET warm_workers = 2")
+		jobstest.SubmitAs(t, s, s.Admin, nil) // CRITICAL: it needs a worker at once
+
+		require.NoError(t, scaler.Scale(t.Context()))
+
+		require.Equal(t, 3, provider.Started)
+		require.Equal(t, "1 waiting job and 0 busy workers need 1 worker, and 2 more are kept warm.", scalingHistory(t, s, pool, 1)[0].Reason)
+	})
+}
+
+// ended returns how many workers have ended.
+func ended(t *testing.T, s *jobstest.Stack) (n int) {
+	t.Helper()
+	require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM workers WHERE ended_at IS NOT NULL").Scan(t.Context(), &n))
+	return n
+}
