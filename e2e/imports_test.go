@@ -46,7 +46,7 @@ func TestImports(t *testing.T) {
 		{"client", true, []string{module + "/jobs", module + "/models", "github.com/uptrace/bun"}},
 		{"cmd/reelay-agent", true, []string{
 			module + "/jobs", module + "/models", module + "/graph", module + "/web/door", module + "/web/console", "github.com/uptrace/bun",
-			"github.com/redis/go-redis/v9", "github.com/hibiken/asynq", "cloud.google.com/go/storage", "github.com/99designs/gqlgen/graphql/handler",
+			"github.com/redis/go-redis/v9", "github.com/hibiken/asynq", "cloud.google.com/go/storage", module + "/gpu/provider/gce", "google.golang.org/api/compute/v1", "github.com/99designs/gqlgen/graphql/handler",
 		}},
 	} {
 		t.Run(rule.pkg, func(t *testing.T) {

@@ -46,8 +46,6 @@ func TestTypeScriptClient(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "h264", strings.TrimSpace(string(probe)))
 
-		out = s.node(t, dir, "node", filepath.Join(examples, "draft.js"))
-		require.Contains(t, out, "draft.mp4 is complete")
 		job := s.document(t, "submit", "--prompt", "a lighthouse", "--duration", "1", "--wait")["job"].(map[string]any)
 		out = s.node(t, dir, "node", filepath.Join(examples, "events.js"), job["id"].(string))
 		lines := strings.Split(strings.TrimSpace(out), "\n")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/reelay/reelay/gpu/provider/gce"
 	"github.com/reelay/reelay/gpu/provider/local"
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/jobs"
@@ -35,6 +36,8 @@ type config struct {
 	name         string
 	// localProvider is the socket of the local provider, which `up` serves.
 	localProvider string
+	// gce is how machines of Compute Engine are made.
+	gce gce.Config
 	// outbound says which URLs of customers may be called.
 	outbound outbound.Policy
 	// own are Reelay's own addresses (host:port) besides those of the stores and of the
@@ -74,6 +77,7 @@ func readConfig() config {
 		name:         env("REELAY_NAME", ""),
 
 		localProvider: env("REELAY_LOCAL_PROVIDER", ""),
+		gce:           gce.Config{APIEndpoint: env("REELAY_GCE_ENDPOINT", ""), Cluster: env("REELAY_CLUSTER", "reelay")},
 		introspection: env("REELAY_INTROSPECTION", "on"),
 
 		tls:         tlsFiles{cert: env("REELAY_TLS_CERT", ""), key: env("REELAY_TLS_KEY", "")},
@@ -105,6 +109,7 @@ func (c *config) check() error {
 		}
 		c.publicURL = strings.TrimSuffix(c.publicURL, "/")
 	}
+	c.checkGCE(bad)
 	if c.introspection != "on" && c.introspection != "off" {
 		bad("REELAY_INTROSPECTION", c.introspection, "on or off")
 	}
@@ -151,6 +156,16 @@ func (c *config) checkNumbers(bad func(name, value, may string)) {
 		c.databaseMax = number("REELAY_DATABASE_CONNECTIONS", "32", 4, 1000)
 	}
 	c.userShare = number("REELAY_USER_QUEUE_PERCENT", strconv.Itoa(jobs.DefaultUserShare), 1, 100)
+}
+
+// checkGCE checks the settings for Compute Engine.
+func (c *config) checkGCE(bad func(name, value, may string)) {
+	if u, err := url.Parse(c.gce.APIEndpoint); c.gce.APIEndpoint != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+		bad("REELAY_GCE_ENDPOINT", c.gce.APIEndpoint, "the http or https address of a server that imitates Compute Engine")
+	}
+	if len(c.gce.Cluster) > 63 {
+		bad("REELAY_CLUSTER", c.gce.Cluster, "a name of up to 63 bytes")
+	}
 }
 
 // checkOwn reads the addresses that customers' URLs must not reach.
@@ -287,8 +302,16 @@ func (c *config) setUpLog() {
 
 // providers returns the providers with which this process can start and stop machines.
 func (c *config) providers() map[string]fleet.Provider {
-	if c.localProvider == "" {
-		return nil
+	all := map[string]fleet.Provider{gce.Name: c.gceProvider()}
+	if c.localProvider != "" {
+		all[local.Name] = local.Dial(c.localProvider)
 	}
-	return map[string]fleet.Provider{local.Name: local.Dial(c.localProvider)}
+	return all
+}
+
+// gceProvider returns the provider for Compute Engine, which connects when it is used.
+func (c *config) gceProvider() *gce.Provider {
+	config := c.gce
+	config.Enrolment = fleet.Enrolment{Endpoint: c.publicURL, KeyFile: os.Getenv("REELAY_AGENT_KEY_FILE")}
+	return gce.New(config)
 }

@@ -25,8 +25,6 @@ type Agent struct {
 	secrets  *redactor
 	packer   *packer
 	current  atomic.Pointer[attempt] // nil between jobs
-	// resting is set if the last attempt failed because a disk is full.
-	resting bool
 
 	// Set by register before it closes registered.
 	registered           chan struct{}
@@ -115,7 +113,6 @@ func (a *Agent) serve(ctx context.Context) error {
 		if g != nil {
 			a.giveBack(ctx, g)
 		}
-		a.rest(ctx)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

@@ -311,6 +311,14 @@ func (c *control) of(names ...string) []call {
 	return found
 }
 
+func names(calls []call) []string {
+	var all []string
+	for _, call := range calls {
+		all = append(all, call.name)
+	}
+	return all
+}
+
 // queue offers a job, with checkpoints to resume from.
 func (c *control) queue(checkpoints ...object) {
 	c.mu.Lock()

@@ -1,32 +1,14 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"regexp"
 	"syscall"
-	"time"
 
-	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/runtime"
 )
-
-// diskRest is how long the agent takes no job after one failed because a disk is full, so that it
-// does not fail one job after another that other workers could do.
-const diskRest = time.Minute
-
-func (a *Agent) rest(ctx context.Context) {
-	if !a.resting {
-		return
-	}
-	a.resting = false
-	a.log.Warn("no job is taken for a while, because a disk of this host is full", "for", diskRest)
-	ctx, stop := until(ctx, a.going.draining, errHandOver)
-	defer stop()
-	_ = pause(ctx, diskRest)
-}
 
 var noSpace = regexp.MustCompile(`(?i)no space left on device|disk quota exceeded|\bENOSPC\b`)
 
@@ -39,9 +21,6 @@ func fullDisk(err error) *runtime.Failure {
 			return nil // its own judgement, such as INVALID_INPUT
 		}
 		detail = failure.Detail
-	}
-	if _, theirs := errors.AsType[*client.Error](err); theirs {
-		return nil // the disk of the control plane or the store
 	}
 	full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || noSpace.MatchString(said) || noSpace.MatchString(detail)
 	if !full {

@@ -103,11 +103,3 @@ func TestDrain(t *testing.T) {
 		})
 	})
 }
-
-func names(calls []call) []string {
-	var all []string
-	for _, call := range calls {
-		all = append(all, call.name)
-	}
-	return all
-}

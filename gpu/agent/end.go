@@ -35,7 +35,6 @@ func (t *attempt) end(result *runtime.Result, err error) *grant {
 	case errors.Is(err, errCancelled), errors.Is(err, errHandOver):
 		t.release(err)
 	default:
-		t.agent.resting = fullDisk(err) != nil
 		next = t.fail(describe(err))
 	}
 	return next
@@ -205,7 +204,7 @@ func (t *attempt) release(why error) {
 }
 
 // wantsNext reports whether the answer may carry another lease.
-func (t *attempt) wantsNext() bool { return !closed(t.agent.going.draining) && !t.agent.resting }
+func (t *attempt) wantsNext() bool { return !closed(t.agent.going.draining) }
 
 func (t *attempt) next(answer *client.EndPayload, asked time.Time) *grant {
 	if answer.Next == nil {

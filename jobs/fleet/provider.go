@@ -75,6 +75,9 @@ type Instance struct {
 	// Reclaimed means that the provider took the machine away, and that it did not
 	// end by itself.
 	Reclaimed bool `json:",omitempty"`
+	// Err is why the instance could not be created, if Create did not know it yet. It is
+	// nil if the provider does not say.
+	Err error `json:"-"`
 }
 
 // InstanceState is the state of a machine.

@@ -192,7 +192,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="reelay_diffusers.bench", description=__doc__.splitlines()[0])
     parser.add_argument("--weights", type=Path, help="the folder of a pipeline")
     parser.add_argument("--pipeline", default="WanPipeline", help="its class")
-    parser.add_argument("--scheduler", type=json.loads, default={}, help="as in the settings, in JSON")
     parser.add_argument("--size", default="832x480" if gpu else "96x64")
     parser.add_argument("--frames", type=int, default=81 if gpu else 25)
     parser.add_argument("--steps", type=int, default=50 if gpu else 12)
@@ -207,7 +206,7 @@ def main() -> None:
             real = gpu and given.pipeline == "WanPipeline"
             say("making random weights of " + ("the size of Wan 2.1 1.3B" if real else "a tiny size"))
             tiny.write(weights, given.pipeline, real=real)
-        settings = {"pipeline": given.pipeline, "weights": str(weights), "scheduler": given.scheduler}
+        settings = {"pipeline": given.pipeline, "weights": str(weights)}
         params = {"size": given.size, "frames": given.frames, "fps": 16, "steps": given.steps, "seed": 7}
         figures = measure(settings, params, given.minutes, folder)
     print(json.dumps(dataclasses.asdict(figures)) if given.json else f"{HEAD}\n{figures.row()}")

@@ -1,0 +1,46 @@
+#!/bin/bash
+# Runs Reelay's agent in a container on a machine of Compute Engine, and passes a preemption
+# on to it as SIGTERM. Everything it needs is in the metadata of the machine.
+set -u
+
+metadata=http://${GCE_METADATA_HOST:-metadata.google.internal}/computeMetadata/v1/instance
+read_metadata() { curl -sf --retry 5 --retry-all-errors -H 'Metadata-Flavor: Google' "$metadata/$1"; }
+optional() { curl -sf -H 'Metadata-Flavor: Google' "$metadata/attributes/$1"; }
+
+container=$(read_metadata attributes/reelay-container) || { echo 'reelay: the metadata has no reelay-container' >&2; exit 1; }
+name=$(read_metadata name)
+zone=$(read_metadata zone)
+umask 077
+environment=$(mktemp)
+{
+	read_metadata attributes/reelay-environment
+	echo
+	echo "REELAY_AGENT_INSTANCE_ID=$name"
+	echo "REELAY_AGENT_ZONE=${zone##*/}"
+	# Compute Engine stops the machine 30 s after the end of the notice of a preemption.
+	echo "REELAY_AGENT_NOTICE=30s"
+	if key=$(optional reelay-enrolment-key); then echo "REELAY_API_KEY=$key"; fi
+} >"$environment"
+
+arguments=(--name reelay-agent --network host --env-file "$environment")
+if command -v nvidia-smi >/dev/null; then arguments+=(--gpus all); fi
+if device=$(optional reelay-weights); then
+	mkdir -p "${REELAY_WEIGHTS:-/mnt/reelay-weights}"
+	mount -o ro "$device" "${REELAY_WEIGHTS:-/mnt/reelay-weights}" &&
+		arguments+=(--volume "${REELAY_WEIGHTS:-/mnt/reelay-weights}:/weights:ro")
+fi
+
+docker rm --force reelay-agent >/dev/null 2>&1
+docker run --detach "${arguments[@]}" "$container" || { rm -f "$environment"; exit 1; }
+rm -f "$environment"
+
+# The long poll answers at a change. Its short limit covers a change between two polls.
+while docker inspect --format '{{.State.Running}}' reelay-agent 2>/dev/null | grep -q true; do
+	if [ "${preempted:=$(read_metadata preempted)}" = TRUE ]; then
+		docker kill --signal TERM reelay-agent
+		break
+	fi
+	preempted=$(curl -sf --max-time 30 -H 'Metadata-Flavor: Google' "$metadata/preempted?wait_for_change=true&timeout_sec=5") || sleep 1
+done &
+docker wait reelay-agent
+docker logs --tail 50 reelay-agent >&2
