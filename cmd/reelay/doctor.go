@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/reelay/reelay/gpu/provider/gce"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/blob"
 	"github.com/reelay/reelay/jobs/doctor"
@@ -26,7 +27,7 @@ const exitUnexamined = 2
 func doctorCommand() *cobra.Command {
 	var data string
 	var checkup doctor.Checkup
-	var asJSON, verbose bool
+	var asJSON, verbose, withGCE bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check that nothing is lost, duplicated or stuck",
@@ -37,10 +38,10 @@ func doctorCommand() *cobra.Command {
 			"running `reelay up` wrote to --data.\n\n" +
 			"Exit status: 0 if nothing is broken (there may be advice); 1 if something is broken; 2 if it could not check\n" +
 			"everything.",
-		Example: "  reelay doctor\n  reelay doctor --full --json",
+		Example: "  reelay doctor\n  reelay doctor --full --json\n  reelay doctor --gce",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			found, err := examine(cmd.Context(), data, checkup)
+			found, err := examine(cmd.Context(), data, checkup, withGCE)
 			if err != nil {
 				return &statusError{exitUnexamined, err}
 			}
@@ -56,6 +57,7 @@ func doctorCommand() *cobra.Command {
 	flags.StringVar(&data, "data", ".reelay", "data folder of the running 'reelay up'")
 	flags.BoolVar(&checkup.Full, "full", false, "read every job, not only the newest and the active ones")
 	flags.BoolVar(&checkup.Hash, "hash", false, "read the bytes of videos and checkpoints, not only their metadata in the store")
+	flags.BoolVar(&withGCE, "gce", false, "also check whether the pools on Compute Engine can have machines: access, quota, images, machine types, network")
 	flags.BoolVarP(&verbose, "verbose", "v", false, "also print the checks that passed")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON document, with every check")
 	return cmd
@@ -73,7 +75,7 @@ func verdict(found []doctor.Finding) error {
 }
 
 // examine runs the checks on the configured stores.
-func examine(ctx context.Context, data string, c doctor.Checkup) ([]doctor.Finding, error) {
+func examine(ctx context.Context, data string, c doctor.Checkup, withGCE bool) ([]doctor.Finding, error) {
 	cfg, err := findStores(data)
 	if err != nil {
 		return nil, err
@@ -94,7 +96,15 @@ func examine(ctx context.Context, data string, c doctor.Checkup) ([]doctor.Findi
 	objects, closeObjects := examinedObjects(ctx, cfg)
 	defer closeObjects()
 	index := s.notifier.Index
-	doctor := &doctor.Doctor{DB: db, Objects: objects, Index: index, Others: []doctor.Examiner{index.(*ready.Index)}}
+	others := []doctor.Examiner{index.(*ready.Index)}
+	if withGCE {
+		pools, err := models.ListPools(ctx, db, models.NoPoolLock)
+		if err != nil {
+			return nil, fmt.Errorf("list pools: %w", err)
+		}
+		others = append(others, &gce.Examiner{Provider: cfg.gceProvider(), Pools: pools})
+	}
+	doctor := &doctor.Doctor{DB: db, Objects: objects, Index: index, Others: others}
 	return doctor.Examine(ctx, c)
 }
 
