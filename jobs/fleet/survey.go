@@ -88,6 +88,9 @@ func (s *Scaler) forget(ctx context.Context, p poolState, instances []Instance, 
 	for _, w := range p.workers {
 		i, listed := known[w.ProviderInstanceID]
 		loss := jobs.Loss{Reason: "its machine is gone", Blameless: i.Reclaimed}
+		if i.Err != nil {
+			loss = jobs.Loss{Reason: "its machine could not be created", Blameless: true}
+		}
 		switch {
 		case w.Status == models.WorkerBooting && closed:
 			loss = jobs.Loss{Reason: "its pool is closed", Blameless: true}
@@ -95,6 +98,9 @@ func (s *Scaler) forget(ctx context.Context, p poolState, instances []Instance, 
 			loss = jobs.Loss{Reason: "it has been lost for long"}
 		case listed && i.State != InstanceEnded, w.Status == models.WorkerBooting && now.Sub(w.CreatedAt) < grace:
 			continue
+		}
+		if i.Err != nil {
+			slog.WarnContext(ctx, "a machine could not be created", "pool", p.pool.Name, "machine", text.Clip(i.ID, 64), "class", ClassOf(i.Err), "error", i.Err)
 		}
 		if _, err := terminateWorker(ctx, s.DB, s.Notifier, w.ID, loss); err != nil {
 			return err

@@ -55,6 +55,7 @@ func (p *Provider) Create(ctx context.Context, pool *models.Pool, requestID stri
 	if err != nil {
 		return fleet.Undone(ids, err)
 	}
+	defer p.dropList(pool)
 	b.create(ctx, results, rest)
 	var all []fleet.Created
 	for _, id := range ids {
