@@ -25,6 +25,7 @@ func TestCreate(t *testing.T) {
 		pool := newPool(t, func(s map[string]any) {
 			s["serviceAccount"], s["subnetwork"], s["networkTags"] = "worker@p.iam.gserviceaccount.com", "workers", []string{"reelay"}
 			s["weightsDisk"], s["environment"] = "weights", map[string]string{"REELAY_AGENT_RUNTIME": "ltx=python3 /ltx.py"}
+			s["metadata"] = map[string]string{"install-nvidia-driver": "True"}
 		})
 
 		created := provider.Create(t.Context(), pool, "batch", []string{"video-1"})
@@ -43,6 +44,7 @@ func TestCreate(t *testing.T) {
 		values := metadata(i.Metadata)
 		assert.Equal(t, enrolmentKey, values["reelay-enrolment-key"])
 		assert.Equal(t, "europe-docker.pkg.dev/p/r/agent:1", values["reelay-container"])
+		assert.Equal(t, "True", values["install-nvidia-driver"])
 		assert.Contains(t, values["startup-script"], "#!/bin/bash")
 		assert.Equal(t, "REELAY_AGENT_CAPACITY_CLASS=SPOT\nREELAY_AGENT_GPU_TYPE=L4\nREELAY_AGENT_MODELS=ltx,wan\nREELAY_AGENT_POOL="+string(pool.ID)+
 			"\nREELAY_AGENT_PROVIDER=gce\nREELAY_AGENT_REGION=us-central1\nREELAY_AGENT_RUNTIME=ltx=python3 /ltx.py\nREELAY_ENDPOINT=https://reelay.example\n",

@@ -111,6 +111,7 @@ func TestCheckPool(t *testing.T) {
 		"ABadAccount":      {func(s map[string]any) { s["serviceAccount"] = "nobody" }, "settings.serviceAccount"},
 		"ABadTag":          {func(s map[string]any) { s["networkTags"] = []string{"A B"} }, "settings.networkTags"},
 		"AKeyInTheOpen":    {func(s map[string]any) { s["environment"] = map[string]string{"REELAY_API_KEY": "k"} }, "settings.environment"},
+		"AttributesOfOurs": {func(s map[string]any) { s["metadata"] = map[string]string{"reelay-enrolment-key": "k"} }, "settings.metadata"},
 		"AVariableOfLines": {func(s map[string]any) { s["environment"] = map[string]string{"A": "b\nc"} }, "settings.environment"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -105,6 +105,7 @@ func (m *machine) scheduling() *compute.Scheduling {
 // A machine reads its name and its zone from the metadata server.
 func (m *machine) metadata() *compute.Metadata {
 	values := map[string]string{metaEnvironment: m.environment(), metaKey: m.key}
+	maps.Copy(values, m.s.Metadata)
 	switch {
 	case m.s.StartupScript != "":
 		values["startup-script"] = m.s.StartupScript

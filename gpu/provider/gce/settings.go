@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
@@ -44,6 +45,9 @@ type Settings struct {
 	// Environment holds further variables for the agent, such as REELAY_AGENT_RUNTIME.
 	// They are no place for secrets.
 	Environment map[string]string `json:"environment"`
+	// Metadata holds further attributes of the machine, such as install-nvidia-driver. They
+	// are no place for secrets.
+	Metadata map[string]string `json:"metadata"`
 	// Network and Subnetwork are names or paths. The default is the network default.
 	Network    string `json:"network"`
 	Subnetwork string `json:"subnetwork"`
@@ -85,14 +89,15 @@ const (
 )
 
 var (
-	zonePattern    = regexp.MustCompile(`^[a-z]+-[a-z]+[0-9]+-[a-z]$`)
-	projectPattern = regexp.MustCompile(`^([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$`)
-	namePattern    = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
-	pathPattern    = regexp.MustCompile(`^[A-Za-z0-9:/._-]{1,400}$`)
-	wordPattern    = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
-	emailPattern   = regexp.MustCompile(`^[A-Za-z0-9._-]+@[A-Za-z0-9.-]+$`)
-	imagePattern   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9:/._@-]{0,400}$`)
-	variablePatten = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	zonePattern     = regexp.MustCompile(`^[a-z]+-[a-z]+[0-9]+-[a-z]$`)
+	projectPattern  = regexp.MustCompile(`^([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$`)
+	namePattern     = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	pathPattern     = regexp.MustCompile(`^[A-Za-z0-9:/._-]{1,400}$`)
+	wordPattern     = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
+	emailPattern    = regexp.MustCompile(`^[A-Za-z0-9._-]+@[A-Za-z0-9.-]+$`)
+	imagePattern    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9:/._@-]{0,400}$`)
+	attributeName   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+	variablePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
 // ReadSettings reads the settings of a pool and fills in the defaults. It returns
@@ -251,11 +256,18 @@ func (s *Settings) checkParts() error {
 		return apierror.Invalid("settings.accelerator.type", "settings.accelerator.type is empty, but settings.accelerator.count is not.")
 	case len(s.StartupScript) > longestScript:
 		return apierror.Invalid("settings.startupScript", "settings.startupScript has %d bytes: at most %d are allowed.", len(s.StartupScript), longestScript)
+	case len(s.Metadata) > mostVariables:
+		return apierror.Invalid("settings.metadata", "settings.metadata has %d attributes: at most %d are allowed.", len(s.Metadata), mostVariables)
 	case len(s.Environment) > mostVariables:
 		return apierror.Invalid("settings.environment", "settings.environment has %d variables: at most %d are allowed.", len(s.Environment), mostVariables)
 	}
+	for _, name := range slices.Sorted(maps.Keys(s.Metadata)) {
+		if !attributeName.MatchString(name) || strings.HasPrefix(name, "reelay-") || name == "startup-script" || name == "shutdown-script" || len(s.Metadata[name]) > longestScript {
+			return apierror.Invalid("settings.metadata", "settings.metadata has %q: a name is up to 128 letters, digits, dashes and underscores, a value has up to %d bytes, and reelay-…, startup-script and shutdown-script are set by Reelay.", text.Clip(name, 64), longestScript)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Environment)) {
-		if !variablePatten.MatchString(name) || name == "REELAY_API_KEY" || strings.ContainsAny(s.Environment[name], "\r\n\x00") {
+		if !variablePattern.MatchString(name) || name == "REELAY_API_KEY" || strings.ContainsAny(s.Environment[name], "\r\n\x00") {
 			return apierror.Invalid("settings.environment", "settings.environment has %q: a name is letters, digits and underscores, a value is one line, and the enrolment key is set with REELAY_AGENT_KEY_FILE.", name)
 		}
 	}

@@ -4,7 +4,7 @@
 set -u
 
 metadata=http://${GCE_METADATA_HOST:-metadata.google.internal}/computeMetadata/v1/instance
-read_metadata() { curl -sf --retry 5 --retry-all-errors -H 'Metadata-Flavor: Google' "$metadata/$1"; }
+read_metadata() { curl -sf --retry 3 -H 'Metadata-Flavor: Google' "$metadata/$1"; }
 optional() { curl -sf -H 'Metadata-Flavor: Google' "$metadata/attributes/$1"; }
 
 container=$(read_metadata attributes/reelay-container) || { echo 'reelay: the metadata has no reelay-container' >&2; exit 1; }
@@ -29,6 +29,18 @@ if device=$(optional reelay-weights); then
 	mount -o ro "$device" "${REELAY_WEIGHTS:-/mnt/reelay-weights}" &&
 		arguments+=(--volume "${REELAY_WEIGHTS:-/mnt/reelay-weights}:/weights:ro")
 fi
+
+# Google's registries accept a token of the machine's account.
+registry=${container%%/*}
+case $registry in
+*.pkg.dev | gcr.io | *.gcr.io)
+	token=$(read_metadata service-accounts/default/token | sed -n 's/.*"access_token" *: *"\([^"]*\)".*/\1/p')
+	if [ -n "$token" ]; then
+		printf %s "$token" | docker login --username oauth2accesstoken --password-stdin "https://$registry" ||
+			echo "reelay: $registry refuses the account of this machine" >&2
+	fi
+	;;
+esac
 
 docker rm --force reelay-agent >/dev/null 2>&1
 docker run --detach "${arguments[@]}" "$container" || { rm -f "$environment"; exit 1; }

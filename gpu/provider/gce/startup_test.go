@@ -19,6 +19,7 @@ echo "$@" >>"$STUB/log"
 case $1 in
 run) shift; while [ $# -gt 0 ]; do if [ "$1" = --env-file ]; then cp "$2" "$STUB/environment"; fi; shift; done ;;
 inspect) echo true ;;
+login) cat >"$STUB/token" ;;
 kill) echo over >"$STUB/over" ;;
 wait) cat "$STUB/over" ;;
 esac
@@ -27,8 +28,9 @@ esac
 func TestStartupScript(t *testing.T) {
 	t.Parallel()
 	values := map[string]string{
-		"name": "video-1", "zone": "projects/1/zones/us-central1-a", "preempted": "FALSE", "attributes/reelay-container": "registry/agent:1",
-		"attributes/reelay-environment": "REELAY_ENDPOINT=https://reelay.example\n", "attributes/reelay-enrolment-key": "rl_live_secret",
+		"name": "video-1", "zone": "projects/1/zones/us-central1-a", "preempted": "FALSE", "attributes/reelay-container": "us-docker.pkg.dev/p/agent:1",
+		"service-accounts/default/token": `{"access_token":"ya29.secret","expires_in":3599,"token_type":"Bearer"}`,
+		"attributes/reelay-environment":  "REELAY_ENDPOINT=https://reelay.example\n", "attributes/reelay-enrolment-key": "rl_live_secret",
 	}
 	metadata := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		value, known := values[strings.TrimPrefix(r.URL.Path, "/computeMetadata/v1/instance/")]
@@ -60,7 +62,12 @@ func TestStartupScript(t *testing.T) {
 	log, err := os.ReadFile(filepath.Join(stub, "log"))
 	require.NoError(t, err)
 	require.Contains(t, string(log), "run --detach --name reelay-agent --network host --env-file ")
-	require.Contains(t, string(log), "registry/agent:1\n")
+	require.Contains(t, string(log), "us-docker.pkg.dev/p/agent:1\n")
+	require.Contains(t, string(log), "login --username oauth2accesstoken --password-stdin https://us-docker.pkg.dev\n")
+	require.NotContains(t, string(log), "ya29.secret")
+	token, err := os.ReadFile(filepath.Join(stub, "token"))
+	require.NoError(t, err)
+	require.Equal(t, "ya29.secret", string(token))
 	require.Contains(t, string(log), "kill --signal TERM reelay-agent\n")
 	require.NotContains(t, string(log), "rl_live_secret", "arguments are visible to every user of the machine")
 }
