@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/reelay/reelay/gpu/provider/command"
 	"github.com/reelay/reelay/gpu/provider/gce"
 	"github.com/reelay/reelay/gpu/provider/local"
 	"github.com/reelay/reelay/internal/outbound"
@@ -36,6 +37,8 @@ type config struct {
 	name         string
 	// localProvider is the socket of the local provider, which `up` serves.
 	localProvider string
+	// programs is the folder of the programs of the provider `command`.
+	programs string
 	// gce is how machines of Compute Engine are made.
 	gce gce.Config
 	// outbound says which URLs of customers may be called.
@@ -77,6 +80,7 @@ func readConfig() config {
 		name:         env("REELAY_NAME", ""),
 
 		localProvider: env("REELAY_LOCAL_PROVIDER", ""),
+		programs:      env("REELAY_PROVIDERS", ""),
 		gce:           gce.Config{APIEndpoint: env("REELAY_GCE_ENDPOINT", ""), Cluster: env("REELAY_CLUSTER", "reelay")},
 		introspection: env("REELAY_INTROSPECTION", "on"),
 
@@ -110,6 +114,9 @@ func (c *config) check() error {
 		c.publicURL = strings.TrimSuffix(c.publicURL, "/")
 	}
 	c.checkGCE(bad)
+	if info, err := os.Stat(c.programs); c.programs != "" && (err != nil || !info.IsDir()) {
+		bad("REELAY_PROVIDERS", c.programs, "a folder with the programs of the provider command")
+	}
 	if c.introspection != "on" && c.introspection != "off" {
 		bad("REELAY_INTROSPECTION", c.introspection, "on or off")
 	}
@@ -306,12 +313,20 @@ func (c *config) providers() map[string]fleet.Provider {
 	if c.localProvider != "" {
 		all[local.Name] = local.Dial(c.localProvider)
 	}
+	if c.programs != "" {
+		all[command.Name] = command.New(command.Config{Folder: c.programs, Enrolment: c.enrolment()})
+	}
 	return all
 }
 
 // gceProvider returns the provider for Compute Engine, which connects when it is used.
 func (c *config) gceProvider() *gce.Provider {
 	config := c.gce
-	config.Enrolment = fleet.Enrolment{Endpoint: c.publicURL, KeyFile: os.Getenv("REELAY_AGENT_KEY_FILE")}
+	config.Enrolment = c.enrolment()
 	return gce.New(config)
+}
+
+// enrolment is what machines elsewhere are told.
+func (c *config) enrolment() fleet.Enrolment {
+	return fleet.Enrolment{Endpoint: c.publicURL, KeyFile: os.Getenv("REELAY_AGENT_KEY_FILE")}
 }

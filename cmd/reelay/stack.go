@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/reelay/reelay/gpu/provider/command"
 	"github.com/reelay/reelay/gpu/provider/gce"
 	"github.com/reelay/reelay/gpu/provider/local"
 	"log/slog"
@@ -297,9 +298,10 @@ func (s *stack) pools() *fleet.Pools {
 // poolChecks has the providers that a pool may name. The api checks pools of all of them, also
 // those with which it cannot start machines itself.
 var poolChecks = map[string]func(*models.Pool) error{
-	gce.Name:   gce.CheckPool,
-	local.Name: fleet.NoSettings,
-	"static":   fleet.NotScaled,
+	command.Name: command.CheckPool,
+	gce.Name:     gce.CheckPool,
+	local.Name:   fleet.NoSettings,
+	"static":     fleet.NotScaled,
 }
 
 func (s *stack) fleetOperator() *fleet.Operator {

@@ -1,0 +1,220 @@
+package command
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/reelay/reelay/internal/program"
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/models"
+)
+
+const (
+	// stopGrace is how long a program may take to end after SIGTERM.
+	stopGrace = 2 * time.Second
+	// maxLines and maxBytes bound the standard output of a call: far more than the machines
+	// of a pool need.
+	maxLines = 20_000
+	maxBytes = 8 << 20
+	// maxMessage bounds what of a program's own words is shown to operators, in bytes.
+	maxMessage = 500
+)
+
+// call is one run of a program.
+type call struct {
+	program string
+	verb    string
+	asked   map[string]bool // the ids of the request; nil for a list
+	secret  string          // must not be shown
+	log     *stderrLog
+
+	answers map[string]answer
+	order   []string // the ids of answers, as they came
+	problem string   // the first thing wrong with the output
+	flood   error
+}
+
+// call runs a pool's program. The call is never nil, and has what the program wrote also if
+// there is an error.
+func (p *Provider) call(ctx context.Context, pool *models.Pool, r request) (*call, error) {
+	c := &call{verb: r.Verb, answers: map[string]answer{}, secret: r.Environment["REELAY_API_KEY"]}
+	settings, err := readSettings(pool)
+	if err != nil {
+		return c, &fleet.ProviderError{Class: fleet.Invalid, Err: err}
+	}
+	c.program = settings.Program
+	path, err := p.find(settings.Program)
+	if err != nil {
+		return c, err
+	}
+	if r.Verb != verbList {
+		c.asked = map[string]bool{}
+	}
+	for _, i := range r.Instances {
+		c.asked[i.ID] = true
+	}
+	c.log = p.logOf(c, pool)
+	r.Pool, r.Options = describe(pool), settings.Options
+	if len(r.Options) == 0 || string(r.Options) == "null" {
+		r.Options = json.RawMessage("{}")
+	}
+	input, err := json.Marshal(r)
+	if err != nil {
+		return c, fmt.Errorf("encode the request to the program %s: %w", c.program, err)
+	}
+	limit := settings.limit(r.Verb)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit,
+		fleet.Refuse(fleet.Transient, "the program %s was killed because its %s took longer than %s", c.program, c.verb, limit))
+	defer cancel()
+	return c, c.run(ctx, path, append(input, '\n'))
+}
+
+// run runs the program to its end.
+func (c *call) run(ctx context.Context, path string, input []byte) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	command := exec.Command(path, c.verb)
+	command.Dir, command.Env, command.Stdin = filepath.Dir(path), environment(os.Environ()), bytes.NewReader(input)
+	process, err := program.Start(command, func(out io.Reader) {
+		if c.flood = c.read(out); c.flood != nil {
+			cancel(c.flood)
+			_, _ = io.Copy(io.Discard, out) // until the program is killed
+		}
+	}, c.log.read)
+	if err != nil {
+		return fleet.Refuse(fleet.Permission, "the program %s cannot be run: %s", c.program, reason(err))
+	}
+	select {
+	case <-ctx.Done():
+		process.Stop(stopGrace)
+		cause := context.Cause(ctx)
+		if errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded) {
+			cause = fleet.Refuse(fleet.Transient, "the program %s was killed because control did not wait for its %s any longer", c.program, c.verb)
+		}
+		return cause
+	case err := <-process.Ended:
+		return cmp.Or(c.flood, c.judge(err))
+	}
+}
+
+// own are the variables of Reelay's own environment that may hold secrets.
+var own = []string{"REELAY_", "DATABASE_URL=", "REDIS_URL=", "STORAGE_EMULATOR_HOST=", "PG"}
+
+// environment returns the variables for a program: those of this process except Reelay's own.
+func environment(all []string) []string {
+	var kept []string
+next:
+	for _, variable := range all {
+		for _, prefix := range own {
+			if strings.HasPrefix(variable, prefix) {
+				continue next
+			}
+		}
+		kept = append(kept, variable)
+	}
+	return kept
+}
+
+// judge turns the end of the program into an error, or nil for success.
+func (c *call) judge(err error) error {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	switch {
+	case err == nil:
+		return nil
+	case !ok:
+		return fleet.Refuse(fleet.Transient, "the program %s failed: %w", c.program, err)
+	case exit.ExitCode() == unknownVerb:
+		return fleet.Refuse(fleet.Invalid, "the program %s does not know the verb %s", c.program, c.verb)
+	}
+	what := fmt.Sprintf("ended with the status %d", exit.ExitCode())
+	if waited, ok := exit.Sys().(syscall.WaitStatus); ok && waited.Signaled() {
+		what = fmt.Sprintf("was ended by the signal %s", waited.Signal())
+	}
+	if c.log.last != "" {
+		what += ": " + c.log.last
+	}
+	class := cmp.Or(statuses[exit.ExitCode()], fleet.Transient)
+	return fleet.Refuse(class, "the program %s %s%s", c.program, what, c.because())
+}
+
+// read reads the standard output. It returns an error if there is too much of it.
+func (c *call) read(out io.Reader) error {
+	limited := &io.LimitedReader{R: out, N: maxBytes}
+	lines := bufio.NewReaderSize(limited, program.MaxLine)
+	for n := 1; ; n++ {
+		line, err := program.ReadLine(lines)
+		if n > maxLines || limited.N <= 0 {
+			return fleet.Refuse(fleet.Transient, "the program %s was killed because it wrote more than %d lines or %d MiB", c.program, maxLines, maxBytes>>20)
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			c.line(line)
+		}
+		if err != nil {
+			return nil
+		}
+	}
+}
+
+// line takes one line of the standard output. It keeps the first answer for each instance.
+func (c *call) line(line []byte) {
+	a, err := readAnswer(line, c.verb)
+	_, again := c.answers[a.ID]
+	switch {
+	case err != nil:
+		c.wrong("a line of its output %v", err)
+	case again:
+		c.wrong("its output has two lines for the instance %s", a.ID)
+	case c.asked != nil && !c.asked[a.ID]:
+		c.wrong("its output names the instance %s, which was not asked for", a.ID)
+	default:
+		c.answers[a.ID] = a
+		c.order = append(c.order, a.ID)
+	}
+}
+
+func (c *call) wrong(format string, args ...any) {
+	if c.problem == "" {
+		c.problem = c.show(fmt.Sprintf(format, args...))
+	}
+}
+
+// because explains an error by what is wrong with the output.
+func (c *call) because() string {
+	if c.problem == "" {
+		return ""
+	}
+	return " (" + c.problem + ")"
+}
+
+// refusal returns an answer's error.
+func (c *call) refusal(a answer) error {
+	switch {
+	case a.Error == nil:
+		return nil
+	case a.Error.Class == classGone:
+		return fleet.ErrNoInstance
+	}
+	message := cmp.Or(c.show(a.Error.Message), "the program "+c.program+" gave no message")
+	return &fleet.ProviderError{Class: a.Error.Class, ZonesAvailable: a.Error.ZonesAvailable, Err: errors.New(message)}
+}
+
+// show makes a program's words fit to be shown: short, printable, and without the key.
+func (c *call) show(words string) string {
+	if c.secret != "" {
+		words = strings.ReplaceAll(words, c.secret, "[key]")
+	}
+	return text.Clip(text.Printable(strings.ToValidUTF8(words, "\uFFFD")), maxMessage)
+}

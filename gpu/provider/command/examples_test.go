@@ -1,0 +1,167 @@
+package command_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/gpu/provider/command"
+	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/stretchr/testify/require"
+)
+
+// example makes a provider of a copy of an example, since programs write to their folder here.
+func example(t *testing.T, name, options string) *cloud {
+	t.Helper()
+	c := setupIn(t, t.TempDir(), name)
+	text, err := os.ReadFile(filepath.Join("examples", name))
+	require.NoError(t, err)
+	require.LessOrEqual(t, strings.Count(string(text), "\n"), 60)
+	require.NoError(t, os.WriteFile(filepath.Join(c.folder, name), text, 0o700))
+	c.pool.Settings = json.RawMessage(`{"program": "` + name + `", "options": ` + options + `}`)
+	require.NoError(t, command.CheckPool(c.pool))
+	return c
+}
+
+// ids lists the ids and states of the pool's machines.
+func (c *cloud) ids(t *testing.T) (ids []string) {
+	t.Helper()
+	all, err := c.List(t.Context(), c.pool)
+	require.NoError(t, err)
+	for _, i := range all {
+		ids = append(ids, i.ID+" "+string(i.State))
+	}
+	return ids
+}
+
+func (c *cloud) delete(t *testing.T, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		require.Empty(t, c.Delete(t.Context(), c.pool, []fleet.Instance{{ID: id}}))
+	}
+}
+
+func TestDockerCompose(t *testing.T) {
+	t.Parallel()
+	c := example(t, "docker-compose", `{"service": "worker"}`)
+
+	for range 2 { // a create can be repeated
+		for _, result := range c.create(t, "spot-a", "spot-b") {
+			require.NoError(t, result.Err)
+		}
+	}
+	require.Equal(t, []string{"spot-a RUNNING", "spot-b RUNNING"}, c.ids(t))
+	require.Equal(t, "https://reelay.example "+c.key+"\n", c.read(t, "containers/spot-a"))
+	denied := c.create(t, "spot-denied")[0].Err
+	require.Equal(t, fleet.Permission, fleet.ClassOf(denied), denied)
+	c.delete(t, "spot-a", "spot-a")
+	require.Equal(t, []string{"spot-b RUNNING"}, c.ids(t))
+	require.ErrorContains(t, c.Preempt(t.Context(), c.pool, fleet.Instance{ID: "spot-b"}, 0), "does not know the verb")
+
+	calls := c.read(t, "calls")
+	require.Contains(t, calls, "compose run --detach --rm --no-deps --name spot-a --label reelay.pool=spot -e REELAY_ENDPOINT -e REELAY_API_KEY worker --provider command --instance-id spot-a --pool "+string(c.pool.ID))
+	require.Contains(t, calls, "ps --all --filter label=reelay.pool=spot --format {{json .}}")
+	require.Contains(t, calls, "rm --force spot-a")
+	require.NotContains(t, calls, c.key, "other users can read arguments")
+
+	require.NoError(t, os.WriteFile(filepath.Join(c.folder, "down"), nil, 0o600))
+	_, err := c.List(t.Context(), c.pool)
+	require.ErrorContains(t, err, "Cannot connect to the Docker daemon")
+	for options, class := range map[string]fleet.ErrorClass{`{"service": "absent"}`: fleet.Invalid, `{"service": "-v/:/host"}`: fleet.Transient} {
+		c.pool.Settings = json.RawMessage(`{"program": "docker-compose", "options": ` + options + `}`)
+		require.Equal(t, class, fleet.ClassOf(c.create(t, "spot-c")[0].Err))
+	}
+	require.NotContains(t, c.read(t, "calls"), "/host")
+}
+
+func TestKubectl(t *testing.T) {
+	t.Parallel()
+	c := example(t, "kubectl", `{"gpus": 2}`)
+
+	require.NoError(t, c.create(t, "spot-a")[0].Err)
+	var applied struct {
+		Items []struct {
+			Kind       string
+			Metadata   struct{ Name string }
+			StringData map[string]string
+			Spec       struct {
+				Containers []struct {
+					Image     string
+					Args      []string
+					EnvFrom   []map[string]map[string]string
+					Resources struct{ Limits map[string]int }
+				}
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(c.read(t, "applied")), &applied))
+	secret, pod := applied.Items[0], applied.Items[1]
+	require.Equal(t, "Secret", secret.Kind)
+	require.Equal(t, c.key, secret.StringData["REELAY_API_KEY"])
+	require.Equal(t, "spot-a", pod.Metadata.Name)
+	container := pod.Spec.Containers[0]
+	require.Equal(t, "registry.example/agent:1", container.Image)
+	require.Equal(t, fleet.AgentArguments("command", c.pool, "spot-a"), container.Args)
+	require.Equal(t, secret.Metadata.Name, container.EnvFrom[0]["secretRef"]["name"])
+	require.Equal(t, 2, container.Resources.Limits["nvidia.com/gpu"])
+
+	for id, class := range map[string]fleet.ErrorClass{"spot-full": fleet.Quota, "spot-denied": fleet.Permission, "spot-bad": fleet.Invalid} {
+		require.Equal(t, class, fleet.ClassOf(c.create(t, id)[0].Err), id)
+	}
+	require.Equal(t, []string{"spot-a BOOTING", "spot-b RUNNING", "spot-c ENDING", "spot-d ENDED"}, c.ids(t))
+	all, err := c.List(t.Context(), c.pool)
+	require.NoError(t, err)
+	require.True(t, all[3].Reclaimed)
+	require.Equal(t, time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC), all[0].CreatedAt)
+	c.delete(t, "spot-a")
+	require.NoError(t, c.Preempt(t.Context(), c.pool, fleet.Instance{ID: "spot-b"}, 30*time.Second))
+	require.ErrorIs(t, c.Preempt(t.Context(), c.pool, fleet.Instance{ID: "spot-gone"}, 30*time.Second), fleet.ErrNoInstance)
+
+	calls := c.read(t, "calls")
+	require.Contains(t, calls, "get pods -l reelay-pool=spot -o json\n")
+	require.Contains(t, calls, "delete pod spot-a --ignore-not-found --now --wait=false\n")
+	require.Contains(t, calls, "delete pod spot-b --wait=false --grace-period=30\n")
+	require.NotContains(t, calls, c.key)
+	require.NoError(t, os.WriteFile(filepath.Join(c.folder, "down"), nil, 0o600))
+	_, err = c.List(t.Context(), c.pool)
+	require.ErrorContains(t, err, "Unable to connect to the server")
+}
+
+// TestWalkthrough follows "A new provider in 60 lines" of the documentation.
+func TestWalkthrough(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/operators/providers.md")
+	require.NoError(t, err)
+	block := func(language string) string {
+		found := regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+		require.Len(t, found, 1, language)
+		return found[0][1]
+	}
+	c := setupIn(t, t.TempDir(), "mycloud")
+	require.LessOrEqual(t, strings.Count(block("python"), "\n"), 60)
+	require.NoError(t, os.WriteFile(filepath.Join(c.folder, "mycloud"), []byte(block("python")), 0o600))
+
+	byHand := exec.Command("sh", "-euc", block("sh"))
+	byHand.Dir = c.folder
+	out, err := byHand.Output()
+
+	require.NoError(t, err)
+	require.Equal(t, `{"id": "h100-spot-1"}`+"\n"+`{"id": "h100-spot-1", "state": "RUNNING"}`+"\n"+`{"id": "h100-spot-1"}`+"\n", string(out))
+	for range 2 {
+		require.NoError(t, c.create(t, "spot-a")[0].Err)
+	}
+	script := c.read(t, "machines/spot-a")
+	require.Contains(t, script, "\nexport REELAY_API_KEY="+c.key+"\n")
+	require.Contains(t, script, "\nexec reelay-agent --provider command --instance-id spot-a ")
+	require.Equal(t, []string{"spot-a RUNNING"}, c.ids(t))
+	c.delete(t, "spot-a", "spot-a")
+	require.Empty(t, c.ids(t))
+	c.pool.MachineType = "sold-out"
+	require.Equal(t, fleet.Stockout, fleet.ClassOf(c.create(t, "spot-b")[0].Err))
+	require.ErrorContains(t, c.Preempt(t.Context(), c.pool, fleet.Instance{ID: "spot-a"}, 0), "does not know the verb")
+}
