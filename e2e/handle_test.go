@@ -26,6 +26,9 @@ const asOutside = "REELAY_TEST_AS_OUTSIDE"
 type outside struct{ model string }
 
 func serveOutside(model string) error {
+	if model == interruptible {
+		return runtime.Serve(context.Background(), os.Stdin, os.Stdout, runtime.Ready{Runtime: "interruptible 1", Models: runtime.Offers(model)}, resuming{})
+	}
 	return runtime.Serve(context.Background(), os.Stdin, os.Stdout, runtime.Ready{Runtime: "outside 1", Models: runtime.Offers(model)}, outside{model})
 }
 
@@ -68,12 +71,12 @@ serve(Outside())
 `
 
 // workerOf starts an agent of a stack until the test ends.
-func (s *stack) workerOf(t *testing.T, instance, runtime string) *localstack.Child {
+func (s *stack) workerOf(t *testing.T, instance, runtime string, environment ...string) *localstack.Child {
 	t.Helper()
 	output, err := os.CreateTemp(t.TempDir(), "agent-*.log")
 	require.NoError(t, err)
 	child, err := localstack.StartChild(localstack.ChildConfig{
-		Name: "agent", Path: reelay, Log: output.Name(), Env: append(os.Environ(), "REELAY_API_KEY="+s.keys.WorkerKey),
+		Name: "agent", Path: reelay, Log: output.Name(), Env: append(append(os.Environ(), "REELAY_API_KEY="+s.keys.WorkerKey), environment...),
 		Args: []string{"agent", "--endpoint", s.keys.Endpoint, "--instance-id", instance, "--work-dir", t.TempDir(), "--runtime", runtime},
 	})
 	require.NoError(t, err)

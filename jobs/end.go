@@ -227,7 +227,11 @@ func (h *Holder) release(ctx context.Context, p Principal, f Fence, reason model
 	}
 	l, err := h.finish(ctx, &fencedCall{p: p, fence: f, act: func(ctx context.Context, l *held) error {
 		l.end(models.AttemptReleased, reason, "handed back by its worker")
-		l.change.note(models.EventReleased, Payload{"reason": reason})
+		told := Payload{"reason": reason}
+		if l.worker.DrainReason != "" {
+			told["why"] = l.worker.DrainReason // such as a preemption
+		}
+		l.change.note(models.EventReleased, told)
 		return l.requeue("handed back by its worker, waiting for another")
 	}})
 	if errors.Is(err, apierror.ErrLeaseLost) {

@@ -6,16 +6,16 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/metadata"
 	"github.com/reelay/reelay/gpu/sensor"
 )
 
@@ -25,7 +25,7 @@ type settings struct {
 	provider, instanceID, pool, region, zone, gpuType, as string
 	models, runtimes, outboundExcept                      []string
 	outboundLoopback                                      bool
-	workDir, log, qualityGate, compression                string
+	workDir, log, qualityGate, compression, notices       string
 	notice                                                time.Duration
 	stopGrace, hangTimeout, loadTimeout, giveUp           time.Duration
 }
@@ -38,8 +38,9 @@ func Command(version string) *cobra.Command {
 		Use:   "agent",
 		Short: "Run a worker: lease jobs, render them and upload the results",
 		Long: `agent registers this machine as a worker, leases one job at a time and renders it
-with a runtime. On SIGTERM, SIGINT or a drain it saves a checkpoint, releases the job so
-that another worker can continue it, and exits. A second signal makes it exit at once.
+with a runtime. On SIGTERM, SIGINT, a notice of preemption or a drain it saves a
+checkpoint, releases the job so that another worker can continue it, and exits. A second
+signal makes it exit at once.
 
 Each flag can also be set in the environment, as REELAY_AGENT_ and its name, such as
 REELAY_AGENT_WORK_DIR. The endpoint, the key, the file of certificates, the quality gate
@@ -69,7 +70,8 @@ REELAY_QUALITY_GATE, REELAY_OUTBOUND_LOOPBACK and REELAY_OUTBOUND_EXCEPT.`,
 	flags.BoolVar(&s.outboundLoopback, "outbound-loopback", false, "allow http.call to call this machine, for a laptop")
 	flags.StringSliceVar(&s.outboundExcept, "outbound-except", nil, "addresses of Reelay itself, as host:port, which http.call must not call")
 	flags.StringVar(&s.compression, "checkpoint-compression", CompressAuto, "whether to compress checkpoints: auto (where it saves time), off or zstd (always)")
-	flags.DurationVar(&s.notice, "notice", 30*time.Second, "how long the machine exists after SIGTERM")
+	flags.StringVar(&s.notices, "notices", metadata.Auto, "whose metadata server gives notice of a preemption: auto (found out), gce, ec2 or off")
+	flags.DurationVar(&s.notice, "notice", 30*time.Second, "how long the machine exists after SIGTERM, or after a notice that does not say it")
 	flags.DurationVar(&s.stopGrace, "stop-grace", defaultStopGrace, "how long a runtime may take to stop before it is killed")
 	flags.DurationVar(&s.hangTimeout, "hang-timeout", defaultHangTimeout, "how long a render may go without progress")
 	flags.DurationVar(&s.loadTimeout, "load-timeout", defaultLoadTimeout, "how long a model may take to load")
@@ -85,7 +87,7 @@ REELAY_QUALITY_GATE, REELAY_OUTBOUND_LOOPBACK and REELAY_OUTBOUND_EXCEPT.`,
 		ctx, stop := context.WithCancel(command.Context())
 		defer stop()
 		config.GPUs = sensor.Find(config.Log).Newest
-		config.Notices = signalNotices(ctx, config.Notice)
+		config.Notices = s.watch(ctx, config)
 		return Run(ctx, config)
 	}
 	return command
@@ -112,7 +114,7 @@ func fromEnvironment(command *cobra.Command, lookup func(string) (string, bool))
 	fill("outbound-except", "REELAY_OUTBOUND_EXCEPT")
 	for _, flag := range []string{
 		"provider", "instance-id", "pool", "region", "zone", "gpu-type", "capacity-class", "models", "runtime", "work-dir", "log",
-		"notice", "stop-grace", "hang-timeout", "load-timeout", "give-up",
+		"notices", "notice", "stop-grace", "hang-timeout", "load-timeout", "give-up",
 	} {
 		fill(flag, "REELAY_AGENT_"+strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
 	}
@@ -145,6 +147,9 @@ func (s settings) config(version string) (Config, error) {
 	}
 	if s.qualityGate != "on" && s.qualityGate != "off" {
 		return config, fmt.Errorf("--quality-gate is %q: it must be on or off", s.qualityGate)
+	}
+	if !slices.Contains(metadata.Sources, s.notices) {
+		return config, fmt.Errorf("--notices is %q: it must be auto, gce, ec2 or off", s.notices)
 	}
 	if err := s.checkTimes(); err != nil {
 		return config, err
@@ -206,27 +211,4 @@ func parseRuntimes(lines []string) ([]RuntimeCommand, error) {
 		return nil, fmt.Errorf("--runtime is %s: it must be name=command, such as 'wan=python3 wan.py'", strconv.Quote(line))
 	}
 	return runtimes, nil
-}
-
-// signalNotices turns SIGTERM and SIGINT into notices.
-func signalNotices(ctx context.Context, notice time.Duration) <-chan Notice {
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	notices := make(chan Notice)
-	go func() {
-		defer signal.Stop(signals)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case s := <-signals:
-				select {
-				case notices <- Notice{Reason: "the signal " + s.String(), Deadline: time.Now().Add(notice)}:
-				case <-ctx.Done():
-					return
-				}
-			}
-		}
-	}()
-	return notices
 }

@@ -75,6 +75,9 @@ type RuntimeCommand struct {
 type Notice struct {
 	Reason   string
 	Deadline time.Time
+	// Announced means that the machine's provider announces it. The signal that then comes as
+	// the machine stops is the first one.
+	Announced bool
 }
 
 const (

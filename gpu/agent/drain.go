@@ -106,10 +106,10 @@ func until(ctx context.Context, c <-chan struct{}, cause error) (context.Context
 }
 
 // watchNotices acts on the notices that the machine is going away. After the first
-// one it also asks the control plane to drain this worker. A second one means that
-// the machine goes now.
+// one it also asks the control plane to drain this worker. A second one that is not announced
+// means that the machine goes now.
 func (a *Agent) watchNotices(ctx context.Context) {
-	for told := false; ; {
+	for told, signalled := false, false; ; {
 		select {
 		case <-ctx.Done():
 			return
@@ -117,9 +117,10 @@ func (a *Agent) watchNotices(ctx context.Context) {
 			if !ok {
 				return
 			}
-			if told {
+			if signalled && !n.Announced {
 				n.Deadline = time.Now()
 			}
+			signalled = signalled || !n.Announced
 			a.log.Info("the machine is going away", "reason", n.Reason, "deadline", n.Deadline)
 			a.going.hurry(n.Deadline)
 			if !told {

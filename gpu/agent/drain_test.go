@@ -54,6 +54,21 @@ func TestNotice(t *testing.T) {
 		})
 	})
 
+	t.Run("IsNotHurriedByTheSignalThatFollowsAnAnnouncement", func(t *testing.T) {
+		t.Parallel()
+		story(t, oneJob, func(t *testing.T, f *fixture) {
+			<-f.model.started
+			f.notices <- Notice{Reason: "preempted", Deadline: time.Now().Add(60 * time.Second), Announced: true}
+			time.Sleep(time.Second)
+			f.notices <- Notice{Reason: "the signal", Deadline: time.Now().Add(30 * time.Second)}
+			f.notices <- Notice{Reason: "maintenance", Deadline: time.Now().Add(60 * time.Second), Announced: true}
+
+			require.NoError(t, <-f.ended)
+			require.Equal(t, "preempted", f.of("drainSelf")[0].in["reason"])
+			require.Equal(t, 29*time.Second, f.of("releaseJob")[0].at)
+		})
+	})
+
 	t.Run("DeliversAFinishedVideo", func(t *testing.T) {
 		t.Parallel()
 		story(t, oneJob, func(t *testing.T, f *fixture) {

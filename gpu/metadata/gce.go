@@ -1,0 +1,74 @@
+package metadata
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	preemptedPath   = "/computeMetadata/v1/instance/preempted"
+	maintenancePath = "/computeMetadata/v1/instance/maintenance-event"
+	identityPath    = "/computeMetadata/v1/instance/service-accounts/default/identity"
+)
+
+var flavor = []string{"Metadata-Flavor", "Google"}
+
+// watchGCE waits for Compute Engine to preempt the machine, or to stop it for the maintenance
+// of its host.
+func (w Watcher) watchGCE(ctx context.Context, s *server, tell func(Notice)) {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() {
+		w.awaitGCE(ctx, s, preemptedPath, "TRUE", func() {
+			tell(Notice{Reason: "Compute Engine preempts this machine", Deadline: time.Now().Add(w.Notice)})
+		})
+	})
+	watching.Go(func() {
+		// The other events, such as MIGRATE_ON_HOST_MAINTENANCE, leave the machine running.
+		w.awaitGCE(ctx, s, maintenancePath, "TERMINATE_ON_HOST_MAINTENANCE", func() {
+			tell(Notice{Reason: "Compute Engine stops this machine for maintenance of its host", Deadline: time.Now().Add(w.Notice)})
+		})
+	})
+}
+
+// awaitGCE calls then once, when a value is as wanted.
+func (w Watcher) awaitGCE(ctx context.Context, s *server, path, wanted string, then func()) {
+	etag := ""
+	w.follow(ctx, path, func() (bool, error) {
+		query := "?alt=text"
+		timeout := answerTimeout
+		if etag != "" {
+			query += fmt.Sprintf("&wait_for_change=true&timeout_sec=%d&last_etag=%s", max(1, int(w.pace.hold.Seconds())), url.QueryEscape(etag))
+			timeout += w.pace.hold
+		}
+		value, header, err := s.ask(ctx, timeout, "GET", path+query, flavor...)
+		if err != nil {
+			etag = "" // ask for the value itself, whatever it was before
+			return false, err
+		}
+		etag = header.Get("ETag")
+		if value != wanted {
+			return false, nil
+		}
+		then()
+		return true, nil
+	})
+}
+
+// Identity returns a token in which Google signs which machine this is, for one audience. It is
+// a JWT, valid for an hour. The machine needs a service account.
+func Identity(ctx context.Context, audience string) (string, error) {
+	query := url.Values{"audience": {audience}, "format": {"full"}}
+	token, _, err := gceServer().ask(ctx, answerTimeout, "GET", identityPath+"?"+query.Encode(), flavor...)
+	if err == nil && strings.Count(token, ".") != 2 {
+		err = fmt.Errorf("the metadata server's answer is not a token")
+	}
+	if err != nil {
+		return "", fmt.Errorf("get the identity token of this machine (it needs a service account): %w", err)
+	}
+	return token, nil
+}
