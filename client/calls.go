@@ -257,6 +257,19 @@ func (c *Client) PoolHistory(ctx context.Context, id string, first int) ([]Scali
 	return pool.ScalingHistory, nil
 }
 
+// ExplainPool returns what the scaler would do with a pool now, and why.
+func (c *Client) ExplainPool(ctx context.Context, id string) (*PoolExplanation, error) {
+	data, err := poolExplanation(ctx, repeater{c}, id)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := found(data.Pool, "pool", id)
+	if err != nil {
+		return nil, err
+	}
+	return &pool.Explanation, nil
+}
+
 // PausePool stops a pool: it gets no more workers, and those that it has finish their job and
 // leave.
 func (c *Client) PausePool(ctx context.Context, id string) (*Pool, error) {

@@ -2480,6 +2480,10 @@ type Pool struct {
 	ActiveHours              *string          `json:"activeHours"`
 	Settings                 *json.RawMessage `json:"settings"`
 	Paused                   bool             `json:"paused"`
+	// Until when the scaler boots no worker, since the provider refused machines. Null unless the newest creation failed.
+	BackoffUntil *time.Time `json:"backoffUntil"`
+	// The provider's error.
+	BackoffReason *string `json:"backoffReason"`
 	// The number of workers in the scaler's last decision.
 	Desired  int `json:"desired"`
 	Booting  int `json:"booting"`
@@ -2543,6 +2547,12 @@ func (v *Pool) GetSettings() *json.RawMessage { return v.Settings }
 
 // GetPaused returns Pool.Paused, and is useful for accessing the field via an interface.
 func (v *Pool) GetPaused() bool { return v.Paused }
+
+// GetBackoffUntil returns Pool.BackoffUntil, and is useful for accessing the field via an interface.
+func (v *Pool) GetBackoffUntil() *time.Time { return v.BackoffUntil }
+
+// GetBackoffReason returns Pool.BackoffReason, and is useful for accessing the field via an interface.
+func (v *Pool) GetBackoffReason() *string { return v.BackoffReason }
 
 // GetDesired returns Pool.Desired, and is useful for accessing the field via an interface.
 func (v *Pool) GetDesired() int { return v.Desired }
@@ -2614,6 +2624,43 @@ func (v *PoolDifference) GetBefore() *json.RawMessage { return v.Before }
 
 // GetAfter returns PoolDifference.After, and is useful for accessing the field via an interface.
 func (v *PoolDifference) GetAfter() *json.RawMessage { return v.After }
+
+// PoolExplanation includes the GraphQL fields of PoolExplanation requested by the fragment PoolExplanation.
+// The GraphQL type's documentation follows.
+//
+// What the scaler would do with a pool now. It changes nothing.
+type PoolExplanation struct {
+	At time.Time `json:"at"`
+	// How many workers the pool has that are not draining, and how many it should have.
+	Workers int `json:"workers"`
+	Desired int `json:"desired"`
+	// How many workers a round would boot and drain now. Idle workers are drained after the pool's cooldown.
+	Boot   int             `json:"boot"`
+	Drain  int             `json:"drain"`
+	Reason string          `json:"reason"`
+	Inputs json.RawMessage `json:"inputs"`
+}
+
+// GetAt returns PoolExplanation.At, and is useful for accessing the field via an interface.
+func (v *PoolExplanation) GetAt() time.Time { return v.At }
+
+// GetWorkers returns PoolExplanation.Workers, and is useful for accessing the field via an interface.
+func (v *PoolExplanation) GetWorkers() int { return v.Workers }
+
+// GetDesired returns PoolExplanation.Desired, and is useful for accessing the field via an interface.
+func (v *PoolExplanation) GetDesired() int { return v.Desired }
+
+// GetBoot returns PoolExplanation.Boot, and is useful for accessing the field via an interface.
+func (v *PoolExplanation) GetBoot() int { return v.Boot }
+
+// GetDrain returns PoolExplanation.Drain, and is useful for accessing the field via an interface.
+func (v *PoolExplanation) GetDrain() int { return v.Drain }
+
+// GetReason returns PoolExplanation.Reason, and is useful for accessing the field via an interface.
+func (v *PoolExplanation) GetReason() string { return v.Reason }
+
+// GetInputs returns PoolExplanation.Inputs, and is useful for accessing the field via an interface.
+func (v *PoolExplanation) GetInputs() json.RawMessage { return v.Inputs }
 
 // Progress includes the GraphQL fields of Progress requested by the fragment Progress.
 type Progress struct {
@@ -4180,6 +4227,14 @@ func (v *__pauseQueueInput) GetModel() *string { return v.Model }
 // GetReason returns __pauseQueueInput.Reason, and is useful for accessing the field via an interface.
 func (v *__pauseQueueInput) GetReason() *string { return v.Reason }
 
+// __poolExplanationInput is used internally by genqlient
+type __poolExplanationInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __poolExplanationInput.Id, and is useful for accessing the field via an interface.
+func (v *__poolExplanationInput) GetId() string { return v.Id }
+
 // __poolHistoryInput is used internally by genqlient
 type __poolHistoryInput struct {
 	Id    string `json:"id"`
@@ -4961,6 +5016,23 @@ type pauseQueueResponse struct {
 
 // GetPauseQueue returns pauseQueueResponse.PauseQueue, and is useful for accessing the field via an interface.
 func (v *pauseQueueResponse) GetPauseQueue() Queue { return v.PauseQueue }
+
+// poolExplanationPool includes the requested fields of the GraphQL type Pool.
+type poolExplanationPool struct {
+	// What the scaler would do with the pool now, and why. Of a static pool: what should be done with it.
+	Explanation PoolExplanation `json:"explanation"`
+}
+
+// GetExplanation returns poolExplanationPool.Explanation, and is useful for accessing the field via an interface.
+func (v *poolExplanationPool) GetExplanation() PoolExplanation { return v.Explanation }
+
+// poolExplanationResponse is returned by poolExplanation on success.
+type poolExplanationResponse struct {
+	Pool *poolExplanationPool `json:"pool"`
+}
+
+// GetPool returns poolExplanationResponse.Pool, and is useful for accessing the field via an interface.
+func (v *poolExplanationResponse) GetPool() *poolExplanationPool { return v.Pool }
 
 // poolHistoryPool includes the requested fields of the GraphQL type Pool.
 type poolHistoryPool struct {
@@ -7693,6 +7765,8 @@ fragment Pool on Pool {
 	activeHours
 	settings
 	paused
+	backoffUntil
+	backoffReason
 	desired
 	booting
 	idle
@@ -7792,6 +7866,51 @@ func pauseQueue(
 	return data_, err_
 }
 
+// The query executed by poolExplanation.
+const poolExplanation_Operation = `
+query poolExplanation ($id: ID!) {
+	pool(id: $id) {
+		explanation {
+			... PoolExplanation
+		}
+	}
+}
+fragment PoolExplanation on PoolExplanation {
+	at
+	workers
+	desired
+	boot
+	drain
+	reason
+	inputs
+}
+`
+
+func poolExplanation(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *poolExplanationResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "poolExplanation",
+		Query:  poolExplanation_Operation,
+		Variables: &__poolExplanationInput{
+			Id: id,
+		},
+	}
+
+	data_ = &poolExplanationResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The query executed by poolHistory.
 const poolHistory_Operation = `
 query poolHistory ($id: ID!, $first: Int!) {
@@ -7863,6 +7982,8 @@ fragment Pool on Pool {
 	activeHours
 	settings
 	paused
+	backoffUntil
+	backoffReason
 	desired
 	booting
 	idle
@@ -8437,6 +8558,8 @@ fragment Pool on Pool {
 	activeHours
 	settings
 	paused
+	backoffUntil
+	backoffReason
 	desired
 	booting
 	idle

@@ -42,6 +42,10 @@ func (r *mutationResolver) ApplyPools(ctx context.Context, input fleet.PoolFile)
 	return r.Pools.Apply(ctx, principal(ctx), input)
 }
 
+func (r *poolResolver) Explanation(ctx context.Context, obj *query.PoolStatus) (*fleet.Explanation, error) {
+	return r.Pools.Explain(ctx, principal(ctx), obj.ID)
+}
+
 func (r *poolResolver) ScalingHistory(ctx context.Context, obj *query.PoolStatus, first *int) ([]*models.ScalingDecision, error) {
 	return load(ctx).ScalingHistory.Load(ctx, loader.ScalingPage{Pool: obj.ID, First: valueOr(first, defaultPage)})
 }

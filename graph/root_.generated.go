@@ -1135,6 +1135,12 @@ func (ec *executionContext) childFields_Pool(ctx context.Context, field graphql.
 		return ec.fieldContext_Pool_busy(ctx, field)
 	case "draining":
 		return ec.fieldContext_Pool_draining(ctx, field)
+	case "backoffUntil":
+		return ec.fieldContext_Pool_backoffUntil(ctx, field)
+	case "backoffReason":
+		return ec.fieldContext_Pool_backoffReason(ctx, field)
+	case "explanation":
+		return ec.fieldContext_Pool_explanation(ctx, field)
 	case "checkpointPlans":
 		return ec.fieldContext_Pool_checkpointPlans(ctx, field)
 	case "scalingHistory":
@@ -1165,6 +1171,26 @@ func (ec *executionContext) childFields_PoolDifference(ctx context.Context, fiel
 		return ec.fieldContext_PoolDifference_after(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type PoolDifference", field.Name)
+}
+
+func (ec *executionContext) childFields_PoolExplanation(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "at":
+		return ec.fieldContext_PoolExplanation_at(ctx, field)
+	case "workers":
+		return ec.fieldContext_PoolExplanation_workers(ctx, field)
+	case "desired":
+		return ec.fieldContext_PoolExplanation_desired(ctx, field)
+	case "boot":
+		return ec.fieldContext_PoolExplanation_boot(ctx, field)
+	case "drain":
+		return ec.fieldContext_PoolExplanation_drain(ctx, field)
+	case "reason":
+		return ec.fieldContext_PoolExplanation_reason(ctx, field)
+	case "inputs":
+		return ec.fieldContext_PoolExplanation_inputs(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PoolExplanation", field.Name)
 }
 
 func (ec *executionContext) childFields_Progress(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -24,6 +24,19 @@ type Pool struct {
 	// DeletedAt is when an operator deleted the pool, or zero. The row stays, because workers
 	// of the past name it.
 	DeletedAt time.Time `bun:"deleted_at,nullzero"`
+	PoolBackoff
+}
+
+// PoolBackoff is how long the scaler boots no worker of a pool, because its provider refused
+// machines.
+type PoolBackoff struct {
+	// BackoffUntil is zero unless the newest creation failed.
+	BackoffUntil time.Time `bun:"backoff_until,nullzero"`
+	// BackoffClass is the class of the provider's error (fleet.ErrorClass).
+	BackoffClass  string `bun:"backoff_class"`
+	BackoffReason string `bun:"backoff_reason"`
+	// Refusals is how many creations in a row failed.
+	Refusals int `bun:"refusals"`
 }
 
 // PoolSpec is what operators write of a pool.
@@ -107,9 +120,29 @@ func InsertPool(ctx context.Context, db bun.IDB, p *Pool) error {
 }
 
 // UpdatePool writes a pool that the caller has locked. It does not write Desired.
+// The scaler may boot workers again at once: what the provider refused may have changed.
 func UpdatePool(ctx context.Context, db bun.IDB, p *Pool) error {
 	p.Fill()
+	p.PoolBackoff = PoolBackoff{}
 	return mustChange(db.NewUpdate().Model(p).ExcludeColumn("id", "desired", "created_at").WherePK().Exec(ctx))
+}
+
+// RecordRefusal records that a provider refused machines of a pool. The pool waits for a time
+// that doubles with each refusal in a row, from first up to most.
+func RecordRefusal(ctx context.Context, db bun.IDB, id PoolID, class, reason string, first, most time.Duration) error {
+	_, err := db.NewRaw(`
+		UPDATE pools SET backoff_class = ?1, backoff_reason = ?2, refusals = refusals + 1,
+			backoff_until = clock_timestamp() + make_interval(secs => least(?3 * 2::float8 ^ least(refusals, 20), ?4))
+		WHERE id = ?0`, id, class, reason, first.Seconds(), most.Seconds()).Exec(ctx)
+	return err
+}
+
+// ClearRefusals records that a provider created all machines that it was asked for.
+func ClearRefusals(ctx context.Context, db bun.IDB, id PoolID) error {
+	_, err := db.NewRaw(`
+		UPDATE pools SET backoff_until = NULL, backoff_class = '', backoff_reason = '', refusals = 0
+		WHERE id = ? AND refusals > 0`, id).Exec(ctx)
+	return err
 }
 
 // PoolLock is a lock on pools until the transaction ends. Pools are locked before workers.

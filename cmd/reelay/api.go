@@ -157,7 +157,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 
 	keys := &auth.KeyWatch{Authenticate: (&auth.KeyCache{Authenticate: s.keys().Authenticate}).Get}
 	restAPI := rest.New(rest.Config{
-		Keys: keys, Submitter: submitter, Canceller: canceller, Inputs: s.inputs(), Reader: reader, Watcher: watcher,
+		Keys: keys, Submitter: submitter, Canceller: canceller, Inputs: s.inputs(), Reader: reader, Watcher: watcher, Pools: s.pools(),
 		Base: base,
 	})
 	videosAPI := videos.New(videos.Config{

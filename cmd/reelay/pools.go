@@ -21,6 +21,7 @@ func poolsCommand() *cobra.Command {
 	cmd.AddCommand(
 		listPools(&cobra.Command{Use: "list", Short: "List the pools (for operators)", Args: cobra.NoArgs}),
 		poolsShowCommand(),
+		poolsExplainCommand(),
 		applyPools(&cobra.Command{
 			Use:   "apply -f FILE",
 			Short: "Add and change the pools of a file (for operators)",

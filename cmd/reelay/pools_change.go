@@ -64,6 +64,9 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 	}
 	field("name", "%s  (%s)", p.Name, p.Id)
 	field("state", "%s", state)
+	if p.BackoffReason != nil && *p.BackoffReason != "" {
+		field("refused", "%s", clean(*p.BackoffReason))
+	}
 	field("workers", "%d booting, %d idle, %d busy, %d draining; the scaler wants %d", p.Booting, p.Idle, p.Busy, p.Draining, p.Desired)
 	field("limits", "%d to %d workers, %d kept warm", p.MinWorkers, p.MaxWorkers, p.WarmWorkers)
 	field("provider", "%s", p.Provider)
@@ -100,6 +103,41 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 		}
 	}
 	return out.Flush()
+}
+
+func poolsExplainCommand() *cobra.Command {
+	explain := &apiCall{target: target{operator: true}}
+	return explain.command(&cobra.Command{
+		Use:   "explain NAME",
+		Short: "Say how many workers a pool should have now, and why (for operators)",
+		Long: "Says what the scaler would do with a pool now, and why. It changes nothing. Of a pool of the provider static, it says what\n" +
+			"should be done with it: its machines come by themselves.",
+		Args: cobra.ExactArgs(1),
+	}, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		pool, err := findPool(ctx, c, args[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		e, err := c.ExplainPool(ctx, pool.Id)
+		if err != nil {
+			return nil, nil, err
+		}
+		return e, func(out io.Writer) error { return printExplanation(out, pool, e) }, nil
+	})
+}
+
+func printExplanation(out io.Writer, pool *client.Pool, e *client.PoolExplanation) error {
+	does := "It stays as it is."
+	switch {
+	case e.Boot > 0:
+		does = fmt.Sprintf("It boots %d.", e.Boot)
+	case e.Drain > 0:
+		does = fmt.Sprintf("It drains %d.", e.Drain)
+	case e.Workers > e.Desired:
+		does = fmt.Sprintf("Nothing is drained yet: a worker is drained after %d s idle.", pool.ScaleDownCooldownSeconds)
+	}
+	_, err := fmt.Fprintf(out, "%s has %d of the %d workers that it should have. %s\n%s\n", pool.Name, e.Workers, e.Desired, does, clean(e.Reason))
+	return err
 }
 
 func applyPools(cmd *cobra.Command, dryRun bool) *cobra.Command {

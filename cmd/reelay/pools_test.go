@@ -27,6 +27,11 @@ func TestPoolCommands(t *testing.T) {
 			`{"pools": [` + pool + `], "pool": {"scalingHistory": [{"at": "2026-01-31T12:00:00Z", "from": 1, "to": 3, "reason": "Because.", "error": "no capacity"}]}}`,
 			`(?s)state +paused.*1 idle, 2 busy.*\$0\.28 per worker.*0 2 \* \* \* for 6h.*1 → 3 +Because\. But: no capacity`,
 		},
+		"explain": {
+			[]string{"explain", "l4-spot"},
+			`{"pools": [` + pool + `], "pool": {"explanation": {"at": "2026-01-31T12:00:00Z", "workers": 1, "desired": 3, "boot": 2, "drain": 0, "reason": "Because.", "inputs": {}}}}`,
+			`l4-spot has 1 of the 3 workers that it should have. It boots 2.\nBecause\.`,
+		},
 		"diff": {
 			[]string{"diff", "-f", file}, `{"applyPools": [{"kind": "CHANGED", "name": "l4-spot", "differences": [{"path": "maxWorkers", "before": 4, "after": 9}]}]}`,
 			`changed +pool l4-spot\n +maxWorkers: 4 → 9`,

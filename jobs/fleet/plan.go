@@ -25,6 +25,18 @@ type snapshot struct {
 type poolState struct {
 	pool    *models.Pool
 	workers []*models.Worker
+	// frozen is why the scaler cannot change the pool's workers now, or "". They count.
+	frozen string
+}
+
+// freeze freezes the pools that are not among these: nobody here can boot their workers, or
+// their provider has not answered.
+func (s *snapshot) freeze(scaled []*models.Pool) {
+	for i, p := range s.pools {
+		if !slices.ContainsFunc(scaled, func(other *models.Pool) bool { return other.ID == p.pool.ID }) {
+			s.pools[i].frozen = "its machines cannot be changed from here now"
+		}
+	}
 }
 
 // Demand is what the scaler sizes one pool by: its workers, and its share of the
@@ -55,6 +67,8 @@ type decision struct {
 	demand  Demand
 	workers int    // wanted
 	closed  string // why the pool may have no workers now, or ""
+	frozen  string // why the scaler cannot change its workers now, or ""
+	waits   string // why the pool gets no more workers for a while, or ""
 	reason  string
 	drain   []models.WorkerID // idle workers to drain, longest idle first
 }
@@ -66,12 +80,12 @@ func (d *decision) have() int { return d.demand.Booting + d.demand.Idle + d.dema
 func (d *decision) create() int { return max(0, d.workers-d.have()) }
 
 // plan decides for every pool. Each waiting job counts for one pool only, also if
-// several pools can run it.
+// several pools can run it: see share.
 func plan(s snapshot) []*decision {
 	shares := share(s)
 	var all []*decision
 	for i, p := range s.pools {
-		d := &decision{pool: p.pool, demand: shares[i].demand(), closed: shares[i].closed}
+		d := &decision{pool: p.pool, demand: shares[i].demand(), closed: shares[i].closed, frozen: p.frozen, waits: shares[i].waits}
 		d.size()
 		d.drain = longIdle(p, s.now, d.have()-d.workers, shares[i].closed != "")
 		all = append(all, d)
@@ -97,6 +111,8 @@ func (d *decision) size() {
 	switch need += in.Warm; {
 	case d.closed != "":
 		d.reason += "; " + d.closed + "."
+	case d.waits != "" && need > in.Max:
+		d.reason += "; " + d.waits + "."
 	case need > in.Max:
 		d.reason += fmt.Sprintf("; the pool is limited to %d.", in.Max)
 	case need < in.Min:
@@ -139,6 +155,18 @@ func closedNow(p *models.Pool, now time.Time) (why string, closed bool) {
 	return "", false
 }
 
+// waitsNow reports why a pool gets no more workers for a while, or "".
+func waitsNow(p poolState, now time.Time) string {
+	if p.frozen != "" {
+		return p.frozen
+	}
+	if b := p.pool.PoolBackoff; b.BackoffUntil.After(now) {
+		return fmt.Sprintf("the provider refused machines (%s, %s in a row), and is asked again at %s",
+			b.BackoffClass, text.Count(b.Refusals, "time"), b.BackoffUntil.UTC().Format(time.TimeOnly))
+	}
+	return ""
+}
+
 // longIdle returns up to n workers that have been idle for as long as the pool
 // says, longest idle first. In a closed pool, no idle worker stays.
 func longIdle(p poolState, now time.Time, n int, closed bool) []models.WorkerID {
@@ -157,6 +185,7 @@ func longIdle(p poolState, now time.Time, n int, closed bool) []models.WorkerID 
 type poolShare struct {
 	pool                *models.Pool
 	closed              string // why it may have no workers now, or ""
+	waits               string // why it gets no more workers for a while, or ""
 	booting, idle, busy int
 	lanes               map[models.Tier]*laneShare
 }
@@ -164,8 +193,8 @@ type poolShare struct {
 type laneShare struct{ depth, gpuSeconds float64 }
 
 // share gives the jobs of each queue to the pools that can run them: lane by lane,
-// first to workers that are there, then to workers that a pool may still boot, in
-// the order of the pools. Of a lane, the queues that the fewest pools can run come
+// first to workers that are there, then to workers that a pool may still boot, the
+// cheapest pool first, spot before on-demand at the same price. Of a lane, the queues that the fewest pools can run come
 // first. Jobs that no pool has room for count for the first pool that can run them,
 // so that its reason shows them.
 func share(s snapshot) []*poolShare {
@@ -173,8 +202,11 @@ func share(s snapshot) []*poolShare {
 	for _, p := range s.pools {
 		shares = append(shares, newPoolShare(p, s.now))
 	}
+	byPrice := slices.SortedStableFunc(slices.Values(shares), func(a, b *poolShare) int {
+		return cmp.Or(cmp.Compare(a.pool.PricePerHourUSD, b.pool.PricePerHourUSD), -cmp.Compare(a.pool.CapacityClass, b.pool.CapacityClass))
+	})
 	able := func(q models.QueueDemand) []*poolShare {
-		return slices.DeleteFunc(slices.Clone(shares), func(p *poolShare) bool { return !slices.Contains(p.pool.Models, q.Model) })
+		return slices.DeleteFunc(slices.Clone(byPrice), func(p *poolShare) bool { return !slices.Contains(p.pool.Models, q.Model) })
 	}
 	queues := slices.Clone(s.queues)
 	slices.SortStableFunc(queues, func(a, b models.QueueDemand) int {
@@ -208,6 +240,7 @@ func divide(q models.QueueDemand, pools []*poolShare, times estimate.RenderTimes
 func newPoolShare(p poolState, now time.Time) *poolShare {
 	s := &poolShare{pool: p.pool, lanes: map[models.Tier]*laneShare{}}
 	s.closed, _ = closedNow(p.pool, now)
+	s.waits = waitsNow(p, now)
 	for _, lane := range models.Tiers {
 		s.lanes[lane] = &laneShare{}
 	}
@@ -230,7 +263,7 @@ func (p *poolShare) present() int {
 }
 
 // least is how many workers the pool keeps in any case.
-func (p *poolShare) least() int { return p.open(p.pool.MinWorkers) }
+func (p *poolShare) least() int { return min(p.open(p.pool.MinWorkers), p.most()) }
 
 // open returns n, or 0 if the pool is closed.
 func (p *poolShare) open(n int) int {
@@ -241,7 +274,13 @@ func (p *poolShare) open(n int) int {
 }
 
 // most is how many workers the pool may have.
-func (p *poolShare) most() int { return p.open(p.pool.MaxWorkers) }
+func (p *poolShare) most() int {
+	most := p.open(p.pool.MaxWorkers)
+	if p.waits != "" {
+		return min(p.booting+p.idle+p.busy, most)
+	}
+	return most
+}
 
 // fits is how many of depth more jobs of a lane, of so many seconds each, up to
 // limit workers of the pool start within the lane's wait target.

@@ -176,3 +176,56 @@ func TestPlanDrainsTheLongestIdle(t *testing.T) {
 	require.Equal(t, []models.WorkerID{"for 90 s", "for 61 s"}, all[0].drain)
 	require.Equal(t, []models.WorkerID{"for 90 s"}, one[0].drain)
 }
+
+func TestPlanOfManyPools(t *testing.T) {
+	t.Parallel()
+
+	named := func(name string, price float64, class models.CapacityClass, most int) poolState {
+		p := poolOf(0, most, "m")
+		p.pool.ID, p.pool.Name, p.pool.PricePerHourUSD, p.pool.CapacityClass = models.NewPoolID(), name, price, class
+		return p
+	}
+	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	wanted := func(s snapshot) map[string]int {
+		all := map[string]int{}
+		for _, d := range plan(s) {
+			all[d.pool.Name] = d.workers
+		}
+		return all
+	}
+	queues := []models.QueueDemand{queueOf("CRITICAL", "m", 5, 5)}
+
+	t.Run("FillsTheCheapestFirstAndSpotBeforeOnDemand", func(t *testing.T) {
+		t.Parallel()
+		s := snapshot{now: now, queues: queues, pools: []poolState{
+			named("a-dear", 2, models.CapacitySpot, 9), named("b-safe", 1, models.CapacityOnDemand, 9), named("c-spot", 1, models.CapacitySpot, 3),
+		}}
+
+		require.Equal(t, map[string]int{"a-dear": 0, "b-safe": 2, "c-spot": 3}, wanted(s))
+	})
+
+	t.Run("FailsOverWhileAProviderRefusesAndBack", func(t *testing.T) {
+		t.Parallel()
+		s := snapshot{now: now, queues: queues, pools: []poolState{named("cheap", 1, models.CapacitySpot, 9), named("dear", 2, models.CapacitySpot, 9)}}
+		s.pools[0].pool.PoolBackoff = models.PoolBackoff{BackoffUntil: now.Add(time.Minute), BackoffClass: "STOCKOUT", Refusals: 2}
+
+		refused := wanted(s)
+		reason := plan(snapshot{now: now, queues: queues, pools: s.pools[:1]})[0].reason
+		s.now = now.Add(time.Minute)
+
+		require.Equal(t, map[string]int{"cheap": 0, "dear": 5}, refused)
+		require.Equal(t, "5 waiting jobs and 0 busy workers need 5 workers; the provider refused machines (STOCKOUT, 2 times in a row), and is asked again at 12:01:00.", reason)
+		require.Equal(t, map[string]int{"cheap": 5, "dear": 0}, wanted(s))
+	})
+
+	t.Run("CountsTheWorkersOfAPoolThatItCannotChange", func(t *testing.T) {
+		t.Parallel()
+		static := poolOf(0, 9, "m", idle, idle)
+		static.pool.ID, static.pool.Name = models.NewPoolID(), "static"
+		cloud := named("cloud", 1, models.CapacitySpot, 9)
+		s := snapshot{now: now, queues: queues, pools: []poolState{static, cloud}}
+		s.freeze([]*models.Pool{cloud.pool})
+
+		require.Equal(t, map[string]int{"static": 2, "cloud": 3}, wanted(s))
+	})
+}

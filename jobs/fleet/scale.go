@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
@@ -68,11 +69,12 @@ func (s *Scaler) decide(ctx context.Context, pools []*models.Pool) (r round, err
 		if err != nil || !mine {
 			return err
 		}
-		snapshot, err := readSnapshot(ctx, tx, pools)
+		snapshot, err := readSnapshot(ctx, tx, models.PoolsToWrite)
 		if err != nil {
 			return err
 		}
-		decisions := plan(snapshot)
+		snapshot.freeze(pools)
+		decisions := slices.DeleteFunc(plan(snapshot), func(d *decision) bool { return d.frozen != "" })
 		drained, err := drainIdle(ctx, tx, decisions)
 		if err != nil {
 			return err
@@ -118,12 +120,10 @@ func readPools(ctx context.Context, db bun.IDB, lock models.PoolLock, match func
 }
 
 // readSnapshot reads what the scaler decides from.
-func readSnapshot(ctx context.Context, tx bun.Tx, pools []*models.Pool) (snapshot, error) {
+func readSnapshot(ctx context.Context, tx bun.Tx, lock models.PoolLock) (snapshot, error) {
 	var s snapshot
 	var err error
-	s.pools, s.now, err = readPools(ctx, tx, models.PoolsToWrite, func(p *models.Pool) bool {
-		return slices.ContainsFunc(pools, func(other *models.Pool) bool { return other.ID == p.ID })
-	})
+	s.pools, s.now, err = readPools(ctx, tx, lock, func(*models.Pool) bool { return true })
 	if err != nil {
 		return s, fmt.Errorf("list pools and workers: %w", err)
 	}
@@ -222,16 +222,21 @@ func (s *Scaler) createPool(ctx context.Context, b boot) error {
 	for _, w := range b.workers {
 		ids = append(ids, w.ProviderInstanceID)
 	}
+	refused := refusals{}
 	var failed []error
 	for i, result := range s.Providers[b.pool.Provider].Create(ctx, b.pool, uuid.NewString(), ids) {
 		if result.Err != nil {
-			failed = append(failed, result.Err)
+			refused.add(result.Err)
 			_, err := terminateWorker(ctx, s.DB, s.Notifier, b.workers[i].ID, jobs.Loss{Reason: "it could not be started", Blameless: true})
 			failed = append(failed, err)
 		}
 	}
-	if err := errors.Join(failed...); err != nil {
-		return fmt.Errorf("create workers of pool %s: %w", b.pool.Name, errors.Join(err, models.SetDecisionError(ctx, s.DB, b.decision.ID, err.Error())))
+	if len(refused) == 0 {
+		return errors.Join(append(failed, models.ClearRefusals(ctx, s.DB, b.pool.ID))...)
 	}
-	return nil
+	why := refused.worst()
+	pause := pauses[why.class]
+	failed = append(failed, models.RecordRefusal(ctx, s.DB, b.pool.ID, string(why.class), text.Clip(text.Printable(why.err.Error()), jobs.MaxMessageBytes), pause.first, pause.most),
+		models.SetDecisionError(ctx, s.DB, b.decision.ID, refused.Error()))
+	return fmt.Errorf("create workers of pool %s: %w", b.pool.Name, errors.Join(append([]error{refused}, failed...)...))
 }

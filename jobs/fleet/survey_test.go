@@ -154,3 +154,34 @@ func ended(t *testing.T, s *jobstest.Stack) (n int) {
 	require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM workers WHERE ended_at IS NOT NULL").Scan(t.Context(), &n))
 	return n
 }
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+
+	t.Run("KeepThePoolFromAskingAgainUntilItsPauseEndsOrItChanges", func(t *testing.T) {
+		t.Parallel()
+		s, scaler, provider, pool := scaled(t, 3, 3)
+		provider.Refuse = fleet.Refuse(fleet.Stockout, "there is no such machine in this zone")
+
+		err := scaler.Scale(t.Context())
+		require.ErrorContains(t, err, "there is no such machine in this zone (STOCKOUT, 3 machines)")
+		require.NoError(t, scaler.Scale(t.Context()), "it does not ask")
+		require.Len(t, scalingHistory(t, s, pool, 10), 1)
+		s.Exec(t, "UPDATE pools SET backoff_until = now()")
+		require.Error(t, scaler.Scale(t.Context()))
+		status := poolStatus(t, s, pool)
+		require.Equal(t, 2, status.Refusals)
+		var seconds float64
+		require.NoError(t, s.DB.NewRaw("SELECT extract(epoch FROM backoff_until - now()) FROM pools").Scan(t.Context(), &seconds))
+		require.InDelta(t, 120, seconds, 20, "twice a minute")
+		require.Equal(t, "STOCKOUT", status.BackoffClass)
+
+		_, err = s.Pools.Update(t.Context(), s.Admin, pool.ID, pool.PoolSpec)
+		require.NoError(t, err)
+		provider.Refuse = nil
+		require.NoError(t, scaler.Scale(t.Context()))
+
+		require.Equal(t, 3, provider.Started)
+		require.Zero(t, poolStatus(t, s, pool).Refusals)
+	})
+}

@@ -43,7 +43,7 @@ func TestCreateJob(t *testing.T) {
 		read := a.get(t, work+"/"+id)
 		require.Equal(t, map[string]any{
 			"job_id": id, "job_type": "video.generate", "model": "testcard", "status": "scheduled", "execute_at": at.Format(time.RFC3339), "started_at": nil, "completed_at": nil,
-			"retries": 0.0, "waited_seconds": 0.0, "ran_seconds": 0.0, "preview_url": nil, "result": nil,
+			"retries": 0.0, "waited_seconds": 0.0, "ran_seconds": 0.0, "preview_url": nil, "result": nil, "inputs": []any{},
 		}, read.body)
 		require.Equal(t, "cancelled", a.ask(t, http.MethodDelete, work+"/"+id, "", nil).body["status"])
 	})

@@ -45,6 +45,7 @@ func (s *service) register(mux *http.ServeMux) []byte {
 	s.registerInputs(api)
 	s.registerModels(api)
 	s.registerQueue(api)
+	s.registerPools(api)
 	// Requests have no other fields. Later releases can add fields to responses.
 	for name, schema := range api.OpenAPI().Components.Schemas.Map() {
 		if !slices.Contains([]string{"VideoRequest", "JobRequest", "RetryPolicy", "InputRequest"}, name) {

@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/models"
@@ -22,6 +23,7 @@ type Config struct {
 	Inputs    *jobs.Inputs
 	Reader    *query.Reader
 	Watcher   *watch.Watcher
+	Pools     *fleet.Pools
 	// Base returns the scheme and host at which the caller reaches this server, such
 	// as https://reelay.example. Links begin with it; without it they are paths.
 	Base func(*http.Request) string

@@ -1,0 +1,45 @@
+package fleet_test
+
+import (
+	"testing"
+
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/stretchr/testify/require"
+)
+
+func TestExplain(t *testing.T) {
+	t.Parallel()
+
+	t.Run("SaysWhatARoundWouldDoAndChangesNothing", func(t *testing.T) {
+		t.Parallel()
+		s, _, _, pool := scaled(t, 0, 2)
+		for range 3 {
+			jobstest.SubmitAs(t, s, s.Admin, nil) // CRITICAL: each needs a worker at once
+		}
+		before := s.Dump(t)
+
+		got, err := s.Pools.Explain(t.Context(), s.Admin, pool.ID)
+
+		require.NoError(t, err)
+		require.Equal(t, []int{0, 2, 2, 0}, []int{got.Workers, got.Desired, got.Boot, got.Drain})
+		require.Equal(t, "3 waiting jobs and 0 busy workers need 3 workers; the pool is limited to 2.", got.Reason)
+		require.Equal(t, before, s.Dump(t))
+		_, err = s.Pools.Explain(t.Context(), s.Client, pool.ID)
+		jobstest.RequireCode(t, err, apierror.CodeForbidden)
+		_, err = s.Pools.ExplainNamed(t.Context(), s.Admin, "nonesuch")
+		jobstest.RequireCode(t, err, apierror.CodeNotFound)
+	})
+
+	t.Run("SizesAStaticPoolForWhoeverStartsItsMachines", func(t *testing.T) {
+		t.Parallel()
+		s, _, _, pool := scaled(t, 0, 9)
+		s.Exec(t, "UPDATE pools SET provider = 'static'")
+		jobstest.SubmitAs(t, s, s.Admin, nil)
+
+		got, err := s.Pools.ExplainNamed(t.Context(), s.Admin, pool.Name)
+
+		require.NoError(t, err)
+		require.Equal(t, 1, got.Desired)
+	})
+}

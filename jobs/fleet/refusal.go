@@ -1,0 +1,76 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/internal/text"
+)
+
+// pause is how long a pool boots no worker after its provider refused one: from first, doubled
+// with each refusal in a row, up to most.
+type pause struct{ first, most time.Duration }
+
+// pauses is the pause after an error of each class. Capacity comes back in minutes, a quota
+// when somebody raises it. Changing the pool ends its pause.
+var pauses = map[ErrorClass]pause{
+	Transient:  {10 * time.Second, 5 * time.Minute},
+	Stockout:   {time.Minute, 15 * time.Minute},
+	Quota:      {5 * time.Minute, time.Hour},
+	Permission: {5 * time.Minute, time.Hour},
+	Invalid:    {5 * time.Minute, time.Hour},
+}
+
+// refusals are the errors of one creation, by their text.
+type refusals map[string]*refusal
+
+type refusal struct {
+	err   error
+	class ErrorClass
+	count int
+}
+
+func (r refusals) add(err error) {
+	message := text.Clip(text.Printable(err.Error()), 500)
+	if r[message] == nil {
+		r[message] = &refusal{err: err, class: ClassOf(err)}
+	}
+	r[message].count++
+}
+
+// worst returns the refusal with the longest pause.
+func (r refusals) worst() *refusal {
+	return slices.MaxFunc(slices.Collect(maps.Values(r)), func(a, b *refusal) int {
+		return cmp.Or(cmp.Compare(pauses[a.class].first, pauses[b.class].first), cmp.Compare(a.count, b.count), cmp.Compare(a.err.Error(), b.err.Error()))
+	})
+}
+
+// maxRefusalTexts is how many different messages an error lists.
+const maxRefusalTexts = 3
+
+// Error lists the messages, each with how many machines it is about.
+func (r refusals) Error() string {
+	var all []string
+	for _, message := range slices.SortedFunc(maps.Keys(r), func(a, b string) int {
+		return cmp.Or(cmp.Compare(r[b].count, r[a].count), cmp.Compare(a, b))
+	}) {
+		all = append(all, fmt.Sprintf("%s (%s, %s)", message, r[message].class, text.Count(r[message].count, "machine")))
+	}
+	if n := len(all); n > maxRefusalTexts {
+		all = append(all[:maxRefusalTexts], fmt.Sprintf("and %d other errors", n-maxRefusalTexts))
+	}
+	return strings.Join(all, "; ")
+}
+
+// Unwrap returns the errors.
+func (r refusals) Unwrap() []error {
+	var all []error
+	for _, one := range r {
+		all = append(all, one.err)
+	}
+	return all
+}
