@@ -197,7 +197,7 @@ func (r *round) write(ctx context.Context, tx bun.Tx, d *decision, drained map[m
 // their rows.
 func (s *Scaler) create(ctx context.Context, boots []boot) error {
 	for _, b := range boots {
-		s.calls.start(b.pool.ID, func() error { return s.createPool(ctx, b) })
+		s.calls.start(ctx, b.pool.ID, func(ctx context.Context) error { return s.createPool(ctx, b) })
 	}
 	return s.calls.wait(ctx)
 }

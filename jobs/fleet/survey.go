@@ -24,7 +24,7 @@ func (s *Scaler) survey(ctx context.Context) ([]*models.Pool, error) {
 	var mu sync.Mutex
 	var pools []*models.Pool
 	for _, p := range states {
-		s.calls.start(p.pool.ID, func() error {
+		s.calls.start(ctx, p.pool.ID, func(ctx context.Context) error {
 			err := s.compare(ctx, p, now)
 			if errors.Is(err, ErrProviderGone) {
 				return nil
@@ -156,6 +156,9 @@ func (s *Scaler) clear(ctx context.Context, p poolState, instances []Instance, n
 // rounds meanwhile leave its pool alone.
 const callPatience = 2 * time.Second
 
+// callLimit bounds a call to a provider. It is longer than the limits of the providers.
+const callLimit = 5 * time.Minute
+
 // calls are calls to providers that run, at most one per pool.
 type calls struct {
 	mu      sync.Mutex
@@ -164,8 +167,9 @@ type calls struct {
 	failed  []error         // of those that ended
 }
 
-// start runs a call in the background, unless one of the pool runs.
-func (c *calls) start(pool models.PoolID, call func() error) {
+// start runs a call in the background, unless one of the pool runs. The call does not end with
+// ctx, which is the round's.
+func (c *calls) start(ctx context.Context, pool models.PoolID, call func(context.Context) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.running[pool] {
@@ -178,7 +182,9 @@ func (c *calls) start(pool models.PoolID, call func() error) {
 	c.running[pool], c.started = true, append(c.started, done)
 	go func() {
 		defer close(done)
-		err := call()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callLimit)
+		defer cancel()
+		err := call(ctx)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.running, pool)

@@ -11,16 +11,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hanging is a provider that does not answer until its call ends.
+// hanging is a provider that does not answer until release is closed.
 type hanging struct {
 	fleet.Provider
-	asked chan struct{}
+	asked   chan context.Context
+	release chan struct{}
 }
 
 func (h hanging) List(ctx context.Context, _ *models.Pool) ([]fleet.Instance, error) {
-	h.asked <- struct{}{}
-	<-ctx.Done()
-	return nil, ctx.Err()
+	h.asked <- ctx
+	<-h.release
+	return nil, fleet.ErrProviderGone
 }
 
 func TestSurvey(t *testing.T) {
@@ -71,22 +72,23 @@ func TestSurvey(t *testing.T) {
 	t.Run("ScalesOtherPoolsWhileAProviderHangs", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
-		good, asked := jobstest.NewFakeProvider(), make(chan struct{}, 9)
-		scaler := &fleet.Scaler{DB: s.DB, Notifier: s.Notifier, Providers: map[string]fleet.Provider{"fake": good, "hung": hanging{asked: asked}}}
+		good, hung := jobstest.NewFakeProvider(), hanging{asked: make(chan context.Context, 9), release: make(chan struct{})}
+		defer close(hung.release)
+		scaler := &fleet.Scaler{DB: s.DB, Notifier: s.Notifier, Providers: map[string]fleet.Provider{"fake": good, "hung": hung}}
 		jobstest.AddPool(t, s, 1, 1)
 		s.Exec(t, `INSERT INTO pools (id, name, provider, region, gpu_type, capacity_class, models, min_workers, max_workers)
 			SELECT gen_random_uuid(), 'hung', 'hung', region, gpu_type, capacity_class, models, 1, 1 FROM pools`)
 
-		// The survey waits for all providers, up to a limit. Ending the context ends the wait.
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- scaler.Scale(ctx) }()
-		<-asked
-		require.NoError(t, (<-ended))
+		// The survey waits for all providers, up to a limit.
+		round, end := context.WithCancel(t.Context())
+		require.NoError(t, scaler.Scale(round))
+		end()
+
+		call := <-hung.asked
+		require.NoError(t, call.Err(), "the call outlives its round")
 		require.Equal(t, 1, good.Started)
-		require.NoError(t, scaler.Scale(ctx))
-		require.Empty(t, asked, "one call to it runs at a time")
-		cancel()
+		require.NoError(t, scaler.Scale(t.Context()))
+		require.Empty(t, hung.asked, "one call to it runs at a time")
 	})
 }
 
