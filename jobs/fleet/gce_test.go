@@ -15,8 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// onGCE returns a stack with a pool of two machines in two zones of Compute Engine.
-func onGCE(t *testing.T) (*jobstest.Stack, *fleet.Scaler, *fakegce.Server, *models.Pool) {
+// onGCE returns a stack with a pool of two machines in two zones of Compute Engine. A create
+// waits that long for its operations.
+func onGCE(t *testing.T, wait time.Duration) (*jobstest.Stack, *fleet.Scaler, *fakegce.Server, *models.Pool) {
 	t.Helper()
 	s := jobstest.New(t)
 	server := fakegce.Start("us-central1-a", "us-central1-b")
@@ -25,7 +26,7 @@ func onGCE(t *testing.T) (*jobstest.Stack, *fleet.Scaler, *fakegce.Server, *mode
 	file := filepath.Join(t.TempDir(), "key")
 	require.NoError(t, os.WriteFile(file, []byte(key), 0o600))
 	provider := gce.New(gce.Config{
-		APIEndpoint: server.URL, KeepList: -1, Retry: time.Millisecond, Wait: 300 * time.Millisecond,
+		APIEndpoint: server.URL, KeepList: -1, Retry: time.Millisecond, Wait: wait,
 		Enrolment: fleet.Enrolment{Endpoint: "https://reelay.example", KeyFile: file},
 	})
 	pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{
@@ -43,7 +44,7 @@ func TestScaleOnGCE(t *testing.T) {
 
 	t.Run("ReplacesWhatWasPreempted", func(t *testing.T) {
 		t.Parallel()
-		s, scaler, server, pool := onGCE(t)
+		s, scaler, server, pool := onGCE(t, 10*time.Second)
 		server.Limit("us-central1-a", 1)
 		require.NoError(t, scaler.Scale(t.Context()))
 		require.Len(t, server.Instances(), 2)
@@ -59,7 +60,7 @@ func TestScaleOnGCE(t *testing.T) {
 
 	t.Run("KeepsTheWorkersOfAZoneThatCannotBeReached", func(t *testing.T) {
 		t.Parallel()
-		s, scaler, server, _ := onGCE(t)
+		s, scaler, server, _ := onGCE(t, 10*time.Second)
 		require.NoError(t, scaler.Scale(t.Context()))
 		s.Exec(t, "UPDATE workers SET created_at = created_at - interval '1 minute'")
 		server.Unreachable("us-central1-a", true)
@@ -72,7 +73,7 @@ func TestScaleOnGCE(t *testing.T) {
 
 	t.Run("EndsTheWorkersWhoseCreationFailsLater", func(t *testing.T) {
 		t.Parallel()
-		s, scaler, server, pool := onGCE(t)
+		s, scaler, server, pool := onGCE(t, time.Second)
 		server.Hold()
 		server.Inject(fakegce.QuotaExceeded())
 		require.NoError(t, scaler.Scale(t.Context()))

@@ -46,7 +46,7 @@ func TestCreate(t *testing.T) {
 		assert.Equal(t, "europe-docker.pkg.dev/p/r/agent:1", values["reelay-container"])
 		assert.Equal(t, "True", values["install-nvidia-driver"])
 		assert.Contains(t, values["startup-script"], "#!/bin/bash")
-		assert.Equal(t, "REELAY_AGENT_CAPACITY_CLASS=SPOT\nREELAY_AGENT_GPU_TYPE=L4\nREELAY_AGENT_MODELS=ltx,wan\nREELAY_AGENT_POOL="+string(pool.ID)+
+		assert.Equal(t, "REELAY_AGENT_CAPACITY_CLASS=SPOT\nREELAY_AGENT_GPU_TYPE=L4\nREELAY_AGENT_MODELS=ltx,wan\nREELAY_AGENT_NOTICE=150s\nREELAY_AGENT_POOL="+string(pool.ID)+
 			"\nREELAY_AGENT_PROVIDER=gce\nREELAY_AGENT_REGION=us-central1\nREELAY_AGENT_RUNTIME=ltx=python3 /ltx.py\nREELAY_ENDPOINT=https://reelay.example\n",
 			values["reelay-environment"])
 	})

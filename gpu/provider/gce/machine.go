@@ -124,8 +124,11 @@ func (m *machine) metadata() *compute.Metadata {
 	return &compute.Metadata{Items: items}
 }
 
+// shutdownSeconds is how long Compute Engine lets a Spot machine shut down.
+const shutdownSeconds = 30
+
 // shutdown gives the agent its notice where the machine is stopped in another way than by
-// preemption, which the startup script watches for.
+// preemption, which the agent watches for.
 const shutdown = "#!/bin/sh\nexec docker stop --time 25 reelay-agent\n"
 
 // environment is what the agent reads, except its key, its instance id and its zone.
@@ -141,6 +144,8 @@ func (m *machine) environment() string {
 			values["REELAY_AGENT_"+strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))] = arguments[i+1]
 		}
 	}
+	// The machine is stopped at the end of the notice, and gone the usual time later.
+	values["REELAY_AGENT_NOTICE"] = fmt.Sprintf("%ds", m.notice()+shutdownSeconds)
 	var lines strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		lines.WriteString(name + "=" + values[name] + "\n")

@@ -44,7 +44,7 @@ func start(t *testing.T, edits ...func(*gce.Config)) (*fakegce.Server, *gce.Prov
 }
 
 // short makes Create return early while an operation runs.
-func short(c *gce.Config) { c.Wait = 300 * time.Millisecond }
+func short(c *gce.Config) { c.Wait = time.Second }
 
 // newPool returns a pool of spot machines, with its settings edited.
 func newPool(t *testing.T, edits ...func(settings map[string]any)) *models.Pool {

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs Reelay's agent in a container on a machine of Compute Engine, and passes a preemption
-# on to it as SIGTERM. Everything it needs is in the metadata of the machine.
+# Runs Reelay's agent in a container on a machine of Compute Engine. Everything it needs is in
+# the metadata of the machine.
 set -u
 
 metadata=http://${GCE_METADATA_HOST:-metadata.google.internal}/computeMetadata/v1/instance
@@ -17,8 +17,6 @@ environment=$(mktemp)
 	echo
 	echo "REELAY_AGENT_INSTANCE_ID=$name"
 	echo "REELAY_AGENT_ZONE=${zone##*/}"
-	# Compute Engine stops the machine 30 s after the end of the notice of a preemption.
-	echo "REELAY_AGENT_NOTICE=30s"
 	if key=$(optional reelay-enrolment-key); then echo "REELAY_API_KEY=$key"; fi
 } >"$environment"
 
@@ -46,13 +44,6 @@ docker rm --force reelay-agent >/dev/null 2>&1
 docker run --detach "${arguments[@]}" "$container" || { rm -f "$environment"; exit 1; }
 rm -f "$environment"
 
-# The long poll answers at a change. Its short limit covers a change between two polls.
-while docker inspect --format '{{.State.Running}}' reelay-agent 2>/dev/null | grep -q true; do
-	if [ "${preempted:=$(read_metadata preempted)}" = TRUE ]; then
-		docker kill --signal TERM reelay-agent
-		break
-	fi
-	preempted=$(curl -sf --max-time 30 -H 'Metadata-Flavor: Google' "$metadata/preempted?wait_for_change=true&timeout_sec=5") || sleep 1
-done &
+# For the serial console. The agent itself watches for preemptions.
 docker wait reelay-agent
 docker logs --tail 50 reelay-agent >&2

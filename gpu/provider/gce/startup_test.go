@@ -12,23 +12,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// docker is a Docker whose only container runs until it is killed. It writes its arguments
-// to a log, and keeps the file of variables.
+// docker is a Docker whose containers end at once. It writes its arguments to a log, and keeps
+// the file of variables.
 const docker = `#!/bin/sh
 echo "$@" >>"$STUB/log"
 case $1 in
 run) shift; while [ $# -gt 0 ]; do if [ "$1" = --env-file ]; then cp "$2" "$STUB/environment"; fi; shift; done ;;
-inspect) echo true ;;
 login) cat >"$STUB/token" ;;
-kill) echo over >"$STUB/over" ;;
-wait) cat "$STUB/over" ;;
 esac
 `
 
 func TestStartupScript(t *testing.T) {
 	t.Parallel()
 	values := map[string]string{
-		"name": "video-1", "zone": "projects/1/zones/us-central1-a", "preempted": "FALSE", "attributes/reelay-container": "us-docker.pkg.dev/p/agent:1",
+		"name": "video-1", "zone": "projects/1/zones/us-central1-a", "attributes/reelay-container": "us-docker.pkg.dev/p/agent:1",
 		"service-accounts/default/token": `{"access_token":"ya29.secret","expires_in":3599,"token_type":"Bearer"}`,
 		"attributes/reelay-environment":  "REELAY_ENDPOINT=https://reelay.example\n", "attributes/reelay-enrolment-key": "rl_live_secret",
 	}
@@ -37,8 +34,6 @@ func TestStartupScript(t *testing.T) {
 		switch {
 		case r.Header.Get("Metadata-Flavor") != "Google":
 			w.WriteHeader(http.StatusForbidden)
-		case r.URL.Query().Get("wait_for_change") == "true":
-			_, _ = w.Write([]byte("TRUE")) // the notice
 		case known:
 			_, _ = w.Write([]byte(value))
 		default:
@@ -48,7 +43,6 @@ func TestStartupScript(t *testing.T) {
 	t.Cleanup(metadata.Close)
 	stub := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(stub, "docker"), []byte(docker), 0o700))
-	require.NoError(t, exec.CommandContext(t.Context(), "mkfifo", filepath.Join(stub, "over")).Run())
 	cmd := exec.CommandContext(t.Context(), "bash", "startup.sh")
 	cmd.Env = append(os.Environ(), "STUB="+stub, "PATH="+stub+":"+os.Getenv("PATH"), "GCE_METADATA_HOST="+strings.TrimPrefix(metadata.URL, "http://"))
 
@@ -58,7 +52,7 @@ func TestStartupScript(t *testing.T) {
 	environment, err := os.ReadFile(filepath.Join(stub, "environment"))
 	require.NoError(t, err)
 	require.Equal(t, "REELAY_ENDPOINT=https://reelay.example\n\nREELAY_AGENT_INSTANCE_ID=video-1\nREELAY_AGENT_ZONE=us-central1-a\n"+
-		"REELAY_AGENT_NOTICE=30s\nREELAY_API_KEY=rl_live_secret\n", string(environment))
+		"REELAY_API_KEY=rl_live_secret\n", string(environment))
 	log, err := os.ReadFile(filepath.Join(stub, "log"))
 	require.NoError(t, err)
 	require.Contains(t, string(log), "run --detach --name reelay-agent --network host --env-file ")
@@ -68,6 +62,5 @@ func TestStartupScript(t *testing.T) {
 	token, err := os.ReadFile(filepath.Join(stub, "token"))
 	require.NoError(t, err)
 	require.Equal(t, "ya29.secret", string(token))
-	require.Contains(t, string(log), "kill --signal TERM reelay-agent\n")
 	require.NotContains(t, string(log), "rl_live_secret", "arguments are visible to every user of the machine")
 }
