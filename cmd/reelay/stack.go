@@ -75,6 +75,7 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 		Queues: func(ctx context.Context) ([]models.QueueCount, error) { return s.reader().Queues(ctx) },
 		Plans:  func() []checkpoints.PoolPlan { return s.checkpoints.All() },
 		GPUs:   func(ctx context.Context) ([]models.PoolGPUs, error) { return s.reader().PoolGPUs(ctx) },
+		Pools:  func(ctx context.Context) ([]*query.PoolStatus, error) { return s.reader().Pools(ctx) },
 		Drafts: func(ctx context.Context) (models.DraftUsage, error) { return s.reader().RecentDrafts(ctx) },
 	})
 	s.notifier = &jobs.Notifier{Waiters: &jobs.Waiters{}, Observer: s.metrics}

@@ -19,6 +19,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/checkpoints"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
 
@@ -47,6 +48,8 @@ type Sources struct {
 	Plans func() []checkpoints.PoolPlan
 	// GPUs sums up the GPUs of each pool.
 	GPUs func(context.Context) ([]models.PoolGPUs, error)
+	// Pools lists the pools with the numbers of their workers.
+	Pools func(context.Context) ([]*query.PoolStatus, error)
 	// Drafts says what became of the drafts of the last 30 days.
 	Drafts func(context.Context) (models.DraftUsage, error)
 }
@@ -64,7 +67,7 @@ func New(from Sources) *Metrics {
 	}
 	m.registry.MustRegister(m.outcomes.all()...)
 	m.registry.MustRegister(m.refused, m.etaError, m.completionError,
-		&queueDepth{queues: from.Queues}, checkpointPlans{from.Plans}, &poolGPUs{sums: from.GPUs}, &draftUsage{sum: from.Drafts}, collectors.NewGoCollector(),
+		&queueDepth{queues: from.Queues}, checkpointPlans{from.Plans}, &poolGPUs{sums: from.GPUs}, &pools{list: from.Pools}, &draftUsage{sum: from.Drafts}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

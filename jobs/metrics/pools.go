@@ -1,0 +1,80 @@
+package metrics
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/reelay/reelay/jobs/query"
+)
+
+// pools are the workers of each pool, read at most once in readEvery.
+type pools struct {
+	list func(context.Context) ([]*query.PoolStatus, error)
+
+	mu    sync.Mutex
+	at    time.Time
+	known []*query.PoolStatus
+}
+
+var (
+	poolWorkersDesc = prometheus.NewDesc("reelay_pool_workers", "Workers by pool and state.", []string{"pool", "state"}, nil)
+	poolDesiredDesc = poolDesc("reelay_pool_workers_desired", "How many workers the scaler's last decision wants, by pool.")
+	poolMaxDesc     = poolDesc("reelay_pool_workers_max", "How many workers the pool may have.")
+	poolPausedDesc  = poolDesc("reelay_pool_paused", "1 if an operator paused the pool.")
+	poolRefusedDesc = poolDesc("reelay_pool_refusals", "How many creations in a row the pool's provider refused.")
+	poolCostDesc    = poolDesc("reelay_pool_cost_usd_per_hour", "The price of the pool's workers, also of those that boot or drain.")
+)
+
+func poolDesc(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, []string{"pool"}, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (p *pools) Describe(into chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{poolWorkersDesc, poolDesiredDesc, poolMaxDesc, poolPausedDesc, poolRefusedDesc, poolCostDesc} {
+		into <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (p *pools) Collect(into chan<- prometheus.Metric) {
+	for _, pool := range p.read() {
+		gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+			into <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, append([]string{pool.Name}, labels...)...)
+		}
+		gauge(poolWorkersDesc, float64(pool.Booting), "booting")
+		gauge(poolWorkersDesc, float64(pool.Idle), "idle")
+		gauge(poolWorkersDesc, float64(pool.Busy), "busy")
+		gauge(poolWorkersDesc, float64(pool.Draining), "draining")
+		gauge(poolDesiredDesc, float64(pool.Desired))
+		gauge(poolMaxDesc, float64(pool.MaxWorkers))
+		gauge(poolRefusedDesc, float64(pool.Refusals))
+		gauge(poolCostDesc, float64(pool.Booting+pool.Idle+pool.Busy+pool.Draining)*pool.PricePerHourUSD)
+		paused := 0.0
+		if pool.Paused() {
+			paused = 1
+		}
+		gauge(poolPausedDesc, paused)
+	}
+}
+
+func (p *pools) read() []*query.PoolStatus {
+	if p.list == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Since(p.at) >= readEvery {
+		ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+		defer cancel()
+		known, err := p.list(ctx)
+		if err != nil {
+			slog.WarnContext(ctx, "the pools cannot be read for a scrape", "error", err)
+		}
+		p.known, p.at = known, time.Now()
+	}
+	return p.known
+}
