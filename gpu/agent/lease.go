@@ -16,6 +16,9 @@ const leaseWait = 20
 // a request was lost, ask repeats the request under the same id, which returns the
 // same lease. The error is one that a retry cannot fix.
 func (a *Agent) ask(ctx context.Context) (*grant, error) {
+	if closed(a.going.draining) {
+		return nil, nil // it has nothing to refuse
+	}
 	asking, stop := until(ctx, a.going.draining, errHandOver)
 	defer stop()
 	id := uuid.NewString()

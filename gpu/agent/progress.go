@@ -18,6 +18,7 @@ type reporter struct {
 	// now receives when a report must not wait for the interval.
 	now chan struct{}
 
+	sending     sync.Mutex // held while a report is sent
 	mu          sync.Mutex
 	newest      client.ProgressInput
 	resumedFrom *string // until it was reported
@@ -79,31 +80,49 @@ func (r *reporter) run(ctx context.Context) {
 			return
 		case <-r.changed:
 		}
-		r.mu.Lock()
-		in, resumedFrom, note := r.newest, r.resumedFrom, r.resumedNote
-		r.mu.Unlock()
-		in.AttemptId, in.FencingToken, in.ResumedFrom = r.attempt.hold.AttemptID, r.attempt.hold.FencingToken, resumedFrom
-		in.ResumedNote = note
-
-		err := r.attempt.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
-			ctx, cancel := context.WithTimeout(ctx, beatTimeout)
-			defer cancel()
-			return r.attempt.agent.api.ReportProgress(ctx, in)
-		})
-		// A lease that is gone either ends ctx, or the attempt's own end overtook this report.
-		if err != nil && ctx.Err() == nil && !gone(err) {
-			r.attempt.log.Warn("progress was refused", "error", err)
-		}
-		r.mu.Lock()
-		if err == nil && r.resumedFrom == resumedFrom {
-			r.resumedFrom, r.resumedNote = nil, nil
-		}
-		r.mu.Unlock()
+		r.send(ctx)
 		select {
 		case <-r.now:
 		case <-time.After(r.attempt.agent.config.ProgressEvery):
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// send sends the newest state.
+func (r *reporter) send(ctx context.Context) {
+	r.sending.Lock()
+	defer r.sending.Unlock()
+	r.mu.Lock()
+	in, resumedFrom, note := r.newest, r.resumedFrom, r.resumedNote
+	r.mu.Unlock()
+	in.AttemptId, in.FencingToken, in.ResumedFrom = r.attempt.hold.AttemptID, r.attempt.hold.FencingToken, resumedFrom
+	in.ResumedNote = note
+
+	err := r.attempt.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
+		ctx, cancel := context.WithTimeout(ctx, beatTimeout)
+		defer cancel()
+		return r.attempt.agent.api.ReportProgress(ctx, in)
+	})
+	// A lease that is gone either ends ctx, or the attempt's own end overtook this report.
+	if err != nil && ctx.Err() == nil && !gone(err) {
+		r.attempt.log.Warn("progress was refused", "error", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil && r.resumedFrom == resumedFrom {
+		r.resumedFrom, r.resumedNote = nil, nil
+	}
+}
+
+// flush reports the checkpoint from which the job resumed, if that was not reported yet. A job
+// that ends soon after would not show it.
+func (r *reporter) flush(ctx context.Context) {
+	r.mu.Lock()
+	pending := r.resumedFrom != nil
+	r.mu.Unlock()
+	if pending {
+		r.send(ctx)
 	}
 }

@@ -182,11 +182,12 @@ func (w *watch) run(ctx context.Context) (*runtime.Result, error) {
 // lastSave is how long an attempt that ends waits for what is being saved.
 const lastSave = time.Minute
 
-// saveLast waits for the handle that is being stored, and after a failure also for the
+// saveLast reports from where the job resumed, and waits for the handle that is being stored, and after a failure also for the
 // checkpoint that is being saved, before the end is reported, so that the next attempt can go
 // on from them.
 func (w *watch) saveLast(ctx context.Context, failed bool) {
 	w.handles.hasten()
+	w.progress.flush(ctx)
 	limit := time.NewTimer(lastSave)
 	defer limit.Stop()
 	for w.handles.busy || failed && w.saver.busy {
