@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -111,8 +112,12 @@ func (o *Operator) PreemptWorker(ctx context.Context, p jobs.Principal, id model
 	if err != nil {
 		return nil, err
 	}
-	if err := o.Providers[w.Provider].(Preemptor).Preempt(ctx, pool, machine, notice); err != nil {
+	err = o.Providers[w.Provider].(Preemptor).Preempt(ctx, pool, machine, notice)
+	if errors.Is(err, ErrNoInstance) || errors.Is(err, ErrProviderGone) {
 		return nil, apierror.Conflict("This worker's machine is no longer running.")
+	}
+	if err != nil {
+		return nil, apierror.Conflict("The worker drains, but its provider %s could not preempt its machine: %s.", w.Provider, text.Clip(text.Printable(err.Error()), jobs.MaxMessageBytes))
 	}
 	return w, nil
 }

@@ -1,6 +1,7 @@
 package command_test
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/gpu/provider/command"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/stretchr/testify/require"
 )
@@ -130,6 +132,37 @@ func TestKubectl(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(c.folder, "down"), nil, 0o600))
 	_, err = c.List(t.Context(), c.pool)
 	require.ErrorContains(t, err, "Unable to connect to the server")
+}
+
+func TestFakeCloud(t *testing.T) {
+	t.Parallel()
+	c := example(t, "fake-cloud", `{}`)
+	require.NoError(t, os.Mkdir(filepath.Join(c.folder, "machines"), 0o700))
+	agent := "#!/bin/sh\necho \"$REELAY_ENDPOINT $REELAY_API_KEY $*\" >>started\nsleep 1000 &\nwait\n"
+	require.NoError(t, os.WriteFile(filepath.Join(c.folder, "agent"), []byte(agent), 0o700))
+	t.Cleanup(func() {
+		c.Delete(context.Background(), c.pool, []fleet.Instance{{ID: "spot-a"}, {ID: "spot-b"}, {ID: "spot-c"}})
+	})
+
+	for range 2 {
+		require.Equal(t, fleet.Created{ID: "spot-a", Zone: "fake-a"}, c.create(t, "spot-a", "spot-b")[0])
+	}
+	require.Equal(t, []string{"spot-a RUNNING", "spot-b RUNNING"}, c.ids(t))
+	testrun.Eventually(t, "two agents start", func() bool {
+		started, _ := os.ReadFile(filepath.Join(c.folder, "started"))
+		return strings.Count(string(started), "https://reelay.example "+c.key+" --provider command --instance-id spot-") == 2
+	})
+	require.NoError(t, c.Preempt(t.Context(), c.pool, fleet.Instance{ID: "spot-a"}, 0))
+	testrun.Eventually(t, "the machine ends", func() bool { return c.ids(t)[0] == "spot-a ENDED" })
+	all, err := c.List(t.Context(), c.pool)
+	require.NoError(t, err)
+	require.True(t, all[0].Reclaimed)
+	require.ErrorIs(t, c.Preempt(t.Context(), c.pool, fleet.Instance{ID: "spot-a"}, 0), fleet.ErrNoInstance)
+	c.delete(t, "spot-b", "spot-b")
+	require.Equal(t, []string{"spot-a ENDED"}, c.ids(t))
+
+	c.pool.Settings = json.RawMessage(`{"program": "fake-cloud", "options": {"soldOut": true}}`)
+	require.Equal(t, fleet.Stockout, fleet.ClassOf(c.create(t, "spot-c")[0].Err))
 }
 
 // TestWalkthrough follows "A new provider in 60 lines" of the documentation.

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// logBurst and logEvery bound what a program logs in this process: list runs about once a
-	// second for each pool.
+	// logBurst and logEvery bound what a program logs in this process: list runs every few
+	// seconds for each pool.
 	logBurst = 20
 	logEvery = 6 * time.Second
 )

@@ -30,7 +30,7 @@ type request struct {
 	Instances []requestInstance `json:"instances,omitempty"`
 	// Environment are the variables that the agents need, of a create. It holds the key.
 	Environment   map[string]string `json:"environment,omitempty"`
-	NoticeSeconds int               `json:"noticeSeconds,omitempty"` // of a preempt
+	NoticeSeconds *int              `json:"noticeSeconds,omitempty"` // of a preempt
 }
 
 type requestPool struct {

@@ -16,7 +16,7 @@ import (
 const (
 	defaultLimit = 60 * time.Second
 	maxSeconds   = 120
-	// listLimit bounds list, which the scaler calls about once a second for each pool.
+	// listLimit bounds list, which the scaler calls every few seconds for each pool.
 	listLimit = 10 * time.Second
 )
 
