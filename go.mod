@@ -51,6 +51,8 @@ require (
 
 require github.com/samber/lo v1.53.0
 
+require github.com/coreos/go-oidc/v3 v3.21.0
+
 require (
 	cel.dev/expr v0.25.2 // indirect
 	cloud.google.com/go v0.123.0 // indirect

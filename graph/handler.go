@@ -17,6 +17,7 @@ import (
 	"github.com/reelay/reelay/graph/transport"
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/urlkey"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -43,6 +44,9 @@ type Options struct {
 	// PingEvery is the time between the pings that keep proxies from closing a silent
 	// stream of events: 10 seconds if it is 0.
 	PingEvery time.Duration
+	// Machines verifies the identity token of a machine, which may then register a worker without
+	// a key. No machine may if it is nil.
+	Machines func(ctx context.Context, token string) (*jobs.Machine, error)
 	// BatchWait is how long a batch of keys is collected: loader.Wait if it is 0.
 	BatchWait time.Duration
 }
@@ -60,10 +64,11 @@ const (
 // answers 401, and a socket closes with 4401. A stream ends when its key is revoked or
 // expires.
 type API struct {
-	server  http.Handler
-	sockets *transport.Sockets
-	keys    *auth.KeyWatch
-	base    func(*http.Request) string
+	server   http.Handler
+	sockets  *transport.Sockets
+	keys     *auth.KeyWatch
+	machines func(ctx context.Context, token string) (*jobs.Machine, error)
+	base     func(*http.Request) string
 }
 
 // New returns the API.
@@ -97,11 +102,12 @@ func New(resolver *Resolver, keys *auth.KeyWatch, options Options) *API {
 		server.Use(extension.Introspection{})
 	}
 	server.Use(limit.NewPersisted())
+	server.Use(machinesRegister{})
 	server.Use(limit.Queries{Validated: queries, Schema: schema.Schema()})
 	server.AroundResponses(resolver.respond(options.BatchWait))
 	server.AroundFields(writeApart)
 	server.AroundFields(showField)
-	return &API{server, sockets, keys, base}
+	return &API{server, sockets, keys, options.Machines, base}
 }
 
 // Close closes every socket with 1012, so that its client connects to another process,
@@ -145,7 +151,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		transport.Refuse(w, r, http.StatusBadRequest, errTwoKeys)
 		return
 	}
-	p, err := a.keys.Authenticate(r.Context(), transport.Bearer(strings.Join(keys, "")))
+	p, err := a.authenticate(r.Context(), transport.Bearer(strings.Join(keys, "")))
 	if err != nil {
 		transport.Refuse(w, r, http.StatusInternalServerError, err)
 		return

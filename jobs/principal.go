@@ -19,6 +19,9 @@ type Principal struct {
 	AccountID models.AccountID
 	KeyID     models.KeyID
 	WorkerID  models.WorkerID
+	// Machine is set for a caller without a key whose machine has proved its identity. It may
+	// only register a worker.
+	Machine *Machine
 
 	// address is the caller's network address, if known: see From.
 	address string

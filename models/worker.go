@@ -41,8 +41,11 @@ type Worker struct {
 	Status             WorkerStatus  `bun:"status" json:"status"`
 	// TokenHash is the SHA-256 of the worker's own token, or nil while the worker boots and
 	// after its end.
-	TokenHash       []byte    `bun:"token_hash,nullzero" json:"token_hash,omitzero"`
-	EnrolmentKeyID  KeyID     `bun:"enrolment_key_id" json:"enrolment_key_id"`
+	TokenHash      []byte `bun:"token_hash,nullzero" json:"token_hash,omitzero"`
+	EnrolmentKeyID KeyID  `bun:"enrolment_key_id" json:"enrolment_key_id"`
+	// Machine is the place (project/zone/name) of the machine whose signed identity registered
+	// the worker, or "" if a key enrolled it.
+	Machine         string    `bun:"machine,nullzero" json:"machine,omitzero"`
 	DrainReason     string    `bun:"drain_reason,nullzero" json:"drain_reason,omitzero"`
 	DrainDeadline   time.Time `bun:"drain_deadline,nullzero" json:"drain_deadline,omitzero"`
 	GPUUtilization  []float64 `bun:"gpu_utilization,array" json:"gpu_utilization,format:emitnull"`

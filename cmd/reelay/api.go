@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 	"github.com/reelay/reelay/jobs/checkpoints"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/identity"
 	"github.com/reelay/reelay/jobs/periodic"
 	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/jobs/watch"
@@ -172,7 +174,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Registrar: &fleet.Registrar{DB: s.workers, Catalogue: s.catalogue, Notifier: s.notifier},
 		Keys:      s.keys(), Accounts: &auth.Accounts{DB: s.db, Notifier: s.notifier},
 		Registry: s.registry, Letters: s.letters(), Bulk: s.bulk(), Webhooks: s.webhooks(), Inputs: s.inputs(),
-	}, keys, graph.Options{HideSchema: s.cfg.introspection == "off", Shared: s.cfg.origins.include, Base: base})
+	}, keys, graph.Options{HideSchema: s.cfg.introspection == "off", Shared: s.cfg.origins.include, Base: base, Machines: s.machines(publicURL)})
 
 	shared := s.cfg.origins.share
 	mux := http.NewServeMux()
@@ -183,6 +185,16 @@ func (s *stack) handler(publicURL string) http.Handler {
 	mux.Handle("GET /metrics", s.scraped(s.metrics.Handler()))
 	mux.Handle("/", pages)
 	return s.cfg.hosts.only(publicURL, noLoop(byPrefix(shared(restAPI), shared(videosAPI), mux)))
+}
+
+// machines returns what verifies the identity of machines, or nil if none may register by it.
+func (s *stack) machines(publicURL string) func(context.Context, string) (*jobs.Machine, error) {
+	config := s.cfg.machines
+	if len(config.Projects) == 0 {
+		return nil
+	}
+	config.Audience = cmp.Or(config.Audience, publicURL)
+	return identity.New(config).Verify
 }
 
 // noLoop refuses webhooks sent by a Reelay, so that an endpoint that leads back here by

@@ -19,6 +19,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/identity"
 	"github.com/reelay/reelay/jobs/upkeep"
 	"github.com/reelay/reelay/web/videos"
 )
@@ -58,6 +59,9 @@ type config struct {
 	videoModels string
 	// metricsOpen serves the metrics without a key.
 	metricsOpen bool
+	// machines says which machines may register by their identity: those of no project if it
+	// is empty.
+	machines identity.Config
 	// userShare is the UserShare of jobs.Submitter.
 	userShare int
 	// models is a folder with models in addition to the built-in ones.
@@ -84,6 +88,10 @@ func readConfig() config {
 		gce:           gce.Config{APIEndpoint: env("REELAY_GCE_ENDPOINT", ""), Cluster: env("REELAY_CLUSTER", "reelay")},
 		introspection: env("REELAY_INTROSPECTION", "on"),
 
+		machines: identity.Config{
+			Audience: env("REELAY_GCE_IDENTITY_AUDIENCE", ""), KeysURL: env("REELAY_GCE_IDENTITY_KEYS_URL", ""),
+			Projects: list("REELAY_GCE_IDENTITY_PROJECTS"), Accounts: list("REELAY_GCE_IDENTITY_ACCOUNTS"),
+		},
 		tls:         tlsFiles{cert: env("REELAY_TLS_CERT", ""), key: env("REELAY_TLS_KEY", "")},
 		videoModels: env("REELAY_VIDEO_MODELS", ""),
 		models:      env("REELAY_MODELS", ""),
@@ -95,6 +103,11 @@ func env(name, fallback string) string {
 		return value
 	}
 	return fallback
+}
+
+// list reads names that are separated by commas.
+func list(name string) []string {
+	return strings.FieldsFunc(os.Getenv(name), func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // check returns one line for every invalid setting: its name, its value and the allowed
@@ -143,6 +156,9 @@ func (c *config) check() error {
 			bad(name, value, "true or false")
 		}
 		*is = value == "true"
+	}
+	if u, err := url.Parse(c.machines.KeysURL); err != nil || c.machines.KeysURL != "" && (u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
+		bad("REELAY_GCE_IDENTITY_KEYS_URL", c.machines.KeysURL, "an https URL, or empty for Google's")
 	}
 	wrong = append(wrong, c.tls.check(), c.checkModels())
 	wrong = append(wrong, c.checkStores(bad))
@@ -323,6 +339,8 @@ func (c *config) providers() map[string]fleet.Provider {
 func (c *config) gceProvider() *gce.Provider {
 	config := c.gce
 	config.Enrolment = c.enrolment()
+	config.Enrolment.ByIdentity = len(c.machines.Projects) > 0
+	config.Enrolment.Audience = c.machines.Audience
 	return gce.New(config)
 }
 

@@ -181,11 +181,17 @@ func (a *Agent) register(ctx context.Context, models []string) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if client.ErrorCode(err) == client.CodeUnauthenticated {
+		proving := c.Identity != nil && !hasCode(err) // the metadata server failed
+		if c.Identity != nil && client.ErrorCode(err) == client.CodeUnauthenticated {
+			// A proof is good for one registration, whose answer may have been lost.
+			if proving = failures < identityTries; !proving {
+				return fmt.Errorf("the control plane refuses the identity of this machine: %w", err)
+			}
+		} else if client.ErrorCode(err) == client.CodeUnauthenticated {
 			// The API's own message is about HTTP headers.
 			return errors.New("the key is unknown or revoked: set REELAY_API_KEY or --key to a key with the role WORKER")
 		}
-		if !theirFault(err) {
+		if !proving && !theirFault(err) {
 			return fmt.Errorf("register the worker: %w", err)
 		}
 		a.log.Warn("could not register the worker, retrying", "error", err)
@@ -198,5 +204,21 @@ func (a *Agent) register(ctx context.Context, models []string) error {
 func (a *Agent) registerOnce(ctx context.Context, in client.RegisterWorkerInput) (*client.Registration, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return a.api.RegisterWorker(ctx, in)
+	if a.config.Identity == nil {
+		return a.api.RegisterWorker(ctx, in)
+	}
+	proof, err := a.config.Identity(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return a.api.WithKey(proof).RegisterWorker(ctx, in)
+}
+
+// identityTries is how many refusals of the machine's identity the agent accepts in a row.
+const identityTries = 6
+
+// hasCode reports whether an error is an answer of the API, or the lack of one.
+func hasCode(err error) bool {
+	_, ok := errors.AsType[*client.Error](err)
+	return ok
 }

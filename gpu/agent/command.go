@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ type settings struct {
 	models, runtimes, outboundExcept                      []string
 	outboundLoopback                                      bool
 	workDir, log, qualityGate, compression, notices       string
+	audience                                              string
 	notice                                                time.Duration
 	stopGrace, hangTimeout, loadTimeout, giveUp           time.Duration
 }
@@ -70,6 +72,7 @@ REELAY_QUALITY_GATE, REELAY_OUTBOUND_LOOPBACK and REELAY_OUTBOUND_EXCEPT.`,
 	flags.BoolVar(&s.outboundLoopback, "outbound-loopback", false, "allow http.call to call this machine, for a laptop")
 	flags.StringSliceVar(&s.outboundExcept, "outbound-except", nil, "addresses of Reelay itself, as host:port, which http.call must not call")
 	flags.StringVar(&s.compression, "checkpoint-compression", CompressAuto, "whether to compress checkpoints: auto (where it saves time), off or zstd (always)")
+	flags.StringVar(&s.audience, "identity-audience", "", "what the machine's identity token is for, where a machine of gce registers without a key (default: the endpoint)")
 	flags.StringVar(&s.notices, "notices", metadata.Auto, "whose metadata server gives notice of a preemption: auto (found out), gce, ec2 or off")
 	flags.DurationVar(&s.notice, "notice", 30*time.Second, "how long the machine exists after SIGTERM, or after a notice that does not say it")
 	flags.DurationVar(&s.stopGrace, "stop-grace", defaultStopGrace, "how long a runtime may take to stop before it is killed")
@@ -114,7 +117,7 @@ func fromEnvironment(command *cobra.Command, lookup func(string) (string, bool))
 	fill("outbound-except", "REELAY_OUTBOUND_EXCEPT")
 	for _, flag := range []string{
 		"provider", "instance-id", "pool", "region", "zone", "gpu-type", "capacity-class", "models", "runtime", "work-dir", "log",
-		"notices", "notice", "stop-grace", "hang-timeout", "load-timeout", "give-up",
+		"identity-audience", "notices", "notice", "stop-grace", "hang-timeout", "load-timeout", "give-up",
 	} {
 		fill(flag, "REELAY_AGENT_"+strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
 	}
@@ -139,8 +142,12 @@ func (s settings) config(version string) (Config, error) {
 	if config.Client, err = client.New(s.endpoint, s.key, trust); err != nil {
 		return config, fmt.Errorf("--endpoint: %w", err)
 	}
-	if s.key == "" {
+	if s.key == "" && s.provider != metadata.GCE {
 		return config, errors.New("--key is empty: set REELAY_API_KEY to a key with the role WORKER")
+	}
+	if s.key == "" {
+		audience := cmp.Or(s.audience, strings.TrimSuffix(s.endpoint, "/"))
+		config.Identity = func(ctx context.Context) (string, error) { return metadata.Identity(ctx, audience) }
 	}
 	if config.CapacityClass != client.CapacityClassSpot && config.CapacityClass != client.CapacityClassOnDemand {
 		return config, fmt.Errorf("--capacity-class is %q: it must be SPOT or ON_DEMAND", s.as)

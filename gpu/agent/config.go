@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -18,6 +19,10 @@ type Config struct {
 	// Client calls with an enrolment key. After registration the agent calls with the
 	// token that it received.
 	Client *client.Client
+
+	// Identity returns a new proof of which machine this is, with which the agent registers
+	// instead of a key. Nil means that Client has a key.
+	Identity func(ctx context.Context) (string, error)
 
 	Provider      string
 	InstanceID    string

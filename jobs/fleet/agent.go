@@ -31,13 +31,25 @@ type Enrolment struct {
 	// KeyFile is a file with a key of the role WORKER. It is read for each batch of
 	// machines, so it can be replaced at any time.
 	KeyFile string
+	// ByIdentity means that machines without a key can register by their identity. They get one
+	// if there is a KeyFile.
+	ByIdentity bool
+	// Audience is what the identity of machines is proved for, or "" for Endpoint.
+	Audience string
 }
 
 // Environment returns the variables that an agent needs besides its arguments: the endpoint
-// and the key. The key must not be logged.
+// and the key, if they need one. The key must not be logged.
 func (e Enrolment) Environment() (map[string]string, error) {
 	if e.Endpoint == "" {
 		return nil, errors.New("REELAY_PUBLIC_URL is not set: new machines need the address of the API")
+	}
+	if e.KeyFile == "" && e.ByIdentity {
+		variables := map[string]string{"REELAY_ENDPOINT": e.Endpoint}
+		if e.Audience != "" {
+			variables["REELAY_AGENT_IDENTITY_AUDIENCE"] = e.Audience
+		}
+		return variables, nil
 	}
 	if e.KeyFile == "" {
 		return nil, errors.New("REELAY_AGENT_KEY_FILE is not set: new machines need a key of the role WORKER")

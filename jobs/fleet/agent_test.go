@@ -35,4 +35,7 @@ func TestEnrolment_Environment(t *testing.T) {
 	require.ErrorContains(t, err, "REELAY_PUBLIC_URL")
 	_, err = fleet.Enrolment{Endpoint: "https://reelay.example"}.Environment()
 	require.ErrorContains(t, err, "REELAY_AGENT_KEY_FILE")
+	env, err = fleet.Enrolment{Endpoint: "https://reelay.example", ByIdentity: true, Audience: "a"}.Environment()
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"REELAY_ENDPOINT": "https://reelay.example", "REELAY_AGENT_IDENTITY_AUDIENCE": "a"}, env)
 }

@@ -43,7 +43,7 @@ type Registrar struct {
 
 // Register makes a worker and a token of its own. A worker that was known at the
 // same place of the same machine is over from then on, and the job that it held
-// is queued again: only the same enrolment key may do that. A worker that the
+// is queued again: only the same enrolment key, or the same machine, may do that. A worker that the
 // scaler booted is the row that waits for it.
 func (r *Registrar) Register(ctx context.Context, p jobs.Principal, in Registration) (*models.Worker, string, error) {
 	if p.WorkerID != "" {
@@ -60,7 +60,11 @@ func (r *Registrar) Register(ctx context.Context, p jobs.Principal, in Registrat
 	var worker *models.Worker
 	var done *jobs.Change
 	err := jobs.InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
-		if err := enter(ctx, tx, in.PoolID); err != nil {
+		pool, err := enter(ctx, tx, in.PoolID)
+		if err != nil {
+			return err
+		}
+		if err := admit(ctx, tx, p.Machine, pool, &in); err != nil {
 			return err
 		}
 		booted, requeued, err := r.replace(ctx, tx, p, in)
@@ -76,6 +80,7 @@ func (r *Registrar) Register(ctx context.Context, p jobs.Principal, in Registrat
 		worker = cmp.Or(booted, &first)
 		in.describe(worker)
 		worker.Status, worker.TokenHash, worker.EnrolmentKeyID = models.WorkerIdle, hash, p.KeyID
+		worker.Machine = placeOf(p)
 		worker.RegisteredAt, worker.LastHeartbeatAt, worker.IdleSince = now, now, now
 		if booted != nil {
 			return models.UpdateWorker(ctx, tx, worker, models.WorkerBooting)
@@ -115,6 +120,9 @@ func (r *Registrar) replace(ctx context.Context, tx bun.Tx, p jobs.Principal, in
 		if err == nil && w.Status != models.WorkerBooting {
 			err = errSlotTaken
 		}
+		if err == nil && p.Machine != nil && w.PoolID != in.PoolID {
+			err = apierror.Forbidden("This instance was made for another pool.")
+		}
 		return w, nil, err
 	}
 	if err := mayReplace(ctx, tx, p, old); err != nil {
@@ -127,8 +135,11 @@ func (r *Registrar) replace(ctx context.Context, tx bun.Tx, p jobs.Principal, in
 // mayReplace returns nil if an enrolment key may take over a worker's place: the key that
 // enrolled it or, once that key is no longer valid, another one of its account.
 func mayReplace(ctx context.Context, tx bun.Tx, p jobs.Principal, old *models.Worker) error {
-	if old.EnrolmentKeyID == p.KeyID {
+	switch {
+	case p.Machine != nil && old.Machine == placeOf(p), p.Machine == nil && old.Machine == "" && old.EnrolmentKeyID == p.KeyID:
 		return nil
+	case p.Machine != nil || old.Machine != "":
+		return apierror.Forbidden("This instance is registered in another way, by a key or by the identity of a machine: terminate its worker first.")
 	}
 	keys, err := models.GetAPIKeys(ctx, tx, []models.KeyID{old.EnrolmentKeyID})
 	if err != nil {
@@ -215,18 +226,18 @@ func (r *Registrar) validate(ctx context.Context, in *Registration) error {
 const pauseRetry = time.Minute
 
 // enter keeps the pool as it is until a worker has joined it. A paused pool takes none.
-func enter(ctx context.Context, tx bun.Tx, id models.PoolID) error {
+func enter(ctx context.Context, tx bun.Tx, id models.PoolID) (*models.Pool, error) {
 	if id == "" {
-		return nil
+		return nil, nil
 	}
 	pool, err := models.LockPool(ctx, tx, id, models.PoolsStay)
 	if err != nil {
-		return apierror.OrNotFound(err, "pool")
+		return nil, apierror.OrNotFound(err, "pool")
 	}
 	if !pool.PausedAt.IsZero() {
-		return apierror.Later(apierror.CodeUnavailable, pauseRetry, "The pool %s is paused: it takes no workers.", pool.Name)
+		return nil, apierror.Later(apierror.CodeUnavailable, pauseRetry, "The pool %s is paused: it takes no workers.", pool.Name)
 	}
-	return nil
+	return pool, nil
 }
 
 const (

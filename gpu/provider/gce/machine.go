@@ -104,7 +104,10 @@ func (m *machine) scheduling() *compute.Scheduling {
 // metadata is the same for all machines of a pool, because bulkInsert takes one for all.
 // A machine reads its name and its zone from the metadata server.
 func (m *machine) metadata() *compute.Metadata {
-	values := map[string]string{metaEnvironment: m.environment(), metaKey: m.key}
+	values := map[string]string{metaEnvironment: m.environment()}
+	if m.key != "" {
+		values[metaKey] = m.key
+	}
 	maps.Copy(values, m.s.Metadata)
 	switch {
 	case m.s.StartupScript != "":

@@ -1,0 +1,95 @@
+package graph_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMachine(t *testing.T) {
+	t.Parallel()
+
+	const good, late, forged = "eyJgood.e.s", "eyJlate.e.s", "eyJforged.e.s"
+	s := jobstest.New(t)
+	asked := 0
+	server := httptest.NewServer(handlerWith(s, graph.Options{Machines: func(_ context.Context, token string) (*jobs.Machine, error) {
+		asked++
+		switch token {
+		case good:
+			return &jobs.Machine{Provider: "gce", Project: "p", Zone: "us-central1-a", ID: "1", Name: "spot-1", Token: []byte("hash"), Expires: time.Now().Add(time.Hour)}, nil
+		case late:
+			return nil, apierror.Later(apierror.CodeUnavailable, 10*time.Second, "The keys cannot be read now.")
+		}
+		return nil, apierror.New(apierror.CodeUnauthenticated, "This identity token is forged.")
+	}}))
+	t.Cleanup(server.Close)
+	pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{
+		Name: "spot", Provider: "gce", Region: "us-central1", GPUType: "L4", CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 4, BootLimitSeconds: 600,
+	}}
+	require.NoError(t, models.InsertPool(t.Context(), s.DB, pool))
+	const register = `mutation ($i: RegisterWorkerInput!) { registerWorker(input: $i) { workerToken worker { id zone } } }`
+	input := map[string]any{"i": map[string]any{
+		"provider": "gce", "providerInstanceId": "spot-1", "poolId": pool.ID, "region": "us-central1", "gpuType": "L4", "models": []string{"testcard"}, "agentVersion": "test",
+	}}
+
+	for name, query := range map[string]string{
+		"a query":           `{ viewer { role } }`,
+		"the schema":        `{ __schema { types { name } } }`,
+		"a type name":       `mutation { __typename }`,
+		"a lease":           `mutation { leaseJob(input: {workerId: "wrk_1"}) { lease { attemptId } } }`,
+		"a submit":          `mutation { submitJob(input: {model: "testcard", prompt: "x"}) { job { id } } }`,
+		"another name":      `mutation ($i: RegisterWorkerInput!) { registerWorker: drainSelf(workerId: "wrk_1", reason: "x") { id } }`,
+		"two registrations": `mutation ($i: RegisterWorkerInput!) { a: registerWorker(input: $i) { workerToken } b: registerWorker(input: $i) { workerToken } }`,
+		"a fragment":        `mutation ($i: RegisterWorkerInput!) { ... on Mutation { registerWorker(input: $i) { workerToken } leaseJob(input: {workerId: "wrk_1"}) { lease { attemptId } } } }`,
+		"a subscription":    `subscription { workerDirectives(workerId: "wrk_1") { action } }`,
+	} {
+		got := ask(t, server.URL, good, query, input)
+		require.Empty(t, got.Data, name)
+		require.NotEmpty(t, got.Errors, name)
+	}
+
+	got := ask(t, server.URL, good, `{ __schema { types { name } } }`, nil)
+	require.Equal(t, []string{"FORBIDDEN"}, got.codes())
+	got = ask(t, server.URL, forged, register, input)
+	require.Equal(t, http.StatusUnauthorized, got.status)
+	require.Equal(t, "This identity token is forged.", got.Errors[0].Message)
+	got = ask(t, server.URL, late, register, input)
+	require.Equal(t, http.StatusServiceUnavailable, got.status)
+	require.Equal(t, "10", got.header.Get("Retry-After"))
+
+	got = ask(t, server.URL, good, register, input)
+	require.Empty(t, got.Errors)
+	require.Equal(t, "us-central1-a", at[string](t, got.Data, "registerWorker", "worker", "zone"))
+	token := at[string](t, got.Data, "registerWorker", "workerToken")
+	got = ask(t, server.URL, good, register, input)
+	require.Equal(t, []string{"UNAUTHENTICATED"}, got.codes(), "a token registers once")
+
+	before := asked
+	s.Submit(t)
+	a := &api{s, server.URL}
+	lease := ask(t, a.url, token, `mutation ($i: LeaseJobInput!) { leaseJob(input: $i) { lease { attemptId } } }`,
+		map[string]any{"i": map[string]any{"workerId": workerOf(t, s, token), "waitSeconds": 5}})
+	require.Empty(t, lease.Errors)
+	require.NotNil(t, at[map[string]any](t, lease.Data, "leaseJob", "lease"))
+	require.Equal(t, before, asked, "a registered worker needs no verifier")
+	plain := httptest.NewServer(handler(s))
+	t.Cleanup(plain.Close)
+	got = ask(t, plain.URL, good, register, input)
+	require.Equal(t, http.StatusUnauthorized, got.status, "it is off")
+}
+
+func workerOf(t *testing.T, s *jobstest.Stack, token string) string {
+	t.Helper()
+	p, err := s.Keys.Authenticate(t.Context(), token)
+	require.NoError(t, err)
+	return string(p.WorkerID)
+}
