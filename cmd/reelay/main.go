@@ -102,7 +102,7 @@ func rootCommand() *cobra.Command {
 		&cobra.Group{ID: "run", Title: "Running Reelay:"})
 	addGroup(root, "jobs", submitCommand(), draftCommand(), takesCommand(), continueCommand(), watchCommand(), getCommand(), listCommand(), downloadCommand(), cancelCommand(), retryCommand(), modelsCommand(), webhooksCommand())
 	addGroup(root, "fleet", workersCommand(), poolsCommand(), queuesCommand(), accountsCommand(), keysCommand(), auditCommand())
-	addGroup(root, "run", demoCommand(), upCommand(), apiCommand(), controlCommand(), storeCommand(), migrateCommand(), doctorCommand(), version.Command())
+	addGroup(root, "run", demoCommand(), upCommand(), apiCommand(), controlCommand(), storeCommand(), migrateCommand(), doctorCommand(), simulateCommand(), version.Command())
 	addGroup(root, "run", agentCommands()...)
 	root.SetHelpCommandGroupID("run")
 	root.SetCompletionCommandGroupID("run")

@@ -1,0 +1,299 @@
+package simulate
+
+import (
+	"container/heap"
+	"context"
+	"math"
+	"slices"
+
+	"github.com/reelay/reelay/jobs/checkpoints"
+	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/models"
+)
+
+// Run plays a scenario to its end. progress, if it is not nil, is told from time to time what
+// part of the jobs has ended. Run returns the error of ctx if that ends first.
+func Run(ctx context.Context, sc *Scenario, progress func(done float64)) (*Result, error) {
+	return newSim(sc).play(ctx, progress)
+}
+
+func (s *sim) play(ctx context.Context, progress func(float64)) (*Result, error) {
+	for n := 0; len(s.events) > 0; n++ {
+		if n%4096 == 0 {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			if progress != nil {
+				progress(1 - float64(s.left)/float64(max(len(s.jobs), 1)))
+			}
+		}
+		e := heap.Pop(&s.events).(event)
+		if end := s.Hours * 3600; e.at > s.until || s.left == 0 && e.at > end {
+			s.now = max(s.now, min(e.at, end))
+			break
+		}
+		s.now = e.at
+		e.do()
+	}
+	return s.finish(), nil
+}
+
+// schedule makes the events that do not depend on others.
+func (s *sim) schedule() {
+	if len(s.jobs) > 0 {
+		s.later(s.jobs[0].arrived, s.arrive)
+	}
+	s.happen()
+	s.sample()
+	s.later(0, s.scale)
+}
+
+// arrive queues the next job of the scenario.
+func (s *sim) arrive() {
+	j := s.jobs[s.arrived]
+	s.arrived++
+	s.queue(j, models.Line{Lane: j.tier})
+	if s.arrived < len(s.jobs) {
+		s.later(s.jobs[s.arrived].arrived, s.arrive)
+	}
+	s.dispatch()
+}
+
+// queue puts a job into a line, and promotes it when its patience is at an end.
+func (s *sim) queue(j *job, line models.Line) {
+	j.state = queued
+	j.queuing++
+	s.join(j, line, s.now)
+	s.dirty()
+}
+
+func (s *sim) join(j *job, line models.Line, since float64) {
+	s.lines.add(j, line)
+	s.count(j, 1)
+	after, next, moves := patience(j.tier, line.Lane)
+	if !moves {
+		return
+	}
+	turn := j.queuing
+	s.later(since+after, func() {
+		if j.state == queued && j.queuing == turn {
+			s.count(j, -1)
+			s.lines.remove(j)
+			s.join(j, models.Line{Lane: next, Promoted: true}, since)
+			s.dirty()
+		}
+	})
+}
+
+// count adds a job to the demand that the scaler sees, or takes it off.
+func (s *sim) count(j *job, n float64) {
+	lane := j.place.line.Lane
+	key := demandKey{lane, j.kind.Kind}
+	d := s.demand[key]
+	if d == nil {
+		d = &models.QueueDemand{Lane: lane, Kind: j.kind.Kind}
+		s.demand[key] = d
+		s.order = append(s.order, key)
+	}
+	d.Depth += n
+	d.GPUSeconds = d.Depth * j.kind.estimate
+	s.queues[lane] += int(n)
+}
+
+// dispatch gives the idle workers of each pool the jobs that they can run. A job goes to a
+// worker that has its model loaded if one is idle, else to the one that became idle last.
+func (s *sim) dispatch() {
+	for _, p := range s.pools {
+		for len(p.idle) > 0 {
+			first := s.lines.next(p.serves, nil)
+			if first == nil {
+				break
+			}
+			i := len(p.idle) - 1
+			for i > 0 && p.idle[i].loaded != first.kind.model {
+				i--
+			}
+			w := p.idle[i]
+			if w.loaded != first.kind.model {
+				w = p.idle[len(p.idle)-1]
+			}
+			s.begin(w, s.lines.next(p.serves, func(model int) int {
+				if model == w.loaded {
+					return 0
+				}
+				return 1
+			}))
+		}
+	}
+}
+
+// begin starts a job on an idle worker.
+func (s *sim) begin(w *worker, j *job) {
+	s.count(j, -1)
+	s.lines.start(j)
+	j.state = working
+	if math.IsNaN(j.started) {
+		j.started = s.now
+	}
+	s.charge(w, classIdle, s.now-w.since)
+	s.unidle(w)
+	w.Status = models.WorkerBusy
+	p := w.pool
+	a := &attempt{job: j, worker: w, began: s.now, rendering: s.now, ratio: p.ratio, interval: s.interval(p, j.kind.model)}
+	if w.loaded != j.kind.model {
+		a.rendering += s.Machines.Load.draw(p.random.NormFloat64())
+	}
+	if j.saved {
+		a.rendering += s.Machines.Restore.draw(p.random.NormFloat64())
+	}
+	a.save = s.Policy.SaveSeconds.draw(p.random.NormFloat64())
+	work := j.left * a.ratio
+	if !math.IsInf(a.interval, 1) {
+		a.saves = max(int(math.Ceil(work/a.interval))-1, 0)
+	}
+	a.end = a.rendering + work + float64(a.saves)*a.save
+	w.attempt = a
+	s.dirty()
+	s.later(a.end, func() {
+		if w.attempt == a {
+			s.complete(a)
+		}
+	})
+}
+
+// complete ends a job that is rendered.
+func (s *sim) complete(a *attempt) {
+	j, w := a.job, a.worker
+	s.charge(w, classLoad, a.rendering-a.began)
+	s.charge(w, classUseful, j.left*a.ratio)
+	s.saving(a, float64(a.saves)*a.save)
+	s.recovered(a)
+	w.loaded = j.kind.model
+	s.learn(a)
+	j.left, j.state, j.ended = 0, completed, s.now
+	s.left--
+	s.detach(a)
+	s.lines.release(j.account)
+	if w.noticed {
+		w.Status, w.since = models.WorkerDraining, s.now
+	} else {
+		s.rest(w)
+	}
+	s.dirty()
+	s.dispatch()
+}
+
+// saving charges the time in which checkpoints stopped a render.
+func (s *sim) saving(a *attempt, seconds float64) {
+	s.charge(a.worker, classWasted, seconds)
+	s.result.SavingSeconds += seconds
+}
+
+// learn adds a render to what is known of render times, as Reelay does.
+func (s *sim) learn(a *attempt) {
+	key := learnedKey{a.kind.Kind, a.worker.pool.GPUType}
+	t := s.learned[key]
+	if t == nil {
+		t = &models.RenderTime{Kind: a.kind.Kind, GPUType: key.gpu}
+		s.learned[key] = t
+	}
+	if a.saved {
+		return // it rendered a part only
+	}
+	if t.Samples == 0 {
+		s.rounds.known = append(s.rounds.known, t)
+	}
+	estimate.Learn(t, models.Rendered{Kind: key.Kind, GPUType: key.gpu, Seconds: s.now - a.began, EstimatedSeconds: a.kind.estimate})
+}
+
+// detach ends the work of a worker on an attempt, and counts it for the plan of checkpoints.
+func (s *sim) detach(a *attempt) {
+	p := a.worker.pool
+	a.worker.attempt = nil
+	hours := (s.now - a.began) / 3600
+	s.result.Saves += a.saves
+	for _, r := range p.records {
+		r.BusyHours += hours
+	}
+	if n := min(a.saves, checkpoints.NewestSaves); n > 0 {
+		r := p.records[a.kind.model]
+		r.Saves += a.saves
+		for range n {
+			r.SaveSeconds = append(r.SaveSeconds, a.save)
+		}
+		if over := len(r.SaveSeconds) - checkpoints.NewestSaves; over > 0 {
+			r.SaveSeconds = slices.Delete(r.SaveSeconds, 0, over)
+		}
+	}
+}
+
+// recovered records how long a job that lost its worker took to be rendered again.
+func (s *sim) recovered(a *attempt) {
+	if !math.IsNaN(a.lost) {
+		s.recover = append(s.recover, a.rendering-a.lost)
+		a.lost = math.NaN()
+	}
+}
+
+// interrupt ends an attempt on a worker that goes away. If keep, all that is rendered is in a
+// checkpoint, whose last part took extra seconds; else only what the last regular one has.
+// It returns the job, which is to be queued again.
+func (s *sim) interrupt(a *attempt, at float64, keep bool, extra float64) *job {
+	j, w := a.job, a.worker
+	s.result.Interruptions++
+	s.charge(w, classLoad, max(min(at, a.rendering)-a.began, 0))
+	for _, r := range w.pool.records {
+		r.Losses++
+	}
+	done, spent, saves := a.progress(at)
+	kept := float64(saves) * a.interval
+	if saves == 0 {
+		kept = 0
+	}
+	if keep {
+		kept = done
+	}
+	if kept > 0 {
+		j.saved = true
+	}
+	s.charge(w, classUseful, kept)
+	s.charge(w, classWasted, spent-kept+extra)
+	s.result.SavingSeconds += spent - done + extra
+	s.result.LostSeconds += done - kept
+	s.result.MostLost = max(s.result.MostLost, done-kept)
+	a.saves = saves
+	if at >= a.rendering {
+		s.recovered(a)
+		w.loaded = j.kind.model
+	}
+	j.left = max(j.left-kept/a.ratio, 1e-9)
+	if math.IsNaN(j.lost) {
+		j.lost = at
+	}
+	s.detach(a)
+	return j
+}
+
+// progress returns the seconds rendered until a time, the seconds that this took, and how many
+// checkpoints were saved meanwhile.
+func (a *attempt) progress(at float64) (done, spent float64, saves int) {
+	spent = max(at-a.rendering, 0)
+	if a.saves == 0 {
+		return spent, spent, 0
+	}
+	cycle := a.interval + a.save
+	saves = min(int(spent/cycle), a.saves)
+	rest := spent - float64(saves)*cycle
+	if saves < a.saves {
+		rest = min(rest, a.interval)
+	}
+	return float64(saves)*a.interval + rest, spent, saves
+}
+
+// again queues a job that lost its worker, before the other jobs of its account.
+func (s *sim) again(j *job) {
+	j.order = j.seq - int64(len(s.jobs)) - 1
+	s.lines.release(j.account)
+	s.queue(j, models.Line{Lane: j.tier})
+	s.dispatch()
+}
