@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/reelay/reelay/client"
 	"github.com/spf13/cobra"
@@ -12,10 +15,9 @@ import (
 func poolsCommand() *cobra.Command {
 	cmd := listPools(&cobra.Command{
 		Use:   "pools",
-		Short: "Show the pools and how often they save checkpoints, change them (for operators)",
-		Long: "Shows the workers of each pool, and for each of its models how often they save checkpoints: the interval that\n" +
-			"wastes the least GPU time, given how long a checkpoint takes and how often the pool loses workers. See docs/operators/checkpoints.md.\n" +
-			"A dash means that no checkpoint of the model has been saved: it has none, or it is new.",
+		Short: "Show and change the pools (for operators)",
+		Long: "Lists the pools with the numbers of their workers. A pool whose state is refused boots no worker for a while: its\n" +
+			"provider had no machines, or did not allow them. See docs/operators/pools.md.",
 		Args: noSuchCommand,
 	})
 	cmd.AddCommand(
@@ -33,7 +35,8 @@ func poolsCommand() *cobra.Command {
 		applyPools(&cobra.Command{Use: "diff -f FILE", Short: "Show what apply would change (for operators)", Args: cobra.NoArgs}, true),
 		poolAction("pause", "Stop a pool: it gets no more workers, and those that it has finish their job and leave", "Paused", (*client.Client).PausePool),
 		poolAction("resume", "Let a pool that was paused have workers again", "Resumed", (*client.Client).ResumePool),
-		poolsDeleteCommand())
+		poolsDeleteCommand(),
+		poolsCheckpointsCommand())
 	return cmd
 }
 
@@ -51,19 +54,61 @@ func printPools(out io.Writer, pools []client.Pool) error {
 		return err
 	}
 	var rows [][]string
+	for _, p := range pools {
+		rows = append(rows, []string{
+			p.Name, poolState(p), p.Provider, string(p.CapacityClass), p.GpuType, strconv.Itoa(p.Booting), strconv.Itoa(p.Idle), strconv.Itoa(p.Busy),
+			strconv.Itoa(p.Draining), fmt.Sprintf("%d to %d", p.MinWorkers, p.MaxWorkers), fmt.Sprintf("$%g", p.PricePerHourUsd), strings.Join(p.Models, ", "),
+		})
+	}
+	return printTable(out, []string{"POOL", "STATE", "PROVIDER", "CLASS", "GPU", "BOOTING", "IDLE", "BUSY", "DRAINING", "LIMITS", "PRICE/H", "MODELS"}, rows)
+}
+
+// poolState says in a word what keeps a pool from growing.
+func poolState(p client.Pool) string {
+	switch {
+	case p.Paused:
+		return "paused"
+	case p.BackoffUntil != nil && p.BackoffUntil.After(time.Now()):
+		return "refused"
+	}
+	return "active"
+}
+
+func poolsCheckpointsCommand() *cobra.Command {
+	list := &apiCall{target: target{operator: true}}
+	return list.command(&cobra.Command{
+		Use:   "checkpoints",
+		Short: "Show how often the workers of each pool save checkpoints (for operators)",
+		Long: "Shows for each pool and model how often the workers save checkpoints: the interval that wastes the least GPU time,\n" +
+			"given how long a checkpoint takes and how often the pool loses workers. See docs/operators/checkpoints.md.\n" +
+			"A dash means that no checkpoint of the model has been saved: it has none, or it is new.",
+		Args: cobra.NoArgs,
+	}, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
+		pools, err := c.Pools(ctx)
+		var plans []poolPlans
+		for _, p := range pools {
+			plans = append(plans, poolPlans{p.Name, p.CheckpointPlans})
+		}
+		return items[poolPlans]{plans}, func(out io.Writer) error { return printCheckpointPlans(out, plans) }, err
+	})
+}
+
+// poolPlans is what --json prints of a pool's checkpoints.
+type poolPlans struct {
+	Pool            string                  `json:"pool"`
+	CheckpointPlans []client.CheckpointPlan `json:"checkpointPlans"`
+}
+
+func printCheckpointPlans(out io.Writer, pools []poolPlans) error {
+	var rows [][]string
 	for _, pool := range pools {
-		workers := fmt.Sprintf("%d of %d to %d", pool.Idle+pool.Busy, pool.MinWorkers, pool.MaxWorkers)
 		for _, p := range pool.CheckpointPlans {
 			every, save, waste := "-", "-", "-"
 			if p.Saves > 0 {
 				every, save, waste = fmt.Sprintf("%.0f s", p.IntervalSeconds), fmt.Sprintf("%.2g s", p.SaveSeconds), fmt.Sprintf("%.1f %%", 100*p.Overhead)
 			}
-			losses := fmt.Sprintf("1 in %.3g busy h", p.HoursBetweenLosses)
-			rows = append(rows, []string{pool.Name, string(pool.CapacityClass), workers, p.Model, every, save, losses, waste})
-		}
-		if len(pool.CheckpointPlans) == 0 {
-			rows = append(rows, []string{pool.Name, string(pool.CapacityClass), workers, "-", "-", "-", "-", "-"})
+			rows = append(rows, []string{pool.Pool, p.Model, every, save, fmt.Sprintf("1 in %.3g busy h", p.HoursBetweenLosses), waste})
 		}
 	}
-	return printTable(out, []string{"POOL", "CLASS", "WORKERS", "MODEL", "CHECKPOINT EVERY", "SAVE TAKES", "LOSSES", "WASTE"}, rows)
+	return printTable(out, []string{"POOL", "MODEL", "CHECKPOINT EVERY", "SAVE TAKES", "LOSSES", "WASTE"}, rows)
 }

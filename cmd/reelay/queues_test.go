@@ -20,10 +20,14 @@ func TestPoolsCommand(t *testing.T) {
 		args  []string
 		shows string
 	}{
-		"table": {`{"pools": [` + pool + `]}`, nil, `h200 +SPOT +2 of 0 to 4 +drill +85 s +0.25 s +1 in 4 busy h +0.6 %`},
-		"JSON":  {`{"pools": [` + pool + `]}`, []string{"--json"}, `"intervalSeconds": 85`},
+		"table":       {`{"pools": [` + pool + `]}`, nil, `h200 +active +static +SPOT +any +0 +1 +1 +0 +0 to 4 +\$0 +drill`},
+		"checkpoints": {`{"pools": [` + pool + `]}`, []string{"checkpoints"}, `h200 +drill +85 s +0.25 s +1 in 4 busy h +0.6 %`},
+		"JSON":        {`{"pools": [` + pool + `]}`, []string{"--json"}, `"intervalSeconds": 85`},
+		"checkpoints as JSON": {
+			`{"pools": [` + pool + `]}`, []string{"checkpoints", "--json"}, `(?s)"pool": "h200".*"intervalSeconds": 85`,
+		},
 		"a model without checkpoints": {
-			`{"pools": [` + strings.Replace(pool, `"saves": 31`, `"saves": 0`, 1) + `]}`, nil, `drill +- +- +1 in 4 busy h +-`,
+			`{"pools": [` + strings.Replace(pool, `"saves": 31`, `"saves": 0`, 1) + `]}`, []string{"checkpoints"}, `drill +- +- +1 in 4 busy h +-`,
 		},
 		"none": {`{"pools": []}`, nil, "There are no pools."},
 	} {
@@ -31,7 +35,7 @@ func TestPoolsCommand(t *testing.T) {
 			t.Parallel()
 			url, _ := answering(t, c.data)
 
-			status, out, errs := call(t, t.Context(), append([]string{"pools", "--endpoint", url, "--key", "rl_x"}, c.args...)...)
+			status, out, errs := call(t, t.Context(), append(append([]string{"pools"}, c.args...), "--endpoint", url, "--key", "rl_x")...)
 
 			require.Zero(t, status, errs)
 			require.Regexp(t, c.shows, out)

@@ -130,6 +130,9 @@ func (s *Pools) Pause(ctx context.Context, p jobs.Principal, id models.PoolID) (
 		if err := models.UpdatePool(ctx, tx, pool); err != nil {
 			return err
 		}
+		if err := models.SetDesired(ctx, tx, id, 0); err != nil {
+			return err
+		}
 		if drained, err = models.DrainPool(ctx, tx, id, "its pool is paused"); err != nil {
 			return err
 		}
