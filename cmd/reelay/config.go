@@ -157,6 +157,11 @@ func (c *config) check() error {
 		}
 		*is = value == "true"
 	}
+	for _, project := range c.machines.Projects {
+		if !identity.IsProject(project) {
+			bad("REELAY_GCE_IDENTITY_PROJECTS", project, "ids of projects, such as my-project, separated by commas")
+		}
+	}
 	if u, err := url.Parse(c.machines.KeysURL); err != nil || c.machines.KeysURL != "" && (u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
 		bad("REELAY_GCE_IDENTITY_KEYS_URL", c.machines.KeysURL, "an https URL, or empty for Google's")
 	}

@@ -144,6 +144,9 @@ func (v *Verifier) examine(verified *oidc.IDToken, token string) (*jobs.Machine,
 // placeName is the form of projects, zones, ids and names. Projects of old domains have a colon.
 var placeName = regexp.MustCompile(`^[a-z0-9][a-z0-9.:-]{0,127}$`)
 
+// IsProject reports whether an id has the form of a project's.
+func IsProject(id string) bool { return placeName.MatchString(id) }
+
 func refuse(format string, args ...any) error {
 	return apierror.New(apierror.CodeUnauthenticated, "This identity token does not register a machine: "+format+".", args...)
 }
