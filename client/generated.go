@@ -1364,6 +1364,8 @@ type Job struct {
 	UserId      *string `json:"userId"`
 	AttemptNo   int     `json:"attemptNo"`
 	MaxAttempts int     `json:"maxAttempts"`
+	// Whether a run of the job has one attempt at most.
+	AtMostOnce bool `json:"atMostOnce"`
 	// The finished video. Null until COMPLETED.
 	Result *Artifact `json:"result"`
 	// Data that the runtime returned, such as a transcript or a score. Null until COMPLETED.
@@ -1441,6 +1443,9 @@ func (v *Job) GetAttemptNo() int { return v.AttemptNo }
 
 // GetMaxAttempts returns Job.MaxAttempts, and is useful for accessing the field via an interface.
 func (v *Job) GetMaxAttempts() int { return v.MaxAttempts }
+
+// GetAtMostOnce returns Job.AtMostOnce, and is useful for accessing the field via an interface.
+func (v *Job) GetAtMostOnce() bool { return v.AtMostOnce }
 
 // GetResult returns Job.Result, and is useful for accessing the field via an interface.
 func (v *Job) GetResult() *Artifact { return v.Result }
@@ -1712,6 +1717,9 @@ func (v *JobHistory) GetAttemptNo() int { return v.Job.AttemptNo }
 // GetMaxAttempts returns JobHistory.MaxAttempts, and is useful for accessing the field via an interface.
 func (v *JobHistory) GetMaxAttempts() int { return v.Job.MaxAttempts }
 
+// GetAtMostOnce returns JobHistory.AtMostOnce, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetAtMostOnce() bool { return v.Job.AtMostOnce }
+
 // GetResult returns JobHistory.Result, and is useful for accessing the field via an interface.
 func (v *JobHistory) GetResult() *Artifact { return v.Job.Result }
 
@@ -1830,6 +1838,8 @@ type __premarshalJobHistory struct {
 
 	MaxAttempts int `json:"maxAttempts"`
 
+	AtMostOnce bool `json:"atMostOnce"`
+
 	Result *Artifact `json:"result"`
 
 	Output *json.RawMessage `json:"output"`
@@ -1896,6 +1906,7 @@ func (v *JobHistory) __premarshalJSON() (*__premarshalJobHistory, error) {
 	retval.UserId = v.Job.UserId
 	retval.AttemptNo = v.Job.AttemptNo
 	retval.MaxAttempts = v.Job.MaxAttempts
+	retval.AtMostOnce = v.Job.AtMostOnce
 	retval.Result = v.Job.Result
 	retval.Output = v.Job.Output
 	retval.Cancellation = v.Job.Cancellation
@@ -3305,6 +3316,9 @@ type SubmitJobInput struct {
 	RequireRegion *bool `json:"requireRegion,omitempty"`
 	// Replaces the delays of the retry table in docs/users/jobs.md. It never makes a failure class retry that the table does not retry.
 	Retry *RetryPolicyInput `json:"retry,omitempty"`
+	// Never starts the job twice. If its only attempt ends without a result, also by a preemption or the loss of its worker, the job is
+	// FAILED with that class. A lease counts as a start. retryJob starts it again. INVALID_INPUT with maxAttempts above 1 or with retry.
+	AtMostOnce *bool `json:"atMostOnce,omitempty"`
 }
 
 // GetType returns SubmitJobInput.Type, and is useful for accessing the field via an interface.
@@ -3363,6 +3377,9 @@ func (v *SubmitJobInput) GetRequireRegion() *bool { return v.RequireRegion }
 
 // GetRetry returns SubmitJobInput.Retry, and is useful for accessing the field via an interface.
 func (v *SubmitJobInput) GetRetry() *RetryPolicyInput { return v.Retry }
+
+// GetAtMostOnce returns SubmitJobInput.AtMostOnce, and is useful for accessing the field via an interface.
+func (v *SubmitJobInput) GetAtMostOnce() *bool { return v.AtMostOnce }
 
 // Service classes, highest first. A job may have its account's tier or a lower one. CRITICAL is for operators.
 type Tier string
@@ -5628,6 +5645,7 @@ fragment Job on Job {
 	userId
 	attemptNo
 	maxAttempts
+	atMostOnce
 	result {
 		... Artifact
 	}
@@ -5930,6 +5948,7 @@ fragment Job on Job {
 	userId
 	attemptNo
 	maxAttempts
+	atMostOnce
 	result {
 		... Artifact
 	}
@@ -6180,6 +6199,7 @@ fragment Job on Job {
 	userId
 	attemptNo
 	maxAttempts
+	atMostOnce
 	result {
 		... Artifact
 	}
@@ -6718,6 +6738,7 @@ fragment Job on Job {
 	userId
 	attemptNo
 	maxAttempts
+	atMostOnce
 	result {
 		... Artifact
 	}
@@ -6833,6 +6854,7 @@ fragment Job on Job {
 	userId
 	attemptNo
 	maxAttempts
+	atMostOnce
 	result {
 		... Artifact
 	}
@@ -7050,6 +7072,7 @@ fragment Job on Job {
 	userId
 	attemptNo
 	maxAttempts
+	atMostOnce
 	result {
 		... Artifact
 	}
@@ -7200,6 +7223,7 @@ fragment Job on Job {
 	userId
 	attemptNo
 	maxAttempts
+	atMostOnce
 	result {
 		... Artifact
 	}
@@ -7345,6 +7369,7 @@ fragment Job on Job {
 	userId
 	attemptNo
 	maxAttempts
+	atMostOnce
 	result {
 		... Artifact
 	}
@@ -8683,6 +8708,7 @@ fragment Job on Job {
 	userId
 	attemptNo
 	maxAttempts
+	atMostOnce
 	result {
 		... Artifact
 	}
@@ -9014,6 +9040,7 @@ fragment Job on Job {
 	userId
 	attemptNo
 	maxAttempts
+	atMostOnce
 	result {
 		... Artifact
 	}
@@ -9141,6 +9168,7 @@ fragment Job on Job {
 	userId
 	attemptNo
 	maxAttempts
+	atMostOnce
 	result {
 		... Artifact
 	}
@@ -9268,6 +9296,7 @@ fragment Job on Job {
 	userId
 	attemptNo
 	maxAttempts
+	atMostOnce
 	result {
 		... Artifact
 	}
@@ -9387,6 +9416,7 @@ fragment Job on Job {
 	userId
 	attemptNo
 	maxAttempts
+	atMostOnce
 	result {
 		... Artifact
 	}

@@ -1714,6 +1714,29 @@ func (ec *executionContext) fieldContext_Job_maxAttempts(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Job", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _Job_atMostOnce(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Job_atMostOnce(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.AtMostOnce, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Job_atMostOnce(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Job", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _Job_attempts(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -3770,8 +3793,11 @@ func (ec *executionContext) unmarshalInputSubmitJobInput(ctx context.Context, ob
 	if _, present := asMap["requireRegion"]; !present {
 		asMap["requireRegion"] = false
 	}
+	if _, present := asMap["atMostOnce"]; !present {
+		asMap["atMostOnce"] = false
+	}
 
-	fieldsInOrder := [...]string{"type", "model", "prompt", "params", "tier", "priority", "idempotencyKey", "maxAttempts", "timeoutSeconds", "userId", "metadata", "callbackUrl", "runAt", "expiresAt", "dependsOn", "draft", "region", "requireRegion", "retry"}
+	fieldsInOrder := [...]string{"type", "model", "prompt", "params", "tier", "priority", "idempotencyKey", "maxAttempts", "timeoutSeconds", "userId", "metadata", "callbackUrl", "runAt", "expiresAt", "dependsOn", "draft", "region", "requireRegion", "retry", "atMostOnce"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -3911,6 +3937,13 @@ func (ec *executionContext) unmarshalInputSubmitJobInput(ctx context.Context, ob
 				return it, err
 			}
 			it.Retry = data
+		case "atMostOnce":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("atMostOnce"))
+			data, err := ec.unmarshalOBoolean2bool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.AtMostOnce = data
 		}
 	}
 	return it, nil
@@ -4781,6 +4814,11 @@ func (ec *executionContext) _Job(ctx context.Context, sel ast.SelectionSet, obj 
 			}
 		case "maxAttempts":
 			out.Values[i] = ec._Job_maxAttempts(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "atMostOnce":
+			out.Values[i] = ec._Job_atMostOnce(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}

@@ -741,6 +741,8 @@ func (ec *executionContext) childFields_Job(ctx context.Context, field graphql.C
 		return ec.fieldContext_Job_attemptNo(ctx, field)
 	case "maxAttempts":
 		return ec.fieldContext_Job_maxAttempts(ctx, field)
+	case "atMostOnce":
+		return ec.fieldContext_Job_atMostOnce(ctx, field)
 	case "attempts":
 		return ec.fieldContext_Job_attempts(ctx, field)
 	case "events":

@@ -31,15 +31,24 @@ const (
 	maxRetryAfter = 24 * 60 * 60
 )
 
+// final reports whether no job is tried again after a failure of the class.
+func final(class models.FailureClass) bool {
+	switch class {
+	case models.FailInvalidInput, models.FailContentPolicy, models.FailUnauthorized, models.FailBudget,
+		models.FailPoison, models.FailDependency:
+		return true
+	}
+	return false
+}
+
 func randomJitter() time.Duration { return rand.N(backoffJitter) }
 
 // planRetry decides by failure class.
 func planRetry(f failures, jitter time.Duration) retryPlan {
-	switch f.class {
-	case models.FailPreempted, models.FailWorkerLost:
+	if f.class == models.FailPreempted || f.class == models.FailWorkerLost {
 		return retryPlan{}
-	case models.FailInvalidInput, models.FailContentPolicy, models.FailUnauthorized, models.FailBudget,
-		models.FailPoison, models.FailDependency:
+	}
+	if final(f.class) {
 		return retryPlan{never: true, counted: true}
 	}
 	plan := retryPlan{counted: true, never: f.n >= f.most, delay: backoff(f.n, jitter)}

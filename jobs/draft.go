@@ -179,7 +179,7 @@ func (s *Submitter) continuation(ctx context.Context, p Principal, draft *models
 		ID: models.NewJobID(), AccountID: draft.AccountID, CreatedBy: p.KeyID, Run: 1, Continues: draft.ID,
 		Type: draft.Type, Model: draft.Model, ModelVersion: draft.ModelVersion, Alias: draft.Alias, Params: draft.Params,
 		Tier: draft.Tier, Priority: draft.Priority, MaxAttempts: draft.MaxAttempts, TimeoutSeconds: draft.TimeoutSeconds,
-		Region: draft.Region, RequireRegion: draft.RequireRegion, RetryPolicy: draft.RetryPolicy,
+		Region: draft.Region, RequireRegion: draft.RequireRegion, RetryPolicy: draft.RetryPolicy, AtMostOnce: draft.AtMostOnce,
 		UserID: draft.UserID, Metadata: draft.Metadata, CallbackURL: draft.CallbackURL,
 		EstimatedGPUSeconds: model.EstimateGPUSeconds(draft.Params),
 	}

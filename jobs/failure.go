@@ -49,6 +49,9 @@ func (l *held) failed(ctx context.Context, known *catalogue.Snapshot, f Failure)
 		}
 		plan.never = again
 	}
+	if job.AtMostOnce && !final(class) {
+		return l.spent()
+	}
 	if plan.never {
 		return l.change.failed(class, reason)
 	}
@@ -60,6 +63,17 @@ func (l *held) failed(ctx context.Context, known *catalogue.Snapshot, f Failure)
 		return l.requeue("trying again: " + reason)
 	}
 	return l.retryLater(class, reason, plan.delay)
+}
+
+// notRepeated ends the reason of a job that would have been tried again.
+const notRepeated = ". The job is atMostOnce and may have started, so it is not repeated; retryJob runs it again."
+
+// spent fails a job that runs at most once after its attempt ended. The lease alone counts as
+// the start: a worker starts the runtime before its first call arrives, so nothing proves
+// that it did not.
+func (l *held) spent() error {
+	why := strings.TrimSuffix(text.Clip(l.attempt.FailureReason, maxReasonBytes-len(notRepeated)), ".")
+	return l.change.failed(l.attempt.FailureClass, why+notRepeated)
 }
 
 // sameDefect reports whether another attempt of this run delivered a video with the same

@@ -190,8 +190,12 @@ func (h *held) end(status models.AttemptStatus, class models.FailureClass, reaso
 	}
 }
 
-// requeue puts the job of an ended attempt back in its place in the queue.
+// requeue puts the job of an ended attempt back in its place in the queue. A job that runs at
+// most once fails instead.
 func (h *held) requeue(message string) error {
+	if h.job.AtMostOnce {
+		return h.spent()
+	}
 	h.job.Progress.Phase, h.job.Progress.ETASeconds = models.PhaseWaiting, nil
 	h.job.Progress.Message, h.job.Progress.UpdatedAt = message, h.change.now
 	if err := h.change.queued(true); err != nil {

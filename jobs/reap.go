@@ -37,7 +37,7 @@ func (r *Reaper) Reap(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("find expired leases: %w", err)
 	}
-	return r.endAll(ctx, expired, "lease lost, job requeued", r.reap)
+	return r.endAll(ctx, expired, "lease lost", r.reap)
 }
 
 // reap ends an attempt if its lease has expired.

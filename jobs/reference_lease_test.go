@@ -176,7 +176,7 @@ func (r *reference) fail(t *rapid.T) {
 func (j *refJob) fail(r *reference, class models.FailureClass, worker models.WorkerID) {
 	j.spared = worker
 	if class == models.FailPreempted {
-		j.status = models.JobQueued
+		j.requeue(r)
 		return
 	}
 	j.left--
@@ -199,7 +199,7 @@ func (r *reference) release(t *rapid.T) {
 	l := pick(t, r.leases, "lease")
 	_, err := r.s.Holder.Release(context.Background(), l.worker.Principal, l.fence, models.FailPreempted)
 	if l.ended == "" {
-		l.end(r, models.AttemptReleased, func(job *refJob) { job.status = models.JobQueued })
+		l.end(r, models.AttemptReleased, func(job *refJob) { job.requeue(r) })
 	}
 	l.after(t, err, models.AttemptReleased)
 }

@@ -37,6 +37,7 @@ type refJob struct {
 	most    int
 	crashes int
 	cancel  bool
+	once    bool // atMostOnce
 	parents []*refJob
 	lease   *refLease // nil unless there is a live lease
 	// spared is the worker that failed the job last.
@@ -121,8 +122,16 @@ func (l *refLease) end(r *reference, as models.AttemptStatus, otherwise func(*re
 
 // crash counts a crash that may make a job poison.
 func (j *refJob) crash(r *reference) {
-	j.status = models.JobQueued
+	j.requeue(r)
 	if j.crashes++; j.crashes == 3 {
+		j.over(r, models.JobFailed)
+	}
+}
+
+// requeue gives a job back, unless it may not be started twice.
+func (j *refJob) requeue(r *reference) {
+	j.status = models.JobQueued
+	if j.once {
 		j.over(r, models.JobFailed)
 	}
 }
@@ -141,6 +150,9 @@ func (l *refLease) after(t *rapid.T, err error, as models.AttemptStatus) {
 
 func (r *reference) submit(t *rapid.T) {
 	job := &refJob{client: pick(t, r.clients, "client"), run: 1, most: rapid.IntRange(1, 4).Draw(t, "attempts"), status: models.JobQueued}
+	if job.once = rapid.IntRange(0, 5).Draw(t, "once") == 5; job.once {
+		job.most = 1
+	}
 	job.left = job.most
 	if len(r.jobs) > 0 && rapid.Bool().Draw(t, "dependent") {
 		if parent := pick(t, r.jobs, "parent"); parent.client == job.client {
@@ -168,7 +180,7 @@ func (r *reference) submit(t *rapid.T) {
 
 func (j *refJob) submission() jobs.Submission {
 	in := jobstest.Submission()
-	in.MaxAttempts = &j.most
+	in.MaxAttempts, in.AtMostOnce = &j.most, j.once
 	for _, parent := range j.parents {
 		in.DependsOn = append(in.DependsOn, parent.id)
 	}
@@ -283,7 +295,7 @@ func (r *reference) terminate(t *rapid.T) {
 	_, err := r.s.Fleet.TerminateWorker(context.Background(), r.s.Admin, worker.WorkerID)
 	require.NoError(t, err)
 	if l := worker.lease; l != nil {
-		l.end(r, models.AttemptLost, func(job *refJob) { job.status = models.JobQueued })
+		l.end(r, models.AttemptLost, func(job *refJob) { job.requeue(r) })
 	}
 	worker.draining = true // it may return to repeat its last call, and gets no job
 	r.workers[i] = &refWorker{Principal: r.s.Worker(r.outer, fmt.Sprintf("%d again %d", i, len(r.leases)))}

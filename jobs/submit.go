@@ -49,6 +49,9 @@ type Submission struct {
 	RequireRegion bool
 	// Retry narrows the backoff between attempts.
 	Retry *models.RetryPolicy
+	// AtMostOnce ends the job FAILED if its only attempt ends without success, for whatever
+	// reason. It excludes MaxAttempts above 1 and Retry.
+	AtMostOnce bool
 	// Draft asks for a draft of the video; nil asks for the video.
 	Draft *Draft
 	// Video is the Videos API's own data; nil for any other caller.
@@ -195,7 +198,7 @@ func (s *Submitter) validate(known *catalogue.Snapshot, in *Submission) (*models
 		ID: models.NewJobID(), Type: model.Type, Model: model.Name, ModelVersion: model.Version, Run: 1,
 		Region: in.Region, RequireRegion: in.RequireRegion, RetryPolicy: in.Retry,
 		Priority: in.Priority, Params: params, Metadata: in.Metadata, UserID: in.UserID,
-		CallbackURL:    in.CallbackURL,
+		CallbackURL: in.CallbackURL, AtMostOnce: in.AtMostOnce,
 		TimeoutSeconds: model.Timeout(params), EstimatedGPUSeconds: model.EstimateGPUSeconds(params),
 	}
 	in.makeDraft(model, job)
@@ -207,6 +210,9 @@ func (s *Submitter) validate(known *catalogue.Snapshot, in *Submission) (*models
 		if in.Retry == nil {
 			job.RetryPolicy = model.Retry.Policy()
 		}
+	}
+	if in.AtMostOnce {
+		job.MaxAttempts, job.RetryPolicy = 1, nil
 	}
 	if in.MaxAttempts != nil {
 		job.MaxAttempts = *in.MaxAttempts
@@ -259,6 +265,9 @@ func requestDigest(job *models.Job, in Submission) ([]byte, error) {
 	}
 	if in.Draft != nil {
 		request = append(request, map[string]int{"draft": in.Draft.Steps})
+	}
+	if in.AtMostOnce {
+		request = append(request, map[string]bool{"atMostOnce": true})
 	}
 	canonical, err := json.Marshal(request)
 	if err != nil {
@@ -341,6 +350,10 @@ func (in *Submission) validLimits() error {
 		return apierror.Invalid("priority", "priority must be from %d to %d; it is %d.", -maxPriority, maxPriority, in.Priority)
 	case in.MaxAttempts != nil && (*in.MaxAttempts < 1 || *in.MaxAttempts > maxMaxAttempts):
 		return apierror.Invalid("maxAttempts", "maxAttempts must be from 1 to %d; it is %d.", maxMaxAttempts, *in.MaxAttempts)
+	case in.AtMostOnce && in.MaxAttempts != nil && *in.MaxAttempts > 1:
+		return apierror.Invalid("maxAttempts", "maxAttempts is %d, but a job with atMostOnce has one attempt: leave out one of them.", *in.MaxAttempts)
+	case in.AtMostOnce && in.Retry != nil:
+		return apierror.Invalid("retry", "A job with atMostOnce is not retried: leave out retry or atMostOnce.")
 	case in.TimeoutSeconds != nil && (*in.TimeoutSeconds < 1 || *in.TimeoutSeconds > catalogue.MaxTimeout):
 		return apierror.Invalid("timeoutSeconds", "timeoutSeconds must be from 1 to %d; it is %d.", catalogue.MaxTimeout, *in.TimeoutSeconds)
 	case in.IdempotencyKey != nil && !text.Valid(*in.IdempotencyKey, 1, maxKeyRunes):

@@ -77,6 +77,8 @@ func TestSubmit(t *testing.T) {
 			"priority -101":               {"priority", func(in *jobs.Submission) { in.Priority = -101 }},
 			"no attempts":                 {"maxAttempts", func(in *jobs.Submission) { in.MaxAttempts = new(0) }},
 			"21 attempts":                 {"maxAttempts", func(in *jobs.Submission) { in.MaxAttempts = new(21) }},
+			"once, but 2 attempts":        {"maxAttempts", func(in *jobs.Submission) { in.AtMostOnce, in.MaxAttempts = true, new(2) }},
+			"once, with delays":           {"retry", func(in *jobs.Submission) { in.AtMostOnce, in.Retry = true, &models.RetryPolicy{} }},
 			"no time":                     {"timeoutSeconds", func(in *jobs.Submission) { in.TimeoutSeconds = new(0) }},
 			"more than 5 h":               {"timeoutSeconds", func(in *jobs.Submission) { in.TimeoutSeconds = new(5*60*60 + 1) }},
 			"empty key":                   {"idempotencyKey", func(in *jobs.Submission) { in.IdempotencyKey = new("") }},
@@ -301,6 +303,7 @@ func TestSubmit(t *testing.T) {
 			"timeout":  func(in *jobs.Submission) { in.TimeoutSeconds = new(60) },
 			"user":     func(in *jobs.Submission) { in.UserID = "u" },
 			"metadata": func(in *jobs.Submission) { in.Metadata = nil },
+			"once":     func(in *jobs.Submission) { in.AtMostOnce = true },
 		} {
 			other := in
 			change(&other)

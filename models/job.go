@@ -125,6 +125,8 @@ type Job struct {
 	TakesID TakesID `bun:"takes_id" json:"takes_id"`
 	// Continues is the draft that the job continues, or "".
 	Continues JobID `bun:"continues" json:"continues"`
+	// AtMostOnce means that a run of the job has one attempt at most, however that ends.
+	AtMostOnce bool `bun:"at_most_once" json:"at_most_once"`
 	// BlockedBy counts the dependencies that are not COMPLETED, and the image that is still to
 	// be fetched.
 	BlockedBy int `bun:"blocked_by" json:"blocked_by"`

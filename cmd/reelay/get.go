@@ -58,6 +58,9 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 	field("model", "%s  %s", job.Model, job.Params)
 	field("tier", "%s, in lane %s, priority %d", job.Tier, job.Lane, job.Priority)
 	field("attempts", "%d, in run %d (most failures of a run: %d)", job.AttemptNo, job.Run, job.MaxAttempts)
+	if job.AtMostOnce {
+		field("once", "it is never started twice: a loss of its worker ends it")
+	}
 	field("created", "%s", job.CreatedAt.Local().Format(time.RFC3339))
 	if job.ExpiresAt != nil && job.StartedAt == nil && !job.Status.Terminal() {
 		field("expires", "%s, if no worker has started it by then", job.ExpiresAt.Local().Format(time.RFC3339))

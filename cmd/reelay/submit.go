@@ -30,6 +30,7 @@ type submitOptions struct {
 	after, inputs                []string
 	file, image                  string
 	priority, maxAttempts        int
+	atMostOnce                   bool
 	wait, force, asJSON          bool
 	output                       string
 }
@@ -106,6 +107,7 @@ func (o *submitOptions) addJobFlags(cmd *cobra.Command) {
 	f.StringArrayVar(&o.metadata, "metadata", nil, "`name=value` to keep with the job; may be repeated")
 	f.StringVar(&o.userID, "user-id", "", "your id of the user who requested this job")
 	f.IntVar(&o.maxAttempts, "max-attempts", 0, "failed attempts before the job fails, 1 to 20 (default: the tier's)")
+	f.BoolVar(&o.atMostOnce, "at-most-once", false, "never start the job twice: if its worker is lost, it fails")
 	f.TimeVar(&o.runAt, "run-at", time.Time{}, []string{time.RFC3339}, "start no earlier than this, for example 2027-01-02T15:04:05Z")
 	f.TimeVar(&o.expiresAt, "expires-at", time.Time{}, []string{time.RFC3339}, "fail if no worker has started the job by then")
 	f.StringArrayVar(&o.after, "after", nil, "`job` that must complete first; may be repeated")
@@ -221,6 +223,9 @@ func (o *submitOptions) limits(cmd *cobra.Command, in *client.SubmitJobInput) er
 	}
 	if given("max-attempts") {
 		in.MaxAttempts = &o.maxAttempts
+	}
+	if given("at-most-once") {
+		in.AtMostOnce = &o.atMostOnce
 	}
 	if given("user-id") {
 		in.UserId = &o.userID

@@ -117,6 +117,12 @@ var invariantChecks = []invariantCheck{
 		"The job was done twice, or not at all.",
 		report,
 	}, {
+		"started-twice",
+		"A run of a job that is atMostOnce has one attempt at most.",
+		"These jobs were given to a worker again.",
+		"What must happen only once may have happened twice.",
+		report,
+	}, {
 		"issued-key",
 		"An artifact is the object whose key was issued to its attempt, with the announced type, size and checksum.",
 		"These artifacts are not.",

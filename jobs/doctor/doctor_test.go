@@ -132,6 +132,12 @@ func TestExamine(t *testing.T) {
 			},
 			id: func(w *ward) string { return string(w.lost) },
 		},
+		"started-twice": {
+			harm: func(w *ward) (string, []any) {
+				return "UPDATE jobs SET at_most_once = true WHERE id = ?", []any{w.lost}
+			},
+			id: func(w *ward) string { return string(w.lost) },
+		},
 		"issued-key": {
 			harm: func(w *ward) (string, []any) {
 				return "UPDATE uploads SET size_bytes = size_bytes + 1 WHERE object_key = ?", []any{w.video.ObjectKey}

@@ -122,7 +122,7 @@ func (c *console) submit(r *http.Request, p jobs.Principal, form *jobForm) (to s
 	in := jobs.Submission{
 		// Forms end lines as HTTP does.
 		Model: form.Model.Name, Prompt: strings.ReplaceAll(form.Values.Get("prompt"), "\r\n", "\n"), Params: params,
-		Tier: models.Tier(form.Values.Get("tier")),
+		Tier: models.Tier(form.Values.Get("tier")), AtMostOnce: form.Values.Get("atMostOnce") == "true",
 	}
 	if key := form.Values.Get("key"); key != "" {
 		form.Key, in.IdempotencyKey = key, &key

@@ -63,7 +63,7 @@ func TestJobSubmit(t *testing.T) {
 	t.Parallel()
 
 	form := func(changes ...string) url.Values {
-		v := url.Values{"model": {"testcard"}, "prompt": {"a lighthouse\r\nin the fog"}, "params.fps": {"12"}, "params.resolution": {"720p"}, "params.pace": {""}}
+		v := url.Values{"model": {"testcard"}, "prompt": {"a lighthouse\r\nin the fog"}, "params.fps": {"12"}, "params.resolution": {"720p"}, "params.pace": {""}, "atMostOnce": {"true"}}
 		for i := 0; i < len(changes); i += 2 {
 			v.Set(changes[i], changes[i+1])
 		}
@@ -86,6 +86,8 @@ func TestJobSubmit(t *testing.T) {
 		require.EqualValues(t, 12, params["fps"])
 		require.Equal(t, "720p", params["resolution"])
 		require.EqualValues(t, 1, params["pace"], "an empty field means the default")
+		require.True(t, made[0].AtMostOnce)
+		require.Contains(t, b.get(t, got.Header.Get("Location")).Body, "never started twice")
 		prompts, err := b.Reader.Prompts(t.Context(), []models.JobID{made[0].ID})
 		require.NoError(t, err)
 		require.Equal(t, "a lighthouse\nin the fog", prompts[made[0].ID].Text)

@@ -25,6 +25,7 @@ type jobRequest struct {
 	Payload        object       `json:"payload" doc:"The prompt and the model's parameters."`
 	RetryPolicy    *retryPolicy `json:"retry_policy,omitempty"`
 	CallbackURL    *string      `json:"callback_url,omitempty" doc:"An https URL that receives a webhook when a run of the job ends: see docs/users/webhooks.md."`
+	AtMostOnce     *bool        `json:"at_most_once,omitempty" doc:"Never start the job twice: if its only attempt ends without a result, the job fails. Not with retry_policy, unless max_retries alone is 0."`
 	Draft          *draftAsked  `json:"draft,omitempty" doc:"Ends the job after some steps, with a preview and without a video: see docs/users/drafts.md."`
 	IdempotencyKey *string      `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters. The header Idempotency-Key has the same meaning. The same key with the same request returns the same job."`
 }
@@ -60,6 +61,7 @@ type jobView struct {
 	Waited      *float64       `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together. The current wait is added when it ends."`
 	Ran         *float64       `json:"ran_seconds" doc:"Seconds that workers have held this run, all attempts together. The current attempt is added when it ends."`
 	PreviewURL  *string        `json:"preview_url" doc:"A signed link to the newest picture of the unfinished video. Null if its runtime sends none, and once the job has ended; of a completed draft, its clip or picture."`
+	AtMostOnce  bool           `json:"at_most_once,omitempty" doc:"True if the job is never started twice."`
 	Draft       *query.Draft   `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
 	Continues   models.JobID   `json:"continues,omitempty" doc:"The draft that the job continues."`
 	Inputs      []jobInputView `json:"inputs" nullable:"false" doc:"The files that the payload names, referenceImage first: see docs/users/inputs.md."`
@@ -109,7 +111,7 @@ func (s *service) registerJobs(api huma.API) {
 // jobNames are the request's names of the domain's fields.
 var jobNames = map[string]string{
 	"type": "job_type", "tier": "priority", "runAt": "execute_at", "idempotencyKey": "idempotency_key", "callbackUrl": "callback_url", "prompt": "payload.prompt", "params": "payload",
-	"maxAttempts": "retry_policy.max_retries", "retry.initialDelaySeconds": "retry_policy.initial_delay_sec",
+	"maxAttempts": "retry_policy.max_retries", "retry": "retry_policy", "retry.initialDelaySeconds": "retry_policy.initial_delay_sec",
 }
 
 func (s *service) createJob(ctx context.Context, in *jobInput) (*scheduledOutput, error) {
@@ -180,6 +182,7 @@ func (s *service) jobSubmission(p jobs.Principal, in *jobInput) (jobs.Submission
 	}
 	submission := jobs.Submission{
 		Type: value(asked.JobType), Model: model, Prompt: prompt, Params: params, RunAt: knownTime(due), CallbackURL: callback, IdempotencyKey: key,
+		AtMostOnce: asked.AtMostOnce != nil && *asked.AtMostOnce,
 	}
 	switch value(asked.Priority) {
 	case "critical":
@@ -317,7 +320,7 @@ func view(job *models.Job) *jobView {
 	return &jobView{
 		JobID: job.ID, JobType: job.Type, Model: job.Model, Status: strings.ToLower(string(job.Status)),
 		ExecuteAt: knownTime(job.RunAt), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt), Retries: max(0, job.AttemptNo-1),
-		Waited: job.QueuedSeconds, Ran: job.LeasedSeconds, Continues: job.Continues,
+		Waited: job.QueuedSeconds, Ran: job.LeasedSeconds, Continues: job.Continues, AtMostOnce: job.AtMostOnce,
 		Inputs: []jobInputView{},
 	}
 }

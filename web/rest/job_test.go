@@ -93,6 +93,9 @@ func TestCreateJob(t *testing.T) {
 			`{"payload": {"prompt": "x"}, "retry_policy": {"backoff": "none"}}`:                                                            "422 INVALID_INPUT retry_policy.backoff",
 			`{"payload": {"prompt": "x"}, "retry_policy": {"initial_delay_sec": 0}}`:                                                       "422 INVALID_INPUT retry_policy.initial_delay_sec",
 			`{"payload": {"prompt": "x"}, "retry_policy": {"delay": 1}}`:                                                                   "422 INVALID_INPUT retry_policy.delay",
+			`{"payload": {"prompt": "x"}, "at_most_once": "yes"}`:                                                                          "422 INVALID_INPUT at_most_once",
+			`{"payload": {"prompt": "x"}, "at_most_once": true, "retry_policy": {"max_retries": 1}}`:                                       "422 INVALID_INPUT retry_policy.max_retries",
+			`{"payload": {"prompt": "x"}, "at_most_once": true, "retry_policy": {"backoff": "fixed"}}`:                                     "422 INVALID_INPUT retry_policy",
 			`{"payload": {"prompt": "x"}, "idempotency_key": ""}`:                                                                          "422 INVALID_INPUT idempotency_key",
 		} {
 			got := a.ask(t, http.MethodPost, work, body, nil)
@@ -107,7 +110,7 @@ func TestDraft(t *testing.T) {
 
 	a := newAPI(t)
 	ask := func(steps any) answer {
-		return a.post(t, work, map[string]any{"payload": map[string]any{"prompt": "a lighthouse", "durationSeconds": 1, "pace": 0}, "draft": map[string]any{"steps": steps}})
+		return a.post(t, work, map[string]any{"payload": map[string]any{"prompt": "a lighthouse", "durationSeconds": 1, "pace": 0}, "draft": map[string]any{"steps": steps}, "at_most_once": true})
 	}
 	for _, bad := range []any{0, 25, 1.5, "x"} {
 		got := ask(bad)
@@ -118,6 +121,7 @@ func TestDraft(t *testing.T) {
 	require.Equal(t, http.StatusCreated, made.status, made.raw)
 	at := work + "/" + made.body["job_id"].(string)
 	require.Equal(t, map[string]any{"steps": 6.0, "kept_until": nil, "continued_by": nil}, a.get(t, at).body["draft"])
+	require.Equal(t, true, a.get(t, at).body["at_most_once"])
 	require.Equal(t, http.StatusConflict, a.post(t, at+"/continue", nil).status)
 	require.Equal(t, http.StatusNotFound, a.post(t, work+"/"+string(models.NewJobID())+"/continue", nil).status)
 	draft := jobstest.FinishDraft(t, a.Stack, a.Worker(t, "one"), a.Reload(t, models.JobID(made.body["job_id"].(string))))

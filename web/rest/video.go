@@ -29,6 +29,7 @@ type videoRequest struct {
 	Style          *string `json:"style,omitempty" doc:"For models with the parameter style."`
 	ReferenceImage *string `json:"reference_image_url,omitempty" doc:"An image with which the video begins: an https URL, or the id of an uploaded input. For models with the parameter referenceImage."`
 	CallbackURL    *string `json:"callback_url,omitempty" doc:"An https URL that receives a webhook when a run of the job ends: see docs/users/webhooks.md."`
+	AtMostOnce     *bool   `json:"at_most_once,omitempty" doc:"Never start the job twice: if its only attempt ends without a result, the job fails."`
 	IdempotencyKey *string `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters. The header Idempotency-Key has the same meaning. The same key with the same request returns the same job."`
 	PriorityTier   *string `json:"priority_tier,omitempty" doc:"critical, enterprise, pro, free or batch: the account's tier (the default) or a lower one."`
 	UserID         *string `json:"user_id,omitempty" doc:"The account's own name for its end user."`
@@ -194,6 +195,7 @@ func (s *service) videoSubmission(in *videoInput) (submission jobs.Submission, n
 	return jobs.Submission{
 		Model: name, Prompt: asked.Prompt, Params: params, Tier: tier, IdempotencyKey: key,
 		UserID: value(asked.UserID), Metadata: []byte(asked.Metadata), CallbackURL: callback,
+		AtMostOnce: asked.AtMostOnce != nil && *asked.AtMostOnce,
 	}, names, nil
 }
 
