@@ -284,6 +284,7 @@ func TestTerminateWorker(t *testing.T) {
 		s, job, worker, _ := jobstest.Leased(t)
 		provider := jobstest.NewFakeProvider("one")
 		s.Fleet.Providers["static"] = provider
+		s.Exec(t, "UPDATE workers SET pool_id = ?", jobstest.AddPool(t, s, 0, 1).ID)
 
 		ended, err := s.Fleet.TerminateWorker(t.Context(), s.Admin, worker.WorkerID)
 

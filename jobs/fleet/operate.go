@@ -40,8 +40,13 @@ func (o *Operator) DrainWorker(ctx context.Context, p jobs.Principal, id models.
 	return w, err
 }
 
-// Hosts reports whether PreemptWorker can preempt the worker's machine from here.
+// Hosts reports whether TerminateWorker also ends the worker's machine.
 func (o *Operator) Hosts(w *models.Worker) bool {
+	return o.Providers[w.Provider] != nil && w.PoolID != ""
+}
+
+// Preempts reports whether PreemptWorker can preempt the worker's machine from here.
+func (o *Operator) Preempts(w *models.Worker) bool {
 	_, can := o.Providers[w.Provider].(Preemptor)
 	return can && w.PoolID != ""
 }
@@ -68,7 +73,7 @@ func (o *Operator) TerminateWorker(ctx context.Context, p jobs.Principal, id mod
 	if err := p.Audit(ctx, o.DB, "terminateWorker", string(id), jobs.Payload{"status": w.Status}); err != nil {
 		return nil, err
 	}
-	if provider := o.Providers[w.Provider]; provider != nil && w.PoolID != "" && w.Status != models.WorkerTerminated {
+	if provider := o.Providers[w.Provider]; o.Hosts(w) && w.Status != models.WorkerTerminated {
 		machine, pool, err := o.machine(ctx, w)
 		if err != nil {
 			return nil, err
@@ -96,7 +101,7 @@ func (o *Operator) PreemptWorker(ctx context.Context, p jobs.Principal, id model
 	if err != nil {
 		return nil, err
 	}
-	if !o.Hosts(w) {
+	if !o.Preempts(w) {
 		return nil, apierror.Conflict("Workers of the provider %s cannot be preempted from here.", text.Clip(w.Provider, 64))
 	}
 	// The signal carries no time: the worker learns its deadline from the drain.

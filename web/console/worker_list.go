@@ -36,8 +36,8 @@ type workerRow struct {
 	Pool string
 	Job  *models.Job
 	GPUs []*models.GPUState
-	// Hosted is true if the provider can stop the machine.
-	Hosted bool
+	// Hosted is true if the provider can stop the machine, and Preemptable if it can also give notice before.
+	Hosted, Preemptable bool
 	// Silent is true if the worker's next heartbeat is overdue.
 	Silent bool
 }
@@ -128,7 +128,7 @@ func (c *console) workerRows(ctx context.Context, workers []*models.Worker) ([]w
 	}
 	var rows []workerRow
 	for _, w := range workers {
-		rows = append(rows, workerRow{w, names[w.PoolID], held[w.ID], gpus[w.ID], c.Fleet.Hosts(w), slices.Contains(silent, w.ID)})
+		rows = append(rows, workerRow{w, names[w.PoolID], held[w.ID], gpus[w.ID], c.Fleet.Hosts(w), c.Fleet.Preempts(w), slices.Contains(silent, w.ID)})
 	}
 	return rows, nil
 }
@@ -172,4 +172,4 @@ func (r workerRow) name() string {
 }
 
 // preemptable reports whether the machine can be preempted.
-func (r workerRow) preemptable() bool { return r.Hosted && !r.over() }
+func (r workerRow) preemptable() bool { return r.Preemptable && !r.over() }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -120,7 +121,11 @@ func TestWorkerActions(t *testing.T) {
 
 		w, err := b.Reader.Worker(t.Context(), worker.WorkerID)
 		require.NoError(t, err)
+		b.Exec(t, "UPDATE workers SET pool_id = ?", jobstest.AddPool(t, b.Stack, 0, 1).ID)
 		b.Fleet.Providers = map[string]fleet.Provider{w.Provider: struct{ fleet.Provider }{}}
+		require.NotContains(t, b.get(t, "/workers").Body, path+"/preempt", "it cannot give notice")
+		require.Contains(t, b.get(t, path+"/terminate").Body, "Its machine ends now, without notice.")
+		b.Fleet.Providers = map[string]fleet.Provider{w.Provider: struct{ fleet.Preemptor }{}}
 		require.Contains(t, b.get(t, "/workers").Body, path+"/preempt")
 		require.Contains(t, b.get(t, path+"/terminate").Body, "Its machine ends now, without notice.")
 	})
