@@ -52,25 +52,27 @@ func (s *sim) schedule() {
 func (s *sim) arrive() {
 	j := s.jobs[s.arrived]
 	s.arrived++
-	s.queue(j, models.Line{Lane: j.tier})
+	s.queue(j)
 	if s.arrived < len(s.jobs) {
 		s.later(s.jobs[s.arrived].arrived, s.arrive)
 	}
 	s.dispatch()
 }
 
-// queue puts a job into a line, and promotes it when its patience is at an end.
-func (s *sim) queue(j *job, line models.Line) {
+// queue puts a job into the line of its lane. A job that was promoted stays so.
+func (s *sim) queue(j *job) {
 	j.state = queued
 	j.queuing++
-	s.join(j, line, s.now)
+	s.join(j, s.now)
 	s.dirty()
 }
 
-func (s *sim) join(j *job, line models.Line, since float64) {
-	s.lines.add(j, line)
+// join puts a job that is queued since a time into its line, and promotes it when its patience is
+// at an end.
+func (s *sim) join(j *job, since float64) {
+	s.lines.add(j, models.Line{Lane: j.lane, Promoted: j.lane != j.tier})
 	s.count(j, 1)
-	after, next, moves := patience(j.tier, line.Lane)
+	after, next, moves := patience(j.tier, j.lane)
 	if !moves {
 		return
 	}
@@ -79,7 +81,8 @@ func (s *sim) join(j *job, line models.Line, since float64) {
 		if j.state == queued && j.queuing == turn {
 			s.count(j, -1)
 			s.lines.remove(j)
-			s.join(j, models.Line{Lane: next, Promoted: true}, since)
+			j.lane = next
+			s.join(j, since)
 			s.dirty()
 		}
 	})
@@ -294,6 +297,6 @@ func (a *attempt) progress(at float64) (done, spent float64, saves int) {
 func (s *sim) again(j *job) {
 	j.order = j.seq - int64(len(s.jobs)) - 1
 	s.lines.release(j.account)
-	s.queue(j, models.Line{Lane: j.tier})
+	s.queue(j)
 	s.dispatch()
 }

@@ -3,6 +3,7 @@ package simulate
 import (
 	"math"
 	"path/filepath"
+	"sync"
 
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/internal/yamlfile"
@@ -146,10 +147,13 @@ type Variant struct {
 	Pools    []fleet.FilePool `yaml:"pools"`
 }
 
+// priors returns the catalogue that comes with Reelay. To compile its schemas takes a while.
+var priors = sync.OnceValues(func() (*catalogue.Snapshot, error) { return catalogue.Load() })
+
 // Read reads and checks a scenario. The files that it names are read from folder. An error
 // names the line of each problem.
 func Read(name, folder string, data []byte) (*Scenario, error) {
-	known, err := catalogue.Load()
+	known, err := priors()
 	if err != nil {
 		return nil, err
 	}

@@ -306,3 +306,22 @@ func TestWritePage(t *testing.T) {
 	require.Equal(t, 2*5, strings.Count(page.String(), "<rect"), "one part of a bar for each class")
 	require.Equal(t, 2*3, strings.Count(page.String(), "<polygon"), "busy, idle and booting workers")
 }
+
+func TestPatience(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		tier, lane, next models.Tier
+		minutes          float64
+	}{
+		{models.TierFree, models.TierFree, models.TierPro, 15}, {models.TierFree, models.TierPro, models.TierEnterprise, 25},
+		{models.TierPro, models.TierPro, models.TierEnterprise, 10}, {models.TierPro, models.TierEnterprise, "", 0},
+		{models.TierBatch, models.TierBatch, models.TierFree, 360}, {models.TierBatch, models.TierPro, models.TierEnterprise, 385},
+		{models.TierCritical, models.TierCritical, "", 0}, {models.TierEnterprise, models.TierEnterprise, "", 0},
+	} {
+		after, next, moves := patience(c.tier, c.lane)
+		require.Equal(t, c.next, next, "%s in %s", c.tier, c.lane)
+		require.Equal(t, 60*c.minutes, after)
+		require.Equal(t, c.next != "", moves)
+	}
+}

@@ -34,6 +34,7 @@ const (
 type job struct {
 	*account
 	kind    *kind
+	lane    models.Tier
 	order   int64
 	seq     int64
 	state   jobState
@@ -227,7 +228,7 @@ func (s *sim) makeJobs() {
 		}
 		for _, at := range w.arrivals(s.Hours, random) {
 			s.jobs = append(s.jobs, &job{
-				account: accounts[random.IntN(len(accounts))], kind: k, arrived: at, started: math.NaN(), lost: math.NaN(),
+				account: accounts[random.IntN(len(accounts))], kind: k, lane: w.Tier, arrived: at, started: math.NaN(), lost: math.NaN(),
 				left: max(k.estimate*s.Machines.Render.draw(random.NormFloat64()), 1e-3),
 			})
 		}
