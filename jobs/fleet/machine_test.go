@@ -55,15 +55,17 @@ func TestRegisterMachine(t *testing.T) {
 	before := s.Dump(t)
 
 	for name, spoil := range map[string]func(*jobs.Machine, *fleet.Registration){
-		"a foreign name":              func(_ *jobs.Machine, in *fleet.Registration) { in.ProviderInstanceID = "spot-1" },
-		"a foreign provider":          func(_ *jobs.Machine, in *fleet.Registration) { in.Provider = "static" },
-		"a foreign region":            func(_ *jobs.Machine, in *fleet.Registration) { in.Region = "us-east1" },
-		"a foreign zone":              func(_ *jobs.Machine, in *fleet.Registration) { in.Zone = "us-central1-b" },
-		"a zone the pool lacks":       func(m *jobs.Machine, _ *fleet.Registration) { m.Zone = "us-central1-f" },
-		"a zone without a region":     func(m *jobs.Machine, in *fleet.Registration) { m.Zone, in.Region = "x", "us-central1" },
-		"a project the pool lacks":    func(m *jobs.Machine, _ *fleet.Registration) { m.Project = "other" },
-		"a pool of another provider":  func(_ *jobs.Machine, in *fleet.Registration) { in.PoolID = elsewhere.ID },
-		"the name of another machine": func(m *jobs.Machine, in *fleet.Registration) { m.Name, m.Zone, in.ProviderInstanceID = "spot-1", "us-central1-b", "spot-1" },
+		"a foreign name":             func(_ *jobs.Machine, in *fleet.Registration) { in.ProviderInstanceID = "spot-1" },
+		"a foreign provider":         func(_ *jobs.Machine, in *fleet.Registration) { in.Provider = "static" },
+		"a foreign region":           func(_ *jobs.Machine, in *fleet.Registration) { in.Region = "us-east1" },
+		"a foreign zone":             func(_ *jobs.Machine, in *fleet.Registration) { in.Zone = "us-central1-b" },
+		"a zone the pool lacks":      func(m *jobs.Machine, _ *fleet.Registration) { m.Zone = "us-central1-f" },
+		"a zone without a region":    func(m *jobs.Machine, in *fleet.Registration) { m.Zone, in.Region = "x", "us-central1" },
+		"a project the pool lacks":   func(m *jobs.Machine, _ *fleet.Registration) { m.Project = "other" },
+		"a pool of another provider": func(_ *jobs.Machine, in *fleet.Registration) { in.PoolID = elsewhere.ID },
+		"the name of another machine": func(m *jobs.Machine, in *fleet.Registration) {
+			m.Name, m.Zone, in.ProviderInstanceID = "spot-1", "us-central1-b", "spot-1"
+		},
 	} {
 		p, in := machine("spot-2"), says("spot-2")
 		spoil(p.Machine, &in)
