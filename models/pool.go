@@ -3,7 +3,9 @@ package models
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"time"
@@ -98,6 +100,15 @@ func (s *PoolSpec) Fill() {
 		s.Settings = json.RawMessage("{}")
 	}
 	s.BootLimitSeconds = cmp.Or(s.BootLimitSeconds, DefaultBootLimitSeconds)
+}
+
+// Version identifies what operators wrote: it differs if any field differs.
+func (s PoolSpec) Version() string {
+	s.Fill()
+	// A spec always encodes: its settings are JSON from the database.
+	written, _ := json.Marshal(s)
+	sum := sha256.Sum256(written)
+	return hex.EncodeToString(sum[:16])
 }
 
 // UpsertPool writes a pool, identified by its name, and reads back its id. It keeps what the

@@ -153,7 +153,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 	leaser.Checkpoints = s.checkpoints
 
 	pages := console.New(console.Config{
-		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Deleter: s.deleter(), Operator: operator, Registry: s.registry, Fleet: s.fleetOperator(),
+		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Deleter: s.deleter(), Operator: operator, Registry: s.registry, Fleet: s.fleetOperator(), Pools: s.pools(),
 		Monitor: s.monitor(), OpenAPI: rest.OpenAPI(), ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
 	})
 

@@ -144,15 +144,20 @@ func closedNow(p *models.Pool, now time.Time) (why string, closed bool) {
 		return "the pool is deleted", true
 	case !p.PausedAt.IsZero():
 		return "the pool is paused", true
-	case p.ActiveHours == "":
-		return "", false
-	}
-	// Nobody can write hours that do not parse. If somebody did, the pool stays open.
-	hours, err := ParseHours(p.ActiveHours)
-	if err == nil && !hours.Open(now) {
+	case OutsideHours(p, now):
 		return "it is outside the pool's active hours", true
 	}
 	return "", false
+}
+
+// OutsideHours reports whether a pool has active hours, and now is outside of them.
+func OutsideHours(p *models.Pool, now time.Time) bool {
+	if p.ActiveHours == "" {
+		return false
+	}
+	// Nobody can write hours that do not parse. If somebody did, the pool stays open.
+	hours, err := ParseHours(p.ActiveHours)
+	return err == nil && !hours.Open(now)
 }
 
 // waitsNow reports why a pool gets no more workers for a while, or "".

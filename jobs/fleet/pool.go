@@ -1,8 +1,10 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"maps"
 	"math"
@@ -38,6 +40,9 @@ type Pools struct {
 	Checks map[string]func(*models.Pool) error
 }
 
+// Providers returns the providers that a pool may name, sorted.
+func (s *Pools) Providers() []string { return slices.Sorted(maps.Keys(s.Checks)) }
+
 // Create makes a pool. It returns INVALID_INPUT for a bad field, and CONFLICT if the name is
 // taken.
 func (s *Pools) Create(ctx context.Context, p jobs.Principal, spec models.PoolSpec) (*models.Pool, error) {
@@ -65,12 +70,31 @@ func (s *Pools) insert(ctx context.Context, tx bun.Tx, p jobs.Principal, action 
 // Update replaces what an operator writes of a pool. Workers that run stay as they are; the
 // scaler brings their number in line. The name is fixed. The provider is fixed while the pool
 // has workers: CONFLICT.
-func (s *Pools) Update(ctx context.Context, p jobs.Principal, id models.PoolID, spec models.PoolSpec) (pool *models.Pool, err error) {
+func (s *Pools) Update(ctx context.Context, p jobs.Principal, id models.PoolID, spec models.PoolSpec) (*models.Pool, error) {
+	return s.replace(ctx, p, id, spec, func(*models.Pool) error { return nil })
+}
+
+// UpdateIf is Update if the pool is as the caller saw it: seen is its Version then. Otherwise it
+// returns CONFLICT.
+func (s *Pools) UpdateIf(ctx context.Context, p jobs.Principal, id models.PoolID, seen string, spec models.PoolSpec) (*models.Pool, error) {
+	return s.replace(ctx, p, id, spec, func(pool *models.Pool) error {
+		if pool.Version() != seen {
+			return apierror.Conflict("The pool %s changed since you read it. Read it again, and repeat your change.", pool.Name)
+		}
+		return nil
+	})
+}
+
+// replace writes the spec of a pool that passes a check once it is locked.
+func (s *Pools) replace(ctx context.Context, p jobs.Principal, id models.PoolID, spec models.PoolSpec, may func(*models.Pool) error) (*models.Pool, error) {
 	wanted := &models.Pool{PoolSpec: spec}
 	if err := s.admit(p, wanted); err != nil {
 		return nil, err
 	}
 	return s.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, pool *models.Pool) error {
+		if err := may(pool); err != nil {
+			return err
+		}
 		return s.update(ctx, tx, p, "updatePool", pool, wanted.PoolSpec)
 	})
 }
@@ -201,13 +225,19 @@ func (s *Pools) check(pool *models.Pool) error {
 	case !poolName.MatchString(spec.Name):
 		return apierror.Invalid("name", "name must have 1 to 40 lower-case letters, digits and hyphens, begin with a letter, and not end with a hyphen: the machines are named after it.")
 	case !known:
-		return apierror.Invalid("provider", "There is no provider %q. The providers are %s.", text.Clip(spec.Provider, 64), strings.Join(slices.Sorted(maps.Keys(s.Checks)), ", "))
+		return apierror.Invalid("provider", "There is no provider %q. The providers are %s.", text.Clip(spec.Provider, 64), strings.Join(s.Providers(), ", "))
 	case spec.CapacityClass != models.CapacitySpot && spec.CapacityClass != models.CapacityOnDemand:
 		return apierror.Invalid("capacityClass", "capacityClass must be SPOT or ON_DEMAND.")
 	case len(spec.Models) == 0 || len(spec.Models) > catalogue.MaxWorkerModels:
 		return apierror.Invalid("models", "A pool runs 1 to %d models.", catalogue.MaxWorkerModels)
 	case len(spec.Settings) > maxSettings:
 		return apierror.Invalid("settings", "settings may have %d bytes.", maxSettings)
+	case bytes.Contains(spec.Settings, []byte(`\u0000`)):
+		return apierror.Invalid("settings", "settings may not have NUL characters (\\u0000): the database cannot store them.")
+	}
+	var object map[string]any
+	if err := json.Unmarshal(spec.Settings, &object); err != nil && len(spec.Settings) > 0 {
+		return apierror.Invalid("settings", "settings must be a JSON object: %s.", text.Clip(text.Printable(err.Error()), jobs.MaxMessageBytes))
 	}
 	if err := checkTexts(spec); err != nil {
 		return err

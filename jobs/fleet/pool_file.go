@@ -22,8 +22,8 @@ import (
 // maxFilePools is how many pools one file may have.
 const maxFilePools = 200
 
-// defaultCooldownSeconds is a pool's IdleSeconds if its file states none.
-const defaultCooldownSeconds = 300
+// DefaultCooldownSeconds is a pool's IdleSeconds if nothing states it.
+const DefaultCooldownSeconds = 300
 
 // PoolFile is a file of pools to apply.
 type PoolFile struct {
@@ -134,7 +134,7 @@ func (s *Pools) read(name, source string) ([]models.PoolSpec, error) {
 func (f filePool) spec() models.PoolSpec {
 	spec := f.PoolSpec
 	spec.Settings = json.RawMessage(f.Settings)
-	spec.IdleSeconds = defaultCooldownSeconds
+	spec.IdleSeconds = DefaultCooldownSeconds
 	if f.Cooldown != nil {
 		spec.IdleSeconds = *f.Cooldown
 	}

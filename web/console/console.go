@@ -28,6 +28,7 @@ type Config struct {
 	Operator  *jobs.Operator
 	Registry  *registry.Registry
 	Fleet     *fleet.Operator
+	Pools     *fleet.Pools
 	// Monitor is asynqmon, as the function Monitor returns it; nil for none.
 	Monitor http.Handler
 	// OpenAPI is the document of the REST API, for the page about it; nil for no page.

@@ -40,6 +40,12 @@ func (f failure) backLabel() string {
 		return "Back to workers"
 	case strings.HasPrefix(f.Back, "/queues"):
 		return "Back to queues"
+	case strings.HasPrefix(f.Back, "/models"):
+		return "Back to models"
+	case strings.HasPrefix(f.Back, "/pools/"):
+		return "Back to the pool"
+	case f.Back == "/pools":
+		return "Back to pools"
 	case f.Back == "/jobs/new":
 		return "Back to the form"
 	case strings.HasPrefix(f.Back, "/jobs/"):

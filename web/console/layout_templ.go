@@ -21,7 +21,7 @@ type section struct {
 	name, path, keys string
 }
 
-var sections = []section{{"Jobs", "/jobs", "g j"}, {"Workers", "/workers", "g w"}, {"Queues", "/queues", "g q"}, {"Models", "/models", "g m"}, {"asynq", "/asynqmon", "g a"}}
+var sections = []section{{"Jobs", "/jobs", "g j"}, {"Workers", "/workers", "g w"}, {"Queues", "/queues", "g q"}, {"Pools", "/pools", "g p"}, {"Models", "/models", "g m"}, {"asynq", "/asynqmon", "g a"}}
 
 func layout(c chrome) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -257,8 +257,8 @@ func layout(c chrome) templ.Component {
 }
 
 // htmxConfig reopens streams soon after an interruption. Responses with an error replace
-// no part of a page.
-const htmxConfig = `{"includeIndicatorCSS": false, "noSwap": [204, 304, "4xx", "5xx"], "defaultTimeout": 10000, "sse": {"reconnectMaxDelay": 5000}}`
+// no part of a page. What a person has opened stays open.
+const htmxConfig = `{"includeIndicatorCSS": false, "morphIgnore": ["data-htmx-powered", "open"], "noSwap": [204, 304, "4xx", "5xx"], "defaultTimeout": 10000, "sse": {"reconnectMaxDelay": 5000}}`
 
 // live is the part of a page that a stream keeps current. live.js shows in #stale that the
 // stream is interrupted.

@@ -68,18 +68,16 @@ func busy(t *testing.T) (b *browser, pages map[string]string) {
 	require.NoError(t, err)
 	made, err := b.Submitter.Takes(t.Context(), b.Client, jobs.Submission{Model: "testcard", Prompt: "a fox", Draft: &jobs.Draft{Steps: 6}}, 4, nil)
 	require.NoError(t, err)
-	pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{
-		Name: "h200", Provider: "static", Region: "local", GPUType: "any",
-		CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 4,
-	}}
-	require.NoError(t, models.UpsertPool(t.Context(), b.DB, pool))
-	require.NoError(t, models.InsertScalingDecision(t.Context(), b.DB, &models.ScalingDecision{
-		PoolID: pool.ID, From: 1, To: 3, Reason: "2 waiting jobs and 1 busy worker need 3 workers", Inputs: []byte(`{}`),
-	}))
+	pool := b.pool(t, "h200", func(s *models.PoolSpec) {
+		s.Zones, s.Settings = []string{"europe-west4-a", "europe-west4-b"}, []byte(`{"averylongsettingwithoutanyplacetobreakit": "averylongvaluewithoutanyplacetobreakit"}`)
+	})
+	b.decide(t, pool, 1, 3)
+	require.NoError(t, b.Checkpoints.Pass(t.Context()))
 	return b, map[string]string{
 		"jobs": "/jobs", "no match": "/jobs?q=zzzz", "bad search": "/jobs?q=status:queued+foo:bar", "running job": "/jobs/" + string(running.ID),
 		"takes": "/takes/" + string(made[0].Job.TakesID), "cancelled job": "/jobs/" + string(cancelled.ID), "workers": "/workers?all=1", "terminate": "/workers/" + string(worker.WorkerID) + "/terminate",
-		"queues": "/queues", "pause": "/queues/pro/pause", "new job": "/jobs/new", "error": "/nowhere",
+		"queues": "/queues", "pause": "/queues/pro/pause", "pools": "/pools", "pool": "/pools/" + string(pool.ID), "edit a pool": "/pools/" + string(pool.ID) + "/edit",
+		"new pool": "/pools/new", "delete a pool": "/pools/" + string(pool.ID) + "/delete", "new job": "/jobs/new", "error": "/nowhere",
 	}
 }
 

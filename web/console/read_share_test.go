@@ -16,7 +16,7 @@ func TestReadShares(t *testing.T) {
 	require.NoError(t, err)
 	end := b.BeginReads(t, p)
 
-	for _, path := range []string{"/jobs", "/workers", "/queues"} {
+	for _, path := range []string{"/jobs", "/workers", "/queues", "/pools"} {
 		got := b.get(t, path)
 
 		require.Equal(t, http.StatusTooManyRequests, got.Status, path)

@@ -89,6 +89,19 @@ func (c *console) routes() []route {
 		{pattern: "POST /queues/{lane}/pause", serve: c.queuePause, back: "/queues"},
 		{pattern: "POST /queues/{lane}/resume", serve: c.queueResume, back: "/queues"},
 
+		{pattern: "GET /pools", serve: c.poolList},
+		{pattern: "GET /pools/live", serve: c.poolListLive},
+		{pattern: "GET /pools/new", serve: c.poolNew},
+		{pattern: "POST /pools/new", serve: c.poolCreate, back: "/pools/new"},
+		{pattern: "GET /pools/{id}", serve: c.poolShow},
+		{pattern: "GET /pools/{id}/live", serve: c.poolShowLive},
+		{pattern: "GET /pools/{id}/edit", serve: c.poolEdit, back: "/pools/{id}"},
+		{pattern: "POST /pools/{id}/edit", serve: c.poolUpdate, back: "/pools/{id}"},
+		{pattern: "POST /pools/{id}/pause", serve: c.poolPause, back: "/pools/{id}"},
+		{pattern: "POST /pools/{id}/resume", serve: c.poolResume, back: "/pools/{id}"},
+		{pattern: "GET /pools/{id}/delete", serve: c.poolConfirm, back: "/pools/{id}"},
+		{pattern: "POST /pools/{id}/delete", serve: c.poolDelete, back: "/pools/{id}"},
+
 		{pattern: "GET /models", serve: c.modelList},
 		{pattern: "GET /models/apply", serve: c.modelApplyForm},
 		{pattern: "POST /models/apply", serve: c.modelApply, back: "/models/apply"},
@@ -131,7 +144,7 @@ func (c *console) page(route route) http.Handler {
 
 // sectionOf returns the address of the list to which a page belongs.
 func sectionOf(path string) string {
-	for _, section := range []string{"/workers", "/queues", "/models"} {
+	for _, section := range []string{"/workers", "/queues", "/pools", "/models"} {
 		if strings.HasPrefix(path, section) {
 			return section
 		}

@@ -16,7 +16,9 @@ import (
 
 // requests is one request to each route: its method and its path, with the id of
 // a thing of the kind that the route is about.
-func requests(b *browser, job *models.Job, worker models.WorkerID) map[string]route {
+func requests(t *testing.T, b *browser, job *models.Job, worker models.WorkerID) map[string]route {
+	t.Helper()
+	pool := b.pool(t, "walked", nil)
 	found := map[string]route{}
 	for _, r := range new(console).routes() {
 		method, path, ok := strings.Cut(r.pattern, " ")
@@ -26,6 +28,9 @@ func requests(b *browser, job *models.Job, worker models.WorkerID) map[string]ro
 		id := string(job.ID)
 		if strings.HasPrefix(path, "/workers") {
 			id = string(worker)
+		}
+		if strings.HasPrefix(path, "/pools") {
+			id = string(pool.ID)
 		}
 		path = strings.NewReplacer("{id}", id, "{lane}", "enterprise", "{$}", "").Replace(path)
 		found[method+" "+path] = r
@@ -42,7 +47,7 @@ func TestRoutes(t *testing.T) {
 		b := stranger(t)
 		job, worker := b.Submit(t), b.Worker(t, "one")
 
-		for request, route := range requests(b, job, worker.WorkerID) {
+		for request, route := range requests(t, b, job, worker.WorkerID) {
 			if route.open {
 				continue
 			}
@@ -53,9 +58,13 @@ func TestRoutes(t *testing.T) {
 				require.Equal(t, loginPath(path), got.Header.Get("Location"), request)
 			} else {
 				back := got.Header.Get("Location")
+				if strings.HasPrefix(path, "/pools/pol_") {
+					require.Equal(t, loginPath(path[:strings.LastIndex(path, "/")]), back, request)
+					continue
+				}
 				require.Contains(t, []string{
 					"/login?next=%2Fjobs%2F" + string(job.ID), "/login?next=%2Fjobs%2Fnew", "/login?next=%2Fworkers", "/login?next=%2Fqueues",
-					"/login?next=%2Fmodels", "/login?next=%2Fmodels%2Fapply", "/login?next=%2Ftakes%2F" + string(job.ID),
+					"/login?next=%2Fmodels", "/login?next=%2Fpools%2Fnew", "/login?next=%2Fmodels%2Fapply", "/login?next=%2Ftakes%2F" + string(job.ID),
 				}, back, "%s: where the button of the action is", request)
 			}
 			require.NotContains(t, got.Body, "lighthouse", request)
@@ -77,7 +86,7 @@ func TestRoutes(t *testing.T) {
 		b := operator(t)
 		job, worker := b.Submit(t), b.Worker(t, "one")
 
-		for request := range requests(b, job, worker.WorkerID) {
+		for request := range requests(t, b, job, worker.WorkerID) {
 			method, path, _ := strings.Cut(request, " ")
 			if method == http.MethodGet {
 				continue
@@ -96,7 +105,10 @@ func TestRoutes(t *testing.T) {
 		b := operator(t)
 		job := b.Submit(t)
 
-		for _, path := range []string{"/jobs", "/jobs/new", "/jobs/" + string(job.ID), "/workers", "/queues", "/nowhere", "/jobs/job_no"} {
+		pool := b.pool(t, "l4", nil)
+		b.decide(t, pool, 0, 3)
+
+		for _, path := range []string{"/jobs", "/jobs/new", "/jobs/" + string(job.ID), "/workers", "/queues", "/pools/new", "/pools/" + string(pool.ID), "/nowhere", "/jobs/job_no"} {
 			got := b.get(t, path)
 			policy := got.Header.Get("Content-Security-Policy")
 			require.Contains(t, policy, "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'", path)
@@ -113,7 +125,7 @@ func TestRoutes(t *testing.T) {
 
 		b := operator(t)
 
-		for _, path := range []string{"/nowhere", "/jobs/job_no", "/jobs/%00", "/artifacts/x", "/workers/x/terminate", "/static/console.go", "/static/"} {
+		for _, path := range []string{"/nowhere", "/jobs/job_no", "/jobs/%00", "/artifacts/x", "/workers/x/terminate", "/pools/x", "/pools/%00/edit", "/static/console.go", "/static/"} {
 			got := b.get(t, path)
 			require.Equal(t, http.StatusNotFound, got.Status, path)
 			require.Contains(t, got.Body, "There is no such", path)

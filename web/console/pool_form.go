@@ -1,0 +1,225 @@
+package console
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+)
+
+// poolForm is the view of the form for a pool. Fields have their names in the API.
+type poolForm struct {
+	// Pool is the pool that is edited, or nil for a new one.
+	Pool *models.Pool
+	// Seen is the version of the pool that the values come from.
+	Seen      string
+	Values    url.Values
+	Providers []string
+	Models    []string
+	// Errors are messages by the name of the field; "" is the whole form.
+	Errors map[string]string
+	// Newer are the values of the pool that differ from the form's, if it changed since the form
+	// was opened; else nil.
+	Newer map[string]string
+}
+
+// poolField is a field of one line.
+type poolField struct {
+	Name, Label, Hint string
+	// Step is the step of a number; "" for a text.
+	Step     string
+	Required bool
+}
+
+var (
+	poolPlaces = []poolField{
+		{Name: "region", Label: "Region", Required: true},
+		{Name: "zones", Label: "Zones", Hint: "Separated by commas, the most wanted first. Empty lets the provider choose."},
+		{Name: "gpuType", Label: "GPU type", Hint: "As the models name it.", Required: true},
+		{Name: "machineType", Label: "Machine type", Hint: "As the provider names it."},
+	}
+	poolNumbers = []poolField{
+		{Name: "minWorkers", Label: "Least workers", Step: "1"},
+		{Name: "maxWorkers", Label: "Most workers", Step: "1", Hint: "0 to 10,000.", Required: true},
+		{Name: "warmWorkers", Label: "Warm workers", Step: "1", Hint: "Idle workers beyond what the waiting jobs need."},
+		{Name: "pricePerHourUsd", Label: "Price per hour, $", Step: "any", Hint: "Of one worker."},
+		{Name: "scaleDownCooldownSeconds", Label: "Idle before it drains, s", Step: "1", Hint: "How long a worker above the minimum is idle."},
+		{Name: "bootLimitSeconds", Label: "Boot limit, s", Step: "1", Hint: "From a worker's creation to its registration."},
+	}
+	poolHours = poolField{Name: "activeHours", Label: "Active hours", Hint: "When the pool may have workers, such as 0 2 * * * for 6h Europe/Berlin. Empty means always."}
+)
+
+// path is where the form is sent.
+func (f *poolForm) path() string {
+	if f.Pool == nil {
+		return "/pools/new"
+	}
+	return string(poolPath(f.Pool.ID)) + "/edit"
+}
+
+// newer returns what differs between a pool as it is now and as it was entered, by field.
+func newer(now, entered models.PoolSpec) map[string]string {
+	differing, mine := map[string]string{}, poolValues(entered)
+	for name, values := range poolValues(now) {
+		if !slices.Equal(slices.Sorted(slices.Values(values)), slices.Sorted(slices.Values(mine[name]))) {
+			differing[name] = orWord(strings.Join(values, ", "), "empty")
+		}
+	}
+	return differing
+}
+
+// newPoolForm returns a form without its pool.
+func (c *console) newPoolForm(values url.Values) *poolForm {
+	known := lo.Map(c.Reader.Catalogue.Current().Models(), func(m *catalogue.Model, _ int) string { return m.Name })
+	return &poolForm{
+		Values: values, Providers: c.Pools.Providers(), Errors: map[string]string{},
+		// A pool may have a model that was removed.
+		Models: lo.Uniq(append(known, values["models"]...)),
+	}
+}
+
+func (c *console) poolNew(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+	return render(w, r, http.StatusOK, poolFormPage(c.newPoolForm(poolValues(models.PoolSpec{
+		CapacityClass: models.CapacitySpot, IdleSeconds: fleet.DefaultCooldownSeconds, BootLimitSeconds: models.DefaultBootLimitSeconds,
+	}))))
+}
+
+func (c *console) poolCreate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	if err := readForm(r); err != nil {
+		return err
+	}
+	f := c.newPoolForm(r.PostForm)
+	spec := f.spec()
+	if len(f.Errors) > 0 {
+		return render(w, r, http.StatusUnprocessableEntity, poolFormPage(f))
+	}
+	pool, err := c.Pools.Create(r.Context(), p, spec)
+	var refused *apierror.Error
+	switch {
+	case errors.As(err, &refused) && refused.Code == apierror.CodeConflict:
+		f.Errors["name"] = refused.Message
+		return render(w, r, http.StatusConflict, poolFormPage(f))
+	case errors.As(err, &refused) && refused.Code == apierror.CodeInvalidInput:
+		f.refuse(refused)
+		return render(w, r, http.StatusUnprocessableEntity, poolFormPage(f))
+	case err != nil:
+		return err
+	}
+	return toPool(w, r, pool.ID, nil)
+}
+
+func (c *console) poolEdit(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+	pool, err := c.Reader.Pool(r.Context(), poolID(r))
+	if err != nil {
+		return err
+	}
+	f := c.newPoolForm(poolValues(pool.PoolSpec))
+	f.Pool, f.Seen = pool.Pool, pool.Version()
+	return render(w, r, http.StatusOK, poolFormPage(f))
+}
+
+func (c *console) poolUpdate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	if err := readForm(r); err != nil {
+		return err
+	}
+	f := c.newPoolForm(r.PostForm)
+	f.Seen = r.PostForm.Get("seen")
+	spec := f.spec()
+	var err error
+	if len(f.Errors) == 0 {
+		_, err = c.Pools.UpdateIf(r.Context(), p, poolID(r), f.Seen, spec)
+		if err == nil {
+			return toPool(w, r, poolID(r), nil)
+		}
+	}
+	var refused *apierror.Error
+	if err != nil && (!errors.As(err, &refused) || refused.Code != apierror.CodeConflict && refused.Code != apierror.CodeInvalidInput) {
+		return err
+	}
+	pool, readErr := c.Reader.Pool(r.Context(), poolID(r))
+	if readErr != nil {
+		return readErr
+	}
+	f.Pool = pool.Pool
+	status := http.StatusUnprocessableEntity
+	switch {
+	case refused == nil: // the form has errors of its own
+	case refused.Code == apierror.CodeConflict && pool.Version() != f.Seen:
+		f.Newer, f.Seen, status = newer(pool.PoolSpec, spec), pool.Version(), http.StatusConflict
+	case refused.Code == apierror.CodeConflict:
+		f.Errors["provider"], status = refused.Message, http.StatusConflict
+	default:
+		f.refuse(refused)
+	}
+	return render(w, r, status, poolFormPage(f))
+}
+
+// poolFieldNames are the names of all fields of the form.
+var poolFieldNames = append([]string{"name", "provider", "capacityClass", "models", "activeHours", "settings"},
+	lo.Map(slices.Concat(poolPlaces, poolNumbers), func(f poolField, _ int) string { return f.Name })...)
+
+// refuse shows an error beside its field.
+func (f *poolForm) refuse(err *apierror.Error) {
+	name, _, _ := strings.Cut(err.Field, ".") // settings.project is a part of settings
+	if !slices.Contains(poolFieldNames, name) {
+		name = ""
+	}
+	f.Errors[name] = err.Message
+}
+
+// poolValues returns the form's values of a pool.
+func poolValues(s models.PoolSpec) url.Values {
+	s.Fill()
+	settings := pretty(s.Settings)
+	if settings == "{}" {
+		settings = ""
+	}
+	return url.Values{
+		"name": {s.Name}, "provider": {s.Provider}, "region": {s.Region}, "zones": {strings.Join(s.Zones, ", ")},
+		"gpuType": {s.GPUType}, "machineType": {s.MachineType}, "capacityClass": {string(s.CapacityClass)}, "models": s.Models,
+		"minWorkers": {strconv.Itoa(s.MinWorkers)}, "maxWorkers": {strconv.Itoa(s.MaxWorkers)}, "warmWorkers": {strconv.Itoa(s.WarmWorkers)},
+		"scaleDownCooldownSeconds": {strconv.Itoa(s.IdleSeconds)}, "bootLimitSeconds": {strconv.Itoa(s.BootLimitSeconds)},
+		"pricePerHourUsd": {strconv.FormatFloat(s.PricePerHourUSD, 'f', -1, 64)}, "activeHours": {s.ActiveHours}, "settings": {settings},
+	}
+}
+
+// spec reads the form's values. Those that cannot be read are in Errors.
+func (f *poolForm) spec() models.PoolSpec {
+	get := func(name string) string { return strings.TrimSpace(f.Values.Get(name)) }
+	whole := func(name string) int {
+		n, err := strconv.Atoi(get(name))
+		if err != nil {
+			f.Errors[name] = "This must be a whole number."
+		}
+		return n
+	}
+	s := models.PoolSpec{
+		Name: get("name"), Provider: get("provider"), Region: get("region"), Zones: words(get("zones")),
+		GPUType: get("gpuType"), MachineType: get("machineType"), CapacityClass: models.CapacityClass(get("capacityClass")), Models: f.Values["models"],
+		MinWorkers: whole("minWorkers"), MaxWorkers: whole("maxWorkers"), WarmWorkers: whole("warmWorkers"),
+		IdleSeconds: whole("scaleDownCooldownSeconds"), BootLimitSeconds: whole("bootLimitSeconds"), ActiveHours: get("activeHours"),
+	}
+	var err error
+	if s.PricePerHourUSD, err = strconv.ParseFloat(get("pricePerHourUsd"), 64); err != nil {
+		f.Errors["pricePerHourUsd"] = "This must be a number."
+	}
+	if settings := get("settings"); settings != "" {
+		s.Settings = json.RawMessage(settings)
+	}
+	return s
+}
+
+// words splits a list at commas and spaces.
+func words(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\r' || r == '\t' })
+}

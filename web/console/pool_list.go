@@ -1,0 +1,124 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/a-h/templ"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/ui"
+	"github.com/samber/lo"
+)
+
+// poolList is the view of the page with pools.
+type poolList struct {
+	Rows []poolRow
+	Now  time.Time
+}
+
+type poolRow struct {
+	*query.PoolStatus
+	// Closed is true outside the pool's active hours.
+	Closed bool
+	// Waits is true while the pool boots no worker because its provider refused machines.
+	Waits bool
+	// Newest is the scaler's newest decision, or nil.
+	Newest *models.ScalingDecision
+}
+
+func poolPath(id models.PoolID) templ.SafeURL { return templ.SafeURL("/pools/" + string(id)) }
+
+func poolID(r *http.Request) models.PoolID { return models.PoolID(r.PathValue("id")) }
+
+func (c *console) poolList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	v, err := c.readPools(r.Context(), p)
+	if err != nil {
+		return err
+	}
+	v.Now = time.Now()
+	return render(w, r, http.StatusOK, poolListPage(v))
+}
+
+func (c *console) poolListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	return c.refresh(w, r, p, "/pools/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
+		v, err := c.readPools(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		return func(now time.Time) templ.Component {
+			v.Now = now
+			return poolTable(v)
+		}, nil
+	})
+}
+
+func (c *console) readPools(ctx context.Context, p jobs.Principal) (*poolList, error) {
+	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.CountPrice)
+	if err != nil {
+		return nil, err
+	}
+	defer read.End()
+	pools, err := c.Reader.Pools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids := lo.Map(pools, func(pool *query.PoolStatus, _ int) models.PoolID { return pool.ID })
+	decisions, err := c.Reader.ScalingHistories(ctx, ids, 1)
+	if err != nil {
+		return nil, err
+	}
+	v := new(poolList)
+	for _, pool := range pools {
+		newest, _ := lo.First(decisions[pool.ID])
+		v.Rows = append(v.Rows, poolRowOf(pool, newest))
+	}
+	return v, nil
+}
+
+func poolRowOf(pool *query.PoolStatus, newest *models.ScalingDecision) poolRow {
+	now := time.Now()
+	return poolRow{PoolStatus: pool, Closed: fleet.OutsideHours(pool.Pool, now), Waits: pool.BackoffUntil.After(now), Newest: newest}
+}
+
+// state is what a person calls the state of the pool.
+func (r poolRow) state() string {
+	switch {
+	case r.Paused():
+		return "PAUSED"
+	case r.Closed:
+		return "CLOSED_BY_HOURS"
+	}
+	return "ACTIVE"
+}
+
+// place is where the machines are.
+func (r poolRow) place() string {
+	if len(r.Zones) == 0 {
+		return r.Region
+	}
+	return r.Region + ": " + strings.Join(r.Zones, ", ")
+}
+
+// wanted is how many workers the scaler wants. It does not decide about machines that come by
+// themselves.
+func wanted(pool *query.PoolStatus) string {
+	if pool.Provider == fleet.Static {
+		return ui.Unknown
+	}
+	return strconv.Itoa(pool.Desired)
+}
+
+// price is what one worker costs.
+func (r poolRow) price() string { return fmt.Sprintf("$%.4g/h", r.PricePerHourUSD) }
+
+// counts are the workers by state.
+func (r poolRow) counts() string {
+	return fmt.Sprintf("%d booting, %d idle, %d busy, %d draining", r.Booting, r.Idle, r.Busy, r.Draining)
+}

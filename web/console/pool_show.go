@@ -1,0 +1,195 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/a-h/templ"
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/ui"
+)
+
+const (
+	// chartWindow is how long the chart of a pool goes back.
+	chartWindow = 24 * time.Hour
+	// decisionsRead is how many decisions the chart shows at most. decisionsListed is how many
+	// of them the table lists.
+	decisionsRead, decisionsListed = 200, 50
+)
+
+// poolShow is the view of one pool's page.
+type poolShow struct {
+	poolRow
+	// Explanation is what the scaler would do now.
+	Explanation *fleet.Explanation
+	// Decisions are the newest ones, newest first.
+	Decisions []*models.ScalingDecision
+	Workers   *workerList
+	Now       time.Time
+}
+
+func (c *console) poolShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	v, err := c.readPool(r.Context(), p, poolID(r))
+	if err != nil {
+		return err
+	}
+	v.at(time.Now())
+	return render(w, r, http.StatusOK, poolShowPage(v))
+}
+
+func (c *console) poolShowLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	id := poolID(r)
+	return c.refresh(w, r, p, "/pools/"+string(id)+"/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
+		v, err := c.readPool(ctx, p, id)
+		if err != nil {
+			return nil, err
+		}
+		return func(now time.Time) templ.Component {
+			v.at(now)
+			return poolPart(v)
+		}, nil
+	})
+}
+
+// at sets the time to which the page's times are relative.
+func (v *poolShow) at(now time.Time) { v.Now, v.Workers.Now = now, now }
+
+func (c *console) readPool(ctx context.Context, p jobs.Principal, id models.PoolID) (*poolShow, error) {
+	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.CountPrice)
+	if err != nil {
+		return nil, err
+	}
+	defer read.End()
+	pool, err := c.Reader.Pool(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	v := &poolShow{poolRow: poolRowOf(pool, nil), Workers: new(workerList)}
+	if v.Explanation, err = c.Pools.Explain(ctx, p, id); err != nil {
+		return nil, err
+	}
+	decisions, err := c.Reader.ScalingHistories(ctx, []models.PoolID{id}, decisionsRead)
+	if err != nil {
+		return nil, err
+	}
+	v.Decisions = decisions[id]
+	page, err := c.Reader.Workers(ctx, models.WorkerFilter{PoolID: id, Status: present}, paging.Request{First: workerListSize})
+	if err != nil {
+		return nil, err
+	}
+	v.Workers.Rows, err = c.workerRows(ctx, page.Items)
+	return v, err
+}
+
+// listed are the decisions in the table.
+func (v *poolShow) listed() []*models.ScalingDecision {
+	return v.Decisions[:min(len(v.Decisions), decisionsListed)]
+}
+
+// poolChart is how many workers the scaler wanted over time.
+type poolChart struct {
+	Steps       []ui.Step
+	Since       time.Time
+	Least, Most int
+	// Changes is the number of decisions since then.
+	Changes int
+}
+
+// chart goes back as far as the decisions that were read, at most chartWindow.
+func (v *poolShow) chart() poolChart {
+	found := poolChart{Since: v.Now.Add(-chartWindow)}
+	if n := len(v.Decisions); n == decisionsRead && v.Decisions[n-1].At.After(found.Since) {
+		found.Since = v.Decisions[n-1].At
+	}
+	for i := len(v.Decisions) - 1; i >= 0; i-- {
+		d := v.Decisions[i]
+		step := ui.Step{At: d.At, Value: d.To}
+		if !d.At.After(found.Since) {
+			found.Steps = []ui.Step{{At: found.Since, Value: d.To}} // what was wanted when the chart begins
+			continue
+		}
+		found.Steps = append(found.Steps, step)
+		found.Changes++
+	}
+	for i, step := range found.Steps {
+		found.Most = max(found.Most, step.Value)
+		if i == 0 || step.Value < found.Least {
+			found.Least = step.Value
+		}
+	}
+	return found
+}
+
+// words says what the chart shows.
+func (c poolChart) words() string {
+	const format = "2 Jan 15:04 UTC"
+	return fmt.Sprintf("Since %s the scaler wanted %d to %d workers, and decided %s.", c.Since.UTC().Format(format), c.Least, c.Most, text.Count(c.Changes, "time"))
+}
+
+// pretty indents JSON.
+func pretty(raw json.RawMessage) string {
+	var out bytes.Buffer
+	if err := json.Indent(&out, raw, "", "  "); err != nil {
+		return string(raw)
+	}
+	return out.String()
+}
+
+func (c *console) poolPause(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	_, err := c.Pools.Pause(r.Context(), p, poolID(r))
+	return toPool(w, r, poolID(r), err)
+}
+
+func (c *console) poolResume(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	_, err := c.Pools.Resume(r.Context(), p, poolID(r))
+	return toPool(w, r, poolID(r), err)
+}
+
+// poolRemoval is the view of the page that confirms the deletion of a pool.
+type poolRemoval struct {
+	*query.PoolStatus
+	Error string
+}
+
+// poolConfirm asks before a pool is deleted.
+func (c *console) poolConfirm(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+	pool, err := c.Reader.Pool(r.Context(), poolID(r))
+	if err != nil {
+		return err
+	}
+	return render(w, r, http.StatusOK, poolDeletePage(poolRemoval{PoolStatus: pool}))
+}
+
+func (c *console) poolDelete(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	err := c.Pools.Delete(r.Context(), p, poolID(r))
+	var refused *apierror.Error
+	if errors.As(err, &refused) && refused.Code == apierror.CodeConflict {
+		pool, err := c.Reader.Pool(r.Context(), poolID(r))
+		if err != nil {
+			return err
+		}
+		return render(w, r, http.StatusConflict, poolDeletePage(poolRemoval{pool, refused.Message}))
+	}
+	if err == nil {
+		http.Redirect(w, r, "/pools", http.StatusSeeOther)
+	}
+	return err
+}
+
+func toPool(w http.ResponseWriter, r *http.Request, id models.PoolID, err error) error {
+	if err == nil {
+		http.Redirect(w, r, string(poolPath(id)), http.StatusSeeOther)
+	}
+	return err
+}

@@ -1,0 +1,249 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// pool makes a pool of up to 4 workers, which edit may change.
+func (b *browser) pool(t *testing.T, name string, edit func(*models.PoolSpec)) *models.Pool {
+	t.Helper()
+	pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{
+		Name: name, Provider: "static", Region: "local", GPUType: "any",
+		CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 4,
+	}}
+	if edit != nil {
+		edit(&pool.PoolSpec)
+	}
+	require.NoError(t, models.InsertPool(t.Context(), b.DB, pool))
+	return pool
+}
+
+// decide writes a decision of the scaler.
+func (b *browser) decide(t *testing.T, pool *models.Pool, from, to int) {
+	t.Helper()
+	require.NoError(t, models.InsertScalingDecision(t.Context(), b.DB, &models.ScalingDecision{
+		PoolID: pool.ID, From: from, To: to, Reason: "2 waiting <jobs> need more workers.", Inputs: []byte(`{"waitingJobs": 2}`), Error: "no <quota>",
+	}))
+}
+
+// poolEntered is a form for a valid pool, with changes.
+func poolEntered(changes url.Values) url.Values {
+	form := poolValues(models.PoolSpec{
+		Name: "l4-spot", Provider: "static", Region: "europe-west4", Zones: []string{"a", "b"}, GPUType: "L4",
+		CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 4, PricePerHourUSD: 0.28,
+	})
+	for name, values := range changes {
+		form[name] = values
+	}
+	return form
+}
+
+func TestPools(t *testing.T) {
+	t.Parallel()
+
+	t.Run("AreListedWithTheirNewestDecision", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		require.Contains(t, b.get(t, "/pools").Body, "reelay pools apply -f pools.yaml")
+		pool := b.pool(t, "l4", func(s *models.PoolSpec) { s.Zones, s.PricePerHourUSD, s.MinWorkers = []string{"a", "b"}, 0.28, 1 })
+		b.pool(t, "night", func(s *models.PoolSpec) { s.ActiveHours = "0 0 1 1 * for 1m" })
+		b.pool(t, "stopped", nil)
+		b.Exec(t, "UPDATE pools SET paused_at = now() WHERE name = 'stopped'")
+		b.decide(t, pool, 0, 1)
+		b.decide(t, pool, 1, 3)
+
+		got := b.get(t, "/pools").Body
+
+		require.Regexp(t, `(?s)active</span>.*>l4</a>.*closed by hours</span>.*>night</a>.*paused</span>.*>stopped</a>`, got)
+		for _, shown := range []string{"0 booting, 0 idle, 0 busy, 0 draining", "of 1–4", "local: a, b", "$0.28/h", "2 waiting &lt;jobs&gt; need more workers.", "no &lt;quota&gt;"} {
+			require.Contains(t, got, shown)
+		}
+		require.Equal(t, 1, strings.Count(got, "no &lt;quota&gt;"))
+	})
+
+	t.Run("HaveAPage", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		pool := b.pool(t, "l4", func(s *models.PoolSpec) { s.Settings = []byte(`{"note": "<b>"}`) })
+		worker := b.Worker(t, "one")
+		b.Exec(t, "UPDATE workers SET pool_id = ? WHERE id = ?", pool.ID, worker.WorkerID)
+		b.Exec(t, "UPDATE pools SET backoff_until = now() + interval '1 hour', backoff_class = 'QUOTA', backoff_reason = 'too many <GPUs>', refusals = 1")
+		b.decide(t, pool, 0, 3)
+		require.NoError(t, b.Checkpoints.Pass(t.Context()))
+
+		got := b.get(t, string(poolPath(pool.ID))).Body
+
+		for _, shown := range []string{
+			"0 → 3", `<summary>Inputs</summary>`, "&#34;waitingJobs&#34;: 2", "wanted 3 to 3 workers, and decided 1 time.",
+			"too many &lt;GPUs&gt;", "&#34;note&#34;: &#34;&lt;b&gt;&#34;", `id="` + string(worker.WorkerID) + `"`,
+		} {
+			require.Contains(t, got, shown)
+		}
+		require.Regexp(t, `<path d="M[0-9. ]+H100"`, got)
+		require.Regexp(t, `(?s)testcard</td>\s*<td class="num" data-label="Every">–</td>.*>–</td>.*>1 in 4 busy h</td>.*>–</td>`, got)
+		require.Contains(t, b.get(t, "/workers").Body, `href="/pools/`+string(pool.ID)+`">l4</a>`)
+	})
+
+	t.Run("ArePausedResumedAndDeleted", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		pool := b.pool(t, "l4", nil)
+		path := string(poolPath(pool.ID))
+		worker := b.Worker(t, "one")
+		b.Exec(t, "UPDATE workers SET pool_id = ? WHERE id = ?", pool.ID, worker.WorkerID)
+
+		require.Contains(t, b.get(t, path+"/delete").Body, "Delete l4?")
+		refused := b.post(t, path+"/delete", nil)
+		require.Equal(t, http.StatusConflict, refused.Status)
+		require.Contains(t, refused.Body, "The pool l4 has 1 worker. Pause it, and delete it when they have left.")
+
+		require.Equal(t, path, b.post(t, path+"/pause", nil).Header.Get("Location"))
+		require.Regexp(t, `paused</span>.*action="`+path+`/resume"`, b.get(t, path).Body)
+		require.Equal(t, path, b.post(t, path+"/resume", nil).Header.Get("Location"))
+		require.Regexp(t, `active</span>.*action="`+path+`/pause"`, b.get(t, path).Body)
+
+		b.post(t, "/workers/"+string(worker.WorkerID)+"/terminate", nil)
+		require.Equal(t, "/pools", b.post(t, path+"/delete", nil).Header.Get("Location"))
+		require.Equal(t, http.StatusNotFound, b.get(t, path).Status)
+		entries, err := models.ListAudit(t.Context(), b.DB, string(pool.ID), "", 10)
+		require.NoError(t, err)
+		var acts []string
+		for _, e := range entries {
+			acts = append(acts, e.Actor+" "+e.Action)
+		}
+		require.Equal(t, []string{"test OPERATOR deletePool", "test OPERATOR resumePool", "test OPERATOR pausePool"}, acts)
+	})
+}
+
+func TestPoolForm(t *testing.T) {
+	t.Parallel()
+
+	t.Run("CreatesAndChangesAPool", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		require.Contains(t, b.get(t, "/pools/new").Body, `name="scaleDownCooldownSeconds" value="300"`)
+		made := b.post(t, "/pools/new", poolEntered(nil))
+		require.Equal(t, http.StatusSeeOther, made.Status, made.Body)
+		path := made.Header.Get("Location")
+
+		again := b.post(t, "/pools/new", poolEntered(nil))
+		require.Equal(t, http.StatusConflict, again.Status)
+		require.Contains(t, again.Body, `id="name-error" role="alert">There is a pool with the name l4-spot.`)
+
+		form := poolEntered(url.Values{"maxWorkers": {"9"}, "zones": {"b"}, "seen": {seenIn(t, b.get(t, path+"/edit").Body)}})
+		require.Equal(t, path, b.post(t, path+"/edit", form).Header.Get("Location"))
+		pools, err := b.Reader.Pools(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 9, pools[0].MaxWorkers)
+		require.Equal(t, []string{"b"}, pools[0].Zones)
+		require.Equal(t, 0.28, pools[0].PricePerHourUSD)
+	})
+
+	t.Run("SavesNothingIfThePoolChangedMeanwhile", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		path := b.post(t, "/pools/new", poolEntered(nil)).Header.Get("Location")
+		form := poolEntered(url.Values{"region": {"mine"}, "seen": {seenIn(t, b.get(t, path+"/edit").Body)}})
+		b.Exec(t, "UPDATE pools SET desired = 2, paused_at = now()")
+		b.Exec(t, "UPDATE pools SET price_per_hour_usd = 0.5")
+
+		stale := b.post(t, path+"/edit", form)
+
+		require.Equal(t, http.StatusConflict, stale.Status)
+		require.Contains(t, stale.Body, "The pool changed since you opened this form. Nothing was saved.")
+		require.Contains(t, stale.Body, "Now: 0.5")
+		require.Contains(t, stale.Body, "Now: europe-west4")
+		require.Equal(t, 2, strings.Count(stale.Body, "Now: "), "only what differs")
+		require.Contains(t, stale.Body, `value="mine"`, "what was entered stays")
+		form.Set("seen", seenIn(t, stale.Body))
+		require.Equal(t, path, b.post(t, path+"/edit", form).Header.Get("Location"))
+		form.Del("seen")
+		require.Equal(t, http.StatusConflict, b.post(t, path+"/edit", form).Status)
+	})
+
+	t.Run("ShowsErrorsAtTheirFields", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		path := b.post(t, "/pools/new", poolEntered(nil)).Header.Get("Location")
+		seen := seenIn(t, b.get(t, path+"/edit").Body)
+		for _, c := range []struct{ field, value, want string }{
+			{"region", "", "region must have 1 to"},
+			{"maxWorkers", "many", "This must be a whole number."},
+			{"maxWorkers", "10001", "maxWorkers must be from 0 to 10000."},
+			{"minWorkers", "5", "minWorkers must be from 0 to maxWorkers, which is 4."},
+			{"scaleDownCooldownSeconds", "-1", "must be from 0 to 86400."},
+			{"pricePerHourUsd", "NaN", "pricePerHourUsd must be from 0 to 10000."},
+			{"pricePerHourUsd", "a lot", "This must be a number."},
+			{"activeHours", "at night", "activeHours: write five cron fields"},
+			{"models", "no-such", "There is no model of that name."},
+			{"settings", `{"a": `, "settings must be a JSON object: unexpected end of JSON input."},
+			{"settings", `[1]`, "settings must be a JSON object"},
+			{"settings", `{"a": "\u0000"}`, "settings may not have NUL characters"},
+			{"settings", `{"a": 1}`, "The provider static has no settings."},
+			{"capacityClass", "CHEAP", "capacityClass must be SPOT or ON_DEMAND."},
+			{"provider", "<b>", "There is no provider"},
+		} {
+			for _, to := range []string{"/pools/new", path + "/edit"} {
+				got := b.post(t, to, poolEntered(url.Values{c.field: {c.value}, "seen": {seen}}))
+				require.Equal(t, http.StatusUnprocessableEntity, got.Status, c)
+				require.Regexp(t, `id="`+c.field+`-error" role="alert">[^<]*`+regexp.QuoteMeta(c.want), got.Body, c)
+				require.Regexp(t, `id="`+c.field+`"[^>]*aria-describedby="`+c.field+`-error"`, got.Body, c)
+			}
+		}
+		bad := b.post(t, "/pools/new", poolEntered(url.Values{"name": {"L4"}, "models": nil}))
+		require.Regexp(t, `id="name-error" role="alert">name must have 1 to 40`, bad.Body)
+		pools, err := b.Reader.Pools(t.Context())
+		require.NoError(t, err)
+		require.Len(t, pools, 1)
+	})
+}
+
+// seenIn returns the version of the pool that a form was opened with.
+func seenIn(t *testing.T, page string) string {
+	t.Helper()
+	found := regexp.MustCompile(`name="seen" value="([0-9a-f]{32})"`).FindStringSubmatch(page)
+	require.NotNil(t, found)
+	return found[1]
+}
+
+func TestPoolChart(t *testing.T) {
+	t.Parallel()
+
+	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+	at := func(ago time.Duration, to int) *models.ScalingDecision {
+		return &models.ScalingDecision{At: now.Add(-ago), To: to}
+	}
+	many := make([]*models.ScalingDecision, decisionsRead)
+	for i := range many {
+		many[i] = at(time.Duration(i+1)*time.Minute, i%3)
+	}
+	for _, c := range []struct {
+		name      string
+		decisions []*models.ScalingDecision
+		steps     int
+		words     string
+	}{
+		{"none", nil, 0, "Since 25 Nov 12:00 UTC the scaler wanted 0 to 0 workers, and decided 0 times."},
+		{"one before", []*models.ScalingDecision{at(30*time.Hour, 2), at(40*time.Hour, 7)}, 1, "Since 25 Nov 12:00 UTC the scaler wanted 2 to 2 workers, and decided 0 times."},
+		{"some within", []*models.ScalingDecision{at(time.Hour, 1), at(2*time.Hour, 5), at(30*time.Hour, 2)}, 3, "Since 25 Nov 12:00 UTC the scaler wanted 1 to 5 workers, and decided 2 times."},
+		{"too many", many, decisionsRead, "Since 26 Nov 08:40 UTC the scaler wanted 0 to 2 workers, and decided 199 times."},
+	} {
+		chart := (&poolShow{Decisions: c.decisions, Now: now}).chart()
+		require.Len(t, chart.Steps, c.steps, c.name)
+		require.Equal(t, c.words, chart.words(), c.name)
+	}
+}
