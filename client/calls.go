@@ -243,6 +243,16 @@ func (c *Client) Pools(ctx context.Context) ([]Pool, error) {
 	return data.Pools, nil
 }
 
+// DraftUsage returns what the drafts of the last days (1 to 90) cost, by what became of them: the
+// account's own, or for an operator those of all accounts.
+func (c *Client) DraftUsage(ctx context.Context, days int) (*DraftUsage, error) {
+	data, err := draftUsage(ctx, repeater{c}, days)
+	if err != nil {
+		return nil, err
+	}
+	return &data.DraftUsage, nil
+}
+
 // PoolHistory returns the scaler's newest decisions for a pool, newest first, at most first
 // (1 to 200).
 func (c *Client) PoolHistory(ctx context.Context, id string, first int) ([]ScalingDecision, error) {

@@ -788,6 +788,41 @@ type DraftInput struct {
 // GetSteps returns DraftInput.Steps, and is useful for accessing the field via an interface.
 func (v *DraftInput) GetSteps() int { return v.Steps }
 
+// DraftSum includes the GraphQL fields of DraftSum requested by the fragment DraftSum.
+type DraftSum struct {
+	Drafts int `json:"drafts"`
+	// The GPU seconds of all their attempts. An attempt that runs counts once it ends.
+	GpuSeconds float64 `json:"gpuSeconds"`
+}
+
+// GetDrafts returns DraftSum.Drafts, and is useful for accessing the field via an interface.
+func (v *DraftSum) GetDrafts() int { return v.Drafts }
+
+// GetGpuSeconds returns DraftSum.GpuSeconds, and is useful for accessing the field via an interface.
+func (v *DraftSum) GetGpuSeconds() float64 { return v.GpuSeconds }
+
+// DraftUsage includes the GraphQL fields of DraftUsage requested by the fragment DraftUsage.
+// The GraphQL type's documentation follows.
+//
+// Drafts and their GPU seconds by outcome. Rows that were deleted since do not count.
+type DraftUsage struct {
+	// Those that have not ended, or are still kept and can be continued.
+	Undecided DraftSum `json:"undecided"`
+	// Those that were continued: their GPU seconds were useful.
+	Continued DraftSum `json:"continued"`
+	// Those that were deleted, expired, failed or were cancelled, and that nobody continued: their GPU seconds were wasted.
+	Discarded DraftSum `json:"discarded"`
+}
+
+// GetUndecided returns DraftUsage.Undecided, and is useful for accessing the field via an interface.
+func (v *DraftUsage) GetUndecided() DraftSum { return v.Undecided }
+
+// GetContinued returns DraftUsage.Continued, and is useful for accessing the field via an interface.
+func (v *DraftUsage) GetContinued() DraftSum { return v.Continued }
+
+// GetDiscarded returns DraftUsage.Discarded, and is useful for accessing the field via an interface.
+func (v *DraftUsage) GetDiscarded() DraftSum { return v.Discarded }
+
 // DrainedWorker includes the requested fields of the GraphQL type Worker.
 type DrainedWorker struct {
 	Id     string       `json:"id"`
@@ -4076,6 +4111,14 @@ type __deregisterWorkerInput struct {
 // GetWorkerId returns __deregisterWorkerInput.WorkerId, and is useful for accessing the field via an interface.
 func (v *__deregisterWorkerInput) GetWorkerId() string { return v.WorkerId }
 
+// __draftUsageInput is used internally by genqlient
+type __draftUsageInput struct {
+	Days int `json:"days"`
+}
+
+// GetDays returns __draftUsageInput.Days, and is useful for accessing the field via an interface.
+func (v *__draftUsageInput) GetDays() int { return v.Days }
+
 // __drainSelfInput is used internally by genqlient
 type __drainSelfInput struct {
 	WorkerId string     `json:"workerId"`
@@ -4865,6 +4908,16 @@ type deregisterWorkerResponse struct {
 func (v *deregisterWorkerResponse) GetDeregisterWorker() DeregisteredWorker {
 	return v.DeregisterWorker
 }
+
+// draftUsageResponse is returned by draftUsage on success.
+type draftUsageResponse struct {
+	// What became of the drafts that were submitted within the last days (1 to 90), and what they cost: of the account, or for an
+	// operator of all accounts.
+	DraftUsage DraftUsage `json:"draftUsage"`
+}
+
+// GetDraftUsage returns draftUsageResponse.DraftUsage, and is useful for accessing the field via an interface.
+func (v *draftUsageResponse) GetDraftUsage() DraftUsage { return v.DraftUsage }
 
 // drainSelfResponse is returned by drainSelf on success.
 type drainSelfResponse struct {
@@ -6377,6 +6430,55 @@ func deregisterWorker(
 	}
 
 	data_ = &deregisterWorkerResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by draftUsage.
+const draftUsage_Operation = `
+query draftUsage ($days: Int!) {
+	draftUsage(days: $days) {
+		... DraftUsage
+	}
+}
+fragment DraftUsage on DraftUsage {
+	undecided {
+		... DraftSum
+	}
+	continued {
+		... DraftSum
+	}
+	discarded {
+		... DraftSum
+	}
+}
+fragment DraftSum on DraftSum {
+	drafts
+	gpuSeconds
+}
+`
+
+func draftUsage(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	days int,
+) (data_ *draftUsageResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "draftUsage",
+		Query:  draftUsage_Operation,
+		Variables: &__draftUsageInput{
+			Days: days,
+		},
+	}
+
+	data_ = &draftUsageResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

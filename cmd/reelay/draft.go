@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/reelay/reelay/client"
@@ -41,6 +42,32 @@ func draftCommand() *cobra.Command {
 	f.Int64SliceVar(&o.seeds, "seed-list", nil, "the seeds of the drafts, instead of --seeds")
 	f.StringVar(&o.sheet, "sheet", "", "PNG file for the contact sheet; replaced if it exists (default takes-….png)")
 	f.BoolVar(&o.asJSON, "json", false, "print one JSON document")
+	cmd.AddCommand(draftUsageCommand())
+	return cmd
+}
+
+func draftUsageCommand() *cobra.Command {
+	var days int
+	cmd := new(apiCall).command(&cobra.Command{
+		Use:   "usage",
+		Short: "Show how many GPU seconds drafts took, by what became of them",
+		Long: "Shows how many drafts there were in the last days and how many GPU seconds they took: those that nobody has\n" +
+			"decided on, those that were continued, and those that were discarded or expired. An operator sees all accounts.",
+		Args: cobra.NoArgs,
+	}, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
+		usage, err := c.DraftUsage(ctx, days)
+		return usage, func(out io.Writer) error {
+			var rows [][]string
+			for _, r := range []struct {
+				name string
+				sum  client.DraftSum
+			}{{"undecided", usage.Undecided}, {"continued", usage.Continued}, {"discarded", usage.Discarded}} {
+				rows = append(rows, []string{r.name, strconv.Itoa(r.sum.Drafts), fmt.Sprintf("%.1f s", r.sum.GpuSeconds)})
+			}
+			return printTable(out, []string{"OUTCOME", "DRAFTS", "GPU TIME"}, rows)
+		}, err
+	})
+	cmd.Flags().IntVar(&days, "days", 30, "how many days to look back, 1 to 90")
 	return cmd
 }
 
