@@ -32,7 +32,7 @@ func classify(err error) error {
 	answer, ok := errors.AsType[*googleapi.Error](err)
 	if !ok {
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("Compute Engine did not answer in time: %w", err)
+			err = fmt.Errorf("there was no answer from Compute Engine in time: %w", err)
 		}
 		return &fleet.ProviderError{Class: fleet.Transient, Err: err}
 	}

@@ -2,7 +2,6 @@ package httpcall
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/textproto"
 	"strings"
@@ -23,7 +22,7 @@ func newRequest(ctx context.Context, p *httpcall.Params, policy outbound.Policy,
 	body, isJSON := p.Content()
 	request, err := http.NewRequestWithContext(ctx, p.Method, to.String(), strings.NewReader(body))
 	if err != nil {
-		return nil, invalid(errors.New("params.url cannot be called."))
+		return nil, runtime.Failf(runtime.InvalidInput, "params.url cannot be called.")
 	}
 	request.Header.Set("User-Agent", "Reelay")
 	// The job may be attempted again after its worker was lost: with this key the server can
