@@ -121,6 +121,26 @@ func TestLivePage(t *testing.T) {
 		})
 	}
 
+	t.Run("KeepsOpenWhatAPersonOpened", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		pool := b.pool(t, "l4", nil)
+		b.decide(t, pool, 0, 1)
+		ctx, complaints := b.open(t, string(poolPath(pool.ID)))
+		require.NoError(t, chromedp.Run(ctx, chromedp.Click("details summary")))
+
+		b.decide(t, pool, 1, 2)
+
+		var open string
+		require.NoError(t, chromedp.Run(ctx,
+			until(`document.querySelectorAll("details").length === 2`),
+			chromedp.Evaluate(`[...document.querySelectorAll("details")].map((each) => each.open).join()`, &open),
+		))
+		require.Equal(t, "false,true", open, "the newer decision is above")
+		require.Empty(t, complaints())
+	})
+
 	t.Run("LearnsFromTheStatusThatTheSessionEnded", func(t *testing.T) {
 		t.Parallel()
 
