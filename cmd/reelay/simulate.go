@@ -15,7 +15,7 @@ import (
 
 // simulation is the flags of `reelay simulate`.
 type simulation struct {
-	list       bool
+	list, show bool
 	json, html string
 	compare    []string
 	seed       uint64
@@ -37,6 +37,7 @@ func simulateCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.list, "list", false, "list the scenarios that come with Reelay")
+	f.BoolVar(&o.show, "print", false, "print the scenario as YAML, to write one of your own, and do not run it")
 	f.StringVar(&o.json, "json", "", "file for the results in JSON, or - for standard output instead of the tables")
 	f.StringVar(&o.html, "html", "", "file for a report with plots")
 	f.StringSliceVar(&o.compare, "compare", nil, "scenarios to run as well and show beside it, or variants of the scenario to run instead of all")
@@ -51,6 +52,14 @@ func (o *simulation) run(cmd *cobra.Command, args []string) error {
 	}
 	if len(args) == 0 {
 		return &usageError{cmd, errors.New("name a scenario or a file; --list shows the scenarios that come with Reelay")}
+	}
+	if o.show {
+		s, err := simulate.Open(args[0])
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprint(out, s.Source)
+		return err
 	}
 	for _, file := range []string{o.json, o.html} {
 		if file != "" && file != "-" {

@@ -38,6 +38,7 @@ func TestSimulate(t *testing.T) {
 		says   string
 	}{
 		"List":         {[]string{"--list"}, 0, "mass-reclaim"},
+		"Print":        {[]string{"night-batch", "--print"}, 0, "activeHours:"},
 		"Variants":     {[]string{file, "--json", result, "--html", page, "--seed", "7"}, 0, "ALWAYS"},
 		"Compare":      {[]string{file, "--compare", "always"}, 0, "ALWAYS"},
 		"JSON":         {[]string{file, "--json", "-"}, 0, `"scenario": "never"`},

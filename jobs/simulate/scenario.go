@@ -49,6 +49,9 @@ type Scenario struct {
 	Variants []Variant        `yaml:"variants"`
 	Written  []fleet.FilePool `yaml:"pools"`
 
+	// Source is the text from which the scenario was read.
+	Source string `yaml:"-"`
+
 	pools []models.PoolSpec
 	known *catalogue.Snapshot
 }
@@ -157,7 +160,7 @@ func Read(name, folder string, data []byte) (*Scenario, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Scenario{known: known}
+	s := &Scenario{known: known, Source: string(data)}
 	file, err := yamlfile.Read(name, "a scenario", data, s)
 	if err != nil {
 		return nil, err

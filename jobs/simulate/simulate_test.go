@@ -243,7 +243,7 @@ func TestShipped(t *testing.T) {
 			require.Less(t, r.MostLost, 60.0)
 		}
 	}
-	require.Len(t, all, 6)
+	require.Len(t, all, 7)
 }
 
 func TestRead(t *testing.T) {
