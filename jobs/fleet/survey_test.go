@@ -4,7 +4,9 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
@@ -155,6 +157,34 @@ func ended(t *testing.T, s *jobstest.Stack) (n int) {
 	t.Helper()
 	require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM workers WHERE ended_at IS NOT NULL").Scan(t.Context(), &n))
 	return n
+}
+
+// unwilling is a provider that cannot preempt, for a reason.
+type unwilling struct {
+	*jobstest.FakeProvider
+	reason error
+}
+
+func (u unwilling) Preempt(context.Context, *models.Pool, fleet.Instance, time.Duration) error {
+	return u.reason
+}
+
+func TestPreemptWorker_SaysWhyTheProviderDidNot(t *testing.T) {
+	t.Parallel()
+	s, scaler, provider, pool := scaled(t, 1, 1)
+	require.NoError(t, scaler.Scale(t.Context()))
+	worker := enrol(t, s, provider, pool)[0]
+	for reason, says := range map[error]string{
+		fleet.Refuse(fleet.Invalid, "the program knows no such verb"): "could not preempt its machine: the program knows no such verb.",
+		fleet.ErrNoInstance: "no longer running",
+	} {
+		s.Fleet.Providers["fake"] = unwilling{provider, reason}
+
+		_, err := s.Fleet.PreemptWorker(t.Context(), s.Admin, worker.WorkerID, 0)
+
+		jobstest.RequireCode(t, err, apierror.CodeConflict)
+		require.ErrorContains(t, err, says)
+	}
 }
 
 func TestRefusals(t *testing.T) {
