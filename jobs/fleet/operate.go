@@ -118,8 +118,11 @@ func (o *Operator) PreemptWorker(ctx context.Context, p jobs.Principal, id model
 		return nil, err
 	}
 	err = o.Providers[w.Provider].(Preemptor).Preempt(ctx, pool, machine, notice)
-	if errors.Is(err, ErrNoInstance) || errors.Is(err, ErrProviderGone) {
-		return nil, apierror.Conflict("This worker's machine is no longer running.")
+	if errors.Is(err, ErrNoInstance) {
+		return w, nil // its agent was fast: the drain was enough
+	}
+	if errors.Is(err, ErrProviderGone) {
+		return nil, apierror.Conflict("The worker drains; its provider is shutting down, and ends its machine.")
 	}
 	if err != nil {
 		return nil, apierror.Conflict("The worker drains, but its provider %s could not preempt its machine: %s.", w.Provider, text.Clip(text.Printable(err.Error()), jobs.MaxMessageBytes))
