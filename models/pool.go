@@ -138,13 +138,13 @@ func UpdatePool(ctx context.Context, db bun.IDB, p *Pool) error {
 	return mustChange(db.NewUpdate().Model(p).ExcludeColumn("id", "desired", "created_at").WherePK().Exec(ctx))
 }
 
-// RecordRefusal records that a provider refused machines of a pool. The pool waits for a time
-// that doubles with each refusal in a row, from first up to most.
-func RecordRefusal(ctx context.Context, db bun.IDB, id PoolID, class, reason string, first, most time.Duration) error {
+// RecordRefusal records that a provider refused machines of a pool. The scaler leaves the
+// pool alone for that long.
+func RecordRefusal(ctx context.Context, db bun.IDB, id PoolID, class, reason string, wait time.Duration) error {
 	_, err := db.NewRaw(`
 		UPDATE pools SET backoff_class = ?1, backoff_reason = ?2, refusals = refusals + 1,
-			backoff_until = clock_timestamp() + make_interval(secs => least(?3 * 2::float8 ^ least(refusals, 20), ?4))
-		WHERE id = ?0`, id, class, reason, first.Seconds(), most.Seconds()).Exec(ctx)
+			backoff_until = clock_timestamp() + make_interval(secs => ?3)
+		WHERE id = ?0`, id, class, reason, wait.Seconds()).Exec(ctx)
 	return err
 }
 

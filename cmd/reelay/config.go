@@ -349,7 +349,7 @@ func (c *config) gceProvider() *gce.Provider {
 	return gce.New(config)
 }
 
-// enrolment is what machines elsewhere are told.
+// enrolment returns the endpoint and the key file of agents on other machines.
 func (c *config) enrolment() fleet.Enrolment {
 	return fleet.Enrolment{Endpoint: c.publicURL, KeyFile: os.Getenv("REELAY_AGENT_KEY_FILE")}
 }

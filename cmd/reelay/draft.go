@@ -51,8 +51,8 @@ func draftUsageCommand() *cobra.Command {
 	cmd := new(apiCall).command(&cobra.Command{
 		Use:   "usage",
 		Short: "Show how many GPU seconds drafts took, by what became of them",
-		Long: "Shows how many drafts there were in the last days and how many GPU seconds they took: those that nobody has\n" +
-			"decided on, those that were continued, and those that were discarded or expired. An operator sees all accounts.",
+		Long: "Shows how many drafts there were in the last days and how many GPU seconds they took: drafts that can\n" +
+			"still be continued, drafts that were continued, and drafts that were discarded or expired. An operator sees all accounts.",
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
 		usage, err := c.DraftUsage(ctx, days)

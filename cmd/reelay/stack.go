@@ -302,7 +302,7 @@ var poolChecks = map[string]func(*models.Pool) error{
 	command.Name: command.CheckPool,
 	gce.Name:     gce.CheckPool,
 	local.Name:   fleet.NoSettings,
-	"static":     fleet.NotScaled,
+	fleet.Static: fleet.NotScaled,
 }
 
 func (s *stack) fleetOperator() *fleet.Operator {

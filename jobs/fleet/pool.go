@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
@@ -177,7 +178,7 @@ func (s *Pools) Resume(ctx context.Context, p jobs.Principal, id models.PoolID) 
 		if pool.PausedAt.IsZero() {
 			return nil
 		}
-		pool.PausedAt = pool.DeletedAt // zero
+		pool.PausedAt = time.Time{}
 		if err := models.UpdatePool(ctx, tx, pool); err != nil {
 			return err
 		}

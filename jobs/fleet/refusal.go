@@ -25,6 +25,17 @@ var pauses = map[ErrorClass]pause{
 	Invalid:    {5 * time.Minute, time.Hour},
 }
 
+// after returns the pause after a refusal that follows as many others in a row.
+func (p pause) after(others int) time.Duration {
+	wait := p.first
+	for range others {
+		if wait = min(2*wait, p.most); wait == p.most {
+			break
+		}
+	}
+	return wait
+}
+
 // refusals are the errors of one creation, by their text.
 type refusals map[string]*refusal
 

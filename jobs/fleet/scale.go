@@ -235,8 +235,7 @@ func (s *Scaler) createPool(ctx context.Context, b boot) error {
 		return errors.Join(append(failed, models.ClearRefusals(ctx, s.DB, b.pool.ID))...)
 	}
 	why := refused.worst()
-	pause := pauses[why.class]
-	failed = append(failed, models.RecordRefusal(ctx, s.DB, b.pool.ID, string(why.class), text.Clip(text.Printable(why.err.Error()), jobs.MaxMessageBytes), pause.first, pause.most),
+	failed = append(failed, models.RecordRefusal(ctx, s.DB, b.pool.ID, string(why.class), text.Clip(text.Printable(why.err.Error()), jobs.MaxMessageBytes), pauses[why.class].after(b.pool.Refusals)),
 		models.SetDecisionError(ctx, s.DB, b.decision.ID, refused.Error()))
 	return fmt.Errorf("create workers of pool %s: %w", b.pool.Name, errors.Join(append([]error{refused}, failed...)...))
 }

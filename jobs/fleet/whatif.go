@@ -66,10 +66,6 @@ func Answered(p *models.Pool, class ErrorClass, now time.Time) {
 		p.PoolBackoff = models.PoolBackoff{}
 		return
 	}
-	wait := pauses[class].first
-	for range p.Refusals {
-		wait = min(2*wait, pauses[class].most)
-	}
-	p.BackoffUntil, p.BackoffClass = now.Add(wait), string(class)
+	p.BackoffUntil, p.BackoffClass = now.Add(pauses[class].after(p.Refusals)), string(class)
 	p.Refusals++
 }

@@ -201,7 +201,7 @@ func poolFormPage(f *poolForm) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = poolNotes(f, "provider", "Who creates the machines. It can change while the pool has no workers.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = poolNotes(f, "provider", "The provider that creates the machines. It can change while the pool has no workers.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

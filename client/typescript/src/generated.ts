@@ -262,7 +262,7 @@ export type ApplyModelsInput = {
 export type PoolInput = {
   /** 1 to 40 lower-case letters, digits and hyphens. It cannot change. */
   name: Scalars['String']['input'];
-  /** Who creates the machines: local, static, command or gce. It can change while the pool has no workers. */
+  /** The provider that creates the machines: local, static, command or gce. It can change while the pool has no workers. */
   provider: Scalars['String']['input'];
   region: Scalars['String']['input'];
   /** Where in the region, the most wanted first. Empty lets the provider choose. */
