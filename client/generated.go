@@ -2523,6 +2523,13 @@ type Pool struct {
 	ScaleDownCooldownSeconds int              `json:"scaleDownCooldownSeconds"`
 	BootLimitSeconds         int              `json:"bootLimitSeconds"`
 	PricePerHourUsd          float64          `json:"pricePerHourUsd"`
+	PriceSource              *string          `json:"priceSource"`
+	MaxPricePerHourUsd       float64          `json:"maxPricePerHourUsd"`
+	Accounts                 []string         `json:"accounts"`
+	YieldingTiers            []Tier           `json:"yieldingTiers"`
+	WorkersPerMachine        int              `json:"workersPerMachine"`
+	GpusPerWorker            int              `json:"gpusPerWorker"`
+	HoldOnFailure            bool             `json:"holdOnFailure"`
 	ActiveHours              *string          `json:"activeHours"`
 	Settings                 *json.RawMessage `json:"settings"`
 	Paused                   bool             `json:"paused"`
@@ -2584,6 +2591,27 @@ func (v *Pool) GetBootLimitSeconds() int { return v.BootLimitSeconds }
 
 // GetPricePerHourUsd returns Pool.PricePerHourUsd, and is useful for accessing the field via an interface.
 func (v *Pool) GetPricePerHourUsd() float64 { return v.PricePerHourUsd }
+
+// GetPriceSource returns Pool.PriceSource, and is useful for accessing the field via an interface.
+func (v *Pool) GetPriceSource() *string { return v.PriceSource }
+
+// GetMaxPricePerHourUsd returns Pool.MaxPricePerHourUsd, and is useful for accessing the field via an interface.
+func (v *Pool) GetMaxPricePerHourUsd() float64 { return v.MaxPricePerHourUsd }
+
+// GetAccounts returns Pool.Accounts, and is useful for accessing the field via an interface.
+func (v *Pool) GetAccounts() []string { return v.Accounts }
+
+// GetYieldingTiers returns Pool.YieldingTiers, and is useful for accessing the field via an interface.
+func (v *Pool) GetYieldingTiers() []Tier { return v.YieldingTiers }
+
+// GetWorkersPerMachine returns Pool.WorkersPerMachine, and is useful for accessing the field via an interface.
+func (v *Pool) GetWorkersPerMachine() int { return v.WorkersPerMachine }
+
+// GetGpusPerWorker returns Pool.GpusPerWorker, and is useful for accessing the field via an interface.
+func (v *Pool) GetGpusPerWorker() int { return v.GpusPerWorker }
+
+// GetHoldOnFailure returns Pool.HoldOnFailure, and is useful for accessing the field via an interface.
+func (v *Pool) GetHoldOnFailure() bool { return v.HoldOnFailure }
 
 // GetActiveHours returns Pool.ActiveHours, and is useful for accessing the field via an interface.
 func (v *Pool) GetActiveHours() *string { return v.ActiveHours }
@@ -7889,6 +7917,13 @@ fragment Pool on Pool {
 	scaleDownCooldownSeconds
 	bootLimitSeconds
 	pricePerHourUsd
+	priceSource
+	maxPricePerHourUsd
+	accounts
+	yieldingTiers
+	workersPerMachine
+	gpusPerWorker
+	holdOnFailure
 	activeHours
 	settings
 	paused
@@ -8106,6 +8141,13 @@ fragment Pool on Pool {
 	scaleDownCooldownSeconds
 	bootLimitSeconds
 	pricePerHourUsd
+	priceSource
+	maxPricePerHourUsd
+	accounts
+	yieldingTiers
+	workersPerMachine
+	gpusPerWorker
+	holdOnFailure
 	activeHours
 	settings
 	paused
@@ -8682,6 +8724,13 @@ fragment Pool on Pool {
 	scaleDownCooldownSeconds
 	bootLimitSeconds
 	pricePerHourUsd
+	priceSource
+	maxPricePerHourUsd
+	accounts
+	yieldingTiers
+	workersPerMachine
+	gpusPerWorker
+	holdOnFailure
 	activeHours
 	settings
 	paused

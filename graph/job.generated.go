@@ -6610,6 +6610,36 @@ func (ec *executionContext) marshalNTier2githubᚗcomᚋreelayᚋreelayᚋmodels
 	return res
 }
 
+func (ec *executionContext) unmarshalNTier2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐTierᚄ(ctx context.Context, v any) ([]models.Tier, error) {
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]models.Tier, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNTier2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐTier(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) marshalNTier2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐTierᚄ(ctx context.Context, sel ast.SelectionSet, v []models.Tier) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNTier2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐTier(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) unmarshalNWaitingCode2githubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐWaitingCode(ctx context.Context, v any) (query.WaitingCode, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := query.WaitingCode(tmp)

@@ -580,6 +580,167 @@ func (ec *executionContext) fieldContext_Pool_pricePerHourUsd(_ context.Context,
 	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
+func (ec *executionContext) _Pool_priceSource(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Pool_priceSource(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PriceSource, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Pool_priceSource(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Pool_maxPricePerHourUsd(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Pool_maxPricePerHourUsd(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.MaxPricePerHourUSD, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Pool_maxPricePerHourUsd(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Pool_accounts(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Pool_accounts(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Accounts, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []models.AccountID) graphql.Marshaler {
+			return ec.marshalNID2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAccountIDᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Pool_accounts(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Pool_yieldingTiers(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Pool_yieldingTiers(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.YieldingTiers, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []models.Tier) graphql.Marshaler {
+			return ec.marshalNTier2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐTierᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Pool_yieldingTiers(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type Tier does not have child fields"))
+}
+
+func (ec *executionContext) _Pool_workersPerMachine(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Pool_workersPerMachine(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.WorkersPerMachine, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Pool_workersPerMachine(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Pool_gpusPerWorker(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Pool_gpusPerWorker(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.GPUsPerWorker, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Pool_gpusPerWorker(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Pool_holdOnFailure(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Pool_holdOnFailure(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.HoldOnFailure, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Pool_holdOnFailure(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _Pool_activeHours(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1433,6 +1594,15 @@ func (ec *executionContext) unmarshalInputPoolInput(ctx context.Context, obj any
 	if _, present := asMap["capacityClass"]; !present {
 		asMap["capacityClass"] = "SPOT"
 	}
+	if _, present := asMap["yieldingTiers"]; !present {
+		asMap["yieldingTiers"] = []any{"BATCH"}
+	}
+	if _, present := asMap["workersPerMachine"]; !present {
+		asMap["workersPerMachine"] = 1
+	}
+	if _, present := asMap["gpusPerWorker"]; !present {
+		asMap["gpusPerWorker"] = 1
+	}
 	if _, present := asMap["minWorkers"]; !present {
 		asMap["minWorkers"] = 0
 	}
@@ -1448,11 +1618,20 @@ func (ec *executionContext) unmarshalInputPoolInput(ctx context.Context, obj any
 	if _, present := asMap["pricePerHourUsd"]; !present {
 		asMap["pricePerHourUsd"] = 0
 	}
+	if _, present := asMap["priceSource"]; !present {
+		asMap["priceSource"] = ""
+	}
+	if _, present := asMap["maxPricePerHourUsd"]; !present {
+		asMap["maxPricePerHourUsd"] = 0
+	}
 	if _, present := asMap["activeHours"]; !present {
 		asMap["activeHours"] = ""
 	}
+	if _, present := asMap["holdOnFailure"]; !present {
+		asMap["holdOnFailure"] = false
+	}
 
-	fieldsInOrder := [...]string{"name", "provider", "region", "zones", "gpuType", "machineType", "capacityClass", "models", "minWorkers", "maxWorkers", "warmWorkers", "scaleDownCooldownSeconds", "bootLimitSeconds", "pricePerHourUsd", "activeHours", "settings"}
+	fieldsInOrder := [...]string{"name", "provider", "region", "zones", "gpuType", "machineType", "capacityClass", "models", "accounts", "yieldingTiers", "workersPerMachine", "gpusPerWorker", "minWorkers", "maxWorkers", "warmWorkers", "scaleDownCooldownSeconds", "bootLimitSeconds", "pricePerHourUsd", "priceSource", "maxPricePerHourUsd", "activeHours", "holdOnFailure", "settings"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -1515,6 +1694,34 @@ func (ec *executionContext) unmarshalInputPoolInput(ctx context.Context, obj any
 				return it, err
 			}
 			it.Models = data
+		case "accounts":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("accounts"))
+			data, err := ec.unmarshalOID2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAccountIDᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Accounts = data
+		case "yieldingTiers":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("yieldingTiers"))
+			data, err := ec.unmarshalOTier2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐTierᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.YieldingTiers = data
+		case "workersPerMachine":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("workersPerMachine"))
+			data, err := ec.unmarshalNInt2int(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.WorkersPerMachine = data
+		case "gpusPerWorker":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("gpusPerWorker"))
+			data, err := ec.unmarshalNInt2int(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.GPUsPerWorker = data
 		case "minWorkers":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("minWorkers"))
 			data, err := ec.unmarshalNInt2int(ctx, v)
@@ -1557,6 +1764,20 @@ func (ec *executionContext) unmarshalInputPoolInput(ctx context.Context, obj any
 				return it, err
 			}
 			it.PricePerHourUSD = data
+		case "priceSource":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("priceSource"))
+			data, err := ec.unmarshalOString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.PriceSource = data
+		case "maxPricePerHourUsd":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("maxPricePerHourUsd"))
+			data, err := ec.unmarshalNFloat2float64(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.MaxPricePerHourUSD = data
 		case "activeHours":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("activeHours"))
 			data, err := ec.unmarshalOString2string(ctx, v)
@@ -1564,6 +1785,13 @@ func (ec *executionContext) unmarshalInputPoolInput(ctx context.Context, obj any
 				return it, err
 			}
 			it.ActiveHours = data
+		case "holdOnFailure":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("holdOnFailure"))
+			data, err := ec.unmarshalNBoolean2bool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.HoldOnFailure = data
 		case "settings":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("settings"))
 			data, err := ec.unmarshalOJSON2encodingᚋjsonᚐRawMessage(ctx, v)
@@ -1741,6 +1969,41 @@ func (ec *executionContext) _Pool(ctx context.Context, sel ast.SelectionSet, obj
 			}
 		case "pricePerHourUsd":
 			out.Values[i] = ec._Pool_pricePerHourUsd(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "priceSource":
+			out.Values[i] = ec._Pool_priceSource(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "maxPricePerHourUsd":
+			out.Values[i] = ec._Pool_maxPricePerHourUsd(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "accounts":
+			out.Values[i] = ec._Pool_accounts(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "yieldingTiers":
+			out.Values[i] = ec._Pool_yieldingTiers(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "workersPerMachine":
+			out.Values[i] = ec._Pool_workersPerMachine(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "gpusPerWorker":
+			out.Values[i] = ec._Pool_gpusPerWorker(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "holdOnFailure":
+			out.Values[i] = ec._Pool_holdOnFailure(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}

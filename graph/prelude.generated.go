@@ -1832,6 +1832,35 @@ func (ec *executionContext) marshalNID2string(ctx context.Context, sel ast.Selec
 	return res
 }
 
+func (ec *executionContext) unmarshalNID2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAccountIDᚄ(ctx context.Context, v any) ([]models.AccountID, error) {
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]models.AccountID, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐAccountID(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) marshalNID2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAccountIDᚄ(ctx context.Context, sel ast.SelectionSet, v []models.AccountID) graphql.Marshaler {
+	ret := make(graphql.Array, len(v))
+	for i := range v {
+		ret[i] = ec.marshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐAccountID(ctx, sel, v[i])
+	}
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) unmarshalNInt2int(ctx context.Context, v any) (int, error) {
 	res, err := scalar.UnmarshalInt(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -2229,6 +2258,41 @@ func (ec *executionContext) marshalOID2string(ctx context.Context, sel ast.Selec
 	_ = ctx
 	res := graphql.MarshalString(v)
 	return res
+}
+
+func (ec *executionContext) unmarshalOID2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAccountIDᚄ(ctx context.Context, v any) ([]models.AccountID, error) {
+	if v == nil {
+		return nil, nil
+	}
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]models.AccountID, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐAccountID(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) marshalOID2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAccountIDᚄ(ctx context.Context, sel ast.SelectionSet, v []models.AccountID) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	ret := make(graphql.Array, len(v))
+	for i := range v {
+		ret[i] = ec.marshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐAccountID(ctx, sel, v[i])
+	}
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) unmarshalOID2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobIDᚄ(ctx context.Context, v any) ([]models.JobID, error) {

@@ -1121,6 +1121,20 @@ func (ec *executionContext) childFields_Pool(ctx context.Context, field graphql.
 		return ec.fieldContext_Pool_bootLimitSeconds(ctx, field)
 	case "pricePerHourUsd":
 		return ec.fieldContext_Pool_pricePerHourUsd(ctx, field)
+	case "priceSource":
+		return ec.fieldContext_Pool_priceSource(ctx, field)
+	case "maxPricePerHourUsd":
+		return ec.fieldContext_Pool_maxPricePerHourUsd(ctx, field)
+	case "accounts":
+		return ec.fieldContext_Pool_accounts(ctx, field)
+	case "yieldingTiers":
+		return ec.fieldContext_Pool_yieldingTiers(ctx, field)
+	case "workersPerMachine":
+		return ec.fieldContext_Pool_workersPerMachine(ctx, field)
+	case "gpusPerWorker":
+		return ec.fieldContext_Pool_gpusPerWorker(ctx, field)
+	case "holdOnFailure":
+		return ec.fieldContext_Pool_holdOnFailure(ctx, field)
 	case "activeHours":
 		return ec.fieldContext_Pool_activeHours(ctx, field)
 	case "settings":

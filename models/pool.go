@@ -51,8 +51,17 @@ type PoolSpec struct {
 	MachineType   string        `bun:"machine_type" json:"machineType" yaml:"machineType"`
 	CapacityClass CapacityClass `bun:"capacity_class" json:"capacityClass" yaml:"capacityClass"`
 	Models        []string      `bun:"models,array" json:"models" yaml:"models"`
-	MinWorkers    int           `bun:"min_workers" json:"minWorkers" yaml:"minWorkers"`
-	MaxWorkers    int           `bun:"max_workers" json:"maxWorkers" yaml:"maxWorkers"`
+	// Accounts are those that the pool is dedicated to; empty means all.
+	Accounts []AccountID `bun:"accounts,array" json:"accounts" yaml:"accounts"`
+	// YieldingTiers are the lanes whose jobs may be asked to give way to higher ones. Nil means
+	// BATCH, empty means none.
+	YieldingTiers []Tier `bun:"yielding_tiers,array" json:"yieldingTiers" yaml:"yieldingTiers"`
+	// WorkersPerMachine is how many workers one machine runs, and GPUsPerWorker how many GPUs
+	// each of them has. Both are 1 to 64.
+	WorkersPerMachine int `bun:"workers_per_machine" json:"workersPerMachine" yaml:"workersPerMachine"`
+	GPUsPerWorker     int `bun:"gpus_per_worker" json:"gpusPerWorker" yaml:"gpusPerWorker"`
+	MinWorkers        int `bun:"min_workers" json:"minWorkers" yaml:"minWorkers"`
+	MaxWorkers        int `bun:"max_workers" json:"maxWorkers" yaml:"maxWorkers"`
 	// WarmWorkers is how many idle workers the scaler keeps beyond what the waiting jobs need.
 	WarmWorkers int `bun:"warm_workers" json:"warmWorkers" yaml:"warmWorkers"`
 	// IdleSeconds is how long a worker above the minimum can be idle before it is drained.
@@ -60,8 +69,14 @@ type PoolSpec struct {
 	// BootLimitSeconds is how long a worker may take from its creation to its registration.
 	BootLimitSeconds int     `bun:"boot_limit_seconds" json:"bootLimitSeconds" yaml:"bootLimitSeconds"`
 	PricePerHourUSD  float64 `bun:"price_per_hour_usd" json:"pricePerHourUsd" yaml:"pricePerHourUsd"`
+	// PriceSource names what tells the price, or "": then it is PricePerHourUSD.
+	PriceSource string `bun:"price_source" json:"priceSource" yaml:"priceSource"`
+	// MaxPricePerHourUSD is the price above which the scaler boots no workers; 0 is none.
+	MaxPricePerHourUSD float64 `bun:"max_price_per_hour_usd" json:"maxPricePerHourUsd" yaml:"maxPricePerHourUsd"`
 	// ActiveHours is when the pool may have workers (see fleet.ParseHours), or "" for always.
 	ActiveHours string `bun:"active_hours" json:"activeHours" yaml:"activeHours"`
+	// HoldOnFailure keeps one machine that failed, for an operator to look at.
+	HoldOnFailure bool `bun:"hold_on_failure" json:"holdOnFailure" yaml:"holdOnFailure"`
 	// Settings is a JSON object that the provider understands, or nil.
 	Settings json.RawMessage `bun:"settings,type:jsonb" json:"settings,omitempty" yaml:"-"`
 }
@@ -91,11 +106,18 @@ type ScalingDecision struct {
 // DefaultBootLimitSeconds is a pool's BootLimitSeconds if it states none.
 const DefaultBootLimitSeconds = 600
 
-// Fill sets what was left out: no zones, no settings, the default boot limit.
+// Fill sets what was left out to its default.
 func (s *PoolSpec) Fill() {
 	if s.Zones == nil {
 		s.Zones = []string{}
 	}
+	if s.Accounts == nil {
+		s.Accounts = []AccountID{}
+	}
+	if s.YieldingTiers == nil {
+		s.YieldingTiers = []Tier{TierBatch}
+	}
+	s.WorkersPerMachine, s.GPUsPerWorker = cmp.Or(s.WorkersPerMachine, 1), cmp.Or(s.GPUsPerWorker, 1)
 	if len(s.Settings) == 0 {
 		s.Settings = json.RawMessage("{}")
 	}

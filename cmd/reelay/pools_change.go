@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/client"
+	"github.com/samber/lo"
 	"github.com/spf13/cobra"
 )
 
@@ -77,7 +79,21 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 	}
 	field("class", "%s", p.CapacityClass)
 	field("models", "%s", strings.Join(p.Models, ", "))
+	if len(p.Accounts) > 0 {
+		field("accounts", "%s", strings.Join(p.Accounts, ", "))
+	}
+	field("gives way", "%s", cmp.Or(strings.ToLower(strings.Join(lo.Map(p.YieldingTiers, func(t client.Tier, _ int) string { return string(t) }), ", ")), "none"))
+	field("machines", "%d workers each, %d GPUs per worker", p.WorkersPerMachine, p.GpusPerWorker)
 	field("price", "$%g per worker and hour", p.PricePerHourUsd)
+	if p.PriceSource != nil && *p.PriceSource != "" {
+		field("price source", "%s", *p.PriceSource)
+	}
+	if p.MaxPricePerHourUsd > 0 {
+		field("most", "$%g per worker and hour", p.MaxPricePerHourUsd)
+	}
+	if p.HoldOnFailure {
+		field("hold on failure", "one machine")
+	}
 	if p.ActiveHours != nil && *p.ActiveHours != "" {
 		field("active", "%s", *p.ActiveHours)
 	}

@@ -28,6 +28,8 @@ const (
 	// maxCooldownSeconds bounds IdleSeconds and BootLimitSeconds of a pool.
 	maxCooldownSeconds = 24 * 3600
 	maxPricePerHour    = 10_000
+	maxPerMachine      = 64 // workers of a machine, and GPUs of a worker
+	maxAccounts        = 100
 	maxSettings        = 64 << 10
 )
 
@@ -272,6 +274,19 @@ func checkTexts(spec models.PoolSpec) error {
 	if len(spec.Zones) > maxZones {
 		return apierror.Invalid("zones", "A pool has at most %d zones.", maxZones)
 	}
+	if len(spec.Accounts) > maxAccounts {
+		return apierror.Invalid("accounts", "A pool is dedicated to at most %d accounts.", maxAccounts)
+	}
+	for i, id := range spec.Accounts {
+		if !id.Valid() || slices.Contains(spec.Accounts[:i], id) {
+			return apierror.Invalid("accounts", "accounts must list ids of accounts, each of them once; leave it out for all.")
+		}
+	}
+	for i, tier := range spec.YieldingTiers {
+		if !slices.Contains(models.Tiers, tier) || slices.Contains(spec.YieldingTiers[:i], tier) {
+			return apierror.Invalid("yieldingTiers", "yieldingTiers must list tiers, each of them once.")
+		}
+	}
 	for i, zone := range spec.Zones {
 		if !text.Valid(zone, 1, text.MaxName) || slices.Contains(spec.Zones[:i], zone) {
 			return apierror.Invalid("zones", "Each zone must have 1 to %d printable characters, and be listed once.", text.MaxName)
@@ -294,6 +309,12 @@ func checkNumbers(spec models.PoolSpec) error {
 		return apierror.Invalid("bootLimitSeconds", "bootLimitSeconds must be from 1 to %d.", maxCooldownSeconds)
 	case math.IsNaN(spec.PricePerHourUSD) || spec.PricePerHourUSD < 0 || spec.PricePerHourUSD > maxPricePerHour:
 		return apierror.Invalid("pricePerHourUsd", "pricePerHourUsd must be from 0 to %d.", maxPricePerHour)
+	case math.IsNaN(spec.MaxPricePerHourUSD) || spec.MaxPricePerHourUSD < 0 || spec.MaxPricePerHourUSD > maxPricePerHour:
+		return apierror.Invalid("maxPricePerHourUsd", "maxPricePerHourUsd must be from 0, which means no limit, to %d.", maxPricePerHour)
+	case spec.WorkersPerMachine < 1 || spec.WorkersPerMachine > maxPerMachine:
+		return apierror.Invalid("workersPerMachine", "workersPerMachine must be from 1 to %d.", maxPerMachine)
+	case spec.GPUsPerWorker < 1 || spec.GPUsPerWorker > maxPerMachine:
+		return apierror.Invalid("gpusPerWorker", "gpusPerWorker must be from 1 to %d.", maxPerMachine)
 	}
 	return nil
 }

@@ -90,8 +90,22 @@ func TestPools(t *testing.T) {
 				func(p *models.PoolSpec) { p.PricePerHourUSD = -1 }, func(p *models.PoolSpec) { p.PricePerHourUSD = math.NaN() },
 				func(p *models.PoolSpec) { p.PricePerHourUSD = math.Inf(1) },
 			},
-			"activeHours": {func(p *models.PoolSpec) { p.ActiveHours = "at night" }},
-			"settings":    {func(p *models.PoolSpec) { p.Provider, p.Settings = "local", []byte(`{"image": "x"}`) }},
+			"maxPricePerHourUsd": {
+				func(p *models.PoolSpec) { p.MaxPricePerHourUSD = -1 }, func(p *models.PoolSpec) { p.MaxPricePerHourUSD = math.NaN() },
+			},
+			"accounts": {
+				func(p *models.PoolSpec) { p.Accounts = []models.AccountID{"acme"} },
+				func(p *models.PoolSpec) { p.Accounts = []models.AccountID{s.Client.AccountID, s.Client.AccountID} },
+				func(p *models.PoolSpec) { p.Accounts = make([]models.AccountID, 101) },
+			},
+			"yieldingTiers": {
+				func(p *models.PoolSpec) { p.YieldingTiers = []models.Tier{"LOW"} },
+				func(p *models.PoolSpec) { p.YieldingTiers = []models.Tier{"FREE", "FREE"} },
+			},
+			"workersPerMachine": {func(p *models.PoolSpec) { p.WorkersPerMachine = -1 }, func(p *models.PoolSpec) { p.WorkersPerMachine = 65 }},
+			"gpusPerWorker":     {func(p *models.PoolSpec) { p.GPUsPerWorker = -1 }, func(p *models.PoolSpec) { p.GPUsPerWorker = 65 }},
+			"activeHours":       {func(p *models.PoolSpec) { p.ActiveHours = "at night" }},
+			"settings":          {func(p *models.PoolSpec) { p.Provider, p.Settings = "local", []byte(`{"image": "x"}`) }},
 		} {
 			for _, change := range bad {
 				wrong := spec()

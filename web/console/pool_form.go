@@ -47,12 +47,17 @@ var (
 		{Name: "zones", Label: "Zones", Hint: "Separated by commas, the most wanted first. Empty lets the provider choose."},
 		{Name: "gpuType", Label: "GPU type", Hint: "As the models name it.", Required: true},
 		{Name: "machineType", Label: "Machine type", Hint: "As the provider names it."},
+		{Name: "priceSource", Label: "Price source", Hint: "A source in the configuration that tells the price. Empty means the constant price."},
+		{Name: "accounts", Label: "Accounts", Hint: "The ids of those that the pool is dedicated to, separated by commas. Empty means all."},
 	}
 	poolNumbers = []poolField{
 		{Name: "minWorkers", Label: "Least workers", Step: "1"},
 		{Name: "maxWorkers", Label: "Most workers", Step: "1", Hint: "0 to 10,000.", Required: true},
 		{Name: "warmWorkers", Label: "Warm workers", Step: "1", Hint: "Idle workers beyond what the waiting jobs need."},
+		{Name: "workersPerMachine", Label: "Workers per machine", Step: "1"},
+		{Name: "gpusPerWorker", Label: "GPUs per worker", Step: "1"},
 		{Name: "pricePerHourUsd", Label: "Price per hour, $", Step: "any", Hint: "Of one worker."},
+		{Name: "maxPricePerHourUsd", Label: "Most per hour, $", Step: "any", Hint: "While the price is higher, the pool gets no more workers. 0 means no limit."},
 		{Name: "scaleDownCooldownSeconds", Label: "Idle before it drains, s", Step: "1", Hint: "How long a worker above the minimum is idle."},
 		{Name: "bootLimitSeconds", Label: "Boot limit, s", Step: "1", Hint: "From a worker's creation to its registration."},
 	}
@@ -165,7 +170,7 @@ func (c *console) poolUpdate(w http.ResponseWriter, r *http.Request, p jobs.Prin
 }
 
 // poolFieldNames are the names of all fields of the form.
-var poolFieldNames = append([]string{"name", "provider", "capacityClass", "models", "activeHours", "settings"},
+var poolFieldNames = append([]string{"name", "provider", "capacityClass", "models", "yieldingTiers", "holdOnFailure", "activeHours", "settings"},
 	lo.Map(slices.Concat(poolPlaces, poolNumbers), func(f poolField, _ int) string { return f.Name })...)
 
 // refuse shows an error beside its field.
@@ -184,13 +189,21 @@ func poolValues(s models.PoolSpec) url.Values {
 	if settings == "{}" {
 		settings = ""
 	}
-	return url.Values{
+	values := url.Values{
 		"name": {s.Name}, "provider": {s.Provider}, "region": {s.Region}, "zones": {strings.Join(s.Zones, ", ")},
 		"gpuType": {s.GPUType}, "machineType": {s.MachineType}, "capacityClass": {string(s.CapacityClass)}, "models": s.Models,
 		"minWorkers": {strconv.Itoa(s.MinWorkers)}, "maxWorkers": {strconv.Itoa(s.MaxWorkers)}, "warmWorkers": {strconv.Itoa(s.WarmWorkers)},
 		"scaleDownCooldownSeconds": {strconv.Itoa(s.IdleSeconds)}, "bootLimitSeconds": {strconv.Itoa(s.BootLimitSeconds)},
 		"pricePerHourUsd": {strconv.FormatFloat(s.PricePerHourUSD, 'f', -1, 64)}, "activeHours": {s.ActiveHours}, "settings": {settings},
+		"priceSource": {s.PriceSource}, "maxPricePerHourUsd": {strconv.FormatFloat(s.MaxPricePerHourUSD, 'f', -1, 64)},
+		"workersPerMachine": {strconv.Itoa(s.WorkersPerMachine)}, "gpusPerWorker": {strconv.Itoa(s.GPUsPerWorker)},
+		"accounts":      {joined(s.Accounts)},
+		"yieldingTiers": lo.Map(s.YieldingTiers, func(t models.Tier, _ int) string { return string(t) }),
 	}
+	if s.HoldOnFailure {
+		values["holdOnFailure"] = []string{"true"}
+	}
+	return values
 }
 
 // spec reads the form's values. Those that cannot be read are in Errors.
@@ -203,20 +216,33 @@ func (f *poolForm) spec() models.PoolSpec {
 		}
 		return n
 	}
+	number := func(name string) float64 {
+		n, err := strconv.ParseFloat(get(name), 64)
+		if err != nil {
+			f.Errors[name] = "This must be a number."
+		}
+		return n
+	}
 	s := models.PoolSpec{
 		Name: get("name"), Provider: get("provider"), Region: get("region"), Zones: words(get("zones")),
 		GPUType: get("gpuType"), MachineType: get("machineType"), CapacityClass: models.CapacityClass(get("capacityClass")), Models: f.Values["models"],
 		MinWorkers: whole("minWorkers"), MaxWorkers: whole("maxWorkers"), WarmWorkers: whole("warmWorkers"),
 		IdleSeconds: whole("scaleDownCooldownSeconds"), BootLimitSeconds: whole("bootLimitSeconds"), ActiveHours: get("activeHours"),
-	}
-	var err error
-	if s.PricePerHourUSD, err = strconv.ParseFloat(get("pricePerHourUsd"), 64); err != nil {
-		f.Errors["pricePerHourUsd"] = "This must be a number."
+		WorkersPerMachine: whole("workersPerMachine"), GPUsPerWorker: whole("gpusPerWorker"),
+		PricePerHourUSD: number("pricePerHourUsd"), MaxPricePerHourUSD: number("maxPricePerHourUsd"), PriceSource: get("priceSource"),
+		Accounts:      lo.Map(words(get("accounts")), func(id string, _ int) models.AccountID { return models.AccountID(id) }),
+		YieldingTiers: lo.Map(f.Values["yieldingTiers"], func(t string, _ int) models.Tier { return models.Tier(t) }),
+		HoldOnFailure: get("holdOnFailure") != "",
 	}
 	if settings := get("settings"); settings != "" {
 		s.Settings = json.RawMessage(settings)
 	}
 	return s
+}
+
+// joined lists words, separated by commas.
+func joined[T ~string](all []T) string {
+	return strings.Join(lo.Map(all, func(one T, _ int) string { return string(one) }), ", ")
 }
 
 // words splits a list at commas and spaces.

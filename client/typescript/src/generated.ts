@@ -273,6 +273,14 @@ export type PoolInput = {
   /** SPOT if the provider can take the machines away. */
   capacityClass?: CapacityClass;
   models: Array<Scalars['String']['input']>;
+  /** The ids of the accounts that the pool is dedicated to; empty means all. */
+  accounts?: InputMaybe<Array<Scalars['ID']['input']>>;
+  /** Jobs of these tiers may be asked to give way when a job of a higher tier waits past its target. */
+  yieldingTiers?: InputMaybe<Array<Tier>>;
+  /** How many workers one machine runs. 1 to 64. */
+  workersPerMachine?: Scalars['Int']['input'];
+  /** How many GPUs a worker has. 1 to 64. */
+  gpusPerWorker?: Scalars['Int']['input'];
   minWorkers?: Scalars['Int']['input'];
   /** 0 to 10,000. */
   maxWorkers: Scalars['Int']['input'];
@@ -284,8 +292,14 @@ export type PoolInput = {
   bootLimitSeconds?: Scalars['Int']['input'];
   /** The price of one worker, in US dollars. 0 to 10,000. */
   pricePerHourUsd?: Scalars['Float']['input'];
+  /** What tells the price instead: a source in the configuration. Empty means the constant price. */
+  priceSource?: InputMaybe<Scalars['String']['input']>;
+  /** While the price is higher, the pool gets no more workers. 0 means no limit; at most 10,000. */
+  maxPricePerHourUsd?: Scalars['Float']['input'];
   /** When the pool may have workers: five cron fields, a duration of 1m to 168h, and a time zone. For example 0 2 * * * for 6h Europe/Berlin. Empty means always. */
   activeHours?: InputMaybe<Scalars['String']['input']>;
+  /** Keeps one machine that failed, for an operator to look at. */
+  holdOnFailure?: Scalars['Boolean']['input'];
   /** What the provider must know besides, an object (docs/operators/providers.md). */
   settings?: InputMaybe<Scalars['JSON']['input']>;
 };
