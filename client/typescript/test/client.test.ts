@@ -216,11 +216,13 @@ describe("webhooks", { concurrency: true }, () => {
     assert.equal((await webhooks.enable(endpoint.id)).disabled, false);
 
     const { eventId } = await webhooks.test(endpoint.id);
+    // The account's other jobs may fail meanwhile, and be told to this endpoint, too.
     const told = async (tries: number) => {
       for (;;) {
-        const { deliveries } = await webhooks.deliveries({ endpointId: endpoint.id }, { first: 1 });
-        if (deliveries[0]?.delivered && deliveries[0].tries.length === tries) {
-          return deliveries[0];
+        const { deliveries } = await webhooks.deliveries({ endpointId: endpoint.id });
+        const found = deliveries.find((d) => d.eventId === eventId);
+        if (found?.delivered && found.tries.length === tries) {
+          return found;
         }
         await new Promise((resolve) => setTimeout(resolve, 100));
       }
@@ -229,7 +231,7 @@ describe("webhooks", { concurrency: true }, () => {
     assert.equal(delivery.lastStatusCode, 200);
     assert.equal((await webhooks.redeliver(delivery.id)).id, delivery.id);
     await told(2);
-    assert.deepEqual(received, [eventId, eventId]);
+    assert.deepEqual(received.filter((id) => id === eventId), [eventId, eventId]);
 
     await webhooks.delete(endpoint.id);
     assert.ok(!(await webhooks.endpoints()).some((e) => e.id === endpoint.id));
