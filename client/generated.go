@@ -1401,6 +1401,8 @@ type Job struct {
 	MaxAttempts int     `json:"maxAttempts"`
 	// Whether a run of the job has one attempt at most.
 	AtMostOnce bool `json:"atMostOnce"`
+	// Whether the next attempt would adopt work that goes on outside the worker, such as a job on another server, from the handle that the runtime stored.
+	HasHandle bool `json:"hasHandle"`
 	// The finished video. Null until COMPLETED.
 	Result *Artifact `json:"result"`
 	// Data that the runtime returned, such as a transcript or a score. Null until COMPLETED.
@@ -1481,6 +1483,9 @@ func (v *Job) GetMaxAttempts() int { return v.MaxAttempts }
 
 // GetAtMostOnce returns Job.AtMostOnce, and is useful for accessing the field via an interface.
 func (v *Job) GetAtMostOnce() bool { return v.AtMostOnce }
+
+// GetHasHandle returns Job.HasHandle, and is useful for accessing the field via an interface.
+func (v *Job) GetHasHandle() bool { return v.HasHandle }
 
 // GetResult returns Job.Result, and is useful for accessing the field via an interface.
 func (v *Job) GetResult() *Artifact { return v.Result }
@@ -1755,6 +1760,9 @@ func (v *JobHistory) GetMaxAttempts() int { return v.Job.MaxAttempts }
 // GetAtMostOnce returns JobHistory.AtMostOnce, and is useful for accessing the field via an interface.
 func (v *JobHistory) GetAtMostOnce() bool { return v.Job.AtMostOnce }
 
+// GetHasHandle returns JobHistory.HasHandle, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetHasHandle() bool { return v.Job.HasHandle }
+
 // GetResult returns JobHistory.Result, and is useful for accessing the field via an interface.
 func (v *JobHistory) GetResult() *Artifact { return v.Job.Result }
 
@@ -1875,6 +1883,8 @@ type __premarshalJobHistory struct {
 
 	AtMostOnce bool `json:"atMostOnce"`
 
+	HasHandle bool `json:"hasHandle"`
+
 	Result *Artifact `json:"result"`
 
 	Output *json.RawMessage `json:"output"`
@@ -1942,6 +1952,7 @@ func (v *JobHistory) __premarshalJSON() (*__premarshalJobHistory, error) {
 	retval.AttemptNo = v.Job.AttemptNo
 	retval.MaxAttempts = v.Job.MaxAttempts
 	retval.AtMostOnce = v.Job.AtMostOnce
+	retval.HasHandle = v.Job.HasHandle
 	retval.Result = v.Job.Result
 	retval.Output = v.Job.Output
 	retval.Cancellation = v.Job.Cancellation
@@ -5727,6 +5738,7 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	hasHandle
 	result {
 		... Artifact
 	}
@@ -6030,6 +6042,7 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	hasHandle
 	result {
 		... Artifact
 	}
@@ -6281,6 +6294,7 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	hasHandle
 	result {
 		... Artifact
 	}
@@ -6869,6 +6883,7 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	hasHandle
 	result {
 		... Artifact
 	}
@@ -6985,6 +7000,7 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	hasHandle
 	result {
 		... Artifact
 	}
@@ -7203,6 +7219,7 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	hasHandle
 	result {
 		... Artifact
 	}
@@ -7354,6 +7371,7 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	hasHandle
 	result {
 		... Artifact
 	}
@@ -7500,6 +7518,7 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	hasHandle
 	result {
 		... Artifact
 	}
@@ -8860,6 +8879,7 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	hasHandle
 	result {
 		... Artifact
 	}
@@ -9192,6 +9212,7 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	hasHandle
 	result {
 		... Artifact
 	}
@@ -9320,6 +9341,7 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	hasHandle
 	result {
 		... Artifact
 	}
@@ -9448,6 +9470,7 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	hasHandle
 	result {
 		... Artifact
 	}
@@ -9568,6 +9591,7 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	hasHandle
 	result {
 		... Artifact
 	}

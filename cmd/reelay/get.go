@@ -61,6 +61,9 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 	if job.AtMostOnce {
 		field("once", "it is never started twice: a loss of its worker ends it")
 	}
+	if job.HasHandle {
+		field("handle", "the next attempt adopts what this one runs at an external service")
+	}
 	field("created", "%s", job.CreatedAt.Local().Format(time.RFC3339))
 	if job.ExpiresAt != nil && job.StartedAt == nil && !job.Status.Terminal() {
 		field("expires", "%s, if no worker has started it by then", job.ExpiresAt.Local().Format(time.RFC3339))

@@ -62,6 +62,7 @@ type jobView struct {
 	Ran         *float64       `json:"ran_seconds" doc:"Seconds that workers have held this run, all attempts together. The current attempt is added when it ends."`
 	PreviewURL  *string        `json:"preview_url" doc:"A signed link to the newest picture of the unfinished video. Null if its runtime sends none, and once the job has ended; of a completed draft, its clip or picture."`
 	AtMostOnce  bool           `json:"at_most_once,omitempty" doc:"True if the job is never started twice."`
+	HasHandle   bool           `json:"has_handle,omitempty" doc:"True if the next attempt adopts what this one runs at an external service."`
 	Draft       *query.Draft   `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
 	Continues   models.JobID   `json:"continues,omitempty" doc:"The draft that the job continues."`
 	Inputs      []jobInputView `json:"inputs" nullable:"false" doc:"The files that the payload names, referenceImage first: see docs/users/inputs.md."`
@@ -320,7 +321,7 @@ func view(job *models.Job) *jobView {
 	return &jobView{
 		JobID: job.ID, JobType: job.Type, Model: job.Model, Status: strings.ToLower(string(job.Status)),
 		ExecuteAt: knownTime(job.RunAt), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt), Retries: max(0, job.AttemptNo-1),
-		Waited: job.QueuedSeconds, Ran: job.LeasedSeconds, Continues: job.Continues, AtMostOnce: job.AtMostOnce,
+		Waited: job.QueuedSeconds, Ran: job.LeasedSeconds, Continues: job.Continues, AtMostOnce: job.AtMostOnce, HasHandle: job.HasHandle(),
 		Inputs: []jobInputView{},
 	}
 }

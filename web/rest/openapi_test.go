@@ -110,6 +110,8 @@ func TestOpenAPI(t *testing.T) {
 			{videos + "/estimate", "post", a.post(t, videos+"/estimate", map[string]any{"prompt": "x"})},
 			{work + "/estimate", "post", a.post(t, work+"/estimate", map[string]any{"payload": map[string]any{"prompt": "x"}})},
 			{work + "/estimate", "post", a.post(t, work+"/estimate", map[string]any{"payload": map[string]any{}})},
+			{"/api/v1/drafts/usage", "get", a.get(t, "/api/v1/drafts/usage?days=7")},
+			{"/api/v1/drafts/usage", "get", a.get(t, "/api/v1/drafts/usage?days=91")},
 			{"/api/v1/models", "get", a.get(t, "/api/v1/models")},
 			{work + "/{id}", "get", a.get(t, work+"/"+id)},
 			{work + "/{id}", "get", a.get(t, work+"/"+created.body["job_id"].(string))},

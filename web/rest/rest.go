@@ -46,6 +46,7 @@ func (s *service) register(mux *http.ServeMux) []byte {
 	s.registerModels(api)
 	s.registerQueue(api)
 	s.registerPools(api)
+	s.registerDrafts(api)
 	// Requests have no other fields. Later releases can add fields to responses.
 	for name, schema := range api.OpenAPI().Components.Schemas.Map() {
 		if !slices.Contains([]string{"VideoRequest", "JobRequest", "RetryPolicy", "InputRequest"}, name) {
