@@ -2528,6 +2528,8 @@ type Pool struct {
 	MinWorkers    int           `json:"minWorkers"`
 	MaxWorkers    int           `json:"maxWorkers"`
 	WarmWorkers   int           `json:"warmWorkers"`
+	// The lanes that the pool serves. Empty means all.
+	Tiers []Tier `json:"tiers"`
 	// See PoolInput.
 	Zones                    []string         `json:"zones"`
 	MachineType              *string          `json:"machineType"`
@@ -2587,6 +2589,9 @@ func (v *Pool) GetMaxWorkers() int { return v.MaxWorkers }
 
 // GetWarmWorkers returns Pool.WarmWorkers, and is useful for accessing the field via an interface.
 func (v *Pool) GetWarmWorkers() int { return v.WarmWorkers }
+
+// GetTiers returns Pool.Tiers, and is useful for accessing the field via an interface.
+func (v *Pool) GetTiers() []Tier { return v.Tiers }
 
 // GetZones returns Pool.Zones, and is useful for accessing the field via an interface.
 func (v *Pool) GetZones() []string { return v.Zones }
@@ -7931,6 +7936,7 @@ fragment Pool on Pool {
 	minWorkers
 	maxWorkers
 	warmWorkers
+	tiers
 	zones
 	machineType
 	scaleDownCooldownSeconds
@@ -8155,6 +8161,7 @@ fragment Pool on Pool {
 	minWorkers
 	maxWorkers
 	warmWorkers
+	tiers
 	zones
 	machineType
 	scaleDownCooldownSeconds
@@ -8738,6 +8745,7 @@ fragment Pool on Pool {
 	minWorkers
 	maxWorkers
 	warmWorkers
+	tiers
 	zones
 	machineType
 	scaleDownCooldownSeconds

@@ -465,6 +465,29 @@ func (ec *executionContext) fieldContext_Pool_warmWorkers(_ context.Context, fie
 	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _Pool_tiers(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Pool_tiers(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Tiers, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []models.Tier) graphql.Marshaler {
+			return ec.marshalNTier2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐTierᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Pool_tiers(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type Tier does not have child fields"))
+}
+
 func (ec *executionContext) _Pool_zones(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1631,7 +1654,7 @@ func (ec *executionContext) unmarshalInputPoolInput(ctx context.Context, obj any
 		asMap["holdOnFailure"] = false
 	}
 
-	fieldsInOrder := [...]string{"name", "provider", "region", "zones", "gpuType", "machineType", "capacityClass", "models", "accounts", "yieldingTiers", "workersPerMachine", "gpusPerWorker", "minWorkers", "maxWorkers", "warmWorkers", "scaleDownCooldownSeconds", "bootLimitSeconds", "pricePerHourUsd", "priceSource", "maxPricePerHourUsd", "activeHours", "holdOnFailure", "settings"}
+	fieldsInOrder := [...]string{"name", "provider", "region", "zones", "gpuType", "machineType", "capacityClass", "models", "tiers", "accounts", "yieldingTiers", "workersPerMachine", "gpusPerWorker", "minWorkers", "maxWorkers", "warmWorkers", "scaleDownCooldownSeconds", "bootLimitSeconds", "pricePerHourUsd", "priceSource", "maxPricePerHourUsd", "activeHours", "holdOnFailure", "settings"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -1694,6 +1717,13 @@ func (ec *executionContext) unmarshalInputPoolInput(ctx context.Context, obj any
 				return it, err
 			}
 			it.Models = data
+		case "tiers":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("tiers"))
+			data, err := ec.unmarshalOTier2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐTierᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Tiers = data
 		case "accounts":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("accounts"))
 			data, err := ec.unmarshalOID2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAccountIDᚄ(ctx, v)
@@ -1944,6 +1974,11 @@ func (ec *executionContext) _Pool(ctx context.Context, sel ast.SelectionSet, obj
 			}
 		case "warmWorkers":
 			out.Values[i] = ec._Pool_warmWorkers(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "tiers":
+			out.Values[i] = ec._Pool_tiers(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}

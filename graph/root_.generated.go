@@ -1111,6 +1111,8 @@ func (ec *executionContext) childFields_Pool(ctx context.Context, field graphql.
 		return ec.fieldContext_Pool_maxWorkers(ctx, field)
 	case "warmWorkers":
 		return ec.fieldContext_Pool_warmWorkers(ctx, field)
+	case "tiers":
+		return ec.fieldContext_Pool_tiers(ctx, field)
 	case "zones":
 		return ec.fieldContext_Pool_zones(ctx, field)
 	case "machineType":

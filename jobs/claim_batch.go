@@ -46,7 +46,7 @@ const (
 	given    verdict = iota
 	stale            // the job has left that queue, or another worker has it
 	capped           // its account is at its running limit
-	notIdle          // the worker is not idle
+	notIdle          // the worker is not idle, or its pool has changed what it takes
 	answered         // the worker's request already had a lease, which is over
 	notForIt         // the worker may not have the job now
 )
@@ -169,7 +169,7 @@ func (b *claimBatch) judge(ctx context.Context, tx bun.Tx, c *claim) error {
 	switch {
 	case known && room < 1:
 		c.verdict = capped
-	case w == nil || w.Status != models.WorkerIdle:
+	case w == nil || w.Status != models.WorkerIdle || w.Key() != c.search.kind:
 		c.verdict = notIdle
 	case c.answered:
 		c.verdict = answered
@@ -211,7 +211,7 @@ func (b *claimBatch) another(ctx context.Context, tx bun.Tx, job *models.Job) (b
 	}
 	others := -1 // this one is among them
 	for _, kind := range kinds {
-		if b.catalogue.CapabilityOf(kind.Models, kind.GPUType, kind.Region).Serves(job.Queue()) {
+		if b.catalogue.CapabilityOf(kind.Offer).Serves(job.Queue()) {
 			others += kind.Idle + kind.Busy
 		}
 	}

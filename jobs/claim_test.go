@@ -12,7 +12,7 @@ import (
 func TestPrefer(t *testing.T) {
 	t.Parallel()
 
-	worker := &models.Worker{Region: "eu", WarmModels: []string{"warm"}}
+	worker := &models.Worker{Offer: models.Offer{Region: "eu"}, WarmModels: []string{"warm"}}
 	head := func(id, model, wish string, at float64) ReadyJob {
 		return ReadyJob{ID: models.JobID(id), Queue: models.Queue{Model: model}, Wish: wish, VirtualTime: at}
 	}

@@ -183,7 +183,7 @@ func (l *Leaser) wait(ctx context.Context, known *catalogue.Snapshot, worker *mo
 	timeout := time.NewTimer(call.Wait)
 	defer timeout.Stop()
 
-	reach := known.CapabilityOf(worker.Models, worker.GPUType, worker.Region)
+	reach := known.CapabilityOf(worker.Offer)
 	waiting := l.Notifier.Waiters.join(worker, reach)
 	defer l.Notifier.Waiters.leave(waiting)
 	var woken models.Queue
@@ -204,6 +204,11 @@ func (l *Leaser) wait(ctx context.Context, known *catalogue.Snapshot, worker *mo
 				return l.held(ctx, worker, call)
 			}
 			return nil, nil, err
+		}
+		if now.Key() != waiting.kind {
+			// Its pool has changed what it takes: it asks again at once.
+			l.Notifier.Waiters.passOn(waiting, woken)
+			return nil, nil, nil
 		}
 		if l.Notifier.Waiters.isDismissed() {
 			return nil, nil, nil

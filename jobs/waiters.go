@@ -1,9 +1,7 @@
 package jobs
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/reelay/reelay/jobs/catalogue"
@@ -31,7 +29,7 @@ type waiter struct {
 func (w *Waiters) join(worker *models.Worker, reach catalogue.Capability) *waiter {
 	me := &waiter{
 		worker: worker.ID, reach: reach, woken: make(chan models.Queue, 1),
-		kind: fmt.Sprintf("%q %q %q", worker.GPUType, worker.Region, strings.Join(worker.Models, "\x00")),
+		kind: worker.Key(),
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,12 +10,10 @@ import (
 // Capacity is the capacity of one kind: workers that are alike, and the pools that can add
 // more of them.
 type Capacity struct {
-	Models  []string `bun:"models,array"`
-	GPUType string   `bun:"gpu_type"`
-	Region  string   `bun:"region"`
-	Booting int      `bun:"booting"`
-	Idle    int      `bun:"idle"`
-	Busy    int      `bun:"busy"`
+	Offer
+	Booting int `bun:"booting"`
+	Idle    int `bun:"idle"`
+	Busy    int `bun:"busy"`
 	// Most is how many workers the pools may have together. It is 0 without a pool.
 	Most int `bun:"most"`
 	// Paused means that a pool is paused.
@@ -30,22 +28,22 @@ type Capacity struct {
 func ListCapacity(ctx context.Context, db bun.IDB, models []string) ([]Capacity, error) {
 	var found []Capacity
 	err := db.NewRaw(`
-		SELECT models, gpu_type, region,
+		SELECT models, tiers, gpu_type, region,
 			count(*) FILTER (WHERE status = 'BOOTING') AS booting,
 			count(*) FILTER (WHERE status = 'IDLE') AS idle,
 			count(*) FILTER (WHERE status = 'BUSY') AS busy,
 			sum(max_workers) AS most, bool_or(paused) AS paused, min(created_at) FILTER (WHERE status = 'BOOTING') AS booting_since, max(boot_seconds) AS boot_seconds
 		FROM (
-			SELECT models, gpu_type, region, status, 0 AS max_workers, false AS paused, created_at, NULL::float8 AS boot_seconds
+			SELECT models, tiers, gpu_type, region, status, 0 AS max_workers, false AS paused, created_at, NULL::float8 AS boot_seconds
 			FROM workers WHERE ended_at IS NULL AND status IN ('BOOTING', 'IDLE', 'BUSY')
 			UNION ALL
-			SELECT models, gpu_type, region, '', CASE WHEN paused_at IS NULL THEN max_workers ELSE 0 END, paused_at IS NOT NULL, NULL, (
+			SELECT models, tiers, gpu_type, region, '', CASE WHEN paused_at IS NULL THEN max_workers ELSE 0 END, paused_at IS NOT NULL, NULL, (
 				SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM boots.took)::float8)
 				FROM (
 					SELECT registered_at - created_at AS took FROM workers
 					WHERE pool_id = pools.id AND registered_at IS NOT NULL ORDER BY id DESC LIMIT 20) boots)
 			FROM pools WHERE deleted_at IS NULL) kinds
 		WHERE models && ?::text[]
-		GROUP BY models, gpu_type, region`, textArray(models)).Scan(ctx, &found)
+		GROUP BY models, tiers, gpu_type, region`, textArray(models)).Scan(ctx, &found)
 	return found, err
 }

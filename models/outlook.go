@@ -9,10 +9,8 @@ import (
 // Hand is a worker that boots, is idle or busy, with what keeps it from taking a job now.
 type Hand struct {
 	Slot
-	Models  []string     `bun:"models,array"`
-	GPUType string       `bun:"gpu_type"`
-	Region  string       `bun:"region"`
-	Status  WorkerStatus `bun:"status"`
+	Offer
+	Status WorkerStatus `bun:"status"`
 	// AgeSeconds is the time since its row was created. BootSeconds is the median of its
 	// pool's last boot times, or nil if there were none or the worker does not boot.
 	AgeSeconds  float64  `bun:"age_seconds"`
@@ -43,7 +41,7 @@ type Slot struct {
 func ListHands(ctx context.Context, db bun.IDB, after Slot, limit int) ([]Hand, error) {
 	var found []Hand
 	err := db.NewRaw(`
-		SELECT w.provider, w.provider_instance_id, w.slot, w.models, w.gpu_type, w.region, w.status, extract(epoch FROM clock_timestamp() - w.created_at) AS age_seconds, boots.boot_seconds,
+		SELECT w.provider, w.provider_instance_id, w.slot, w.models, w.tiers, w.gpu_type, w.region, w.status, extract(epoch FROM clock_timestamp() - w.created_at) AS age_seconds, boots.boot_seconds,
 			held.account_id, held.model, held.resolution, held.duration_seconds, held.estimated_gpu_seconds, held.percent,
 			extract(epoch FROM clock_timestamp() - a.leased_at) AS held_seconds,
 			extract(epoch FROM clock_timestamp() - greatest(held.progress_at, a.leased_at)) AS silent_seconds,

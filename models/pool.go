@@ -51,6 +51,8 @@ type PoolSpec struct {
 	MachineType   string        `bun:"machine_type" json:"machineType" yaml:"machineType"`
 	CapacityClass CapacityClass `bun:"capacity_class" json:"capacityClass" yaml:"capacityClass"`
 	Models        []string      `bun:"models,array" json:"models" yaml:"models"`
+	// Tiers are the lanes that the pool serves; empty means all.
+	Tiers []Tier `bun:"tiers,array" json:"tiers" yaml:"tiers"`
 	// Accounts are those that the pool is dedicated to; empty means all.
 	Accounts []AccountID `bun:"accounts,array" json:"accounts" yaml:"accounts"`
 	// YieldingTiers are the lanes whose jobs may be asked to give way to higher ones. Nil means
@@ -111,6 +113,9 @@ func (s *PoolSpec) Fill() {
 	if s.Zones == nil {
 		s.Zones = []string{}
 	}
+	if s.Tiers == nil {
+		s.Tiers = []Tier{}
+	}
 	if s.Accounts == nil {
 		s.Accounts = []AccountID{}
 	}
@@ -131,6 +136,25 @@ func (s PoolSpec) Version() string {
 	written, _ := json.Marshal(s)
 	sum := sha256.Sum256(written)
 	return hex.EncodeToString(sum[:16])
+}
+
+// Offer is what the pool's workers offer.
+func (s *PoolSpec) Offer() Offer {
+	return Offer{Models: s.Models, GPUType: s.GPUType, Region: s.Region, Tiers: s.Tiers}
+}
+
+// CopyToWorkers copies what these pools, which are locked, serve to their workers, so that a
+// lease reads no pool. It returns the workers that it changed. It locks workers in the order
+// of their ids.
+func CopyToWorkers(ctx context.Context, tx bun.Tx, pools []PoolID) (changed []WorkerID, err error) {
+	err = tx.NewRaw(`
+		WITH found AS (
+			SELECT w.id, p.tiers FROM workers w JOIN pools p ON p.id = w.pool_id
+			WHERE w.pool_id = ANY (?::uuid[]) AND w.ended_at IS NULL AND w.tiers <> p.tiers
+			ORDER BY w.id FOR NO KEY UPDATE OF w)
+		UPDATE workers w SET tiers = found.tiers FROM found WHERE w.id = found.id
+		RETURNING w.id`, uuidArray(pools)).Scan(ctx, &changed)
+	return changed, err
 }
 
 // UpsertPool writes a pool, identified by its name, and reads back its id. It keeps what the

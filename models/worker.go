@@ -24,21 +24,19 @@ const (
 type Worker struct {
 	bun.BaseModel `bun:"table:workers,alias:w"`
 
-	ID                 WorkerID      `bun:"id,pk" json:"id"`
-	PoolID             PoolID        `bun:"pool_id" json:"pool_id"`
-	Provider           string        `bun:"provider" json:"provider"`
-	ProviderInstanceID string        `bun:"provider_instance_id" json:"provider_instance_id"`
-	Slot               int           `bun:"slot" json:"slot"`
-	GPUCount           int           `bun:"gpu_count" json:"gpu_count"`
-	Region             string        `bun:"region" json:"region"`
-	Zone               string        `bun:"zone,nullzero" json:"zone,omitzero"`
-	GPUType            string        `bun:"gpu_type" json:"gpu_type"`
-	GPUMemoryBytes     *int64        `bun:"gpu_memory_bytes" json:"gpu_memory_bytes"`
-	CapacityClass      CapacityClass `bun:"capacity_class" json:"capacity_class"`
-	Models             []string      `bun:"models,array" json:"models"`
-	WarmModels         []string      `bun:"warm_models,array" json:"warm_models"`
-	AgentVersion       string        `bun:"agent_version" json:"agent_version"`
-	Status             WorkerStatus  `bun:"status" json:"status"`
+	ID                 WorkerID `bun:"id,pk" json:"id"`
+	PoolID             PoolID   `bun:"pool_id" json:"pool_id"`
+	Provider           string   `bun:"provider" json:"provider"`
+	ProviderInstanceID string   `bun:"provider_instance_id" json:"provider_instance_id"`
+	Slot               int      `bun:"slot" json:"slot"`
+	Offer
+	GPUCount       int           `bun:"gpu_count" json:"gpu_count"`
+	Zone           string        `bun:"zone,nullzero" json:"zone,omitzero"`
+	GPUMemoryBytes *int64        `bun:"gpu_memory_bytes" json:"gpu_memory_bytes"`
+	CapacityClass  CapacityClass `bun:"capacity_class" json:"capacity_class"`
+	WarmModels     []string      `bun:"warm_models,array" json:"warm_models"`
+	AgentVersion   string        `bun:"agent_version" json:"agent_version"`
+	Status         WorkerStatus  `bun:"status" json:"status"`
 	// TokenHash is the SHA-256 of the worker's own token, or nil while the worker boots and
 	// after its end.
 	TokenHash      []byte `bun:"token_hash,nullzero" json:"token_hash,omitzero"`
@@ -105,11 +103,11 @@ func LockWorker(ctx context.Context, tx bun.Tx, id WorkerID) (*Worker, error) {
 	return w, err
 }
 
-// UpdateWorker writes all columns of a worker that can change. It returns sql.ErrNoRows if the
-// worker is not in state from.
+// UpdateWorker writes all columns of a worker that can change, except those that its pool
+// sets. It returns sql.ErrNoRows if the worker is not in state from.
 func UpdateWorker(ctx context.Context, tx bun.Tx, w *Worker, from WorkerStatus) error {
 	return mustChange(tx.NewUpdate().Model(w).
-		ExcludeColumn("id", "pool_id", "provider", "provider_instance_id", "slot", "created_at").
+		ExcludeColumn("id", "pool_id", "tiers", "provider", "provider_instance_id", "slot", "created_at").
 		Where("w.id = ? AND w.status = ?", w.ID, from).
 		Exec(ctx))
 }

@@ -79,6 +79,9 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 	}
 	field("class", "%s", p.CapacityClass)
 	field("models", "%s", strings.Join(p.Models, ", "))
+	if len(p.Tiers) > 0 {
+		field("lanes", "%s", strings.ToLower(oneOf(p.Tiers)))
+	}
 	if len(p.Accounts) > 0 {
 		field("accounts", "%s", strings.Join(p.Accounts, ", "))
 	}

@@ -22,15 +22,16 @@ func (m *Model) Rank(gpuType string) int {
 
 // Capability says which queues a worker, or capacity of one kind, can serve.
 type Capability struct {
-	Ranks  map[string]int // the highest GPU rank by model
-	region string
+	Ranks map[string]int // the highest GPU rank by model
+	offer models.Offer
 }
 
-func (s *Snapshot) CapabilityOf(names []string, gpuType, region string) Capability {
-	r := Capability{Ranks: map[string]int{}, region: region}
-	for _, name := range names {
+// CapabilityOf returns what can serve the jobs that an offer takes.
+func (s *Snapshot) CapabilityOf(offer models.Offer) Capability {
+	r := Capability{Ranks: map[string]int{}, offer: offer}
+	for _, name := range offer.Models {
 		if m, err := s.Model(name); err == nil {
-			r.Ranks[name] = m.Rank(gpuType)
+			r.Ranks[name] = m.Rank(offer.GPUType)
 		} else {
 			r.Ranks[name] = 0 // the model has left the catalogue, but jobs of it may still wait
 		}
@@ -38,21 +39,22 @@ func (s *Snapshot) CapabilityOf(names []string, gpuType, region string) Capabili
 	return r
 }
 
-// Serves reports whether jobs of a queue can run there. The lane does not matter.
+// Serves reports whether jobs of a queue can run there. A queue without a lane stands for all
+// lanes.
 func (r Capability) Serves(q models.Queue) bool {
 	rank, known := r.Ranks[q.Model]
-	return known && q.GPURank <= rank && (q.Region == "" || q.Region == r.region)
+	return known && (q.Lane == "" || r.offer.ServesLane(q.Lane)) && q.GPURank <= rank && (q.Region == "" || q.Region == r.offer.Region)
 }
 
 // Queues lists the queues to read, line by line in their order. Lanes are strict: a
 // higher lane always comes first. A lane's promoted jobs come after its own, except when
-// it is their turn. Paused lanes and models are left out.
+// it is their turn. Paused lanes and models, and lanes that are not served, are left out.
 func (r Capability) Queues(lanes []models.LaneState) []models.Queue {
 	var all []models.Queue
 	turns := fairqueue.TurnsOf(lanes...)
 	for _, tier := range models.Tiers {
 		i := slices.IndexFunc(lanes, func(l models.LaneState) bool { return l.Lane == tier })
-		if i < 0 || lanes[i].Paused {
+		if i < 0 || lanes[i].Paused || !r.offer.ServesLane(tier) {
 			continue
 		}
 		for _, promoted := range []bool{turns.Promoted(tier), !turns.Promoted(tier)} {
@@ -70,8 +72,8 @@ func (r Capability) line(line models.Line, paused []string) []models.Queue {
 		}
 		for rank := range highest + 1 {
 			all = append(all, models.Queue{Line: line, Model: model, GPURank: rank})
-			if r.region != "" {
-				all = append(all, models.Queue{Line: line, Model: model, GPURank: rank, Region: r.region})
+			if r.offer.Region != "" {
+				all = append(all, models.Queue{Line: line, Model: model, GPURank: rank, Region: r.offer.Region})
 			}
 		}
 	}

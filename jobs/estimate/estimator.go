@@ -246,10 +246,10 @@ func (o *Outlook) hire(classes map[string]*class, h models.Hand) {
 		total := h.EstimatedGPUSeconds * o.times.Ratio(h.Kind, h.GPUType)
 		one.free = remaining(total, h.HeldSeconds, h.ResumedPercent, h.Percent, h.SilentSeconds)
 	}
-	key := fmt.Sprintf("%q %q %q", h.Models, h.GPUType, h.Region)
+	key := h.Key()
 	c := classes[key]
 	if c == nil {
-		c = &class{Capability: o.catalogue.CapabilityOf(h.Models, h.GPUType, h.Region), gpuType: h.GPUType}
+		c = &class{Capability: o.catalogue.CapabilityOf(h.Offer), gpuType: h.GPUType}
 		classes[key] = c
 		o.classes = append(o.classes, c)
 	}

@@ -307,7 +307,7 @@ func (w *world) outlook() *Outlook {
 	})
 	classes := map[string]*class{}
 	for _, worker := range w.workers {
-		h := models.Hand{Models: worker.models, GPUType: worker.gpu, Status: models.WorkerIdle}
+		h := models.Hand{Offer: models.Offer{Models: worker.models, GPUType: worker.gpu}, Status: models.WorkerIdle}
 		switch j := worker.job; {
 		case worker.gone:
 			h.Status, h.BootSeconds, h.AgeSeconds = models.WorkerBooting, &w.boot, w.now-worker.since

@@ -211,7 +211,9 @@ func share(s snapshot) []*poolShare {
 		return cmp.Or(cmp.Compare(a.pool.PricePerHourUSD, b.pool.PricePerHourUSD), -cmp.Compare(a.pool.CapacityClass, b.pool.CapacityClass))
 	})
 	able := func(q models.QueueDemand) []*poolShare {
-		return slices.DeleteFunc(slices.Clone(byPrice), func(p *poolShare) bool { return !slices.Contains(p.pool.Models, q.Model) })
+		return slices.DeleteFunc(slices.Clone(byPrice), func(p *poolShare) bool {
+			return !slices.Contains(p.pool.Models, q.Model) || !p.pool.Offer().ServesLane(q.Lane)
+		})
 	}
 	queues := slices.Clone(s.queues)
 	slices.SortStableFunc(queues, func(a, b models.QueueDemand) int {

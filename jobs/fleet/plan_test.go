@@ -23,6 +23,11 @@ func queueOf(lane models.Tier, model string, depth, gpuSeconds float64) models.Q
 	return models.QueueDemand{Lane: lane, Kind: models.Kind{Model: model}, Depth: depth, GPUSeconds: gpuSeconds}
 }
 
+func servingOnly(lane models.Tier, p poolState) poolState {
+	p.pool.Tiers = []models.Tier{lane}
+	return p
+}
+
 const (
 	booting = models.WorkerBooting
 	idle    = models.WorkerIdle
@@ -76,6 +81,11 @@ func TestPlanSharesQueuesAmongPools(t *testing.T) {
 			[]poolState{poolOf(0, 9, "m"), poolOf(0, 9, "m")},
 			[]models.QueueDemand{queueOf("CRITICAL", "m", 4, 4)},
 			[]int{4, 0}, []int{4, 0},
+		},
+		"ALaneCountsOnlyForPoolsThatServeIt": {
+			[]poolState{servingOnly("BATCH", poolOf(0, 9, "m")), poolOf(0, 9, "m")},
+			[]models.QueueDemand{queueOf("CRITICAL", "m", 2, 4), queueOf("BATCH", "m", 1, 4)},
+			[]int{1, 2}, []int{1, 2},
 		},
 		"BatchNeedsOneWorkerTogether": {
 			[]poolState{poolOf(0, 9, "m"), poolOf(0, 9, "m")},

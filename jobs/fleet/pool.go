@@ -94,12 +94,29 @@ func (s *Pools) replace(ctx context.Context, p jobs.Principal, id models.PoolID,
 	if err := s.admit(p, wanted); err != nil {
 		return nil, err
 	}
-	return s.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, pool *models.Pool) error {
+	var changed []models.WorkerID
+	pool, err := s.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, pool *models.Pool) (err error) {
 		if err := may(pool); err != nil {
 			return err
 		}
-		return s.update(ctx, tx, p, "updatePool", pool, wanted.PoolSpec)
+		if err := s.update(ctx, tx, p, "updatePool", pool, wanted.PoolSpec); err != nil {
+			return err
+		}
+		changed, err = models.CopyToWorkers(ctx, tx, []models.PoolID{id})
+		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	s.tell(ctx, changed)
+	return pool, nil
+}
+
+// tell tells workers that their pool has changed.
+func (s *Pools) tell(ctx context.Context, workers []models.WorkerID) {
+	for _, id := range workers {
+		s.Notifier.Worker(ctx, id)
+	}
 }
 
 func (s *Pools) update(ctx context.Context, tx bun.Tx, p jobs.Principal, action string, pool *models.Pool, spec models.PoolSpec) error {
@@ -168,9 +185,7 @@ func (s *Pools) Pause(ctx context.Context, p jobs.Principal, id models.PoolID) (
 	if err != nil {
 		return nil, err
 	}
-	for _, worker := range drained {
-		s.Notifier.Worker(ctx, worker)
-	}
+	s.tell(ctx, drained)
 	return pool, nil
 }
 
@@ -269,6 +284,11 @@ func checkTexts(spec models.PoolSpec) error {
 	}{{"region", spec.Region, 1}, {"gpuType", spec.GPUType, 1}, {"machineType", spec.MachineType, 0}} {
 		if !text.Valid(f.value, f.least, text.MaxName) {
 			return apierror.Invalid(f.name, "%s must have %d to %d printable characters.", f.name, f.least, text.MaxName)
+		}
+	}
+	for i, tier := range spec.Tiers {
+		if !slices.Contains(models.Tiers, tier) || slices.Contains(spec.Tiers[:i], tier) {
+			return apierror.Invalid("tiers", "tiers may list each of CRITICAL, ENTERPRISE, PRO, FREE and BATCH once; leave it out to serve all.")
 		}
 	}
 	if len(spec.Zones) > maxZones {

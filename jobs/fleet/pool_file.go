@@ -68,6 +68,7 @@ func (s *Pools) Apply(ctx context.Context, p jobs.Principal, f PoolFile) ([]*Poo
 		return nil, apierror.Invalid("source", "%s", err)
 	}
 	var changes []*PoolChange
+	var changed []models.WorkerID
 	err = jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
 		pools, err := models.ListPools(ctx, tx, lo.Ternary(f.DryRun, models.NoPoolLock, models.PoolsToWrite))
 		if err != nil {
@@ -80,14 +81,21 @@ func (s *Pools) Apply(ctx context.Context, p jobs.Principal, f PoolFile) ([]*Poo
 		if f.DryRun {
 			return nil
 		}
+		var ids []models.PoolID
 		for _, c := range changes {
 			if err := s.write(ctx, tx, p, c); err != nil {
 				return err
 			}
+			ids = append(ids, c.pool.ID)
 		}
-		return nil
+		changed, err = models.CopyToWorkers(ctx, tx, ids)
+		return err
 	})
-	return changes, apierror.Wrap(err, "apply the pools of %s", name)
+	if err != nil {
+		return nil, apierror.Wrap(err, "apply the pools of %s", name)
+	}
+	s.tell(ctx, changed)
+	return changes, nil
 }
 
 func (s *Pools) write(ctx context.Context, tx bun.Tx, p jobs.Principal, c *PoolChange) error {

@@ -79,6 +79,9 @@ func (r *Registrar) Register(ctx context.Context, p jobs.Principal, in Registrat
 		first := fresh
 		worker = cmp.Or(booted, &first)
 		in.describe(worker)
+		if pool != nil {
+			worker.Tiers = pool.Tiers
+		}
 		worker.Status, worker.TokenHash, worker.EnrolmentKeyID = models.WorkerIdle, hash, p.KeyID
 		worker.Machine = placeOf(p)
 		worker.RegisteredAt, worker.LastHeartbeatAt, worker.IdleSince = now, now, now

@@ -207,9 +207,8 @@ func bootingWorkers(pool *models.Pool, n int) []*models.Worker {
 	for range n {
 		workers = append(workers, &models.Worker{
 			ID: models.NewWorkerID(), PoolID: pool.ID, Provider: pool.Provider, GPUCount: 1,
-			ProviderInstanceID: pool.Name + "-" + uuid.NewString()[:8],
-			Region:             pool.Region, GPUType: pool.GPUType, CapacityClass: pool.CapacityClass,
-			Models: pool.Models, WarmModels: []string{}, Status: models.WorkerBooting,
+			ProviderInstanceID: pool.Name + "-" + uuid.NewString()[:8], Offer: pool.Offer(),
+			CapacityClass: pool.CapacityClass, WarmModels: []string{}, Status: models.WorkerBooting,
 		})
 	}
 	return workers

@@ -207,7 +207,7 @@ func (s *situation) before(lane models.Tier) []models.Tier {
 // capacityFor returns the capacity that can run the job.
 func (s *situation) capacityFor(job *models.Job) []models.Capacity {
 	return slices.DeleteFunc(slices.Clone(s.capacity), func(c models.Capacity) bool {
-		return !s.catalogue.CapabilityOf(c.Models, c.GPUType, c.Region).Serves(job.Queue())
+		return !s.catalogue.CapabilityOf(c.Offer).Serves(job.Queue())
 	})
 }
 
@@ -284,7 +284,7 @@ func whereAhead(lane string, above int) string {
 func (s *situation) avoids(job *models.Job) bool {
 	w := s.avoided[job.AvoidWorkerID]
 	return w != nil && w.Status == models.WorkerIdle && job.AvoidUntil.After(s.now) &&
-		s.catalogue.CapabilityOf(w.Models, w.GPUType, w.Region).Serves(job.Queue())
+		s.catalogue.CapabilityOf(w.Offer).Serves(job.Queue())
 }
 
 // whyNoCapacity returns the reason why no worker is free for the job, if none is.
@@ -318,7 +318,7 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 	case total.Busy == 0 && total.Most == 0 && total.Paused:
 		return []WaitingReason{{Code: WaitPoolPaused, Message: "The pools that can run it are paused."}}
 	case total.Busy == 0 && total.Most == 0:
-		return []WaitingReason{{Code: WaitNoPool, Message: "No pool and no worker can run it" + needs(job) + "."}}
+		return []WaitingReason{{Code: WaitNoPool, Message: "No pool and no worker can run it" + needs(job) + s.otherLanes(job) + "."}}
 	}
 	message := "No worker that can run it is available"
 	if total.Busy > 0 {
@@ -342,6 +342,18 @@ func needs(job *models.Job) string {
 		text += " in the region " + job.Region
 	}
 	return text
+}
+
+// otherLanes says that only the job's lane keeps a pool or worker from running it, if so.
+func (s *situation) otherLanes(job *models.Job) string {
+	anyLane := job.Queue()
+	anyLane.Lane = ""
+	if !slices.ContainsFunc(s.capacity, func(c models.Capacity) bool {
+		return s.catalogue.CapabilityOf(c.Offer).Serves(anyLane)
+	}) {
+		return ""
+	}
+	return ", and those that have it do not serve the " + strings.ToLower(string(job.Lane)) + " lane"
 }
 
 func verb(n int, one, many string) string {

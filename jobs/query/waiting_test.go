@@ -78,10 +78,13 @@ func TestWaitingFor(t *testing.T) {
 		pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{Name: "p", Provider: "local", Region: "local", GPUType: "any", CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 2}}
 		require.NoError(t, models.UpsertPool(t.Context(), s.DB, pool))
 		expect(query.WaitCapacityExhausted)
+		s.Exec(t, "UPDATE pools SET tiers = '{BATCH}'")
+		require.Equal(t, "No pool and no worker can run it: it needs testcard, and those that have it do not serve the enterprise lane.", expect(query.WaitNoPool)[0].Message)
+		s.Exec(t, "UPDATE pools SET tiers = '{}'")
 
 		booting := &models.Worker{
-			ID: models.NewWorkerID(), PoolID: pool.ID, Provider: "local", ProviderInstanceID: "b", GPUCount: 1, Region: "local", GPUType: "any",
-			CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, WarmModels: []string{}, Status: models.WorkerBooting,
+			ID: models.NewWorkerID(), PoolID: pool.ID, Provider: "local", ProviderInstanceID: "b", GPUCount: 1, Offer: pool.Offer(),
+			CapacityClass: models.CapacitySpot, WarmModels: []string{}, Status: models.WorkerBooting,
 		}
 		require.NoError(t, models.InsertWorker(t.Context(), s.DB, booting))
 		require.Zero(t, expect(query.WaitCapacityBooting)[0].Until)

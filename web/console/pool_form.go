@@ -170,7 +170,7 @@ func (c *console) poolUpdate(w http.ResponseWriter, r *http.Request, p jobs.Prin
 }
 
 // poolFieldNames are the names of all fields of the form.
-var poolFieldNames = append([]string{"name", "provider", "capacityClass", "models", "yieldingTiers", "holdOnFailure", "activeHours", "settings"},
+var poolFieldNames = append([]string{"name", "provider", "capacityClass", "models", "tiers", "yieldingTiers", "holdOnFailure", "activeHours", "settings"},
 	lo.Map(slices.Concat(poolPlaces, poolNumbers), func(f poolField, _ int) string { return f.Name })...)
 
 // refuse shows an error beside its field.
@@ -197,8 +197,7 @@ func poolValues(s models.PoolSpec) url.Values {
 		"pricePerHourUsd": {strconv.FormatFloat(s.PricePerHourUSD, 'f', -1, 64)}, "activeHours": {s.ActiveHours}, "settings": {settings},
 		"priceSource": {s.PriceSource}, "maxPricePerHourUsd": {strconv.FormatFloat(s.MaxPricePerHourUSD, 'f', -1, 64)},
 		"workersPerMachine": {strconv.Itoa(s.WorkersPerMachine)}, "gpusPerWorker": {strconv.Itoa(s.GPUsPerWorker)},
-		"accounts":      {joined(s.Accounts)},
-		"yieldingTiers": lo.Map(s.YieldingTiers, func(t models.Tier, _ int) string { return string(t) }),
+		"accounts": {joined(s.Accounts)}, "tiers": texts[string](s.Tiers), "yieldingTiers": texts[string](s.YieldingTiers),
 	}
 	if s.HoldOnFailure {
 		values["holdOnFailure"] = []string{"true"}
@@ -230,8 +229,8 @@ func (f *poolForm) spec() models.PoolSpec {
 		IdleSeconds: whole("scaleDownCooldownSeconds"), BootLimitSeconds: whole("bootLimitSeconds"), ActiveHours: get("activeHours"),
 		WorkersPerMachine: whole("workersPerMachine"), GPUsPerWorker: whole("gpusPerWorker"),
 		PricePerHourUSD: number("pricePerHourUsd"), MaxPricePerHourUSD: number("maxPricePerHourUsd"), PriceSource: get("priceSource"),
-		Accounts:      lo.Map(words(get("accounts")), func(id string, _ int) models.AccountID { return models.AccountID(id) }),
-		YieldingTiers: lo.Map(f.Values["yieldingTiers"], func(t string, _ int) models.Tier { return models.Tier(t) }),
+		Accounts: texts[models.AccountID](words(get("accounts"))),
+		Tiers:    texts[models.Tier](f.Values["tiers"]), YieldingTiers: texts[models.Tier](f.Values["yieldingTiers"]),
 		HoldOnFailure: get("holdOnFailure") != "",
 	}
 	if settings := get("settings"); settings != "" {
@@ -242,7 +241,12 @@ func (f *poolForm) spec() models.PoolSpec {
 
 // joined lists words, separated by commas.
 func joined[T ~string](all []T) string {
-	return strings.Join(lo.Map(all, func(one T, _ int) string { return string(one) }), ", ")
+	return strings.Join(texts[string](all), ", ")
+}
+
+// texts converts a list of texts.
+func texts[To, From ~string](all []From) []To {
+	return lo.Map(all, func(one From, _ int) To { return To(one) })
 }
 
 // words splits a list at commas and spaces.

@@ -142,12 +142,15 @@ func TestPoolForm(t *testing.T) {
 		require.Equal(t, http.StatusConflict, again.Status)
 		require.Contains(t, again.Body, `id="name-error" role="alert">There is a pool with the name l4-spot.`)
 
-		form := poolEntered(url.Values{"maxWorkers": {"9"}, "zones": {"b"}, "seen": {seenIn(t, b.get(t, path+"/edit").Body)}})
+		form := poolEntered(url.Values{"maxWorkers": {"9"}, "zones": {"b"}, "tiers": {"BATCH", "FREE"}, "seen": {seenIn(t, b.get(t, path+"/edit").Body)}})
 		require.Equal(t, path, b.post(t, path+"/edit", form).Header.Get("Location"))
 		pools, err := b.Reader.Pools(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 9, pools[0].MaxWorkers)
 		require.Equal(t, []string{"b"}, pools[0].Zones)
+		require.Equal(t, []models.Tier{models.TierBatch, models.TierFree}, pools[0].Tiers)
+		require.Regexp(t, `<dt>Lanes</dt>\s*<dd>BATCH, FREE<`, b.get(t, path).Body)
+		require.Regexp(t, `name="tiers" value="BATCH" checked`, b.get(t, path+"/edit").Body)
 		require.Equal(t, 0.28, pools[0].PricePerHourUSD)
 	})
 

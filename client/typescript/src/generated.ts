@@ -273,6 +273,8 @@ export type PoolInput = {
   /** SPOT if the provider can take the machines away. */
   capacityClass?: CapacityClass;
   models: Array<Scalars['String']['input']>;
+  /** The lanes that the pool serves; empty means all. A promoted job counts in its new lane. */
+  tiers?: InputMaybe<Array<Tier>>;
   /** The ids of the accounts that the pool is dedicated to; empty means all. */
   accounts?: InputMaybe<Array<Scalars['ID']['input']>>;
   /** Jobs of these tiers may be asked to give way when a job of a higher tier waits past its target. */
