@@ -3627,6 +3627,7 @@ const (
 	WaitingCodePoolPaused        WaitingCode = "POOL_PAUSED"
 	WaitingCodeCapacityBooting   WaitingCode = "CAPACITY_BOOTING"
 	WaitingCodeCapacityExhausted WaitingCode = "CAPACITY_EXHAUSTED"
+	WaitingCodePrice             WaitingCode = "PRICE"
 	WaitingCodeAccountRunningCap WaitingCode = "ACCOUNT_RUNNING_CAP"
 	WaitingCodeQueueAhead        WaitingCode = "QUEUE_AHEAD"
 )
@@ -3640,6 +3641,7 @@ var AllWaitingCode = []WaitingCode{
 	WaitingCodePoolPaused,
 	WaitingCodeCapacityBooting,
 	WaitingCodeCapacityExhausted,
+	WaitingCodePrice,
 	WaitingCodeAccountRunningCap,
 	WaitingCodeQueueAhead,
 }

@@ -26,7 +26,10 @@ type Pool struct {
 	// DeletedAt is when an operator deleted the pool, or zero. The row stays, because workers
 	// of the past name it.
 	DeletedAt time.Time `bun:"deleted_at,nullzero"`
+	// BatchWaits means that jobs of BATCH boot no workers of the pool now: they wait for cheaper ones.
+	BatchWaits bool `bun:"batch_waits"`
 	PoolBackoff
+	PoolQuote
 }
 
 // PoolBackoff is how long the scaler boots no worker of a pool, because its provider refused

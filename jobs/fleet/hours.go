@@ -46,3 +46,6 @@ func (h *Hours) Open(t time.Time) bool {
 	begun := h.begins.Next(t.In(h.zone).Add(-h.lasts))
 	return !begun.IsZero() && !begun.After(t)
 }
+
+// Opens returns when the next window begins after t, or zero if none does.
+func (h *Hours) Opens(t time.Time) time.Time { return h.begins.Next(t.In(h.zone)) }

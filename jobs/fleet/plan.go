@@ -46,7 +46,10 @@ type Demand struct {
 	Min int `json:"min"`
 	Max int `json:"max"`
 	// Warm is how many idle workers are kept beyond what the waiting jobs need.
-	Warm    int          `json:"warm,omitempty"`
+	Warm int `json:"warm,omitempty"`
+	// PricePerHourUSD is what a worker costs now.
+	PricePerHourUSD float64 `json:"pricePerHourUsd,omitempty"`
+
 	Booting int          `json:"booting"`
 	Idle    int          `json:"idle"`
 	Busy    int          `json:"busy"`
@@ -69,6 +72,7 @@ type decision struct {
 	closed  string // why the pool may have no workers now, or ""
 	frozen  string // why the scaler cannot change its workers now, or ""
 	waits   string // why the pool gets no more workers for a while, or ""
+	cheaper string // what jobs of BATCH wait for instead of new workers, or ""
 	reason  string
 	drain   []models.WorkerID // idle workers to drain, longest idle first
 }
@@ -85,7 +89,7 @@ func plan(s snapshot) []*decision {
 	shares := share(s)
 	var all []*decision
 	for i, p := range s.pools {
-		d := &decision{pool: p.pool, demand: shares[i].demand(), closed: shares[i].closed, frozen: p.frozen, waits: shares[i].waits}
+		d := &decision{pool: p.pool, demand: shares[i].demand(), closed: shares[i].closed, frozen: p.frozen, waits: shares[i].waits, cheaper: shares[i].cheaper.of(shares[i])}
 		d.size()
 		d.drain = longIdle(p, s.now, d.have()-d.workers, shares[i].closed != "")
 		all = append(all, d)
@@ -107,6 +111,9 @@ func (d *decision) size() {
 		text.Count(waiting, "waiting job"), text.Count(in.Busy, "busy worker"), text.Count(need, "worker"))
 	if in.Warm > 0 {
 		d.reason += fmt.Sprintf(", and %d more are kept warm", in.Warm)
+	}
+	if d.cheaper != "" {
+		d.reason += "; " + d.cheaper
 	}
 	switch need += in.Warm; {
 	case d.closed != "":
@@ -169,7 +176,7 @@ func waitsNow(p poolState, now time.Time) string {
 		return fmt.Sprintf("the provider refused machines (%s, %s in a row), and is asked again at %s",
 			b.BackoffClass, text.Count(b.Refusals, "time"), b.BackoffUntil.UTC().Format(time.TimeOnly))
 	}
-	return ""
+	return tooDear(p.pool, now)
 }
 
 // longIdle returns up to n workers that have been idle for as long as the pool
@@ -191,6 +198,9 @@ type poolShare struct {
 	pool                *models.Pool
 	closed              string // why it may have no workers now, or ""
 	waits               string // why it gets no more workers for a while, or ""
+	frozen              bool
+	price               float64
+	cheaper             *saving // jobs of BATCH that wait instead of booting workers, or nil
 	booting, idle, busy int
 	lanes               map[models.Tier]*laneShare
 }
@@ -208,7 +218,7 @@ func share(s snapshot) []*poolShare {
 		shares = append(shares, newPoolShare(p, s.now))
 	}
 	byPrice := slices.SortedStableFunc(slices.Values(shares), func(a, b *poolShare) int {
-		return cmp.Or(cmp.Compare(a.pool.PricePerHourUSD, b.pool.PricePerHourUSD), -cmp.Compare(a.pool.CapacityClass, b.pool.CapacityClass))
+		return cmp.Or(cmp.Compare(a.price, b.price), -cmp.Compare(a.pool.CapacityClass, b.pool.CapacityClass))
 	})
 	able := func(q models.QueueDemand) []*poolShare {
 		return slices.DeleteFunc(slices.Clone(byPrice), func(p *poolShare) bool {
@@ -223,31 +233,52 @@ func share(s snapshot) []*poolShare {
 	})
 	for _, q := range queues {
 		if pools := able(q); len(pools) > 0 && q.Depth > 0 {
-			divide(q, pools, s.times)
+			divide(q, pools, s)
 		}
 	}
 	return shares
 }
 
 // divide gives the jobs of one queue to the pools that can run them.
-func divide(q models.QueueDemand, pools []*poolShare, times estimate.RenderTimes) {
-	left, perJob := q.Depth, q.GPUSeconds/q.Depth
-	give := func(p *poolShare, n float64) {
-		p.add(q.Lane, n, n*perJob*times.Ratio(q.Kind, p.pool.GPUType))
-		left -= n
+func divide(q models.QueueDemand, pools []*poolShare, s snapshot) {
+	line := &waitingLine{lane: q.Lane, left: q.Depth, now: s.now, seconds: func(p *poolShare) float64 {
+		return q.GPUSeconds / q.Depth * s.times.Ratio(q.Kind, p.pool.GPUType)
+	}}
+	for _, p := range pools {
+		line.fill(p, p.present())
 	}
-	for _, limit := range []func(*poolShare) int{(*poolShare).present, (*poolShare).most} {
+	if jobs.Policies[q.Lane].WaitTarget == jobs.NoTarget {
+		line.bargain(pools)
+	} else {
 		for _, p := range pools {
-			give(p, min(left, p.fits(q.Lane, left, perJob*times.Ratio(q.Kind, p.pool.GPUType), limit(p))))
+			line.fill(p, p.most())
 		}
 	}
-	give(pools[0], left)
+	line.give(pools[0], line.left)
+}
+
+// waitingLine is the jobs of one queue that no pool has got yet.
+type waitingLine struct {
+	lane    models.Tier
+	left    float64
+	now     time.Time
+	seconds func(*poolShare) float64 // of one job
+}
+
+// fill gives a pool what up to limit workers start within the wait target.
+func (l *waitingLine) fill(p *poolShare, limit int) {
+	l.give(p, min(l.left, p.fits(l.lane, l.left, l.seconds(p), limit)))
+}
+
+func (l *waitingLine) give(p *poolShare, n float64) {
+	p.add(l.lane, n, n*l.seconds(p))
+	l.left -= n
 }
 
 func newPoolShare(p poolState, now time.Time) *poolShare {
 	s := &poolShare{pool: p.pool, lanes: map[models.Tier]*laneShare{}}
 	s.closed, _ = closedNow(p.pool, now)
-	s.waits = waitsNow(p, now)
+	s.waits, s.frozen, s.price = waitsNow(p, now), p.frozen != "", p.pool.PriceAt(now)
 	for _, lane := range models.Tiers {
 		s.lanes[lane] = &laneShare{}
 	}
@@ -292,12 +323,7 @@ func (p *poolShare) most() int {
 // fits is how many of depth more jobs of a lane, of so many seconds each, up to
 // limit workers of the pool start within the lane's wait target.
 func (p *poolShare) fits(lane models.Tier, depth, seconds float64, limit int) float64 {
-	room := limit - p.busy
-	for other, l := range p.lanes {
-		if other != lane {
-			room -= workersFor(other, l.depth, l.gpuSeconds)
-		}
-	}
+	room := limit - p.busy - p.others(lane)
 	if room <= 0 {
 		return 0
 	}
@@ -312,6 +338,17 @@ func (p *poolShare) fits(lane models.Tier, depth, seconds float64, limit int) fl
 	return max(0, each)
 }
 
+// others is how many workers the lanes other than one need.
+func (p *poolShare) others(lane models.Tier) int {
+	n := 0
+	for other, l := range p.lanes {
+		if other != lane {
+			n += workersFor(other, l.depth, l.gpuSeconds)
+		}
+	}
+	return n
+}
+
 func (p *poolShare) add(lane models.Tier, depth, gpuSeconds float64) {
 	p.lanes[lane].depth += depth
 	p.lanes[lane].gpuSeconds += gpuSeconds
@@ -319,7 +356,7 @@ func (p *poolShare) add(lane models.Tier, depth, gpuSeconds float64) {
 
 // demand is the pool's share, with the number of jobs rounded.
 func (p *poolShare) demand() Demand {
-	d := Demand{Min: p.least(), Max: p.most(), Warm: p.open(p.pool.WarmWorkers), Booting: p.booting, Idle: p.idle, Busy: p.busy, Queues: []LaneDemand{}}
+	d := Demand{Min: p.least(), Max: p.most(), Warm: p.open(p.pool.WarmWorkers), PricePerHourUSD: p.price, Booting: p.booting, Idle: p.idle, Busy: p.busy, Queues: []LaneDemand{}}
 	for _, lane := range models.Tiers {
 		if l := p.lanes[lane]; l.depth > 0 {
 			d.Queues = append(d.Queues, LaneDemand{lane, int(math.Round(l.depth)), l.gpuSeconds})

@@ -134,6 +134,9 @@ func (s *Pools) update(ctx context.Context, tx bun.Tx, p jobs.Principal, action 
 	}
 	before := pool.PoolSpec
 	pool.PoolSpec = spec
+	if !samePrice(before, spec) {
+		pool.PoolQuote = models.PoolQuote{}
+	}
 	if err := models.UpdatePool(ctx, tx, pool); err != nil {
 		return err
 	}

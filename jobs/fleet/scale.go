@@ -74,7 +74,11 @@ func (s *Scaler) decide(ctx context.Context, pools []*models.Pool) (r round, err
 			return err
 		}
 		snapshot.freeze(pools)
-		decisions := slices.DeleteFunc(plan(snapshot), func(d *decision) bool { return d.frozen != "" })
+		decisions := plan(snapshot)
+		if err := notePatience(ctx, tx, decisions); err != nil {
+			return err
+		}
+		decisions = slices.DeleteFunc(decisions, func(d *decision) bool { return d.frozen != "" })
 		drained, err := drainIdle(ctx, tx, decisions)
 		if err != nil {
 			return err

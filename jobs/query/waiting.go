@@ -30,12 +30,13 @@ const (
 	WaitAccountRunningCap WaitingCode = "ACCOUNT_RUNNING_CAP"
 	WaitCapacityBooting   WaitingCode = "CAPACITY_BOOTING"
 	WaitCapacityExhausted WaitingCode = "CAPACITY_EXHAUSTED"
+	WaitPrice             WaitingCode = "PRICE"
 	WaitQueueAhead        WaitingCode = "QUEUE_AHEAD"
 )
 
 // waitingCodes lists them, the most informative first.
 var waitingCodes = []WaitingCode{
-	WaitDependency, WaitInput, WaitNotBefore, WaitQueuePaused, WaitNoPool, WaitPoolPaused, WaitAccountRunningCap, WaitCapacityBooting, WaitCapacityExhausted, WaitQueueAhead,
+	WaitDependency, WaitInput, WaitNotBefore, WaitQueuePaused, WaitNoPool, WaitPoolPaused, WaitAccountRunningCap, WaitCapacityBooting, WaitPrice, WaitCapacityExhausted, WaitQueueAhead,
 }
 
 // WaitingReason is one reason why a job waits, in a sentence for people. Until is when it
@@ -293,7 +294,7 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 	var ready time.Time
 	for _, c := range s.capacityFor(job) {
 		total.Idle, total.Busy, total.Booting, total.Most = total.Idle+c.Idle, total.Busy+c.Busy, total.Booting+c.Booting, total.Most+c.Most
-		total.Paused = total.Paused || c.Paused
+		total.Paused, total.Dear, total.BatchWaits = total.Paused || c.Paused, total.Dear || c.Dear, total.BatchWaits || c.BatchWaits
 		if c.Booting > 0 && c.BootSeconds != nil {
 			at := c.BootingSince.Add(time.Duration(*c.BootSeconds * float64(time.Second)))
 			if at.After(s.now) && (ready.IsZero() || at.Before(ready)) {
@@ -315,6 +316,11 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 		message := fmt.Sprintf("%s that can run it %s busy; the idle one just failed it and can try again at %s.",
 			text.Count(total.Busy, "worker"), verb(total.Busy, "is", "are"), job.AvoidUntil.UTC().Format(time.RFC3339))
 		return []WaitingReason{{Code: WaitCapacityExhausted, Message: message, Until: job.AvoidUntil}}
+	case job.Lane == models.TierBatch && total.BatchWaits:
+		until := job.QueuedAt.Add(jobs.Policies[models.TierBatch].Patience)
+		return []WaitingReason{{Code: WaitPrice, Message: "Cheaper machines are expected: it waits for them, but no longer than " + until.UTC().Format(time.RFC3339) + ".", Until: until}}
+	case total.Busy == 0 && total.Most == 0 && total.Dear:
+		return []WaitingReason{{Code: WaitPrice, Message: "The machines that can run it cost more now than the operators pay for them."}}
 	case total.Busy == 0 && total.Most == 0 && total.Paused:
 		return []WaitingReason{{Code: WaitPoolPaused, Message: "The pools that can run it are paused."}}
 	case total.Busy == 0 && total.Most == 0:

@@ -81,6 +81,10 @@ func TestWaitingFor(t *testing.T) {
 		s.Exec(t, "UPDATE pools SET tiers = '{BATCH}'")
 		require.Equal(t, "No pool and no worker can run it: it needs testcard, and those that have it do not serve the enterprise lane.", expect(query.WaitNoPool)[0].Message)
 		s.Exec(t, "UPDATE pools SET tiers = '{}'")
+		s.Exec(t, "UPDATE pools SET price_per_hour_usd = 2, max_price_per_hour_usd = 1")
+		require.Equal(t, "The machines that can run it cost more now than the operators pay for them.", expect(query.WaitPrice)[0].Message)
+		s.Exec(t, "UPDATE pools SET quoted_usd = 0.5")
+		expect(query.WaitCapacityExhausted)
 
 		booting := &models.Worker{
 			ID: models.NewWorkerID(), PoolID: pool.ID, Provider: "local", ProviderInstanceID: "b", GPUCount: 1, Offer: pool.Offer(),

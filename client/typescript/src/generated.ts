@@ -225,6 +225,7 @@ export type WaitingCode =
   | 'POOL_PAUSED'
   | 'CAPACITY_BOOTING'
   | 'CAPACITY_EXHAUSTED'
+  | 'PRICE'
   | 'ACCOUNT_RUNNING_CAP'
   | 'QUEUE_AHEAD';
 

@@ -1,0 +1,38 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// tooDear returns why a pool gets no more workers at its price, or "".
+func tooDear(p *models.Pool, now time.Time) string {
+	if price := p.PriceAt(now); p.MaxPricePerHourUSD > 0 && price > p.MaxPricePerHourUSD {
+		return fmt.Sprintf("its price of $%g per hour is above its limit of $%g", price, p.MaxPricePerHourUSD)
+	}
+	return ""
+}
+
+// samePrice reports whether a price source says the same of a pool after a change.
+func samePrice(before, after models.PoolSpec) bool {
+	return before.PriceSource == after.PriceSource && before.Provider == after.Provider && before.Region == after.Region &&
+		slices.Equal(before.Zones, after.Zones) && before.GPUType == after.GPUType && before.MachineType == after.MachineType &&
+		before.CapacityClass == after.CapacityClass
+}
+
+// notePatience writes of each pool whether jobs of BATCH wait for cheaper workers, if that changed.
+func notePatience(ctx context.Context, tx bun.Tx, decisions []*decision) error {
+	for _, d := range decisions {
+		if waits := d.cheaper != ""; waits != d.pool.BatchWaits {
+			if err := models.SetBatchWaits(ctx, tx, d.pool.ID, waits); err != nil {
+				return fmt.Errorf("note what jobs wait for at pool %s: %w", d.pool.Name, err)
+			}
+		}
+	}
+	return nil
+}
