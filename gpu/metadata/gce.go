@@ -2,6 +2,7 @@ package metadata
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net/url"
 	"strings"
@@ -60,9 +61,11 @@ func (w Watcher) awaitGCE(ctx context.Context, s *server, path, wanted string, t
 }
 
 // Identity returns a token in which Google signs which machine this is, for one audience. It is
-// a JWT, valid for an hour. The machine needs a service account.
+// a JWT, valid for an hour. The machine needs a service account. The audience in the token ends
+// with a # and a random text: a token serves once, and the metadata server may give the same one
+// again for the same audience.
 func Identity(ctx context.Context, audience string) (string, error) {
-	query := url.Values{"audience": {audience}, "format": {"full"}}
+	query := url.Values{"audience": {audience + "#" + rand.Text()}, "format": {"full"}}
 	token, _, err := gceServer().ask(ctx, answerTimeout, "GET", identityPath+"?"+query.Encode(), flavor...)
 	if err == nil && strings.Count(token, ".") != 2 {
 		err = fmt.Errorf("the metadata server's answer is not a token")

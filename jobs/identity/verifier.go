@@ -65,7 +65,7 @@ func New(config Config) *Verifier {
 	return &Verifier{
 		config: config,
 		tokens: oidc.NewVerifier(googleIs, newKeySet(config.KeysURL, config.now), &oidc.Config{
-			ClientID: config.Audience, SupportedSigningAlgs: []string{oidc.RS256}, Now: config.now,
+			SkipClientIDCheck: true, SupportedSigningAlgs: []string{oidc.RS256}, Now: config.now,
 		}),
 		limit: rate.NewLimiter(perSecond, burst),
 	}
@@ -108,7 +108,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (*jobs.Machine, err
 		return nil, refuse("it has expired")
 	case err != nil:
 		slog.InfoContext(ctx, "an identity token is refused", "error", err)
-		return nil, refuse("its signature, issuer or audience is wrong: it must be signed by Google for the audience %s", v.config.Audience)
+		return nil, refuse("its signature or issuer is wrong: it must be signed by Google")
 	}
 	return v.examine(verified, token)
 }
@@ -123,7 +123,9 @@ func (v *Verifier) examine(verified *oidc.IDToken, token string) (*jobs.Machine,
 	now := v.config.now()
 	switch {
 	case len(verified.Audience) != 1:
-		return nil, refuse("it is for several audiences")
+		return nil, refuse("it must be for one audience")
+	case !v.isFor(verified.Audience[0]):
+		return nil, refuse("its audience is wrong: it must be %s", v.config.Audience)
 	case verified.IssuedAt.After(now.Add(maxAhead)):
 		return nil, refuse("it is from the future: compare the clocks")
 	case verified.IssuedAt.Before(now.Add(-maxAge)):
@@ -139,6 +141,13 @@ func (v *Verifier) examine(verified *oidc.IDToken, token string) (*jobs.Machine,
 	return &jobs.Machine{
 		Provider: "gce", Project: m.Project, Zone: m.Zone, ID: m.ID, Name: m.Name, Token: hash[:], Expires: verified.Expiry,
 	}, nil
+}
+
+// isFor reports whether a token is for this deployment. What follows a # is the machine's own: it
+// makes each token a new one, also where the machine's metadata server keeps them for a while.
+func (v *Verifier) isFor(audience string) bool {
+	own, ok := strings.CutPrefix(audience, v.config.Audience)
+	return ok && (own == "" || own[0] == '#')
 }
 
 // placeName is the form of projects, zones, ids and names. Projects of old domains have a colon.

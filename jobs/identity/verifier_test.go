@@ -40,6 +40,15 @@ func TestVerifier(t *testing.T) {
 		require.Equal(t, "p/us-central1-a/spot-1", m.Place())
 	})
 
+	t.Run("AcceptsAnAudienceThatMakesTheTokenUnique", func(t *testing.T) {
+		t.Parallel()
+		i := newIssuer(t)
+
+		_, err := i.Verify(t.Context(), token(t, i.claims(object{"aud": "https://reelay.example#a7"}), 0, "first"))
+
+		require.NoError(t, err)
+	})
+
 	for name, changes := range map[string]object{
 		"expired":             {"exp": time.Date(2026, 11, 26, 11, 59, 59, 0, time.UTC).Unix()},
 		"no exp":              {"exp": nil},
@@ -48,6 +57,8 @@ func TestVerifier(t *testing.T) {
 		"old iat":             {"iat": time.Date(2026, 11, 26, 11, 49, 59, 0, time.UTC).Unix()},
 		"nbf ahead":           {"nbf": time.Date(2026, 11, 26, 13, 0, 0, 0, time.UTC).Unix()},
 		"wrong audience":      {"aud": "https://elsewhere.example"},
+		"longer audience":     {"aud": "https://reelay.example/#x"},
+		"audience at the end": {"aud": "https://elsewhere.example#https://reelay.example"},
 		"several audiences":   {"aud": []string{"https://reelay.example", "https://elsewhere.example"}},
 		"no audience":         {"aud": nil},
 		"wrong issuer":        {"iss": "https://accounts.google.com.evil.example"},
