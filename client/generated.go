@@ -730,6 +730,7 @@ func (v *Directive) GetJobId() *string { return v.JobId }
 // GetDeadline returns Directive.Deadline, and is useful for accessing the field via an interface.
 func (v *Directive) GetDeadline() *time.Time { return v.Deadline }
 
+// CHECKPOINT: save a checkpoint of the job and release it as YIELDED. A worker that cannot goes on, and is soon no longer asked.
 type DirectiveAction string
 
 const (
@@ -932,6 +933,7 @@ const (
 	FailureClassTimeout             FailureClass = "TIMEOUT"
 	FailureClassPreempted           FailureClass = "PREEMPTED"
 	FailureClassWorkerLost          FailureClass = "WORKER_LOST"
+	FailureClassYielded             FailureClass = "YIELDED"
 	FailureClassModelCrash          FailureClass = "MODEL_CRASH"
 	FailureClassOutOfMemory         FailureClass = "OUT_OF_MEMORY"
 	FailureClassCheckpointCorrupt   FailureClass = "CHECKPOINT_CORRUPT"
@@ -951,6 +953,7 @@ var AllFailureClass = []FailureClass{
 	FailureClassTimeout,
 	FailureClassPreempted,
 	FailureClassWorkerLost,
+	FailureClassYielded,
 	FailureClassModelCrash,
 	FailureClassOutOfMemory,
 	FailureClassCheckpointCorrupt,
@@ -5235,7 +5238,7 @@ func (v *rejectCheckpointResponse) GetRejectCheckpoint() HeartbeatPayload { retu
 
 // releaseJobResponse is returned by releaseJob on success.
 type releaseJobResponse struct {
-	// Releases the job (preemption, drain). It is queued again at once, and resumes from its newest checkpoint.
+	// Releases the job (preemption, drain, a CHECKPOINT directive). It is queued again at once, and resumes from its newest checkpoint.
 	ReleaseJob ReleasedJob `json:"releaseJob"`
 }
 

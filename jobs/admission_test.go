@@ -58,6 +58,14 @@ type tally struct {
 	refused map[apierror.Code]int
 	changed [][2]models.Job
 	made    []models.Job
+	yielded []models.Job
+}
+
+// Yielded implements [jobs.Observer].
+func (m *tally) Yielded(_ models.Tier, job *models.Job, _ float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.yielded = append(m.yielded, *job)
 }
 
 // Submitted implements [jobs.Observer].

@@ -45,7 +45,7 @@ func randomJitter() time.Duration { return rand.N(backoffJitter) }
 
 // planRetry decides by failure class.
 func planRetry(f failures, jitter time.Duration) retryPlan {
-	if f.class == models.FailPreempted || f.class == models.FailWorkerLost {
+	if f.class == models.FailPreempted || f.class == models.FailWorkerLost || f.class == models.FailYielded {
 		return retryPlan{}
 	}
 	if final(f.class) {

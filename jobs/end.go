@@ -206,51 +206,6 @@ func (h *Holder) fail(ctx context.Context, p Principal, f Fence, failure Failure
 	return h.answerEnd(ctx, p, l.job, l.attempt, l.worker, failure.LeaseNext)
 }
 
-// Release returns a job to its queue at once, for PREEMPTED or WORKER_LOST. The job keeps its
-// old place and its newest checkpoint, and no failure is counted. Calling Release again with
-// the same token returns the same answer.
-func (h *Holder) Release(ctx context.Context, p Principal, f Fence, reason models.FailureClass) (*models.Job, error) {
-	job, err := h.release(ctx, p, f, reason)
-	return job, apierror.Wrap(err, "release attempt %s", f.AttemptID)
-}
-
-func (h *Holder) release(ctx context.Context, p Principal, f Fence, reason models.FailureClass) (*models.Job, error) {
-	attempt, err := f.find(ctx, h.DB, p)
-	if err != nil {
-		return nil, err
-	}
-	if !attempt.EndedAt.IsZero() {
-		return h.releasedBefore(ctx, p, f)
-	}
-	if reason != models.FailPreempted && reason != models.FailWorkerLost {
-		return nil, apierror.Invalid("reason", "A job is handed back for PREEMPTED or WORKER_LOST; use failJob for %s.", reason)
-	}
-	l, err := h.finish(ctx, &fencedCall{p: p, fence: f, act: func(ctx context.Context, l *held) error {
-		l.end(models.AttemptReleased, reason, "handed back by its worker")
-		told := Payload{"reason": reason}
-		if l.worker.DrainReason != "" {
-			told["why"] = l.worker.DrainReason // such as a preemption
-		}
-		l.change.note(models.EventReleased, told)
-		return l.requeue("handed back by its worker, waiting for another")
-	}})
-	if errors.Is(err, apierror.ErrLeaseLost) {
-		return h.releasedBefore(ctx, p, f)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return l.job, nil
-}
-
-func (h *Holder) releasedBefore(ctx context.Context, p Principal, f Fence) (*models.Job, error) {
-	end, err := h.again(ctx, p, f, models.AttemptReleased, false)
-	if err != nil {
-		return nil, err
-	}
-	return end.Job, nil
-}
-
 // again answers a repeated or concurrent call about an ended attempt: the same answer if the
 // attempt ended as that call wanted, and otherwise ErrLeaseLost. The answer has the next lease
 // until the worker has ended that one or a later one.

@@ -3,6 +3,7 @@ package jobs_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -361,6 +362,29 @@ func TestRelease(t *testing.T) {
 		require.Zero(t, stored.Failures)
 		require.Equal(t, 3, stored.AttemptNo)
 		require.Greater(t, stored.WastedGPUSeconds, 0.0)
+		s.RequireInvariants(t)
+	})
+
+	t.Run("CountsAsAYieldIfTheAttemptWasAskedTo", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, worker, fence := jobstest.Leased(t)
+		seen := &tally{}
+		s.Notifier.Observer = seen
+		_, err := s.Holder.Release(t.Context(), worker, fence, models.FailYielded)
+		jobstest.RequireInvalid(t, err, "reason")
+		s.Exec(t, "UPDATE job_attempts SET yield_requested_at = clock_timestamp(), yield_to = 'PRO'")
+
+		for range 2 {
+			_, err = s.Holder.Release(t.Context(), worker, fence, models.FailYielded)
+			require.NoError(t, err)
+		}
+
+		require.Len(t, seen.yielded, 1)
+		events, err := models.ListJobEvents(t.Context(), s.DB, job.ID, 0, 100)
+		require.NoError(t, err)
+		released := events[slices.IndexFunc(events, func(e *models.JobEvent) bool { return e.Type == models.EventReleased })]
+		require.JSONEq(t, `{"reason": "YIELDED", "why": "it gave way to a PRO job that waited past its target"}`, string(released.Payload))
 		s.RequireInvariants(t)
 	})
 

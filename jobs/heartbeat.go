@@ -54,8 +54,11 @@ func (h *Holder) beat(ctx context.Context, p Principal, f Fence, says models.Lea
 		return nil, apierror.ErrLeaseLost
 	}
 	found := b.found
-	answer := &Answer{LeaseExpiresAt: found.LeaseExpiresAt, Directive: directive(
-		found.JobID, found.CancelRequestedAt, found.CancelReason, found.WorkerStatus, found.DrainReason, found.DrainDeadline)}
+	answer := &Answer{LeaseExpiresAt: found.LeaseExpiresAt, Directive: directive(&models.Wanted{
+		Status: found.WorkerStatus, DrainReason: found.DrainReason, DrainDeadline: found.DrainDeadline,
+		JobID: found.JobID, CancelRequestedAt: found.CancelRequestedAt, CancelReason: found.CancelReason,
+		YieldRequestedAt: found.YieldRequestedAt, YieldTo: found.YieldTo,
+	})}
 	return answer, h.delivered(ctx, answer, found.CancelDeliveredAt)
 }
 
@@ -74,7 +77,7 @@ func (h *Holder) beatAll(ctx context.Context, all []*beat) error {
 	}
 	var found map[models.Hold]*models.Beat
 	err := withRetry(ctx, func() (err error) {
-		found, err = models.ExtendLeases(ctx, h.DB, beats, LeaseTTL, progressEvents)
+		found, err = models.ExtendLeases(ctx, h.DB, beats, LeaseTTL, YieldWithin, progressEvents)
 		return err
 	})
 	if err != nil {

@@ -225,18 +225,39 @@ func saveHeld(ctx context.Context, tx bun.Tx, all []*held) error {
 }
 
 func (h *held) answer() *Answer {
-	return &Answer{LeaseExpiresAt: h.attempt.LeaseExpiresAt, Directive: directive(
-		h.job.ID, h.job.CancelRequestedAt, h.job.CancelReason, h.worker.Status, h.worker.DrainReason, h.worker.DrainDeadline)}
+	wanted := &models.Wanted{
+		Status: h.worker.Status, DrainReason: h.worker.DrainReason, DrainDeadline: h.worker.DrainDeadline,
+		JobID: h.job.ID, CancelRequestedAt: h.job.CancelRequestedAt, CancelReason: h.job.CancelReason,
+	}
+	if h.change.now.Sub(h.attempt.YieldRequestedAt) < YieldWithin {
+		wanted.YieldRequestedAt, wanted.YieldTo = h.attempt.YieldRequestedAt, h.attempt.YieldTo
+	}
+	return &Answer{LeaseExpiresAt: h.attempt.LeaseExpiresAt, Directive: directive(wanted)}
 }
 
-func directive(job models.JobID, cancelled time.Time, why string, status models.WorkerStatus, drainReason string, deadline time.Time) Directive {
-	if !cancelled.IsZero() {
-		return Directive{Action: DirectCancel, Reason: why, JobID: job}
+// directive returns the most urgent of what is asked of a worker.
+func directive(w *models.Wanted) Directive { return Directives(w)[0] }
+
+// Directives returns what is asked of a worker, the most urgent first: at least one, which can be
+// CONTINUE. A worker that drains need not give way: it takes no other job.
+func Directives(w *models.Wanted) []Directive {
+	var all []Directive
+	if !w.CancelRequestedAt.IsZero() {
+		all = append(all, Directive{Action: DirectCancel, Reason: w.CancelReason, JobID: w.JobID})
 	}
-	if d := DrainDirective(status, drainReason, deadline); d != nil {
-		return *d
+	if d := DrainDirective(w.Status, w.DrainReason, w.DrainDeadline); d != nil {
+		all = append(all, *d)
 	}
-	return Directive{Action: DirectContinue}
+	if len(all) == 0 && !w.YieldRequestedAt.IsZero() {
+		all = append(all, Directive{
+			Action: DirectCheckpoint, Reason: "a " + string(w.YieldTo) + " job waits past its target",
+			JobID: w.JobID, Deadline: w.YieldRequestedAt.Add(YieldWithin).UTC(),
+		})
+	}
+	if len(all) == 0 {
+		all = append(all, Directive{Action: DirectContinue})
+	}
+	return all
 }
 
 // delivered records that the worker is told of a cancel.

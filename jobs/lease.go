@@ -56,10 +56,12 @@ type Directive struct {
 type DirectiveAction string
 
 const (
-	DirectContinue  DirectiveAction = "CONTINUE"
-	DirectCancel    DirectiveAction = "CANCEL"
-	DirectDrain     DirectiveAction = "DRAIN"
-	DirectTerminate DirectiveAction = "TERMINATE"
+	DirectContinue DirectiveAction = "CONTINUE"
+	DirectCancel   DirectiveAction = "CANCEL"
+	// DirectCheckpoint asks the worker to save a checkpoint of its job, and to hand the job back.
+	DirectCheckpoint DirectiveAction = "CHECKPOINT"
+	DirectDrain      DirectiveAction = "DRAIN"
+	DirectTerminate  DirectiveAction = "TERMINATE"
 )
 
 // Leaser gives jobs to workers.

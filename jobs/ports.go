@@ -142,6 +142,9 @@ type Observer interface {
 	// Changed reports a change of a job after its commit: the job as it was when it was
 	// locked, and as it was written.
 	Changed(before, after *models.Job)
+	// Yielded reports after its commit that a job gave way to one of the lane to, and how many
+	// GPU seconds of its work that cost.
+	Yielded(to models.Tier, job *models.Job, wasted float64)
 	// Refused reports a submit that was refused with RATE_LIMITED, QUOTA_EXCEEDED or
 	// OVERLOADED.
 	Refused(code apierror.Code, tier models.Tier)

@@ -107,7 +107,7 @@ func TestReap(t *testing.T) {
 		s.WaitForLocks(t, 1)
 
 		hold := models.Hold{WorkerID: worker.WorkerID, AttemptID: fence.AttemptID, Token: fence.Token}
-		extended, err := models.ExtendLeases(t.Context(), tx, []models.LeaseBeat{{Hold: hold}}, jobs.LeaseTTL, models.Thinning{})
+		extended, err := models.ExtendLeases(t.Context(), tx, []models.LeaseBeat{{Hold: hold}}, jobs.LeaseTTL, jobs.YieldWithin, models.Thinning{})
 		require.NoError(t, err)
 		require.Len(t, extended, 1)
 		require.NoError(t, tx.Commit())

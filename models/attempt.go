@@ -53,6 +53,10 @@ type Attempt struct {
 	Uploads          int     `bun:"uploads" json:"uploads"`
 	GPUSeconds       float64 `bun:"gpu_seconds" json:"gpu_seconds"`
 	WastedGPUSeconds float64 `bun:"wasted_gpu_seconds" json:"wasted_gpu_seconds"`
+	// YieldRequestedAt is when the attempt was asked to give way to a job of the lane YieldTo, or
+	// zero. An attempt is asked once.
+	YieldRequestedAt time.Time `bun:"yield_requested_at,nullzero" json:"yield_requested_at,omitzero"`
+	YieldTo          Tier      `bun:"yield_to,nullzero" json:"yield_to,omitzero"`
 }
 
 // GetAttempt returns an attempt, or sql.ErrNoRows.

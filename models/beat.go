@@ -37,6 +37,9 @@ type Beat struct {
 	WorkerStatus      WorkerStatus
 	DrainReason       string
 	DrainDeadline     time.Time
+	// YieldRequestedAt is as in Attempt, but zero once the request is older than it may be.
+	YieldRequestedAt time.Time
+	YieldTo          Tier
 	// Told is true if an event of the job's progress was written.
 	Told bool
 }
@@ -47,25 +50,28 @@ var extendLeasesSQL string
 // ExtendLeases restarts the leases of RUNNING attempts that these workers hold under these
 // tokens, and returns what it extended. It records the workers' signs of life with their
 // newest GPU samples, and the newest progress of each RUNNING or COMPLETING job. It writes an
-// event of the progress if thin allows one. Rows are locked in the usual order.
-func ExtendLeases(ctx context.Context, db bun.IDB, beats []LeaseBeat, ttl time.Duration, thin Thinning) (map[Hold]*Beat, error) {
+// event of the progress if thin allows one. Requests to give way that are older than yieldWithin
+// are left out. Rows are locked in the usual order.
+func ExtendLeases(ctx context.Context, db bun.IDB, beats []LeaseBeat, ttl, yieldWithin time.Duration, thin Thinning) (map[Hold]*Beat, error) {
 	arg, err := rowsArg(newestOf(beats))
 	if err != nil {
 		return nil, err
 	}
 	extended := make(map[Hold]*Beat, len(beats))
 	rows, err := run(ctx, db, extendLeasesSQL, pgx.NamedArgs{
-		"beats": arg, "ttl": ttl.Seconds(), "thin_percent": thin.Percent, "thin_after": thin.After.Seconds(),
+		"beats": arg, "ttl": ttl.Seconds(), "yield_within": yieldWithin.Seconds(),
+		"thin_percent": thin.Percent, "thin_after": thin.After.Seconds(),
 	})
 	err = scan(rows, err, func(rows *sql.Rows) error {
 		var hold Hold
 		var b Beat
-		var cancelRequested, cancelDelivered, deadline sql.NullTime
-		var cancelReason, drainReason sql.NullString
+		var cancelRequested, cancelDelivered, deadline, yieldRequested sql.NullTime
+		var cancelReason, drainReason, yieldTo sql.NullString
 		err := rows.Scan(&hold.WorkerID, &hold.AttemptID, &hold.Token, &b.JobID, &b.LeaseExpiresAt,
-			&cancelRequested, &cancelDelivered, &cancelReason, &b.WorkerStatus, &drainReason, &deadline, &b.Told)
+			&cancelRequested, &cancelDelivered, &cancelReason, &b.WorkerStatus, &drainReason, &deadline, &b.Told, &yieldRequested, &yieldTo)
 		b.CancelRequestedAt, b.CancelDeliveredAt, b.DrainDeadline = cancelRequested.Time, cancelDelivered.Time, deadline.Time
 		b.CancelReason, b.DrainReason = cancelReason.String, drainReason.String
+		b.YieldRequestedAt, b.YieldTo = yieldRequested.Time, Tier(yieldTo.String)
 		extended[hold] = &b
 		return err
 	})

@@ -63,7 +63,7 @@ func TestExtendLeases(t *testing.T) {
 			for _, hold := range holds {
 				beats = append(beats, models.LeaseBeat{Hold: hold}, models.LeaseBeat{Hold: hold, Progress: &models.Progress{Phase: models.PhaseRendering}})
 			}
-			extended, err := models.ExtendLeases(t.Context(), db, beats, time.Minute, models.Thinning{})
+			extended, err := models.ExtendLeases(t.Context(), db, beats, time.Minute, time.Minute, models.Thinning{})
 			require.NoError(t, err)
 			require.Len(t, extended, len(holds))
 		}

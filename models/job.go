@@ -62,6 +62,7 @@ const (
 	FailTimeout           FailureClass = "TIMEOUT"
 	FailPreempted         FailureClass = "PREEMPTED"
 	FailWorkerLost        FailureClass = "WORKER_LOST"
+	FailYielded           FailureClass = "YIELDED" // it gave way to a job of a higher lane
 	FailModelCrash        FailureClass = "MODEL_CRASH"
 	FailOutOfMemory       FailureClass = "OUT_OF_MEMORY"
 	FailCheckpointCorrupt FailureClass = "CHECKPOINT_CORRUPT"
@@ -76,7 +77,7 @@ const (
 
 // FailureClasses lists them all.
 var FailureClasses = []FailureClass{
-	FailTransient, FailRateLimited, FailProvider, FailTimeout, FailPreempted, FailWorkerLost, FailModelCrash, FailOutOfMemory,
+	FailTransient, FailRateLimited, FailProvider, FailTimeout, FailPreempted, FailWorkerLost, FailYielded, FailModelCrash, FailOutOfMemory,
 	FailCheckpointCorrupt, FailDefectiveResult, FailInvalidInput, FailContentPolicy, FailUnauthorized, FailBudget, FailDependency, FailPoison,
 }
 

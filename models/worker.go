@@ -193,18 +193,22 @@ type Wanted struct {
 	JobID             JobID        `bun:"job_id"`
 	CancelRequestedAt time.Time    `bun:"cancel_requested_at"`
 	CancelReason      string       `bun:"cancel_reason"`
+	YieldRequestedAt  time.Time    `bun:"yield_requested_at"`
+	YieldTo           Tier         `bun:"yield_to"`
 }
 
-// GetWanted returns what is asked of a worker, or sql.ErrNoRows.
-func GetWanted(ctx context.Context, db bun.IDB, id WorkerID) (*Wanted, error) {
+// GetWanted returns what is asked of a worker, or sql.ErrNoRows. A request to give way that is
+// older than yieldWithin is left out.
+func GetWanted(ctx context.Context, db bun.IDB, id WorkerID, yieldWithin time.Duration) (*Wanted, error) {
 	w := new(Wanted)
 	err := db.NewRaw(`
 		SELECT w.status, w.drain_reason, w.drain_deadline,
-			j.id AS job_id, j.cancel_requested_at, j.cancel_reason
+			j.id AS job_id, j.cancel_requested_at, j.cancel_reason, a.yield_to,
+			CASE WHEN a.yield_requested_at > clock_timestamp() - make_interval(secs => ?) THEN a.yield_requested_at END AS yield_requested_at
 		FROM workers w
 		LEFT JOIN job_attempts a ON a.worker_id = w.id AND a.ended_at IS NULL
 		LEFT JOIN jobs j ON j.id = a.job_id
-		WHERE w.id = ?`, id).Scan(ctx, w)
+		WHERE w.id = ?`, yieldWithin.Seconds(), id).Scan(ctx, w)
 	return w, err
 }
 

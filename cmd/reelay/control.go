@@ -57,6 +57,7 @@ const (
 	mendEvery      = time.Second
 	relayEvery     = 200 * time.Millisecond
 	scaleEvery     = time.Second
+	yieldEvery     = 2 * time.Second
 	objectsEvery   = 10 * time.Second
 	upkeepEvery    = time.Minute
 	eventsEvery    = time.Hour
@@ -77,6 +78,7 @@ func (s *stack) control(ctx context.Context) error {
 	bulk := s.bulk()
 	promoter := &jobs.Promoter{DB: s.db, Notifier: s.notifier}
 	scaler := &fleet.Scaler{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers()}
+	yielder := &fleet.Yielder{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
 
 	upkeep := &upkeep.Upkeep{DB: s.db, Objects: s.objects, Keep: s.cfg.retention}
 
@@ -112,6 +114,7 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "learn", Every: learnEvery, Run: counted((&jobs.Learner{DB: s.db}).Learn)},
 				{Name: "mend", Every: mendEvery, Run: readier.Mend},
 				{Name: "scale", Every: scaleEvery, Run: scaler.Scale},
+				{Name: "yield", Every: yieldEvery, Run: counted(yielder.Yield)},
 				{Name: "analyze", Every: analyzeEvery, Run: counted(upkeep.Analyze)},
 				{Name: "delete objects", Every: objectsEvery, Run: counted(upkeep.DeleteObjects)},
 				{Name: "find orphans", Every: objectsEvery, Run: counted(upkeep.FindOrphans)},

@@ -18,6 +18,7 @@ var (
 	errGaveUp    = errors.New("the lease could not be renewed for too long")
 	errCancelled = errors.New("the job is cancelled")
 	errHandOver  = errors.New("the job is handed over")
+	errGaveWay   = errors.New("the job gave way to one of a higher lane")
 )
 
 // attempt is the current job, from its lease to its end.
@@ -35,8 +36,8 @@ type attempt struct {
 	disown, stop     context.CancelCauseFunc
 	// ending is closed before the call that ends the attempt.
 	ending chan struct{}
-	// checkpointNow receives when the control plane asks for a checkpoint.
-	checkpointNow chan struct{}
+	// giveWay receives when the control plane asks for a checkpoint and the job.
+	giveWay chan struct{}
 
 	progress *reporter
 	logKept  sync.Once
@@ -47,7 +48,7 @@ func (a *Agent) newAttempt(ctx context.Context, g *grant) *attempt {
 		agent: a, lease: g.Lease, hold: g.Hold(), clock: newClock(g.asked, a.leaseTime),
 		dir:    filepath.Join(a.dir, g.AttemptId),
 		log:    a.log.With("job", g.Job.Id, "attempt", g.AttemptId),
-		ending: make(chan struct{}), checkpointNow: make(chan struct{}, 1),
+		ending: make(chan struct{}), giveWay: make(chan struct{}, 1),
 	}
 	t.progress = newReporter(t)
 	t.owned, t.disown = context.WithCancelCause(ctx)
@@ -166,7 +167,7 @@ func (t *attempt) obey(d client.Directive) {
 		t.disown(errLost)
 	case client.DirectiveActionCheckpoint:
 		select {
-		case t.checkpointNow <- struct{}{}:
+		case t.giveWay <- struct{}{}:
 		default:
 		}
 	default:

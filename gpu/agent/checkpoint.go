@@ -84,6 +84,9 @@ type saver struct {
 	next *taken
 	// failed is the error of the last save.
 	failed error
+	// saving is when the runtime wrote the checkpoint that is being saved, savedAt that of the
+	// newest one that was saved, or when the render began.
+	saving, savedAt time.Time
 }
 
 // taken is a checkpoint that the runtime has written, and how long writing it took, or 0 if it was
@@ -91,15 +94,16 @@ type saver struct {
 type taken struct {
 	*runtime.Checkpoint
 	cost time.Duration
+	at   time.Time
 }
 
 func newSaver(ctx context.Context, t *attempt) *saver {
-	return &saver{attempt: t, ctx: ctx, saved: make(chan error, 1)}
+	return &saver{attempt: t, ctx: ctx, saved: make(chan error, 1), savedAt: time.Now()}
 }
 
 func (s *saver) put(c *taken) {
 	if !s.busy {
-		s.busy = true
+		s.busy, s.saving = true, c.at
 		go func() { s.saved <- s.attempt.save(s.ctx, c) }()
 		return
 	}
@@ -112,6 +116,9 @@ func (s *saver) put(c *taken) {
 // done handles the outcome of a save and starts the next one.
 func (s *saver) done(err error) {
 	s.busy, s.failed = false, err
+	if err == nil {
+		s.savedAt = s.saving
+	}
 	if err != nil && s.ctx.Err() == nil {
 		s.attempt.log.Warn("a checkpoint was not saved", "error", err)
 	}

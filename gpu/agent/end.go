@@ -32,7 +32,7 @@ func (t *attempt) end(result *runtime.Result, err error) *grant {
 		t.log.Info("job completed")
 	case t.owned.Err() != nil:
 		t.log.Warn("job given up", "reason", context.Cause(t.owned))
-	case errors.Is(err, errCancelled), errors.Is(err, errHandOver):
+	case errors.Is(err, errCancelled), errors.Is(err, errHandOver), errors.Is(err, errGaveWay):
 		t.release(err)
 	default:
 		next = t.fail(describe(err))
@@ -188,11 +188,15 @@ func (t *attempt) fail(failure *runtime.Failure) *grant {
 // release returns the job to the control plane, which requeues it, or cancels it if
 // it was asked to.
 func (t *attempt) release(why error) {
+	class := client.FailureClassPreempted
+	if errors.Is(why, errGaveWay) {
+		class = client.FailureClassYielded
+	}
 	t.keepLog(t.agent.lastWords())
 	ctx, stop := t.lastCall()
 	defer stop()
 	err := t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
-		_, err := t.agent.api.ReleaseJob(ctx, t.hold, client.FailureClassPreempted)
+		_, err := t.agent.api.ReleaseJob(ctx, t.hold, class)
 		return nil, err
 	})
 	// LEASE_LOST means that a cancel or another end came first.

@@ -104,6 +104,7 @@ type watch struct {
 	// zero.
 	asked    time.Time
 	handOver bool
+	yield    yielding
 }
 
 // follow waits for the end of the render. Until then it asks for checkpoints, at the
@@ -149,8 +150,8 @@ func (w *watch) run(ctx context.Context) (*runtime.Result, error) {
 			return nil, runtime.Failf(runtime.Timeout, "the render showed no progress for %s", config.HangTimeout)
 		case <-pace.C:
 			w.askCheckpoint()
-		case <-w.checkpointNow:
-			w.askCheckpoint()
+		case <-w.giveWay:
+			w.askToYield()
 		case <-urgent:
 			urgent = nil
 			w.handOver = true
@@ -175,6 +176,10 @@ func (w *watch) run(ctx context.Context) (*runtime.Result, error) {
 		}
 		if w.handOver && w.asked.IsZero() && !w.saver.busy && !w.handles.busy {
 			return nil, errHandOver
+		}
+		if w.gaveWay() {
+			w.agent.runtimes.halt(config.StopGrace)
+			return nil, errGaveWay
 		}
 	}
 }
@@ -207,9 +212,9 @@ func (w *watch) saveLast(ctx context.Context, failed bool) {
 }
 
 // askCheckpoint asks for a checkpoint unless one was asked for or is being saved.
-// Before a hand-over, a checkpoint that is being saved is not new enough.
+// Before the job leaves this worker, a checkpoint that is being saved is not new enough.
 func (w *watch) askCheckpoint() {
-	if !w.asked.IsZero() || w.saver.busy && !w.handOver {
+	if !w.asked.IsZero() || w.saver.busy && !w.handOver && !w.yield.open {
 		return
 	}
 	// If the process has ended, its messages say so.
@@ -230,7 +235,7 @@ func (w *watch) hear(message runtime.Message) (*runtime.Result, error) {
 		}
 		w.asked = time.Time{}
 		if m.Path != "" {
-			w.saver.put(&taken{m, cost})
+			w.saver.put(&taken{m, cost, time.Now()})
 		}
 		if w.handOver { // the runtime is done: upload its log together with the checkpoint
 			text := w.agent.lastWords()

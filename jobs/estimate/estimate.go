@@ -366,11 +366,11 @@ func (o *Outlook) drain(lane models.Tier, model string, depth int) *float64 {
 	return new(Rounded(float64(depth) * work / float64(jobs) / float64(workers)))
 }
 
-// remaining returns the seconds that are left of a job that was estimated at total seconds and
+// Remaining returns the seconds that are left of a job that was estimated at total seconds and
 // has been held for held seconds. If the job reported progress, that decides, otherwise the
 // elapsed time does. The more the job has done since it was resumed, the more its own pace
 // counts. Something is always left.
-func remaining(total, held, resumed, percent, silent float64) float64 {
+func Remaining(total, held, resumed, percent, silent float64) float64 {
 	left := total - held
 	if percent > 0 {
 		if done, took := (percent-resumed)/100, held-silent; done > 0 && took > 0 {

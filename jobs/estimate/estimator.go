@@ -244,7 +244,7 @@ func (o *Outlook) hire(classes map[string]*class, h models.Hand) {
 		one.free = max(*h.BootSeconds-h.AgeSeconds, *h.BootSeconds/20)
 	case h.AccountID != "":
 		total := h.EstimatedGPUSeconds * o.times.Ratio(h.Kind, h.GPUType)
-		one.free = remaining(total, h.HeldSeconds, h.ResumedPercent, h.Percent, h.SilentSeconds)
+		one.free = Remaining(total, h.HeldSeconds, h.ResumedPercent, h.Percent, h.SilentSeconds)
 	}
 	key := h.Key()
 	c := classes[key]

@@ -36,7 +36,7 @@ func (o *Outlook) Job(job *models.Job, account *models.Account, ownAhead int, no
 		}
 		if total := o.renderSeconds(classes, q.load); total > 0 && !job.Progress.UpdatedAt.IsZero() {
 			silent := max(now.Sub(job.Progress.UpdatedAt).Seconds(), 0)
-			e.CompletionAt = in(remaining(total, silent, 0, job.Progress.Percent, silent))
+			e.CompletionAt = in(Remaining(total, silent, 0, job.Progress.Percent, silent))
 		}
 		return e, true
 	}

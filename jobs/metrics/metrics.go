@@ -84,6 +84,12 @@ func (m *Metrics) Refused(code apierror.Code, tier models.Tier) {
 	m.refused.WithLabelValues(string(code), string(tier)).Inc()
 }
 
+// Yielded implements [jobs.Observer].
+func (m *Metrics) Yielded(to models.Tier, job *models.Job, wasted float64) {
+	m.outcomes.yields.WithLabelValues(string(job.Lane), string(to)).Inc()
+	m.outcomes.yieldCost.WithLabelValues(string(job.Lane)).Add(wasted)
+}
+
 // Changed implements [jobs.Observer]. It compares a first lease, and a completion, with
 // what was predicted at the submit, and counts outcomes. Failures cannot be predicted, so a run with a failed
 // attempt is left out.

@@ -8,6 +8,8 @@ import (
 // outcomes counts what became of jobs, by model. Models are few, and operators name them.
 type outcomes struct {
 	ended, failed, previews, made, continued, discarded *prometheus.CounterVec
+	// These are by lane.
+	yields, yieldCost *prometheus.CounterVec
 }
 
 func newOutcomes() outcomes {
@@ -21,11 +23,17 @@ func newOutcomes() outcomes {
 		made:      byModel("reelay_drafts_made_total", "Drafts that were submitted, by model."),
 		continued: byModel("reelay_drafts_continued_total", "Drafts that were continued, by model."),
 		discarded: byModel("reelay_drafts_discarded_total", "Completed drafts that were deleted before anyone continued them, by model."),
+		yields: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "reelay_yields_total", Help: "Jobs that gave way to a job of a higher lane, by their lane and by that one.",
+		}, []string{"lane", "to"}),
+		yieldCost: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "reelay_yield_wasted_seconds_total", Help: "GPU seconds of work that were lost because jobs gave way, by their lane.",
+		}, []string{"lane"}),
 	}
 }
 
 func (o *outcomes) all() []prometheus.Collector {
-	return []prometheus.Collector{o.ended, o.failed, o.previews, o.made, o.continued, o.discarded}
+	return []prometheus.Collector{o.ended, o.failed, o.previews, o.made, o.continued, o.discarded, o.yields, o.yieldCost}
 }
 
 // Submitted implements [jobs.Observer].

@@ -64,6 +64,7 @@ type situation struct {
 	capacity  []models.Capacity
 	accounts  map[models.AccountID]*models.Account
 	avoided   map[models.WorkerID]*models.Worker
+	gaveWay   map[models.JobID]models.Tier // to which lane, if its last attempt did
 	ahead     map[models.JobID]int
 	above     map[models.JobID]int
 }
@@ -113,6 +114,9 @@ func (s *situation) read(ctx context.Context, db bun.IDB, ids []models.JobID) er
 		return err
 	}
 	s.lanes = lo.KeyBy(lanes, func(l models.LaneState) models.Tier { return l.Lane })
+	if s.gaveWay, err = models.ListYielded(ctx, db, s.requeued()); err != nil {
+		return err
+	}
 	accountIDs, names := map[models.AccountID]bool{}, map[string]bool{}
 	var avoided []models.WorkerID
 	for _, job := range s.jobs {
@@ -137,6 +141,16 @@ func (s *situation) read(ctx context.Context, db bun.IDB, ids []models.JobID) er
 		return err
 	}
 	return s.readAhead(ctx, db)
+}
+
+// requeued returns the jobs that wait for another attempt in their old place.
+func (s *situation) requeued() (ids []models.JobID) {
+	for _, job := range s.jobs {
+		if job.Status == models.JobQueued && job.Requeued {
+			ids = append(ids, job.ID)
+		}
+	}
+	return ids
 }
 
 // readAhead counts the jobs ahead of each queued one that the same workers would run.
@@ -270,6 +284,9 @@ func (s *situation) why(job *models.Job) []WaitingReason {
 	slices.SortFunc(reasons, func(a, b WaitingReason) int {
 		return slices.Index(waitingCodes, a.Code) - slices.Index(waitingCodes, b.Code)
 	})
+	if to := s.gaveWay[job.ID]; to != "" && len(reasons) > 0 {
+		reasons[0].Message = "It gave way to a " + string(to) + " job. " + reasons[0].Message
+	}
 	return reasons
 }
 

@@ -46,24 +46,15 @@ func (w *Watcher) Directives(ctx context.Context, p jobs.Principal, id models.Wo
 
 // wanted returns the current directives, at least one.
 func (w *Watcher) wanted(ctx context.Context, id models.WorkerID) ([]jobs.Directive, error) {
-	row, err := models.GetWanted(ctx, w.Reader.DB, id)
+	row, err := models.GetWanted(ctx, w.Reader.DB, id, jobs.YieldWithin)
 	if err != nil {
 		return nil, apierror.Wrap(apierror.OrNotFound(err, "worker"), "watch worker %s", id)
 	}
 	if row.Status == models.WorkerTerminated {
 		return []jobs.Directive{{Action: jobs.DirectTerminate, Reason: "this worker is terminated"}}, nil
 	}
-	var wanted []jobs.Directive
-	if !row.CancelRequestedAt.IsZero() {
-		wanted = append(wanted, jobs.Directive{Action: jobs.DirectCancel, Reason: row.CancelReason, JobID: row.JobID})
-	}
-	if d := jobs.DrainDirective(row.Status, row.DrainReason, row.DrainDeadline.UTC()); d != nil {
-		wanted = append(wanted, *d)
-	}
-	if wanted == nil {
-		wanted = []jobs.Directive{{Action: jobs.DirectContinue}}
-	}
-	return wanted, nil
+	row.DrainDeadline = row.DrainDeadline.UTC()
+	return jobs.Directives(row), nil
 }
 
 // direct sends one directive, and records that a cancel was delivered.

@@ -84,6 +84,21 @@ func TestDirectives(t *testing.T) {
 		require.WithinDuration(t, time.Now().Add(time.Minute), drain.Deadline, 30*time.Second)
 	})
 
+	t.Run("AskABusyWorkerToGiveWayForAWhile", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, worker, _ := jobstest.Leased(t)
+		s.Exec(t, "UPDATE job_attempts SET yield_requested_at = clock_timestamp(), yield_to = 'PRO'")
+		h := hear(t, s, worker)
+		d := h.next(t)
+		require.Equal(t, jobs.DirectCheckpoint, d.Action)
+		require.Equal(t, job.ID, d.JobID)
+
+		s.Exec(t, "UPDATE job_attempts SET yield_requested_at = clock_timestamp() - interval '121 s'")
+		s.Notifier.Worker(t.Context(), worker.WorkerID)
+		require.Equal(t, jobs.DirectContinue, h.next(t).Action)
+	})
+
 	t.Run("AreFoundWithoutNews", func(t *testing.T) {
 		t.Parallel()
 

@@ -48,11 +48,13 @@ extended AS (
         lease_expires_at = greatest(lease_expires_at, clock.now + make_interval(secs => @ttl))
     FROM (SELECT clock_timestamp() AS now WHERE (SELECT count(*) FROM attempts_locked) >= 0) clock
     WHERE a.id = ANY (ARRAY(SELECT id FROM attempts_locked))
-    RETURNING a.id, a.lease_expires_at, clock.now
+    RETURNING
+        a.id, a.lease_expires_at, clock.now, a.yield_to,
+        CASE WHEN a.yield_requested_at > clock.now - make_interval(secs => @yield_within) THEN a.yield_requested_at END AS yield_requested_at
 ),
 held AS MATERIALIZED (
     SELECT
-        b.*, x.lease_expires_at, x.now, j.run, j.event_seq, j.cancel_requested_at, j.cancel_delivered_at, j.cancel_reason,
+        b.*, x.lease_expires_at, x.now, x.yield_requested_at, x.yield_to, j.run, j.event_seq, j.cancel_requested_at, j.cancel_delivered_at, j.cancel_reason,
         b.percent IS NOT NULL AND coalesce(
             abs(b.percent - j.progress_event_percent) >= @thin_percent
             OR x.now >= j.progress_event_at + make_interval(secs => @thin_after), true) AS event_due
@@ -90,4 +92,4 @@ WHERE w.id = h.worker_id AND w.status <> 'TERMINATED'
 RETURNING
     h.worker_id, h.attempt_id, h.token, h.job_id, h.lease_expires_at,
     h.cancel_requested_at, h.cancel_delivered_at, h.cancel_reason,
-    w.status, w.drain_reason, w.drain_deadline, h.event_due
+    w.status, w.drain_reason, w.drain_deadline, h.event_due, h.yield_requested_at, h.yield_to

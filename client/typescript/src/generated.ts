@@ -108,6 +108,7 @@ export type FailureClass =
   | 'TIMEOUT'
   | 'PREEMPTED'
   | 'WORKER_LOST'
+  | 'YIELDED'
   | 'MODEL_CRASH'
   | 'OUT_OF_MEMORY'
   | 'CHECKPOINT_CORRUPT'
@@ -388,6 +389,7 @@ export type GpuSample = {
   xid?: InputMaybe<Scalars['Int']['input']>;
 };
 
+/** CHECKPOINT: save a checkpoint of the job and release it as YIELDED. A worker that cannot goes on, and is soon no longer asked. */
 export type DirectiveAction =
   | 'CONTINUE'
   | 'CANCEL'

@@ -1,0 +1,145 @@
+package fleet
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/models"
+)
+
+const (
+	// yieldSoon is how soon a worker must be free, so that a late job waits for it instead.
+	yieldSoon = 30 * time.Second
+	// yieldDone is the percentage from which on a job is not interrupted any more.
+	yieldDone = 90
+	// yieldLoss is how much work an attempt may lose whose runtime may not save checkpoints. The
+	// agent has the same limit.
+	yieldLoss = time.Minute
+	// yieldPause is how long a job runs before it gives way again; maxYields is how often it does
+	// in an hour.
+	yieldPause = 10 * time.Minute
+	maxYields  = 3
+	// unknownBoot is how long a boot is expected to take before the first one was measured.
+	unknownBoot = time.Minute
+	// minLate is the shortest wait after which a job is late. A worker that is free takes a job
+	// within that time, also one whose target is 0.
+	minLate = 5 * time.Second
+)
+
+// performer is a worker that can run late jobs, and what it is doing.
+type performer struct {
+	*models.Performer
+	serves catalogue.Capability
+	// left is how long its job still needs it, if it holds one.
+	left time.Duration
+	// yields are the lanes whose jobs may give way there.
+	yields []models.Tier
+}
+
+// yield is the decision that an attempt gives way to a late job.
+type yield struct {
+	performer
+	late models.LateJob
+}
+
+// planYields decides which attempts give way to late jobs, which come in the order in which they
+// start: one for each job for which no worker is free soon. Of the attempts that can give way it
+// takes those of the lowest lane, and of these the one that loses the least work.
+func planYields(late []models.LateJob, performers []performer) []yield {
+	left := slices.Clone(performers)
+	take := func(i int) performer {
+		p := left[i]
+		left = slices.Delete(left, i, i+1)
+		return p
+	}
+	var all []yield
+	for _, job := range late {
+		soon := slices.IndexFunc(left, func(p performer) bool { return p.serves.Serves(job.Queue) && p.freeSoon() })
+		if soon >= 0 {
+			take(soon)
+			continue
+		}
+		best := -1
+		for i := range left {
+			if left[i].canYieldTo(job) && (best < 0 || left[i].cost(left[best]) < 0) {
+				best = i
+			}
+		}
+		if best >= 0 {
+			all = append(all, yield{take(best), job})
+		}
+	}
+	return all
+}
+
+// boot is how long the worker's boot is expected to take.
+func (p *performer) boot() time.Duration {
+	if p.BootSeconds == nil {
+		return unknownBoot
+	}
+	return seconds(*p.BootSeconds)
+}
+
+// freeSoon reports whether the worker is about to take a job: it is idle, or will be soon. A boot
+// that takes twice as long as usual may never end.
+func (p *performer) freeSoon() bool {
+	switch p.Status {
+	case models.WorkerIdle:
+		return true
+	case models.WorkerBooting:
+		age := seconds(p.AgeSeconds)
+		return p.boot()-age <= yieldSoon && age <= 2*p.boot()
+	}
+	asked := p.AskedSeconds != nil && seconds(*p.AskedSeconds) < jobs.YieldWithin
+	return asked || p.left <= yieldSoon
+}
+
+// canYieldTo reports whether the worker's attempt may give way to a job.
+func (p *performer) canYieldTo(job models.LateJob) bool {
+	switch {
+	case p.Status != models.WorkerBusy, !p.Renders, !p.serves.Serves(job.Queue),
+		!job.Lane.Above(p.Lane), !slices.Contains(p.yields, p.Lane):
+		return false
+	case p.AskedSeconds != nil, p.Yields >= maxYields, p.YieldedSeconds != nil && seconds(*p.YieldedSeconds) < yieldPause:
+		return false
+	case p.Percent >= yieldDone, p.left <= p.boot():
+		return false // it is nearly done
+	}
+	return p.Saves || seconds(p.UnsavedSeconds) <= yieldLoss
+}
+
+// cost compares what it costs to interrupt two attempts.
+func (p *performer) cost(other performer) int {
+	saves := func(p *performer) int {
+		if p.Saves {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(
+		-cmp.Compare(slices.Index(models.Tiers, p.Lane), slices.Index(models.Tiers, other.Lane)),
+		cmp.Compare(saves(p), saves(&other)),
+		cmp.Compare(p.UnsavedSeconds, other.UnsavedSeconds),
+		cmp.Compare(p.AttemptID, other.AttemptID))
+}
+
+// newPerformers says of workers what they can run, and for how long they are busy.
+func newPerformers(found []*models.Performer, pools map[models.PoolID]*models.Pool, known *catalogue.Snapshot, times estimate.RenderTimes) []performer {
+	var all []performer
+	for _, f := range found {
+		p := performer{Performer: f, serves: known.CapabilityOf(f.Offer), yields: []models.Tier{models.TierBatch}}
+		if pool := pools[f.PoolID]; pool != nil {
+			p.yields = pool.YieldingTiers
+		}
+		total := f.EstimatedGPUSeconds * times.Ratio(f.Kind, f.GPUType)
+		p.left = seconds(estimate.Remaining(total, f.HeldSeconds, f.ResumedPercent, f.Percent, f.SilentSeconds))
+		all = append(all, p)
+	}
+	return all
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -1,0 +1,165 @@
+package models
+
+import (
+	"context"
+	"time"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+)
+
+// LateJob is a queued job that has waited for longer than the target of its lane.
+type LateJob struct {
+	ID        JobID     `bun:"id"`
+	AccountID AccountID `bun:"account_id"`
+	Queue
+	WaitedSeconds float64 `bun:"waited_seconds"`
+}
+
+const (
+	// lateAccounts and lateSample bound what ListLateJobs reads of a line: its first accounts,
+	// and the first jobs of each.
+	lateAccounts = 100
+	lateSample   = 20
+)
+
+// ListLateJobs returns jobs of these lanes that have waited for longer than targets[i], in about
+// the order in which they start. It omits those that cannot start now: beyond their account's
+// running limit, or of a paused queue.
+func ListLateJobs(ctx context.Context, db bun.IDB, lanes []Tier, targets []time.Duration) ([]LateJob, error) {
+	var found []LateJob
+	err := db.NewRaw(`
+		SELECT first.* FROM unnest(?0::text[], ?1::float8[]) WITH ORDINALITY AS t (lane, target, place)
+		CROSS JOIN (VALUES (false), (true)) AS half (promoted)
+		CROSS JOIN LATERAL (
+			SELECT l.account_id, l.virtual_time, least(a.max_running - a.running, ?3) AS room
+			FROM account_lanes l JOIN accounts a ON a.id = l.account_id
+			WHERE l.lane = t.lane AND l.promoted = half.promoted AND l.queued > 0 AND NOT l.capped
+			ORDER BY l.virtual_time LIMIT ?2) line
+		CROSS JOIN LATERAL (
+			SELECT j.id, j.account_id, j.lane, half.promoted, j.model, j.gpu_rank, `+regionSQL+` AS region,
+				extract(epoch FROM clock_timestamp() - j.queued_at)::float8 AS waited_seconds
+			FROM jobs j
+			WHERE j.status = 'QUEUED' AND j.account_id = line.account_id AND j.lane = t.lane AND `+promotedSQL+` = half.promoted
+				AND (j.expires_at IS NULL OR j.started_at IS NOT NULL OR j.expires_at > clock_timestamp())
+			ORDER BY j.queue_order LIMIT greatest(line.room, 0)) first
+		WHERE first.waited_seconds > t.target
+			AND NOT EXISTS (SELECT FROM queue_pauses p WHERE p.paused AND p.lane = t.lane AND p.model IN ('', first.model))
+		ORDER BY t.place, half.promoted, line.virtual_time`,
+		textArray(lanes), floatArray(column(targets, time.Duration.Seconds)), lateAccounts, lateSample).Scan(ctx, &found)
+	return found, err
+}
+
+// Performer is a worker that boots, is idle or busy, with what it is doing.
+type Performer struct {
+	Worker
+	AgeSeconds float64 `bun:"age_seconds"`
+	// BootSeconds is the median of its pool's last boot times, or nil if there were none.
+	BootSeconds *float64 `bun:"boot_seconds"`
+
+	// The fields below describe the attempt that it holds. AttemptID is empty if it holds none.
+	AttemptID AttemptID    `bun:"attempt_id"`
+	Token     FencingToken `bun:"fencing_token"`
+	JobID     JobID        `bun:"job_id"`
+	Lane      Tier         `bun:"lane"`
+	Kind
+	EstimatedGPUSeconds float64 `bun:"estimated_gpu_seconds"`
+	// These are as in Hand.
+	Percent        float64 `bun:"percent"`
+	ResumedPercent float64 `bun:"resumed_percent"`
+	HeldSeconds    float64 `bun:"held_seconds"`
+	SilentSeconds  float64 `bun:"silent_seconds"`
+	// Renders means that the attempt can be stopped: it renders here, is not cancelled, and its
+	// job may be started again.
+	Renders bool `bun:"renders"`
+	// Saves means that its job has a checkpoint, or other jobs of its model had.
+	Saves bool `bun:"saves"`
+	// UnsavedSeconds is the time since its newest checkpoint or its lease.
+	UnsavedSeconds float64 `bun:"unsaved_seconds"`
+	// AskedSeconds is the time since the attempt was asked to give way, or nil. Yields is how
+	// often its job gave way in the last hour, and YieldedSeconds how long ago it last did.
+	AskedSeconds   *float64 `bun:"asked_seconds"`
+	Yields         int      `bun:"yields"`
+	YieldedSeconds *float64 `bun:"yielded_seconds"`
+}
+
+// ListPerformers returns the workers that boot, are idle or busy and can run any of these models,
+// by their ids.
+func ListPerformers(ctx context.Context, db bun.IDB, models []string) ([]*Performer, error) {
+	var found []*Performer
+	err := db.NewRaw(`
+		WITH boots AS (
+			SELECT p.id, b.boot_seconds FROM pools p CROSS JOIN LATERAL (
+				SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM took)::float8) AS boot_seconds FROM (
+					SELECT registered_at - created_at AS took FROM workers
+					WHERE pool_id = p.id AND registered_at IS NOT NULL ORDER BY id DESC LIMIT 20) last) b)
+		SELECT w.*, extract(epoch FROM clock_timestamp() - w.created_at)::float8 AS age_seconds, boots.boot_seconds,
+			a.id AS attempt_id, a.fencing_token, a.job_id, held.lane, held.model, held.resolution, held.duration_seconds,
+			held.estimated_gpu_seconds, held.percent, held.renders AND a.status = 'RUNNING' AS renders,
+			coalesce(least(100.0 * a.resumed_from_step / nullif(held.total_steps, 0), 100), 0) AS resumed_percent,
+			extract(epoch FROM clock_timestamp() - a.leased_at) AS held_seconds,
+			extract(epoch FROM clock_timestamp() - greatest(held.progress_at, a.leased_at)) AS silent_seconds,
+			extract(epoch FROM clock_timestamp() - greatest(a.checkpoint_at, a.leased_at)) AS unsaved_seconds,
+			held.latest_checkpoint_id IS NOT NULL OR EXISTS (SELECT FROM checkpoint_saves s WHERE s.model = held.model AND s.saves > 0) AS saves,
+			extract(epoch FROM clock_timestamp() - a.yield_requested_at)::float8 AS asked_seconds,
+			gave.yields, extract(epoch FROM clock_timestamp() - gave.last)::float8 AS yielded_seconds
+		FROM workers w
+		LEFT JOIN boots ON boots.id = w.pool_id
+		LEFT JOIN LATERAL (SELECT * FROM job_attempts WHERE worker_id = w.id AND ended_at IS NULL LIMIT 1) a ON true
+		LEFT JOIN LATERAL (
+			SELECT j.lane, `+kindSQL+`, j.estimated_gpu_seconds, j.percent, j.total_steps, j.progress_at, j.latest_checkpoint_id,
+				j.status = 'RUNNING' AND j.phase = 'RENDERING' AND j.handle IS NULL AND NOT j.at_most_once AND j.cancel_requested_at IS NULL AS renders
+			FROM jobs j WHERE j.id = a.job_id LIMIT 1) held ON true
+		LEFT JOIN LATERAL (
+			SELECT count(*) AS yields, max(ended_at) AS last FROM job_attempts
+			WHERE job_id = a.job_id AND failure_class = 'YIELDED' AND ended_at > clock_timestamp() - interval '1 hour') gave ON true
+		WHERE w.ended_at IS NULL AND w.status IN ('BOOTING', 'IDLE', 'BUSY') AND w.models && ?::text[]
+		ORDER BY w.id`, textArray(models)).Scan(ctx, &found)
+	return found, err
+}
+
+// Yield is the request that an attempt gives way to a job of the lane To.
+type Yield struct {
+	AttemptID AttemptID
+	Token     FencingToken
+	To        Tier
+}
+
+// RequestYields writes these requests, and returns the attempts that are asked now: those that
+// still run under their token, and were never asked before. It locks attempts in the order of
+// their ids.
+func RequestYields(ctx context.Context, tx bun.Tx, all []Yield) (asked []AttemptID, err error) {
+	err = tx.NewRaw(`
+		WITH n AS MATERIALIZED (SELECT * FROM unnest(?0::uuid[], ?1::uuid[], ?2::text[]) AS n (id, token, lane)),
+		locked AS MATERIALIZED (
+			SELECT id FROM job_attempts WHERE id = ANY (?0::uuid[]) AND status = 'RUNNING' ORDER BY id FOR NO KEY UPDATE)
+		UPDATE job_attempts a SET yield_requested_at = clock_timestamp(), yield_to = n.lane
+		FROM n JOIN locked USING (id)
+		WHERE a.id = n.id AND a.fencing_token = n.token AND a.status = 'RUNNING' AND a.yield_requested_at IS NULL
+		RETURNING a.id`,
+		uuidArray(column(all, func(y Yield) AttemptID { return y.AttemptID })),
+		pgdialect.Array(column(all, func(y Yield) string { return string(y.Token) })),
+		textArray(column(all, func(y Yield) Tier { return y.To }))).Scan(ctx, &asked)
+	return asked, err
+}
+
+// ListYielded returns those of these jobs whose newest attempt gave way, with the lanes that they
+// gave way to.
+func ListYielded(ctx context.Context, db bun.IDB, jobs []JobID) (map[JobID]Tier, error) {
+	if len(jobs) == 0 {
+		return nil, nil
+	}
+	var found []struct {
+		JobID JobID `bun:"job_id"`
+		To    Tier  `bun:"yield_to"`
+	}
+	err := db.NewRaw(`
+		SELECT a.job_id, a.yield_to FROM unnest(?::uuid[]) AS j (id) CROSS JOIN LATERAL (
+			SELECT job_id, yield_to, failure_class FROM job_attempts WHERE job_id = j.id ORDER BY attempt_no DESC LIMIT 1) a
+		WHERE a.failure_class = 'YIELDED'`, uuidArray(jobs)).Scan(ctx, &found)
+	to := map[JobID]Tier{}
+	for _, f := range found {
+		to[f.JobID] = f.To
+	}
+	return to, err
+}
