@@ -102,6 +102,8 @@ resource "google_project_iam_custom_role" "control" {
   description = "Makes, lists and deletes the machines of Reelay's pools."
   permissions = [
     "compute.acceleratorTypes.get",
+    "compute.advice.capacity",
+    "compute.advice.capacityHistory",
     "compute.disks.create",
     "compute.disks.get",
     "compute.disks.setLabels",
@@ -120,6 +122,7 @@ resource "google_project_iam_custom_role" "control" {
     "compute.instances.setMetadata",
     "compute.instances.setServiceAccount",
     "compute.instances.setTags",
+    "compute.instances.simulateMaintenanceEvent",
     "compute.machineTypes.get",
     "compute.networks.get",
     "compute.regions.get",

@@ -45,10 +45,11 @@ func (o *Operator) Hosts(w *models.Worker) bool {
 	return o.Providers[w.Provider] != nil && w.PoolID != ""
 }
 
-// Preempts reports whether PreemptWorker can preempt the worker's machine from here.
+// Preempts reports whether PreemptWorker can preempt the worker's machine from here. Only spot
+// machines are preempted.
 func (o *Operator) Preempts(w *models.Worker) bool {
 	_, can := o.Providers[w.Provider].(Preemptor)
-	return can && w.PoolID != ""
+	return can && w.PoolID != "" && w.CapacityClass == models.CapacitySpot
 }
 
 // machine returns a worker's machine and its pool.
@@ -102,7 +103,7 @@ func (o *Operator) PreemptWorker(ctx context.Context, p jobs.Principal, id model
 		return nil, err
 	}
 	if !o.Preempts(w) {
-		return nil, apierror.Conflict("Workers of the provider %s cannot be preempted from here.", text.Clip(w.Provider, 64))
+		return nil, apierror.Conflict("Only spot machines of providers that can preempt them are preempted; this one is %s, of the provider %s.", w.CapacityClass, text.Clip(w.Provider, 64))
 	}
 	// The signal carries no time: the worker learns its deadline from the drain.
 	w, err = drain(ctx, o.DB, id, "its machine is preempted", func(now time.Time) time.Time { return now.Add(notice) },

@@ -127,6 +127,29 @@ type Preemptor interface {
 	Preempt(ctx context.Context, pool *models.Pool, instance Instance, notice time.Duration) error
 }
 
+// Advisor is a provider that says what to expect of spot machines.
+type Advisor interface {
+	Provider
+	// Advise returns what the provider says of machines like those of the pool.
+	Advise(ctx context.Context, pool *models.Pool) (*Advice, error)
+}
+
+// Advice is what a provider says of spot machines of one kind. What it does not say is nil or
+// zero.
+type Advice struct {
+	// PricePerHourUSD is the list price of one machine for an hour, and PriceSince from when on.
+	PricePerHourUSD *float64  `json:"pricePerHourUsd"`
+	PriceSince      time.Time `json:"priceSince,omitzero"`
+	// Preempted is which share of the machines that ended lately was preempted, 0 to 1. It is
+	// not a rate per hour. PreemptedSince is when the time began that it is about.
+	Preempted      *float64  `json:"preempted"`
+	PreemptedSince time.Time `json:"preemptedSince,omitzero"`
+	// Obtainability says how likely it is to get as many machines as the pool may have, 0 to 1.
+	Obtainability *float64 `json:"obtainability"`
+	// Uptime is how long most such machines are expected to run before a preemption.
+	Uptime time.Duration `json:"uptime,omitempty"`
+}
+
 // Undone returns the result of a Create in which no instance was created.
 func Undone(ids []string, err error) []Created {
 	var all []Created

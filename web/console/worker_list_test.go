@@ -116,7 +116,7 @@ func TestWorkerActions(t *testing.T) {
 		require.Contains(t, b.get(t, path+"/terminate").Body, "Reelay stops using it; the machine keeps running until you stop it.")
 		got := b.post(t, path+"/preempt", nil)
 		require.Equal(t, http.StatusConflict, got.Status)
-		require.Contains(t, got.Body, "cannot be preempted from here")
+		require.Contains(t, got.Body, "Only spot machines")
 		require.Contains(t, got.Body, `href="/workers">Back to workers</a>`)
 
 		w, err := b.Reader.Worker(t.Context(), worker.WorkerID)

@@ -96,17 +96,19 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	const zone = "/compute/v1/projects/{project}/zones/{zone}/"
 	for pattern, handler := range map[string]func(*request){
-		"POST " + zone + "instances":                               s.insert,
-		"POST " + zone + "instances/bulkInsert":                    s.bulkInsert,
-		"GET " + zone + "instances/{name}":                         s.get,
-		"DELETE " + zone + "instances/{name}":                      s.delete,
-		"GET /compute/v1/projects/{project}/aggregated/instances":  s.aggregatedInstances,
-		"GET /compute/v1/projects/{project}/aggregated/operations": s.aggregatedOperations,
-		"GET " + zone + "operations/{name}":                        s.operation,
-		"POST " + zone + "operations/{name}/wait":                  s.wait,
-		"POST /v1/projects/{project}":                              s.testPermissions,
-		"GET /compute/v1/projects/{project}/{rest...}":             s.thing,
-		"GET /compute/v1/projects/{project}":                       s.thing,
+		"POST " + zone + "instances":                                           s.insert,
+		"POST " + zone + "instances/bulkInsert":                                s.bulkInsert,
+		"GET " + zone + "instances/{name}":                                     s.get,
+		"DELETE " + zone + "instances/{name}":                                  s.delete,
+		"GET /compute/v1/projects/{project}/aggregated/instances":              s.aggregatedInstances,
+		"GET /compute/v1/projects/{project}/aggregated/operations":             s.aggregatedOperations,
+		"POST " + zone + "instances/{name}/simulateMaintenanceEvent":           s.simulateMaintenanceEvent,
+		"POST /compute/v1/projects/{project}/regions/{region}/advice/{method}": s.advice,
+		"GET " + zone + "operations/{name}":                                    s.operation,
+		"POST " + zone + "operations/{name}/wait":                              s.wait,
+		"POST /v1/projects/{project}":                                          s.testPermissions,
+		"GET /compute/v1/projects/{project}/{rest...}":                         s.thing,
+		"GET /compute/v1/projects/{project}":                                   s.thing,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
@@ -132,17 +134,19 @@ type request struct {
 
 // methods names the methods as the API's documentation does.
 var methods = map[string]string{
-	"/compute/v1/projects/{project}/zones/{zone}/instances POST":              "instances.insert",
-	"/compute/v1/projects/{project}/zones/{zone}/instances/bulkInsert POST":   "instances.bulkInsert",
-	"/compute/v1/projects/{project}/zones/{zone}/instances/{name} GET":        "instances.get",
-	"/compute/v1/projects/{project}/zones/{zone}/instances/{name} DELETE":     "instances.delete",
-	"/compute/v1/projects/{project}/aggregated/instances GET":                 "instances.aggregatedList",
-	"/compute/v1/projects/{project}/aggregated/operations GET":                "operations.aggregatedList",
-	"/compute/v1/projects/{project}/zones/{zone}/operations/{name} GET":       "zoneOperations.get",
-	"/compute/v1/projects/{project}/zones/{zone}/operations/{name}/wait POST": "zoneOperations.wait",
-	"/v1/projects/{project} POST":                                             "projects.testIamPermissions",
-	"/compute/v1/projects/{project}/{rest...} GET":                            "get",
-	"/compute/v1/projects/{project} GET":                                      "projects.get",
+	"/compute/v1/projects/{project}/zones/{zone}/instances POST":                                 "instances.insert",
+	"/compute/v1/projects/{project}/zones/{zone}/instances/bulkInsert POST":                      "instances.bulkInsert",
+	"/compute/v1/projects/{project}/zones/{zone}/instances/{name} GET":                           "instances.get",
+	"/compute/v1/projects/{project}/zones/{zone}/instances/{name} DELETE":                        "instances.delete",
+	"/compute/v1/projects/{project}/zones/{zone}/instances/{name}/simulateMaintenanceEvent POST": "instances.simulateMaintenanceEvent",
+	"/compute/v1/projects/{project}/regions/{region}/advice/{method} POST":                       "advice",
+	"/compute/v1/projects/{project}/aggregated/instances GET":                                    "instances.aggregatedList",
+	"/compute/v1/projects/{project}/aggregated/operations GET":                                   "operations.aggregatedList",
+	"/compute/v1/projects/{project}/zones/{zone}/operations/{name} GET":                          "zoneOperations.get",
+	"/compute/v1/projects/{project}/zones/{zone}/operations/{name}/wait POST":                    "zoneOperations.wait",
+	"/v1/projects/{project} POST":                                                                "projects.testIamPermissions",
+	"/compute/v1/projects/{project}/{rest...} GET":                                               "get",
+	"/compute/v1/projects/{project} GET":                                                         "projects.get",
 }
 
 // serve applies the faults that fit and lets the handler answer otherwise.
