@@ -2534,21 +2534,25 @@ type Pool struct {
 	// The lanes that the pool serves. Empty means all.
 	Tiers []Tier `json:"tiers"`
 	// See PoolInput.
-	Zones                    []string         `json:"zones"`
-	MachineType              *string          `json:"machineType"`
-	ScaleDownCooldownSeconds int              `json:"scaleDownCooldownSeconds"`
-	BootLimitSeconds         int              `json:"bootLimitSeconds"`
-	PricePerHourUsd          float64          `json:"pricePerHourUsd"`
-	PriceSource              *string          `json:"priceSource"`
-	MaxPricePerHourUsd       float64          `json:"maxPricePerHourUsd"`
-	Accounts                 []string         `json:"accounts"`
-	YieldingTiers            []Tier           `json:"yieldingTiers"`
-	WorkersPerMachine        int              `json:"workersPerMachine"`
-	GpusPerWorker            int              `json:"gpusPerWorker"`
-	HoldOnFailure            bool             `json:"holdOnFailure"`
-	ActiveHours              *string          `json:"activeHours"`
-	Settings                 *json.RawMessage `json:"settings"`
-	Paused                   bool             `json:"paused"`
+	Zones                    []string `json:"zones"`
+	MachineType              *string  `json:"machineType"`
+	ScaleDownCooldownSeconds int      `json:"scaleDownCooldownSeconds"`
+	BootLimitSeconds         int      `json:"bootLimitSeconds"`
+	PricePerHourUsd          float64  `json:"pricePerHourUsd"`
+	// What a worker costs now. pricePerHourUsd is what the operator wrote.
+	Price PoolPrice `json:"price"`
+	// How many attempts the pool loses per hour of work, to preemption or otherwise. Null before it has worked. Old ones count less.
+	LossesPerHour      *float64         `json:"lossesPerHour"`
+	PriceSource        *string          `json:"priceSource"`
+	MaxPricePerHourUsd float64          `json:"maxPricePerHourUsd"`
+	Accounts           []string         `json:"accounts"`
+	YieldingTiers      []Tier           `json:"yieldingTiers"`
+	WorkersPerMachine  int              `json:"workersPerMachine"`
+	GpusPerWorker      int              `json:"gpusPerWorker"`
+	HoldOnFailure      bool             `json:"holdOnFailure"`
+	ActiveHours        *string          `json:"activeHours"`
+	Settings           *json.RawMessage `json:"settings"`
+	Paused             bool             `json:"paused"`
 	// Until when the scaler boots no worker, since the provider refused machines. Null unless the newest creation failed.
 	BackoffUntil *time.Time `json:"backoffUntil"`
 	// The provider's error.
@@ -2610,6 +2614,12 @@ func (v *Pool) GetBootLimitSeconds() int { return v.BootLimitSeconds }
 
 // GetPricePerHourUsd returns Pool.PricePerHourUsd, and is useful for accessing the field via an interface.
 func (v *Pool) GetPricePerHourUsd() float64 { return v.PricePerHourUsd }
+
+// GetPrice returns Pool.Price, and is useful for accessing the field via an interface.
+func (v *Pool) GetPrice() PoolPrice { return v.Price }
+
+// GetLossesPerHour returns Pool.LossesPerHour, and is useful for accessing the field via an interface.
+func (v *Pool) GetLossesPerHour() *float64 { return v.LossesPerHour }
 
 // GetPriceSource returns Pool.PriceSource, and is useful for accessing the field via an interface.
 func (v *Pool) GetPriceSource() *string { return v.PriceSource }
@@ -2754,6 +2764,57 @@ func (v *PoolExplanation) GetReason() string { return v.Reason }
 
 // GetInputs returns PoolExplanation.Inputs, and is useful for accessing the field via an interface.
 func (v *PoolExplanation) GetInputs() json.RawMessage { return v.Inputs }
+
+// PoolPrice includes the requested fields of the GraphQL type PoolPrice.
+// The GraphQL type's documentation follows.
+//
+// What a worker of a pool costs for an hour, in US dollars.
+type PoolPrice struct {
+	PricePerHourUsd float64 `json:"pricePerHourUsd"`
+	// Where it comes from: a source in the configuration. Null for the constant price.
+	Source *string `json:"source"`
+	// The time of the price, as its source states it.
+	At *time.Time `json:"at"`
+	// The price is old. It counts until it is ignored; then the constant price does.
+	Stale bool `json:"stale"`
+	// Why the source gave no price when it was last read.
+	Problem *string `json:"problem"`
+	// How the price changes, as far as the source knows.
+	Ahead []PriceStep `json:"ahead"`
+}
+
+// GetPricePerHourUsd returns PoolPrice.PricePerHourUsd, and is useful for accessing the field via an interface.
+func (v *PoolPrice) GetPricePerHourUsd() float64 { return v.PricePerHourUsd }
+
+// GetSource returns PoolPrice.Source, and is useful for accessing the field via an interface.
+func (v *PoolPrice) GetSource() *string { return v.Source }
+
+// GetAt returns PoolPrice.At, and is useful for accessing the field via an interface.
+func (v *PoolPrice) GetAt() *time.Time { return v.At }
+
+// GetStale returns PoolPrice.Stale, and is useful for accessing the field via an interface.
+func (v *PoolPrice) GetStale() bool { return v.Stale }
+
+// GetProblem returns PoolPrice.Problem, and is useful for accessing the field via an interface.
+func (v *PoolPrice) GetProblem() *string { return v.Problem }
+
+// GetAhead returns PoolPrice.Ahead, and is useful for accessing the field via an interface.
+func (v *PoolPrice) GetAhead() []PriceStep { return v.Ahead }
+
+// PriceStep includes the requested fields of the GraphQL type PriceStep.
+// The GraphQL type's documentation follows.
+//
+// What a worker costs for an hour from a time on, in US dollars.
+type PriceStep struct {
+	From            time.Time `json:"from"`
+	PricePerHourUsd float64   `json:"pricePerHourUsd"`
+}
+
+// GetFrom returns PriceStep.From, and is useful for accessing the field via an interface.
+func (v *PriceStep) GetFrom() time.Time { return v.From }
+
+// GetPricePerHourUsd returns PriceStep.PricePerHourUsd, and is useful for accessing the field via an interface.
+func (v *PriceStep) GetPricePerHourUsd() float64 { return v.PricePerHourUsd }
 
 // Progress includes the GraphQL fields of Progress requested by the fragment Progress.
 type Progress struct {
@@ -7947,6 +8008,18 @@ fragment Pool on Pool {
 	scaleDownCooldownSeconds
 	bootLimitSeconds
 	pricePerHourUsd
+	price {
+		pricePerHourUsd
+		source
+		at
+		stale
+		problem
+		ahead {
+			from
+			pricePerHourUsd
+		}
+	}
+	lossesPerHour
 	priceSource
 	maxPricePerHourUsd
 	accounts
@@ -8172,6 +8245,18 @@ fragment Pool on Pool {
 	scaleDownCooldownSeconds
 	bootLimitSeconds
 	pricePerHourUsd
+	price {
+		pricePerHourUsd
+		source
+		at
+		stale
+		problem
+		ahead {
+			from
+			pricePerHourUsd
+		}
+	}
+	lossesPerHour
 	priceSource
 	maxPricePerHourUsd
 	accounts
@@ -8756,6 +8841,18 @@ fragment Pool on Pool {
 	scaleDownCooldownSeconds
 	bootLimitSeconds
 	pricePerHourUsd
+	price {
+		pricePerHourUsd
+		source
+		at
+		stale
+		problem
+		ahead {
+			from
+			pricePerHourUsd
+		}
+	}
+	lossesPerHour
 	priceSource
 	maxPricePerHourUsd
 	accounts

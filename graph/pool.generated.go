@@ -24,6 +24,8 @@ import (
 // region    ************************** generated!.gotpl **************************
 
 type PoolResolver interface {
+	PriceHistory(ctx context.Context, obj *query.PoolStatus, hours *int) ([]*models.PriceStep, error)
+
 	Explanation(ctx context.Context, obj *query.PoolStatus) (*fleet.Explanation, error)
 
 	ScalingHistory(ctx context.Context, obj *query.PoolStatus, first *int) ([]*models.ScalingDecision, error)
@@ -32,6 +34,20 @@ type PoolResolver interface {
 // endregion ************************** generated!.gotpl **************************
 
 // region    ***************************** args.gotpl *****************************
+
+func (ec *executionContext) field_Pool_priceHistory_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "hours",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["hours"] = arg0
+	return args, nil
+}
 
 func (ec *executionContext) field_Pool_scalingHistory_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
@@ -833,6 +849,105 @@ func (ec *executionContext) fieldContext_Pool_paused(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Pool", field, true, false, errors.New("field of type Boolean does not have child fields"))
 }
 
+func (ec *executionContext) _Pool_price(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Pool_price(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Price(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *query.PoolPrice) graphql.Marshaler {
+			return ec.marshalNPoolPrice2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐPoolPrice(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Pool_price(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Pool",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PoolPrice(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Pool_priceHistory(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Pool_priceHistory(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Pool().PriceHistory(ctx, obj, fc.Args["hours"].(*int))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*models.PriceStep) graphql.Marshaler {
+			return ec.marshalNPriceStep2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPriceStepᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Pool_priceHistory(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Pool",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PriceStep(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Pool_priceHistory_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Pool_lossesPerHour(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Pool_lossesPerHour(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LossesPerHour(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Pool_lossesPerHour(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Pool", field, true, false, errors.New("field of type Float does not have child fields"))
+}
+
 func (ec *executionContext) _Pool_desired(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1408,6 +1523,199 @@ func (ec *executionContext) _PoolExplanation_inputs(ctx context.Context, field g
 }
 func (ec *executionContext) fieldContext_PoolExplanation_inputs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("PoolExplanation", field, true, false, errors.New("field of type JSON does not have child fields"))
+}
+
+func (ec *executionContext) _PoolPrice_pricePerHourUsd(ctx context.Context, field graphql.CollectedField, obj *query.PoolPrice) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolPrice_pricePerHourUsd(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PricePerHourUSD, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PoolPrice_pricePerHourUsd(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolPrice", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _PoolPrice_source(ctx context.Context, field graphql.CollectedField, obj *query.PoolPrice) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolPrice_source(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Source, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_PoolPrice_source(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolPrice", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _PoolPrice_at(ctx context.Context, field graphql.CollectedField, obj *query.PoolPrice) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolPrice_at(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.At, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_PoolPrice_at(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolPrice", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _PoolPrice_stale(ctx context.Context, field graphql.CollectedField, obj *query.PoolPrice) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolPrice_stale(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Stale, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PoolPrice_stale(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolPrice", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _PoolPrice_problem(ctx context.Context, field graphql.CollectedField, obj *query.PoolPrice) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolPrice_problem(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Problem, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_PoolPrice_problem(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolPrice", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _PoolPrice_ahead(ctx context.Context, field graphql.CollectedField, obj *query.PoolPrice) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolPrice_ahead(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Ahead, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []models.PriceStep) graphql.Marshaler {
+			return ec.marshalNPriceStep2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPriceStepᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PoolPrice_ahead(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PoolPrice",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PriceStep(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _PriceStep_from(ctx context.Context, field graphql.CollectedField, obj *models.PriceStep) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PriceStep_from(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.From, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PriceStep_from(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PriceStep", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _PriceStep_pricePerHourUsd(ctx context.Context, field graphql.CollectedField, obj *models.PriceStep) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PriceStep_pricePerHourUsd(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PricePerHourUSD, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PriceStep_pricePerHourUsd(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PriceStep", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
 func (ec *executionContext) _ScalingDecision_at(ctx context.Context, field graphql.CollectedField, obj *models.ScalingDecision) (ret graphql.Marshaler) {
@@ -2057,6 +2365,54 @@ func (ec *executionContext) _Pool(ctx context.Context, sel ast.SelectionSet, obj
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "price":
+			out.Values[i] = ec._Pool_price(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "priceHistory":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Pool_priceHistory(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "lossesPerHour":
+			out.Values[i] = ec._Pool_lossesPerHour(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "desired":
 			out.Values[i] = ec._Pool_desired(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -2358,6 +2714,112 @@ func (ec *executionContext) _PoolExplanation(ctx context.Context, sel ast.Select
 	return out
 }
 
+var poolPriceImplementors = []string{"PoolPrice"}
+
+func (ec *executionContext) _PoolPrice(ctx context.Context, sel ast.SelectionSet, obj *query.PoolPrice) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, poolPriceImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("PoolPrice")
+		case "pricePerHourUsd":
+			out.Values[i] = ec._PoolPrice_pricePerHourUsd(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "source":
+			out.Values[i] = ec._PoolPrice_source(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "at":
+			out.Values[i] = ec._PoolPrice_at(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "stale":
+			out.Values[i] = ec._PoolPrice_stale(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "problem":
+			out.Values[i] = ec._PoolPrice_problem(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "ahead":
+			out.Values[i] = ec._PoolPrice_ahead(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var priceStepImplementors = []string{"PriceStep"}
+
+func (ec *executionContext) _PriceStep(ctx context.Context, sel ast.SelectionSet, obj *models.PriceStep) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, priceStepImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("PriceStep")
+		case "from":
+			out.Values[i] = ec._PriceStep_from(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "pricePerHourUsd":
+			out.Values[i] = ec._PriceStep_pricePerHourUsd(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var scalingDecisionImplementors = []string{"ScalingDecision"}
 
 func (ec *executionContext) _ScalingDecision(ctx context.Context, sel ast.SelectionSet, obj *models.ScalingDecision) graphql.Marshaler {
@@ -2558,6 +3020,62 @@ func (ec *executionContext) marshalNPoolExplanation2ᚖgithubᚗcomᚋreelayᚋr
 func (ec *executionContext) unmarshalNPoolInput2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐPoolSpec(ctx context.Context, v any) (models.PoolSpec, error) {
 	res, err := ec.unmarshalInputPoolInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNPoolPrice2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐPoolPrice(ctx context.Context, sel ast.SelectionSet, v *query.PoolPrice) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._PoolPrice(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNPriceStep2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐPriceStep(ctx context.Context, sel ast.SelectionSet, v models.PriceStep) graphql.Marshaler {
+	return ec._PriceStep(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNPriceStep2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPriceStepᚄ(ctx context.Context, sel ast.SelectionSet, v []models.PriceStep) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNPriceStep2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐPriceStep(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNPriceStep2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPriceStepᚄ(ctx context.Context, sel ast.SelectionSet, v []*models.PriceStep) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNPriceStep2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPriceStep(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNPriceStep2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPriceStep(ctx context.Context, sel ast.SelectionSet, v *models.PriceStep) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._PriceStep(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalNScalingDecision2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐScalingDecisionᚄ(ctx context.Context, sel ast.SelectionSet, v []*models.ScalingDecision) graphql.Marshaler {

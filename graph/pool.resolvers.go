@@ -42,6 +42,10 @@ func (r *mutationResolver) ApplyPools(ctx context.Context, input fleet.PoolFile)
 	return r.Pools.Apply(ctx, principal(ctx), input)
 }
 
+func (r *poolResolver) PriceHistory(ctx context.Context, obj *query.PoolStatus, hours *int) ([]*models.PriceStep, error) {
+	return load(ctx).PriceHistory.Load(ctx, loader.PricesBack{Pool: obj.ID, Hours: valueOr(hours, 24)})
+}
+
 func (r *poolResolver) Explanation(ctx context.Context, obj *query.PoolStatus) (*fleet.Explanation, error) {
 	return r.Pools.Explain(ctx, principal(ctx), obj.ID)
 }

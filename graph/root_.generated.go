@@ -1143,6 +1143,12 @@ func (ec *executionContext) childFields_Pool(ctx context.Context, field graphql.
 		return ec.fieldContext_Pool_settings(ctx, field)
 	case "paused":
 		return ec.fieldContext_Pool_paused(ctx, field)
+	case "price":
+		return ec.fieldContext_Pool_price(ctx, field)
+	case "priceHistory":
+		return ec.fieldContext_Pool_priceHistory(ctx, field)
+	case "lossesPerHour":
+		return ec.fieldContext_Pool_lossesPerHour(ctx, field)
 	case "desired":
 		return ec.fieldContext_Pool_desired(ctx, field)
 	case "booting":
@@ -1209,6 +1215,34 @@ func (ec *executionContext) childFields_PoolExplanation(ctx context.Context, fie
 		return ec.fieldContext_PoolExplanation_inputs(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type PoolExplanation", field.Name)
+}
+
+func (ec *executionContext) childFields_PoolPrice(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "pricePerHourUsd":
+		return ec.fieldContext_PoolPrice_pricePerHourUsd(ctx, field)
+	case "source":
+		return ec.fieldContext_PoolPrice_source(ctx, field)
+	case "at":
+		return ec.fieldContext_PoolPrice_at(ctx, field)
+	case "stale":
+		return ec.fieldContext_PoolPrice_stale(ctx, field)
+	case "problem":
+		return ec.fieldContext_PoolPrice_problem(ctx, field)
+	case "ahead":
+		return ec.fieldContext_PoolPrice_ahead(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PoolPrice", field.Name)
+}
+
+func (ec *executionContext) childFields_PriceStep(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "from":
+		return ec.fieldContext_PriceStep_from(ctx, field)
+	case "pricePerHourUsd":
+		return ec.fieldContext_PriceStep_pricePerHourUsd(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PriceStep", field.Name)
 }
 
 func (ec *executionContext) childFields_Progress(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -114,16 +114,25 @@ func RecordPrices(ctx context.Context, db bun.IDB) error {
 	return err
 }
 
-// ListPrices returns what a worker of a pool cost after a time, in order. The first is the price
-// at that time, if it was known. limit bounds them; the newest are kept.
-func ListPrices(ctx context.Context, db bun.IDB, id PoolID, after time.Time, limit int) ([]PriceStep, error) {
-	var found []PriceStep
+// PricePoint is a price of a pool.
+type PricePoint struct {
+	PoolID PoolID `bun:"pool_id"`
+	PriceStep
+}
+
+// ListPrices returns what the workers of these pools cost for so long, each pool's in order. The
+// first of each is the price at that time, if it was known. limit bounds those of each pool; the
+// newest are kept.
+func ListPrices(ctx context.Context, db bun.IDB, pools []PoolID, back time.Duration, limit int) ([]PricePoint, error) {
+	var found []PricePoint
 	err := db.NewRaw(`
-		SELECT * FROM (
-			SELECT since AS "from", usd AS price_per_hour_usd FROM pool_prices
-			WHERE pool_id = ?0 AND since >= coalesce((SELECT max(since) FROM pool_prices WHERE pool_id = ?0 AND since <= ?1), ?1)
-			ORDER BY since DESC LIMIT ?2) newest
-		ORDER BY "from"`, id, after, limit).Scan(ctx, &found)
+		SELECT p.id AS pool_id, greatest(n.since, s.since) AS "from", n.usd AS price_per_hour_usd
+		FROM (SELECT clock_timestamp() - make_interval(secs => ?1) AS since) s, unnest(?0::uuid[]) AS p (id)
+		CROSS JOIN LATERAL (
+			SELECT since, usd FROM pool_prices
+			WHERE pool_id = p.id AND since >= coalesce((SELECT max(since) FROM pool_prices WHERE pool_id = p.id AND since <= s.since), s.since)
+			ORDER BY since DESC LIMIT ?2) n
+		ORDER BY p.id, n.since`, uuidArray(pools), back.Seconds(), limit).Scan(ctx, &found)
 	return found, err
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/identity"
+	"github.com/reelay/reelay/jobs/prices"
 	"github.com/reelay/reelay/jobs/upkeep"
 	"github.com/reelay/reelay/web/videos"
 )
@@ -40,6 +41,9 @@ type config struct {
 	localProvider string
 	// programs is the folder of the programs of the provider `command`.
 	programs string
+	// prices is a file of the sources of prices, which check reads.
+	prices       string
+	priceSources []*prices.Source
 	// gce is how machines of Compute Engine are made.
 	gce gce.Config
 	// outbound says which URLs of customers may be called.
@@ -85,6 +89,7 @@ func readConfig() config {
 
 		localProvider: env("REELAY_LOCAL_PROVIDER", ""),
 		programs:      env("REELAY_PROVIDERS", ""),
+		prices:        env("REELAY_PRICES", ""),
 		gce:           gce.Config{APIEndpoint: env("REELAY_GCE_ENDPOINT", ""), Cluster: env("REELAY_CLUSTER", "reelay")},
 		introspection: env("REELAY_INTROSPECTION", "on"),
 
@@ -165,7 +170,7 @@ func (c *config) check() error {
 	if u, err := url.Parse(c.machines.KeysURL); err != nil || c.machines.KeysURL != "" && (u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
 		bad("REELAY_GCE_IDENTITY_KEYS_URL", c.machines.KeysURL, "an https URL, or empty for Google's")
 	}
-	wrong = append(wrong, c.tls.check(), c.checkModels())
+	wrong = append(wrong, c.tls.check(), c.checkModels(), c.checkPrices())
 	wrong = append(wrong, c.checkStores(bad))
 	return errors.Join(wrong...)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/periodic"
+	"github.com/reelay/reelay/jobs/prices"
 	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/jobs/tasks"
 	"github.com/reelay/reelay/jobs/upkeep"
@@ -80,6 +81,7 @@ func (s *stack) control(ctx context.Context) error {
 	scaler := &fleet.Scaler{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers()}
 	yielder := &fleet.Yielder{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
 
+	follower := &prices.Follower{DB: s.db, Sources: s.cfg.priceSources, Claim: (&periodic.Periods{DB: s.db}).Claim}
 	upkeep := &upkeep.Upkeep{DB: s.db, Objects: s.objects, Keep: s.cfg.retention}
 
 	publisher := tasks.NewPublisher(s.asynq)
@@ -113,6 +115,7 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "promote", Every: promoteEvery, Run: counted(promoter.Promote)},
 				{Name: "learn", Every: learnEvery, Run: counted((&jobs.Learner{DB: s.db}).Learn)},
 				{Name: "mend", Every: mendEvery, Run: readier.Mend},
+				{Name: "prices", Every: prices.Every, Run: follower.Pass},
 				{Name: "scale", Every: scaleEvery, Run: scaler.Scale},
 				{Name: "yield", Every: yieldEvery, Run: counted(yielder.Yield)},
 				{Name: "analyze", Every: analyzeEvery, Run: counted(upkeep.Analyze)},

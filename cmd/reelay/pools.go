@@ -57,7 +57,7 @@ func printPools(out io.Writer, pools []client.Pool) error {
 	for _, p := range pools {
 		rows = append(rows, []string{
 			p.Name, poolState(p), p.Provider, string(p.CapacityClass), p.GpuType, strconv.Itoa(p.Booting), strconv.Itoa(p.Idle), strconv.Itoa(p.Busy),
-			strconv.Itoa(p.Draining), fmt.Sprintf("%d to %d", p.MinWorkers, p.MaxWorkers), fmt.Sprintf("$%g", p.PricePerHourUsd), strings.Join(p.Models, ", "),
+			strconv.Itoa(p.Draining), fmt.Sprintf("%d to %d", p.MinWorkers, p.MaxWorkers), priceNow(p), strings.Join(p.Models, ", "),
 		})
 	}
 	return printTable(out, []string{"POOL", "STATE", "PROVIDER", "CLASS", "GPU", "BOOTING", "IDLE", "BUSY", "DRAINING", "LIMITS", "PRICE/H", "MODELS"}, rows)

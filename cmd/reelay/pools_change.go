@@ -87,10 +87,7 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 	}
 	field("gives way", "%s", cmp.Or(strings.ToLower(strings.Join(lo.Map(p.YieldingTiers, func(t client.Tier, _ int) string { return string(t) }), ", ")), "none"))
 	field("machines", "%d workers each, %d GPUs per worker", p.WorkersPerMachine, p.GpusPerWorker)
-	field("price", "$%g per worker and hour", p.PricePerHourUsd)
-	if p.PriceSource != nil && *p.PriceSource != "" {
-		field("price source", "%s", *p.PriceSource)
-	}
+	printPrice(field, p)
 	if p.MaxPricePerHourUsd > 0 {
 		field("most", "$%g per worker and hour", p.MaxPricePerHourUsd)
 	}

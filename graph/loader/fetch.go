@@ -90,6 +90,34 @@ func scalingPages(r *query.Reader) fetch[ScalingPage, []*models.ScalingDecision]
 	}
 }
 
+// PricesBack is what a pool's workers cost in the last hours.
+type PricesBack struct {
+	Pool  models.PoolID
+	Hours int
+}
+
+// prices reads the prices of many pools, with one query for all pools of which the same time is
+// asked for.
+func prices(r *query.Reader) fetch[PricesBack, []*models.PriceStep] {
+	return func(ctx context.Context, keys []PricesBack) (map[PricesBack][]*models.PriceStep, error) {
+		byTime := map[int][]models.PoolID{}
+		for _, key := range keys {
+			byTime[key.Hours] = append(byTime[key.Hours], key.Pool)
+		}
+		found := make(map[PricesBack][]*models.PriceStep, len(keys))
+		for hours, ids := range byTime {
+			histories, err := r.PriceHistories(ctx, ids, hours)
+			if err != nil {
+				return nil, err
+			}
+			for id, history := range histories {
+				found[PricesBack{id, hours}] = history
+			}
+		}
+		return found, nil
+	}
+}
+
 // estimates reads the estimates of unfinished jobs.
 func estimates(r *query.Reader) fetch[*models.Job, estimate.JobEstimate] {
 	return func(ctx context.Context, rows []*models.Job) (map[*models.Job]estimate.JobEstimate, error) {

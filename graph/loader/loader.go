@@ -94,6 +94,7 @@ type Loaders struct {
 	Estimates      Loader[*models.Job, estimate.JobEstimate]
 	QueueWaits     Loader[Queue, models.QueueWait]
 	ScalingHistory Loader[ScalingPage, []*models.ScalingDecision]
+	PriceHistory   Loader[PricesBack, []*models.PriceStep]
 }
 
 // New returns the loaders of one response, which read through r.
@@ -124,5 +125,6 @@ func New(r *query.Reader, o Options) *Loaders {
 		Estimates:      newLoader(o, estimates(r)),
 		QueueWaits:     newLoader(o, queueWaits(r)),
 		ScalingHistory: newLoader(o, scalingPages(r)),
+		PriceHistory:   newLoader(o, prices(r)),
 	}
 }

@@ -25,6 +25,9 @@ var (
 	poolMaxDesc     = poolDesc("reelay_pool_workers_max", "How many workers the pool may have.")
 	poolPausedDesc  = poolDesc("reelay_pool_paused", "1 if an operator paused the pool.")
 	poolRefusedDesc = poolDesc("reelay_pool_refusals", "How many creations in a row the pool's provider refused.")
+	poolPriceDesc   = poolDesc("reelay_pool_price_usd", "The price of a worker for an hour, in US dollars.")
+	poolStaleDesc   = poolDesc("reelay_pool_price_stale", "1 if the price is an old one of its source.")
+	poolTroubleDesc = poolDesc("reelay_pool_price_problem", "1 if the source of the price gave none when it was last read.")
 	poolCostDesc    = poolDesc("reelay_pool_cost_usd_per_hour", "The price of the pool's workers, also of those that boot or drain.")
 )
 
@@ -34,7 +37,7 @@ func poolDesc(name, help string) *prometheus.Desc {
 
 // Describe implements prometheus.Collector.
 func (p *pools) Describe(into chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{poolWorkersDesc, poolDesiredDesc, poolMaxDesc, poolPausedDesc, poolRefusedDesc, poolCostDesc} {
+	for _, desc := range []*prometheus.Desc{poolWorkersDesc, poolDesiredDesc, poolMaxDesc, poolPausedDesc, poolRefusedDesc, poolPriceDesc, poolStaleDesc, poolTroubleDesc, poolCostDesc} {
 		into <- desc
 	}
 }
@@ -52,13 +55,20 @@ func (p *pools) Collect(into chan<- prometheus.Metric) {
 		gauge(poolDesiredDesc, float64(pool.Desired))
 		gauge(poolMaxDesc, float64(pool.MaxWorkers))
 		gauge(poolRefusedDesc, float64(pool.Refusals))
-		gauge(poolCostDesc, float64(pool.Booting+pool.Idle+pool.Busy+pool.Draining)*pool.PricePerHourUSD)
-		paused := 0.0
-		if pool.Paused() {
-			paused = 1
-		}
-		gauge(poolPausedDesc, paused)
+		price := pool.Price()
+		gauge(poolPriceDesc, price.PricePerHourUSD)
+		gauge(poolStaleDesc, oneIf(price.Stale))
+		gauge(poolTroubleDesc, oneIf(price.Problem != ""))
+		gauge(poolCostDesc, float64(pool.Booting+pool.Idle+pool.Busy+pool.Draining)*price.PricePerHourUSD)
+		gauge(poolPausedDesc, oneIf(pool.Paused()))
 	}
+}
+
+func oneIf(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
 }
 
 func (p *pools) read() []*query.PoolStatus {

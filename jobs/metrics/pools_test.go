@@ -23,7 +23,9 @@ func TestPools(t *testing.T) {
 		}})
 
 		require.Equal(t, []string{
-			`reelay_pool_cost_usd_per_hour{pool="spot"} 2`, `reelay_pool_paused{pool="spot"} 0`, `reelay_pool_refusals{pool="spot"} 2`,
+			`reelay_pool_cost_usd_per_hour{pool="spot"} 2`, `reelay_pool_paused{pool="spot"} 0`,
+			`reelay_pool_price_problem{pool="spot"} 0`, `reelay_pool_price_stale{pool="spot"} 0`, `reelay_pool_price_usd{pool="spot"} 0.5`,
+			`reelay_pool_refusals{pool="spot"} 2`,
 			`reelay_pool_workers{pool="spot",state="booting"} 1`, `reelay_pool_workers{pool="spot",state="busy"} 2`,
 			`reelay_pool_workers{pool="spot",state="draining"} 1`, `reelay_pool_workers{pool="spot",state="idle"} 0`,
 			`reelay_pool_workers_desired{pool="spot"} 4`, `reelay_pool_workers_max{pool="spot"} 9`,

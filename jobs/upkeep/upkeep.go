@@ -153,11 +153,13 @@ const (
 	// A pool keeps its newest decisions, and all decisions within this time.
 	newestDecisions = 1000
 	decisionAge     = 30 * day
+	// priceAge is how long the prices of pools are kept.
+	priceAge = 30 * day
 	// webhookAge is how long deliveries are kept, for display and redelivery.
 	webhookAge = 30 * day
 )
 
-// ForgetRest removes hints that could not be published, old scaling decisions and webhooks,
+// ForgetRest removes hints that could not be published, old scaling decisions, prices and webhooks,
 // and terminated workers that no attempt refers to.
 func (u *Upkeep) ForgetRest(ctx context.Context) (int, error) {
 	hints, err := u.transactions(ctx, "remove hints", func(ctx context.Context, tx bun.Tx) (int, error) {
@@ -182,10 +184,16 @@ func (u *Upkeep) ForgetRest(ctx context.Context) (int, error) {
 	if err != nil {
 		return hints + decisions + webhooks, err
 	}
+	prices, err := u.transactions(ctx, "remove prices", func(ctx context.Context, tx bun.Tx) (int, error) {
+		return models.DeleteOldPrices(ctx, tx, priceAge, rowBatch)
+	})
+	if err != nil {
+		return hints + decisions + webhooks + prices, err
+	}
 	workers, err := u.transactions(ctx, "remove workers", func(ctx context.Context, tx bun.Tx) (int, error) {
 		return models.DeleteWorkersOver(ctx, tx, u.Keep.Jobs, rowBatch)
 	})
-	return hints + decisions + webhooks + workers, err
+	return hints + decisions + webhooks + prices + workers, err
 }
 
 // Analyze renews the statistics of tables that have doubled since their last ANALYZE, and

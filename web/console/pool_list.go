@@ -115,9 +115,6 @@ func wanted(pool *query.PoolStatus) string {
 	return strconv.Itoa(pool.Desired)
 }
 
-// price is what one worker costs.
-func (r poolRow) price() string { return fmt.Sprintf("$%.4g/h", r.PricePerHourUSD) }
-
 // counts are the workers by state.
 func (r poolRow) counts() string {
 	return fmt.Sprintf("%d booting, %d idle, %d busy, %d draining", r.Booting, r.Idle, r.Busy, r.Draining)

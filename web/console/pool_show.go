@@ -36,7 +36,9 @@ type poolShow struct {
 	// Decisions are the newest ones, newest first.
 	Decisions []*models.ScalingDecision
 	Workers   *workerList
-	Now       time.Time
+	// Prices is what a worker cost in the last hours, oldest first.
+	Prices []*models.PriceStep
+	Now    time.Time
 }
 
 func (c *console) poolShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
@@ -84,6 +86,11 @@ func (c *console) readPool(ctx context.Context, p jobs.Principal, id models.Pool
 		return nil, err
 	}
 	v.Decisions = decisions[id]
+	prices, err := c.Reader.PriceHistories(ctx, []models.PoolID{id}, priceHours)
+	if err != nil {
+		return nil, err
+	}
+	v.Prices = prices[id]
 	page, err := c.Reader.Workers(ctx, models.WorkerFilter{PoolID: id, Status: present}, paging.Request{First: workerListSize})
 	if err != nil {
 		return nil, err

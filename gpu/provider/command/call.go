@@ -87,7 +87,7 @@ func (c *call) run(ctx context.Context, path string, input []byte) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	command := exec.Command(path, c.verb)
-	command.Dir, command.Env, command.Stdin = filepath.Dir(path), environment(os.Environ()), bytes.NewReader(input)
+	command.Dir, command.Env, command.Stdin = filepath.Dir(path), program.Environment(os.Environ()), bytes.NewReader(input)
 	process, err := program.Start(command, func(out io.Reader) {
 		if c.flood = c.read(out); c.flood != nil {
 			cancel(c.flood)
@@ -108,24 +108,6 @@ func (c *call) run(ctx context.Context, path string, input []byte) error {
 	case err := <-process.Ended:
 		return cmp.Or(c.flood, c.judge(err))
 	}
-}
-
-// own are the variables of Reelay's own environment that may hold secrets.
-var own = []string{"REELAY_", "DATABASE_URL=", "REDIS_URL=", "STORAGE_EMULATOR_HOST=", "PG"}
-
-// environment returns the variables for a program: those of this process except Reelay's own.
-func environment(all []string) []string {
-	var kept []string
-next:
-	for _, variable := range all {
-		for _, prefix := range own {
-			if strings.HasPrefix(variable, prefix) {
-				continue next
-			}
-		}
-		kept = append(kept, variable)
-	}
-	return kept
 }
 
 // judge turns the end of the program into an error, or nil for success.

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/jobs/prices"
+)
+
+// checkPrices reads the sources of prices.
+func (c *config) checkPrices() error {
+	c.priceSources = nil
+	if c.prices == "" {
+		return nil
+	}
+	data, err := os.ReadFile(c.prices)
+	if err == nil {
+		c.priceSources, err = prices.ReadSources(c.prices, data)
+	}
+	if err != nil {
+		return fmt.Errorf("REELAY_PRICES is %q: it must be a file of sources of prices: %w", c.prices, err)
+	}
+	return nil
+}
+
+// priceNow is what a worker of a pool costs per hour.
+func priceNow(p client.Pool) string {
+	price := fmt.Sprintf("$%.4g", p.Price.PricePerHourUsd)
+	if p.Price.Stale {
+		price += " stale"
+	}
+	return price
+}
+
+// maxShownAhead is how many of the prices to come are shown.
+const maxShownAhead = 6
+
+// printPrice prints what a worker of a pool costs, where that comes from, and what comes next.
+func printPrice(field func(name, format string, args ...any), p *client.Pool) {
+	field("price", "$%.4g per worker and hour", p.Price.PricePerHourUsd)
+	if p.Price.Source != nil && p.Price.At != nil {
+		stale := ""
+		if p.Price.Stale {
+			stale = ", stale"
+		}
+		field("", "by %s, %s%s", *p.Price.Source, ago(p.Price.At), stale)
+	}
+	if p.PriceSource != nil && *p.PriceSource != "" {
+		field("constant price", "$%.4g, if the source %s gives none", p.PricePerHourUsd, *p.PriceSource)
+	}
+	if p.Price.Problem != nil && *p.Price.Problem != "" {
+		field("price problem", "%s", clean(*p.Price.Problem))
+	}
+	for i, step := range p.Price.Ahead {
+		if i == maxShownAhead {
+			field("", "and %d more", len(p.Price.Ahead)-i)
+			break
+		}
+		field("price ahead", "$%.4g from %s", step.PricePerHourUsd, step.From.UTC().Format("2006-01-02 15:04 UTC"))
+	}
+	if p.LossesPerHour != nil {
+		field("losses", "%.2g per busy hour", *p.LossesPerHour)
+	}
+}

@@ -1,0 +1,22 @@
+package program
+
+import "strings"
+
+// own are the variables of Reelay's own environment that may hold secrets.
+var own = []string{"REELAY_", "DATABASE_URL=", "REDIS_URL=", "STORAGE_EMULATOR_HOST=", "PG"}
+
+// Environment returns the variables for a program of an operator: those of this process except
+// Reelay's own.
+func Environment(all []string) []string {
+	var kept []string
+next:
+	for _, variable := range all {
+		for _, prefix := range own {
+			if strings.HasPrefix(variable, prefix) {
+				continue next
+			}
+		}
+		kept = append(kept, variable)
+	}
+	return kept
+}

@@ -1,0 +1,15 @@
+package program
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestEnvironment(t *testing.T) {
+	t.Parallel()
+
+	kept := Environment([]string{"PATH=/bin", "REELAY_SECRETS_FILE=x", "DATABASE_URL=x", "REDIS_URL=x", "PGPASSWORD=x", "HOME=/root"})
+
+	require.Equal(t, []string{"PATH=/bin", "HOME=/root"}, kept)
+}

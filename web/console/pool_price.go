@@ -1,0 +1,66 @@
+package console
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/ui"
+)
+
+// priceHours is how far the chart of a pool's price goes back.
+const priceHours = 24
+
+// dollars formats a price per hour.
+func dollars(usd float64) string { return fmt.Sprintf("$%.4g/h", usd) }
+
+// price is what one worker costs now.
+func (r poolRow) price() string {
+	price := r.Price()
+	if price.Stale {
+		return dollars(price.PricePerHourUSD) + " (stale)"
+	}
+	return dollars(price.PricePerHourUSD)
+}
+
+// lostPerHour is how many attempts the pool loses per hour of work.
+func (r poolRow) lostPerHour() string {
+	rate := r.LossesPerHour()
+	if rate == nil {
+		return "none measured yet"
+	}
+	return fmt.Sprintf("%.2g per busy hour", *rate)
+}
+
+// priceChart is what a worker cost over time.
+type priceChart struct {
+	Steps       []ui.Step
+	Since       time.Time
+	Least, Most float64
+}
+
+// chartUnits is how many units of a chart a dollar has.
+const chartUnits = 10_000
+
+func chartOf(prices []*models.PriceStep, now time.Time) priceChart {
+	chart := priceChart{Since: now.Add(-priceHours * time.Hour)}
+	for i, p := range prices {
+		if i == 0 {
+			chart.Least = p.PricePerHourUSD
+		}
+		chart.Least, chart.Most = min(chart.Least, p.PricePerHourUSD), max(chart.Most, p.PricePerHourUSD)
+		chart.Steps = append(chart.Steps, ui.Step{At: p.From, Value: int(math.Round(p.PricePerHourUSD * chartUnits))})
+	}
+	return chart
+}
+
+func (c priceChart) top() int { return max(1, int(math.Round(c.Most*chartUnits))) }
+
+// words says what the chart shows.
+func (c priceChart) words() string {
+	if c.Least == c.Most {
+		return fmt.Sprintf("In the last %d hours a worker cost %s.", priceHours, dollars(c.Most))
+	}
+	return fmt.Sprintf("In the last %d hours a worker cost %s to %s.", priceHours, dollars(c.Least), dollars(c.Most))
+}
