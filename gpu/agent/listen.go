@@ -2,13 +2,14 @@ package agent
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/reelay/reelay/client"
 )
 
-// listenAgain is the wait before the agent subscribes again after the control plane
-// refused the subscription.
+// listenAgain is about the wait before the agent subscribes again after the control plane
+// refused the subscription. Agents that were refused together do not return together.
 const listenAgain = 30 * time.Second
 
 // listen subscribes to the directives for this worker until ctx ends. The answers to
@@ -23,7 +24,7 @@ func (a *Agent) listen(ctx context.Context) {
 			a.hear(*directive)
 		}
 		// The next round notices the end of ctx.
-		_ = pause(ctx, listenAgain)
+		_ = pause(ctx, listenAgain/2+rand.N(listenAgain))
 	}
 }
 
