@@ -1,7 +1,9 @@
 package main
 
 import (
+	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -122,10 +124,62 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
+func TestWave(t *testing.T) {
+	t.Parallel()
+
+	at := func(second float64) time.Time {
+		return time.Unix(1000, 0).Add(time.Duration(second * float64(time.Second)))
+	}
+	w := &wave{
+		machines: map[string]*machine{"a": {killed: at(2)}, "b": {notice: at(1), killed: at(11)}, "c": {killed: at(2)}, "d": {killed: at(2)}},
+		held: []holding{
+			{Attempt: "resumed", Instance: "a", Step: 27, At: at(0)}, {Attempt: "again", Instance: "b", Step: 3, At: at(0.5)},
+			{Attempt: "cancelled", Instance: "c", Step: 9, At: at(0)}, {Attempt: "completed", Instance: "d", Step: 99, At: at(0)},
+			{Attempt: "elsewhere", Instance: "e", Step: 9, At: at(0)},
+		},
+	}
+
+	w.count(map[string]outcome{
+		"resumed": {Status: "LOST", Next: at(33), From: new(20)}, "again": {Status: "RELEASED", Next: at(3)},
+		"cancelled": {Status: "LOST", Next: time.Unix(0, 0)}, "completed": {Status: "SUCCEEDED"},
+	})
+
+	require.Equal(t, []int{3, 1, 1, 1}, []int{w.Interrupted, w.Resumed, w.Again, w.Over})
+	require.Equal(t, []float64{3.5, 9}, w.WorkLost.seconds, "29 steps at the loss, and 3.5")
+	require.Equal(t, []float64{2, 31}, w.Running.seconds)
+
+	t.Run("FailsIfAJobLosesMoreThanAnInterval", func(t *testing.T) {
+		t.Parallel()
+		lossy := &wave{WorkLost: &recovery{Max: reclaimInterval + saveSteps + 1}}
+		r := &report{verdict: &verdict{FailedBy: map[string]int{"POISON": 1}}, Waves: []*wave{lossy}}
+
+		r.judge(nil)
+
+		require.Len(t, r.Failures, 2)
+	})
+}
+
+func TestMeter(t *testing.T) {
+	t.Parallel()
+
+	m, second := newMeter(), time.Unix(1000, 0)
+	client, server := net.Pipe()
+	go func() { _, _ = io.Copy(io.Discard, server) }()
+	_, err := metered{client, m}.Write([]byte("POST /graphql HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\n\r\n"))
+	require.NoError(t, err)
+	require.NoError(t, client.Close())
+	require.Equal(t, 2, m.peak(time.Now().Add(-time.Minute), time.Now()))
+	m.add(30, second)
+	m.add(10, second.Add(time.Second))
+
+	require.Equal(t, 30, m.peak(second, second.Add(5*time.Second)))
+	require.Equal(t, 20, m.mean(second.Add(2*time.Second), 2))
+}
+
 func TestParse(t *testing.T) {
 	t.Parallel()
 
-	for _, args := range [][]string{{"--minutes", "0"}, {"--minutes", "NaN"}, {"--agents", "1"}, {"--bin", "/nowhere"}, {"now"}} {
+	for _, args := range [][]string{{"--minutes", "0"}, {"--minutes", "NaN"}, {"--agents", "1"}, {"--reclaim", "-1"}, {"--bin", "/nowhere"}, {"now"}} {
 		_, err := parse(args)
 
 		require.Error(t, err, args)

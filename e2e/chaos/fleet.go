@@ -33,6 +33,7 @@ type machine struct {
 	instance string
 	group    int
 	child    *localstack.Child
+	instead  time.Time // when the machine ended that it replaces, or zero
 
 	mu     sync.Mutex
 	doomed bool // a fault is about to hit it, or has hit it
@@ -45,15 +46,16 @@ func startFleet(ctx context.Context, s *stack, size int) (*fleet, error) {
 	f := &fleet{stack: s, agents: map[string]*machine{}}
 	f.ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
 	for range size {
-		if err := f.add("", 0); err != nil {
+		if err := f.add("", 0, time.Time{}); err != nil {
 			return f, err
 		}
 	}
 	return f, nil
 }
 
-// add starts an agent on a new instance, or on one that existed before.
-func (f *fleet) add(instance string, group int) error {
+// add starts an agent on a new instance, or on one that existed before. It replaces a machine
+// that ended at a moment, or none.
+func (f *fleet) add(instance string, group int, instead time.Time) error {
 	f.mu.Lock()
 	f.made++
 	if instance == "" {
@@ -79,7 +81,7 @@ func (f *fleet) add(instance string, group int) error {
 	if err != nil {
 		return fmt.Errorf("start agent %s: %w", instance, err)
 	}
-	m := &machine{instance: instance, group: group, child: child}
+	m := &machine{instance: instance, group: group, child: child, instead: instead}
 	f.mu.Lock()
 	f.agents[instance] = m
 	f.mu.Unlock()
@@ -98,6 +100,7 @@ func (f *fleet) follow(m *machine) {
 		_ = syscall.Kill(m.child.Pid(), syscall.SIGCONT)
 		m.child.Kill()
 	}
+	ended := time.Now()
 	os.RemoveAll(filepath.Join(f.stack.dir, "work", m.instance))
 	m.mu.Lock()
 	doomed, same := m.doomed, m.sameAs
@@ -119,7 +122,7 @@ func (f *fleet) follow(m *machine) {
 	}
 	sleep(f.ctx, delay)
 	if f.ctx.Err() == nil {
-		if err := f.add(same, m.group); err != nil {
+		if err := f.add(same, m.group, ended); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}
@@ -178,6 +181,16 @@ func (m *machine) preempt() {
 	}
 }
 
+// lostAt returns when the machine got its notice or, without one, was killed.
+func (m *machine) lostAt() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.notice.IsZero() {
+		return m.notice
+	}
+	return m.killed
+}
+
 // killRuntime kills the runtime of a machine, if there is one.
 func (m *machine) killRuntime() bool {
 	killed := false
@@ -199,6 +212,19 @@ func (f *fleet) size() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.agents)
+}
+
+// booted returns the machines that run now and replace those that ended after a moment.
+func (f *fleet) booted(after time.Time) map[string]*machine {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	found := map[string]*machine{}
+	for _, m := range f.agents {
+		if m.instead.After(after) {
+			found[m.instance] = m
+		}
+	}
+	return found
 }
 
 // history returns all machines that have ended.

@@ -14,6 +14,7 @@ type request struct {
 	Seed    int64
 	Steps   int
 	Millis  int
+	Every   int // steps between two checkpoints; 0: none
 	Misdeed string
 	After   []string // jobs that it depends on
 
@@ -65,6 +66,12 @@ func (l *ledger) add(r *request) {
 	defer l.mu.Unlock()
 	r.N = len(l.requests) + 1
 	l.requests = append(l.requests, r)
+}
+
+func (l *ledger) size() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.requests)
 }
 
 func (l *ledger) all() []*request {

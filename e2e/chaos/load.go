@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/reelay/reelay/client"
@@ -17,11 +18,12 @@ import (
 type load struct {
 	stack    *stack
 	ledger   *ledger
-	counters *counters  // events that occurred
-	answers  *counters  // refusals by their code
-	open     func() int // jobs that have not ended
-	want     int        // jobs to have open
-	brief    bool       // only jobs of seconds
+	counters *counters    // events that occurred
+	answers  *counters    // refusals by their code
+	open     func() int   // jobs that have not ended
+	want     atomic.Int64 // jobs to have open
+	brief    bool         // only jobs of seconds
+	long     bool         // only jobs that last for minutes and do not misbehave
 
 	callers map[*tenant]caller
 	last    map[*tenant]*request // newest of each, that another may depend on
@@ -87,10 +89,11 @@ func (l *load) run(ctx context.Context, random *rand.Rand) {
 		case <-tick.C:
 		}
 		// From time to time all customers submit at once, and the lanes fill.
-		if random.IntN(1200) == 0 {
-			burst = 2 * l.want
+		want := int(l.want.Load())
+		if random.IntN(1200) == 0 && !l.long {
+			burst = 2 * want
 		}
-		if l.open()+len(bound) >= l.want+burst {
+		if l.open()+len(bound) >= want+burst {
 			burst = max(burst-1, 0)
 			continue
 		}
@@ -113,6 +116,9 @@ func (l *load) newRequest(random *rand.Rand) *request {
 	r := &request{Tenant: l.pick(random), Seed: random.Int64N(1 << 40), Steps: 2 + random.IntN(6), Millis: 100 + random.IntN(200)}
 	switch kind := random.Float64(); {
 	case l.brief || r.Tenant.narrow:
+	case l.long:
+		r.Steps, r.Millis = reclaimSteps+random.IntN(reclaimSteps/3), int(reclaimStep.Milliseconds())
+		r.Every = reclaimInterval
 	case kind < 0.012:
 		r.Misdeed, r.Steps = "crash", 4
 	case kind < 0.016:
@@ -120,15 +126,15 @@ func (l *load) newRequest(random *rand.Rand) *request {
 	case kind < 0.022:
 		r.Misdeed, r.Steps = "oom", 4
 	case kind < 0.032:
-		r.Steps, r.Millis = 120+random.IntN(60), 500
+		r.Steps, r.Millis, r.Every = 120+random.IntN(60), 500, 8
 	case kind < 0.11:
-		r.Steps, r.Millis = 40+random.IntN(60), 500
+		r.Steps, r.Millis, r.Every = 40+random.IntN(60), 500, 8
 	}
 	r.Prompt = fmt.Sprintf("a rehearsal, take %d, in %d colours", random.Uint32(), random.IntN(1000))
 	if random.Float64() < 0.92 {
 		r.Key = fmt.Sprintf("order-%016x", random.Uint64())
 	}
-	if before := l.last[r.Tenant]; before != nil && random.Float64() < 0.05 {
+	if before := l.last[r.Tenant]; before != nil && !l.long && random.Float64() < 0.05 {
 		if id := before.job(); id != "" {
 			r.After = []string{id}
 		}
@@ -145,7 +151,9 @@ func (l *load) pick(random *rand.Rand) *tenant {
 	}
 	at := random.IntN(sum)
 	for _, t := range l.stack.tenants {
-		if at -= t.share; at < 0 {
+		if at -= t.share; at < 0 && l.long && t.narrow {
+			return l.pick(random)
+		} else if at < 0 {
 			return t
 		}
 	}
@@ -155,8 +163,8 @@ func (l *load) pick(random *rand.Rand) *tenant {
 // input returns the input of the submit, the same each time.
 func (r *request) input() map[string]any {
 	params := map[string]any{"steps": r.Steps, "stepMillis": r.Millis, "seed": r.Seed}
-	if r.Steps > 20 {
-		params["checkpointEvery"] = 8
+	if r.Every > 0 {
+		params["checkpointEvery"] = r.Every
 	}
 	if r.Misdeed != "" {
 		params["misbehave"], params["misbehaveAt"] = r.Misdeed, 1

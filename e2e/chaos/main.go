@@ -28,6 +28,7 @@ type options struct {
 	JSON    bool
 	Bin     string
 	Keep    bool
+	Reclaim int // waves of reclamation instead of faults
 }
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -85,6 +86,7 @@ func parse(args []string) (options, error) {
 	flags.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano())%1_000_000, "decides the order of faults and jobs")
 	flags.Float64Var(&o.Minutes, "minutes", 5, "minutes of faults; draining and checking take extra time")
 	flags.IntVar(&o.Agents, "agents", 44, "agents to run")
+	flags.IntVar(&o.Reclaim, "reclaim", 0, "instead of faults, let 70 % of the agents be lost at once this many times, and then some with notice")
 	flags.BoolVar(&o.JSON, "json", false, "print the result as one JSON document")
 	flags.StringVar(&o.Bin, "bin", "bin", "folder with reelay and reelay-agent")
 	flags.BoolVar(&o.Keep, "keep", false, "keep the folder with all logs and data even if the run passes")
@@ -96,6 +98,8 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("there is no argument %q; see --help", flags.Arg(0))
 	case !(o.Minutes > 0 && o.Minutes <= 24*60):
 		return o, fmt.Errorf("--minutes is %g: it must be above 0, and 1440 at most", o.Minutes)
+	case o.Reclaim < 0 || o.Reclaim > 100:
+		return o, fmt.Errorf("--reclaim is %d: it must be from 0 to 100", o.Reclaim)
 	case o.Agents < 2 || o.Agents > 500:
 		return o, fmt.Errorf("--agents is %d: it must be from 2 to 500", o.Agents)
 	}
@@ -114,6 +118,9 @@ func parse(args []string) (options, error) {
 
 // command returns the command that repeats the run.
 func (o options) command() string {
+	if o.Reclaim > 0 {
+		return fmt.Sprintf("go tool task chaos -- --seed %d --agents %d --reclaim %d", o.Seed, o.Agents, o.Reclaim)
+	}
 	return fmt.Sprintf("go tool task chaos -- --seed %d --minutes %g --agents %d", o.Seed, o.Minutes, o.Agents)
 }
 

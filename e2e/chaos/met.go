@@ -46,6 +46,9 @@ var must = []string{
 	metKillRedis, metToxic,
 }
 
+// mustReclaim lists what a run with waves of reclamation must have met.
+var mustReclaim = []string{metMass, metKillAgent, metLost, metReleased, metResumed}
+
 // mustSoon lists what even a run of seconds must have met.
 var mustSoon = []string{
 	metAnswerLost, metDuplicateSubmit, metKillAgent, metKillRuntime, metKillAPI, metKillControl, metKillPG,

@@ -21,6 +21,7 @@ type report struct {
 	Answers  map[string]int // errors that customers got, by code
 	*verdict
 	Recoveries []*recovery
+	Waves      []*wave `json:",omitempty"`
 	AgentsDied int
 	Failures   []string // why the run failed; empty if it passed
 }
@@ -36,6 +37,7 @@ func (r *report) judge(must []string) {
 	count("jobs doubled", r.Duplicated)
 	count("wrong videos", r.WrongVideos)
 	count("broken invariants", r.Breaches)
+	r.judgeWaves()
 	for _, bad := range []string{badKeyReused, badStaleWrite} {
 		if r.Met[bad] > 0 {
 			r.Failures = append(r.Failures, fmt.Sprintf("%d %s", r.Met[bad], bad))
@@ -94,6 +96,7 @@ func (r *report) print(out io.Writer) {
 		}
 	}
 
+	r.printWaves(out)
 	for _, table := range []struct {
 		title  string
 		counts map[string]int

@@ -28,6 +28,7 @@ type soak struct {
 	met         *counters
 	began       time.Time
 	faultsEnded time.Time
+	waves       []*wave
 }
 
 // brief reports whether the run is too short to wait until leases expire.
@@ -49,7 +50,10 @@ func (o options) kinds() (kinds []fault, gap time.Duration) {
 
 // must returns the counters that the run has to meet.
 func (s *soak) must() []string {
-	if s.Minutes < 3 {
+	switch {
+	case s.Reclaim > 0:
+		return mustReclaim
+	case s.Minutes < 3:
 		return mustSoon
 	}
 	return must
@@ -77,9 +81,16 @@ func (o options) soak(ctx context.Context) (_ *report, err error) {
 	if err := s.start(ctx); err != nil {
 		return nil, err
 	}
-	s.trouble(ctx)
+	if o.Reclaim > 0 {
+		err = s.reclaim(ctx)
+	} else {
+		s.trouble(ctx)
+	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, err
 	}
 	drained := s.drain(ctx)
 	if ctx.Err() != nil {
@@ -105,7 +116,14 @@ func (s *soak) start(ctx context.Context) (err error) {
 	s.faults = newFaults(s.stack, s.fleet, s.met, kinds)
 	s.load = newLoad(s.stack, s.ledger, s.met, s.brief())
 	s.load.open = func() int { return s.watch.last().Open }
-	s.load.want = max(2, s.Agents*8/10)
+	if s.Reclaim > 0 { // nothing is lost on the way, and no job may be too many
+		s.load.open = func() int {
+			now := s.watch.last()
+			return s.ledger.size() - now.Completed - now.Failed - now.Canceled
+		}
+	}
+	s.load.want.Store(int64(max(2, s.Agents*8/10)))
+	s.load.long = s.Reclaim > 0
 	return nil
 }
 
@@ -195,10 +213,15 @@ func (s *soak) conclude(ctx context.Context) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, w := range s.waves {
+		if err := s.measure(ctx, w); err != nil {
+			return nil, err
+		}
+	}
 	r := &report{
 		Command: s.command(), Seed: s.Seed, Minutes: s.Minutes, Agents: s.Agents, Took: rounded(time.Since(s.began)),
 		Faults: s.faults.total(), Injected: s.faults.injected.copy(), Met: s.met.copy(), Answers: s.load.answers.copy(),
-		verdict: verdict, Recoveries: recoveries, AgentsDied: s.fleet.died,
+		verdict: verdict, Recoveries: recoveries, AgentsDied: s.fleet.died, Waves: s.waves,
 	}
 	r.judge(s.must())
 	r.Failures = append(r.Failures, s.zombies.strange...)

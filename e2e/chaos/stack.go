@@ -49,6 +49,7 @@ type stack struct {
 	tenants   []*tenant
 	operator  string
 	enrolment string
+	requests  *meter // of the requests to all apis
 
 	stop context.CancelFunc
 }
@@ -66,7 +67,7 @@ type tenant struct {
 // startStack starts everything but agents. It must be closed even after an error.
 func startStack(ctx context.Context, dir, bin string) (*stack, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &stack{dir: dir, bin: bin, network: newNetwork(), stop: cancel}
+	s := &stack{dir: dir, bin: bin, network: newNetwork(), requests: newMeter(), stop: cancel}
 	for _, begin := range []func(context.Context) error{
 		s.startPostgres, s.startRedis, s.startStore, s.prepare, s.startControls, s.startAPIs,
 	} {
@@ -282,7 +283,7 @@ func (s *stack) dialAPI() (net.Conn, error) {
 	for _, i := range rand.Perm(len(s.apiAddresses)) {
 		var conn net.Conn
 		if conn, err = net.DialTimeout("tcp", s.apiAddresses[i], time.Second); err == nil {
-			return conn, nil
+			return metered{conn, s.requests}, nil
 		}
 	}
 	return nil, err
