@@ -94,6 +94,7 @@ func (c *conn) postAs(head, body []byte) ([]byte, error) {
 		c.close()
 		return nil, err
 	}
+	c.used = time.Now() // it may have waited for long
 	if bytes.Contains(c.body, []byte(`"retryAfterSeconds"`)) {
 		return nil, fmt.Errorf("%w: %.500s", errLater, c.body)
 	}

@@ -32,7 +32,12 @@ const (
 )
 
 // openListener opens a socket, authenticates, and follows a job from its first event.
-func openListener(ctx context.Context, endpoint *url.URL, key, job string) (_ *benchListener, err error) {
+func openListener(ctx context.Context, endpoint *url.URL, key, job string) (*benchListener, error) {
+	return openSocket(ctx, endpoint, key, benchQuery, map[string]any{"jobId": job, "afterSeq": 0})
+}
+
+// openSocket opens a socket, authenticates, and subscribes.
+func openSocket(ctx context.Context, endpoint *url.URL, key, query string, variables map[string]any) (_ *benchListener, err error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", endpoint.Host)
 	if err != nil {
 		return nil, err
@@ -54,7 +59,7 @@ func openListener(ctx context.Context, endpoint *url.URL, key, job string) (_ *b
 		return nil, fmt.Errorf("the API did not accept the socket: %q %w", text, err)
 	}
 	return l, l.send(map[string]any{"type": "subscribe", "id": "1", "payload": map[string]any{
-		"query": benchQuery, "variables": map[string]any{"jobId": job, "afterSeq": 0},
+		"query": query, "variables": variables,
 	}})
 }
 

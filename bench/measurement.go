@@ -68,7 +68,7 @@ func All() []Measurement {
 		heartbeats(), progress(), checkpoints(),
 		pickups(), busyPickups(),
 		subscriptions(), followers(),
-		daily(), bloat(),
+		daily(), fleet(), bloat(),
 		growth(),
 	}
 }

@@ -24,6 +24,9 @@ type Site struct {
 	Staff map[string]Process
 	// Peers is nil if the program of bench/peers is not available.
 	Peers *Peers
+	// Data is the data folder of its `up`, or empty. One that the bench has started keeps its log
+	// there.
+	Data string
 	// Effort says how much to measure.
 	Effort Effort
 	// Say reports progress.
@@ -128,6 +131,16 @@ type worker struct {
 
 // workers registers workers for one model. They are removed after the measurement.
 func (s *Site) workers(ctx context.Context, n int, model string) ([]worker, error) {
+	return s.enrol(ctx, n, func(int) client.RegisterWorkerInput {
+		return client.RegisterWorkerInput{
+			Provider: "bench", ProviderInstanceId: "bench-" + uuid.NewString(), Region: "local", GpuType: "any",
+			CapacityClass: client.CapacityClassOnDemand, Models: []string{model}, AgentVersion: "bench",
+		}
+	})
+}
+
+// enrol registers workers as input says. They are removed after the measurement.
+func (s *Site) enrol(ctx context.Context, n int, input func(i int) client.RegisterWorkerInput) ([]worker, error) {
 	if s.house == "" {
 		if _, err := s.customers(ctx, 1); err != nil {
 			return nil, err
@@ -139,10 +152,7 @@ func (s *Site) workers(ctx context.Context, n int, model string) ([]worker, erro
 	}
 	enrol, all := s.Admin.WithKey(enrolment), make([]worker, n)
 	err = atOnce(ctx, n, func(ctx context.Context, i int) error {
-		r, err := enrol.RegisterWorker(ctx, client.RegisterWorkerInput{
-			Provider: "bench", ProviderInstanceId: "bench-" + uuid.NewString(), Region: "local", GpuType: "any",
-			CapacityClass: client.CapacityClassOnDemand, Models: []string{model}, AgentVersion: "bench",
-		})
+		r, err := enrol.RegisterWorker(ctx, input(i))
 		if err == nil {
 			all[i] = worker{enrol.WithKey(r.WorkerToken), r.Worker.Id, r.WorkerToken}
 		}

@@ -117,7 +117,9 @@ func (r *running) try(ctx context.Context) (next time.Time) {
 	} else if mine {
 		ctx, cancel := context.WithTimeout(ctx, passTimeout)
 		defer cancel()
+		began := time.Now()
 		err = r.run(ctx)
+		slog.DebugContext(ctx, "pass ended", "pass", r.Name, "seconds", time.Since(began).Seconds())
 	}
 	r.log.Note(ctx, err)
 	return next

@@ -37,6 +37,6 @@ func siteOf(data string, say func(line string)) (*bench.Site, error) {
 		Admin:       admin,
 		DatabaseURL: cmp.Or(os.Getenv("DATABASE_URL"), stores.DatabaseURL),
 		RedisURL:    cmp.Or(os.Getenv("REDIS_URL"), stores.RedisURL),
-		Staff:       staff, Say: say,
+		Staff:       staff, Data: data, Say: say,
 	}, err
 }

@@ -55,9 +55,9 @@ func measureCommand() *cobra.Command {
 	o.place.addFlags(f)
 	f.IntVar(&o.effort.Rounds, "rounds", 5, "how many rounds, of whose figures the median counts")
 	f.Float64Var(&o.seconds, "seconds", 3, "how long each contestant works in a round")
-	f.IntVar(&o.effort.N, "n", 0, "how many jobs a round of pickup has, how many subscriptions there are, or how many jobs run on the day, whose rates go with them (default: 60, 4000 and 3600)")
+	f.IntVar(&o.effort.N, "n", 0, "how many jobs a round of pickup has, how many subscriptions there are, or how many jobs run on the day, whose rates go with them, and in a fleet (default: 60, 4000, 3600 and 3600)")
 	f.IntSliceVar(&o.effort.Rows, "rows", []int{10_000, 1_000_000, 10_000_000}, "how many jobs there are for each step of growth")
-	f.Float64Var(&o.effort.Minutes, "minutes", 10, "how long the daily load lasts")
+	f.Float64Var(&o.effort.Minutes, "minutes", 10, "how long the daily load, and that of a fleet, lasts")
 	f.BoolVar(&o.effort.Small, "small", false, "make everything small, to see whether it works: the figures mean nothing")
 	f.StringVar(&o.peers, "peers", "bin", "folder with the programs of the peers, built there if need be; empty measures none")
 	f.BoolVar(&o.asJSON, "json", false, "print one JSON document")
@@ -97,7 +97,7 @@ func (o *options) check() error {
 func (o *options) run(cmd *cobra.Command, all []bench.Measurement) (err error) {
 	say := func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }
 	if o.effort.Small && o.place.data == "" && o.place.endpoint == "" { // one stack is enough
-		stack, err := startStack(cmd.Context(), o.place.reelay)
+		stack, err := startStack(cmd.Context(), o.place.reelay, true)
 		if err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func (o *options) run(cmd *cobra.Command, all []bench.Measurement) (err error) {
 	}
 	peers, lack := o.findPeers(cmd.Context())
 	report, err := bench.Run(cmd.Context(), all, func(ctx context.Context, name string) (*bench.Site, func() error, error) {
-		site, closeSite, err := o.place.open(ctx, say)
+		site, closeSite, err := o.place.open(ctx, name, say)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -27,7 +27,7 @@ func (p *place) addFlags(f *pflag.FlagSet) {
 }
 
 // open starts a stack or returns the given one.
-func (p *place) open(ctx context.Context, say func(line string)) (*bench.Site, func() error, error) {
+func (p *place) open(ctx context.Context, name string, say func(line string)) (*bench.Site, func() error, error) {
 	nothing := func() error { return nil }
 	switch {
 	case p.data != "" && p.endpoint != "":
@@ -46,7 +46,7 @@ func (p *place) open(ctx context.Context, say func(line string)) (*bench.Site, f
 		}
 		return site, nothing, err
 	}
-	stack, err := startStack(ctx, p.reelay)
+	stack, err := startStack(ctx, p.reelay, name == bench.Fleet)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -38,8 +38,9 @@ type stack struct {
 	lack    error
 }
 
-// startStack starts a stack on a free port and returns when it is ready.
-func startStack(ctx context.Context, reelay string) (_ *stack, err error) {
+// startStack starts a stack on a free port and returns when it is ready. debug makes it log more,
+// such as how long each pass takes.
+func startStack(ctx context.Context, reelay string, debug bool) (_ *stack, err error) {
 	s := &stack{}
 	defer func() {
 		if err != nil {
@@ -56,6 +57,14 @@ func startStack(ctx context.Context, reelay string) (_ *stack, err error) {
 	if err := os.CopyFS(models, bench.Models()); err != nil {
 		return nil, fmt.Errorf("write the models of the measurements: %w", err)
 	}
+	programs := filepath.Join(s.data, "programs")
+	if err := bench.WritePrograms(programs); err != nil {
+		return nil, err
+	}
+	env := append(os.Environ(), "REELAY_MODELS="+models, "REELAY_PROVIDERS="+programs)
+	if debug {
+		env = append(env, "REELAY_DEBUG=true")
+	}
 	if os.Getenv("GCS_BUCKET") == "" {
 		if s.objects, s.lack = makeMemoryFolder(); s.lack == nil {
 			if err := os.Symlink(s.objects, filepath.Join(s.data, "objects")); err != nil {
@@ -68,7 +77,7 @@ func startStack(ctx context.Context, reelay string) (_ *stack, err error) {
 		return nil, fmt.Errorf("write the stack's log: %w", err)
 	}
 	s.child, err = localstack.StartChild(localstack.ChildConfig{
-		Name: "reelay up", Path: reelay, Log: log, Grace: 30 * time.Second, Env: append(os.Environ(), "REELAY_MODELS="+models),
+		Name: "reelay up", Path: reelay, Log: log, Grace: 30 * time.Second, Env: env,
 		Args: []string{"up", "--listen", "127.0.0.1:0", "--data", s.data, "--agents", "0"},
 	})
 	if err != nil {
