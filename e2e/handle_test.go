@@ -29,6 +29,9 @@ func serveOutside(model string) error {
 	if model == interruptible {
 		return runtime.Serve(context.Background(), os.Stdin, os.Stdout, runtime.Ready{Runtime: "interruptible 1", Models: runtime.Offers(model)}, resuming{})
 	}
+	if model == summing {
+		return runtime.Serve(context.Background(), os.Stdin, os.Stdout, runtime.Ready{Runtime: "summing 1", Models: runtime.Offers(model)}, sum{})
+	}
 	return runtime.Serve(context.Background(), os.Stdin, os.Stdout, runtime.Ready{Runtime: "outside 1", Models: runtime.Offers(model)}, outside{model})
 }
 

@@ -18,12 +18,13 @@ type LateJob struct {
 
 const (
 	// lateAccounts and lateSample bound what ListLateJobs reads of a line: its first accounts,
-	// and the first jobs of each.
+	// and the first jobs of each. maxLate bounds its result.
 	lateAccounts = 100
 	lateSample   = 20
+	maxLate      = 200
 )
 
-// ListLateJobs returns jobs of these lanes that have waited for longer than targets[i], in about
+// ListLateJobs returns up to 200 jobs of these lanes that have waited for longer than targets[i], in about
 // the order in which they start. It omits those that cannot start now: beyond their account's
 // running limit, or of a paused queue.
 func ListLateJobs(ctx context.Context, db bun.IDB, lanes []Tier, targets []time.Duration) ([]LateJob, error) {
@@ -45,8 +46,8 @@ func ListLateJobs(ctx context.Context, db bun.IDB, lanes []Tier, targets []time.
 			ORDER BY j.queue_order LIMIT greatest(line.room, 0)) first
 		WHERE first.waited_seconds > t.target
 			AND NOT EXISTS (SELECT FROM queue_pauses p WHERE p.paused AND p.lane = t.lane AND p.model IN ('', first.model))
-		ORDER BY t.place, half.promoted, line.virtual_time`,
-		textArray(lanes), floatArray(column(targets, time.Duration.Seconds)), lateAccounts, lateSample).Scan(ctx, &found)
+		ORDER BY t.place, half.promoted, line.virtual_time LIMIT ?4`,
+		textArray(lanes), floatArray(column(targets, time.Duration.Seconds)), lateAccounts, lateSample, maxLate).Scan(ctx, &found)
 	return found, err
 }
 

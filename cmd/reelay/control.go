@@ -58,7 +58,7 @@ const (
 	mendEvery      = time.Second
 	relayEvery     = 200 * time.Millisecond
 	scaleEvery     = time.Second
-	yieldEvery     = 2 * time.Second
+	yieldEvery     = 5 * time.Second
 	objectsEvery   = 10 * time.Second
 	upkeepEvery    = time.Minute
 	eventsEvery    = time.Hour

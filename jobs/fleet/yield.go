@@ -50,7 +50,7 @@ type yield struct {
 // start: one for each job for which no worker is free soon. Of the attempts that can give way it
 // takes those of the lowest lane, and of these the one that loses the least work.
 func planYields(late []models.LateJob, performers []performer) []yield {
-	left := slices.Clone(performers)
+	left := slices.DeleteFunc(slices.Clone(performers), func(p performer) bool { return !p.freeSoon() && !p.canYield() })
 	take := func(i int) performer {
 		p := left[i]
 		left = slices.Delete(left, i, i+1)
@@ -100,9 +100,13 @@ func (p *performer) freeSoon() bool {
 
 // canYieldTo reports whether the worker's attempt may give way to a job.
 func (p *performer) canYieldTo(job models.LateJob) bool {
+	return job.Lane.Above(p.Lane) && p.serves.Serves(job.Queue) && p.canYield()
+}
+
+// canYield reports whether the worker's attempt may give way at all.
+func (p *performer) canYield() bool {
 	switch {
-	case p.Status != models.WorkerBusy, !p.Renders, !p.serves.Serves(job.Queue),
-		!job.Lane.Above(p.Lane), !slices.Contains(p.yields, p.Lane):
+	case p.Status != models.WorkerBusy, !p.Renders, !slices.Contains(p.yields, p.Lane):
 		return false
 	case p.AskedSeconds != nil, p.Yields >= maxYields, p.YieldedSeconds != nil && seconds(*p.YieldedSeconds) < yieldPause:
 		return false
