@@ -105,6 +105,8 @@ func TestStatementsOfPools(t *testing.T) {
 	grow := func(name string) {
 		pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{Name: name, Provider: "local", CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 1}}
 		require.NoError(t, models.UpsertPool(t.Context(), a.DB, pool))
+		a.Exec(t, "UPDATE pools SET price_source = 'feed', quoted_usd = 0.4, quote_stale_at = now() - interval '1 h'")
+		require.NoError(t, models.RecordPrices(t.Context(), a.DB))
 		for i := range 4 {
 			require.NoError(t, models.InsertScalingDecision(t.Context(), a.DB, &models.ScalingDecision{
 				PoolID: pool.ID, To: i, Reason: fmt.Sprint(name, " decision ", i), Inputs: json.RawMessage("{}"),
@@ -113,7 +115,7 @@ func TestStatementsOfPools(t *testing.T) {
 	}
 	read := func(most int) int64 {
 		before := statements.n.Load()
-		data := a.as(t, models.RoleOperator, `{ pools { name scalingHistory(first: 3) { reason } all: scalingHistory { to } } }`, nil)
+		data := a.as(t, models.RoleOperator, `{ pools { name scalingHistory(first: 3) { reason } all: scalingHistory { to } price { pricePerHourUsd source stale } priceHistory(hours: 1) { pricePerHourUsd } lossesPerHour } }`, nil)
 		pools := at[[]any](t, data, "pools")
 		require.Len(t, pools, most)
 		for _, each := range pools {
@@ -123,6 +125,9 @@ func TestStatementsOfPools(t *testing.T) {
 				map[string]any{"reason": name + " decision 3"}, map[string]any{"reason": name + " decision 2"}, map[string]any{"reason": name + " decision 1"},
 			}, pool["scalingHistory"])
 			require.Len(t, pool["all"], 4)
+			require.Equal(t, map[string]any{"pricePerHourUsd": 0.4, "source": "feed", "stale": true}, pool["price"])
+			require.Equal(t, []any{map[string]any{"pricePerHourUsd": 0.4}}, pool["priceHistory"])
+			require.Nil(t, pool["lossesPerHour"])
 		}
 		return statements.n.Load() - before
 	}
@@ -138,4 +143,8 @@ func TestStatementsOfPools(t *testing.T) {
 	refused := ask(t, a.url, a.Secrets[models.RoleOperator], `{ pools { scalingHistory(first: 0) { to } } }`, nil)
 	require.Equal(t, "INVALID_INPUT", refused.codes()[0])
 	require.Len(t, refused.Errors, 10, "a list that is not null is asked of each")
+	for _, hours := range []int{-1, 0, 721} {
+		refused = ask(t, a.url, a.Secrets[models.RoleOperator], fmt.Sprintf(`{ pools { priceHistory(hours: %d) { from } } }`, hours), nil)
+		require.Equal(t, "INVALID_INPUT", refused.codes()[0])
+	}
 }

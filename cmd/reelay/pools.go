@@ -17,7 +17,7 @@ func poolsCommand() *cobra.Command {
 		Use:   "pools",
 		Short: "Show and change the pools (for operators)",
 		Long: "Lists the pools with the numbers of their workers. A pool whose state is refused boots no worker for a while: its\n" +
-			"provider had no machines, or did not allow them. See docs/operators/pools.md.",
+			"provider had no machines, or did not allow them. Nor does one that is too dear: its price is above its limit. See docs/operators/pools.md.",
 		Args: noSuchCommand,
 	})
 	cmd.AddCommand(
@@ -70,6 +70,8 @@ func poolState(p client.Pool) string {
 		return "paused"
 	case p.BackoffUntil != nil && p.BackoffUntil.After(time.Now()):
 		return "refused"
+	case p.MaxPricePerHourUsd > 0 && p.Price.PricePerHourUsd > p.MaxPricePerHourUsd:
+		return "too dear"
 	}
 	return "active"
 }

@@ -79,13 +79,18 @@ func TestPools(t *testing.T) {
 		b.Exec(t, "UPDATE workers SET pool_id = ? WHERE id = ?", pool.ID, worker.WorkerID)
 		b.Exec(t, "UPDATE pools SET backoff_until = now() + interval '1 hour', backoff_class = 'QUOTA', backoff_reason = 'too many <GPUs>', refusals = 1")
 		b.decide(t, pool, 0, 3)
+		b.Exec(t, `UPDATE pools SET price_source = 'feed', quoted_usd = 0.4, quoted_at = now() - interval '3 h', quote_stale_at = now() - interval '1 h',
+			quote_problem = 'The source feed gives no <price>.', batch_waits = true,
+			quote_ahead = jsonb_build_array(jsonb_build_object('from', now() + interval '2 h', 'pricePerHourUsd', 0.19))`)
+		require.NoError(t, models.RecordPrices(t.Context(), b.DB))
 		require.NoError(t, b.Checkpoints.Pass(t.Context()))
 
 		got := b.get(t, string(poolPath(pool.ID))).Body
 
 		for _, shown := range []string{
 			"0 → 3", `<summary>Inputs</summary>`, "&#34;waitingJobs&#34;: 2", "wanted 3 to 3 workers, and decided 1 time.",
-			"too many &lt;GPUs&gt;", "&#34;note&#34;: &#34;&lt;b&gt;&#34;", `id="` + string(worker.WorkerID) + `"`,
+			"too many &lt;GPUs&gt;", "&#34;note&#34;: &#34;&lt;b&gt;&#34;", "$0.4/h (stale)", "by feed,", "no &lt;price&gt;", "$0.19/h from ", "none measured yet",
+			"In the last 24 hours a worker cost $0.4/h.", "Jobs of BATCH boot no workers here now", `id="` + string(worker.WorkerID) + `"`,
 		} {
 			require.Contains(t, got, shown)
 		}
