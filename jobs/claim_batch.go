@@ -80,19 +80,20 @@ func (b *claimBatch) find(ctx context.Context, all []*search, postgres bool) err
 // first.
 func (b *claimBatch) next(ctx context.Context, all []*search, queues []models.Queue, postgres bool) ([]ReadyJob, error) {
 	s := all[0]
+	accounts := s.reach.Accounts()
 	if len(all) > 1 {
-		next, err := models.NextInOrder(ctx, b.DB, queues, s.passed, len(all))
+		next, err := models.NextInOrder(ctx, b.DB, queues, accounts, s.passed, len(all))
 		return readyHints(next), err
 	}
 	if !s.alone && !postgres {
-		heads, lost := b.Notifier.Index.First(ctx, queues, fairqueue.Window)
+		heads, lost := b.Notifier.Index.First(ctx, queues, accounts, fairqueue.Window)
 		if lost == nil && (len(heads) > 0 || s.stays) {
 			b.hinted = true
 			return heads, nil
 		}
 		s.alone = true
 	}
-	next, err := models.NextJobs(ctx, b.DB, queues, s.passed, fairqueue.Window)
+	next, err := models.NextJobs(ctx, b.DB, queues, accounts, s.passed, fairqueue.Window)
 	return readyHints(next), err
 }
 
@@ -211,7 +212,7 @@ func (b *claimBatch) another(ctx context.Context, tx bun.Tx, job *models.Job) (b
 	}
 	others := -1 // this one is among them
 	for _, kind := range kinds {
-		if b.catalogue.CapabilityOf(kind.Offer).Serves(job.Queue()) {
+		if b.catalogue.CapabilityOf(kind.Offer).Serves(job.Queue(), job.AccountID) {
 			others += kind.Idle + kind.Busy
 		}
 	}

@@ -188,7 +188,7 @@ func (l *Leaser) wait(ctx context.Context, known *catalogue.Snapshot, worker *mo
 	reach := known.CapabilityOf(worker.Offer)
 	waiting := l.Notifier.Waiters.join(worker, reach)
 	defer l.Notifier.Waiters.leave(waiting)
-	var woken models.Queue
+	var woken work
 	for ctx.Err() == nil { // nobody would receive a lease that is given after that
 		lease, passed, err := l.look(ctx, &search{worker: worker, reach: reach, requestID: call.RequestID, kind: waiting.kind, stays: call.Wait > 0})
 		if errors.Is(err, models.ErrAnswered) {
@@ -202,7 +202,7 @@ func (l *Leaser) wait(ctx context.Context, known *catalogue.Snapshot, worker *mo
 		now, err := GetWorker(ctx, l.DB, worker.ID)
 		if err != nil || now.Status != models.WorkerIdle {
 			if err == nil {
-				l.Notifier.Waiters.Wake(woken) // this worker cannot use the wake
+				l.Notifier.Waiters.Wake(woken.Queue, woken.account) // this worker cannot use the wake
 				return l.held(ctx, worker, call)
 			}
 			return nil, nil, err

@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/reelay/reelay/internal/testrun"
@@ -64,4 +65,64 @@ func TestPoolChangesEndWaitingCalls(t *testing.T) {
 
 		require.Nil(t, <-given)
 	})
+}
+
+// A wake goes to a call that may have the job, also if one that may not has waited longer.
+func TestWakesReachWorkersThatServeTheAccount(t *testing.T) {
+	t.Parallel()
+
+	s := jobstest.New(t)
+	acme := s.NewAccount(t, "acme", models.TierEnterprise)
+	dedicated, open := s.Worker(t, "dedicated"), s.Worker(t, "open")
+	s.Exec(t, "UPDATE workers SET accounts = ARRAY[?::uuid] WHERE id = ?", acme.ID, dedicated.WorkerID)
+	given := map[models.WorkerID]chan *jobs.Lease{}
+	for i, worker := range []jobs.Principal{dedicated, open} {
+		found := make(chan *jobs.Lease, 1)
+		given[worker.WorkerID] = found
+		go func() {
+			got, _, _ := s.Leaser.Lease(t.Context(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID, Wait: jobs.MaxLeaseWait})
+			found <- got
+		}()
+		testrun.Eventually(t, "the call waits", func() bool { return s.Notifier.Waiters.Waiting() == i+1 })
+	}
+	clock := testrun.StartQuietClock()
+
+	theirs := s.Submit(t)
+	got := <-given[open.WorkerID]
+	require.NotNil(t, got)
+	require.Equal(t, theirs.ID, got.Job.ID)
+	own := jobstest.SubmitAs(t, s, s.NewKey(t, acme, models.RoleClient), func(*jobs.Submission) {})
+	got = <-given[dedicated.WorkerID]
+	require.NotNil(t, got)
+	require.Equal(t, own.ID, got.Job.ID)
+	require.Less(t, clock.Elapsed(), jobs.MaxLeaseWait/2)
+}
+
+// Workers of a dedicated pool that ask together keep the fair order of their accounts.
+func TestLeaseTogetherFromADedicatedPool(t *testing.T) {
+	t.Parallel()
+
+	s := jobstest.New(t)
+	owner := map[models.JobID]string{}
+	var ids []models.AccountID
+	for _, name := range []string{"a", "b", "other"} {
+		account := s.NewAccount(t, name, models.TierPro)
+		ids = append(ids, account.ID)
+		key := s.NewKey(t, account, models.RoleClient)
+		for range 6 {
+			owner[jobstest.SubmitAs(t, s, key, func(in *jobs.Submission) { in.Tier = models.TierPro }).ID] = name
+		}
+	}
+	var fleet []jobs.Principal
+	for i := range 8 {
+		fleet = append(fleet, s.Worker(t, fmt.Sprint("w", i)))
+	}
+	s.Exec(t, "UPDATE workers SET accounts = ARRAY[?::uuid, ?::uuid]", ids[0], ids[1])
+
+	given := map[string]int{}
+	for _, held := range leaseTogether(t, s, fleet) {
+		given[owner[held.Job.ID]]++
+	}
+
+	require.Equal(t, map[string]int{"a": 4, "b": 4}, given)
 }

@@ -345,7 +345,7 @@ func TestLease(t *testing.T) {
 		require.NotNil(t, held)
 		require.Equal(t, real.ID, held.Job.ID)
 		require.Nil(t, jobstest.LeaseNext(t, s, s.Worker(t, "two")))
-		left, err := s.Notifier.Index.First(t.Context(), []models.Queue{critical, real.Queue()}, 10)
+		left, err := s.Notifier.Index.First(t.Context(), []models.Queue{critical, real.Queue()}, nil, 10)
 		require.NoError(t, err)
 		require.Empty(t, left)
 		s.RequireInvariants(t)

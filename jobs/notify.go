@@ -137,10 +137,10 @@ func (n *Notifier) ready(ctx context.Context, jobs ...ReadyJob) {
 		return
 	}
 	n.log(ctx, n.Index.Add(ctx, jobs...))
-	served := map[models.Queue]bool{}
+	served := map[work]bool{}
 	for _, job := range jobs {
-		if !served[job.Queue] {
-			served[job.Queue] = !n.Waiters.Wake(job.Queue) // no worker is left to wake
+		if is := (work{job.Queue, job.Account}); !served[is] {
+			served[is] = !n.Waiters.Wake(job.Queue, job.Account) // no worker is left to wake
 		}
 	}
 }

@@ -115,14 +115,14 @@ type ReadyIndex interface {
 	// standing.
 	Stand(ctx context.Context, standings ...models.Standing) error
 	// First returns at most n heads of the first line, in the order given, that has any in
-	// these queues: the first job of each account, by the accounts' virtual times. It returns
-	// ErrIndexLost if the index is lost.
-	First(ctx context.Context, queues []models.Queue, n int) ([]ReadyJob, error)
+	// these queues: the first job of each account, by the accounts' virtual times. If there are
+	// accounts, it leaves out the others. It returns ErrIndexLost if the index is lost.
+	First(ctx context.Context, queues []models.Queue, accounts []models.AccountID, n int) ([]ReadyJob, error)
 	// Rebuild fills a lost index with these jobs. It only adds to an index that exists.
 	Rebuild(ctx context.Context, jobs []ReadyJob) error
-	// Wakes calls found for each queue, of any lane, that got work in another process, until
-	// ctx ends.
-	Wakes(ctx context.Context, found func(models.Queue)) error
+	// Wakes calls found for each queue, of any lane, in which an account got work in another
+	// process, until ctx ends.
+	Wakes(ctx context.Context, found func(models.Queue, models.AccountID)) error
 }
 
 // News notifies every process that the rows of these ids, jobs' or workers', have changed. It

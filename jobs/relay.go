@@ -150,7 +150,7 @@ func (r *Readier) reindex(ctx context.Context) error {
 
 // Mend sweeps at once if the ready index was lost.
 func (r *Readier) Mend(ctx context.Context) error {
-	if _, err := r.Notifier.Index.First(ctx, nil, 1); !errors.Is(err, ErrIndexLost) {
+	if _, err := r.Notifier.Index.First(ctx, nil, nil, 1); !errors.Is(err, ErrIndexLost) {
 		return err
 	}
 	return r.Sweep(ctx)

@@ -167,7 +167,7 @@ func TestReady(t *testing.T) {
 
 		require.NoError(t, s.Readier.Ready(t.Context(), job.ID))
 
-		first, err := s.Notifier.Index.First(t.Context(), enterprise, 1)
+		first, err := s.Notifier.Index.First(t.Context(), enterprise, nil, 1)
 		require.NoError(t, err)
 		require.Equal(t, job.ID, first[0].ID)
 		require.Equal(t, job.QueueOrder, first[0].Order)
@@ -182,13 +182,13 @@ func TestReady(t *testing.T) {
 		job := s.Submit(t)
 		batch := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
 		s.Index().Lose()
-		_, err := s.Notifier.Index.First(t.Context(), enterprise, 1)
+		_, err := s.Notifier.Index.First(t.Context(), enterprise, nil, 1)
 		require.ErrorIs(t, err, jobs.ErrIndexLost)
 
 		require.NoError(t, s.Readier.Sweep(t.Context()))
 
 		for _, queued := range []*models.Job{job, batch} {
-			heads, err := s.Notifier.Index.First(t.Context(), []models.Queue{queued.Queue()}, 10)
+			heads, err := s.Notifier.Index.First(t.Context(), []models.Queue{queued.Queue()}, nil, 10)
 			require.NoError(t, err)
 			require.Len(t, heads, 1)
 			require.Equal(t, queued.ID, heads[0].ID)

@@ -20,15 +20,21 @@ type waiter struct {
 	worker models.WorkerID
 	kind   string
 	reach  catalogue.Capability
-	// woken holds one wake: the queue that has work, or none to have a look.
-	woken chan models.Queue
+	// woken holds one wake: what work there is, or none to have a look.
+	woken chan work
+}
+
+// work is that an account has a job in a queue.
+type work struct {
+	models.Queue
+	account models.AccountID
 }
 
 // join adds a worker's lease call. The caller must look for work after it, so that no job is
 // missed in between.
 func (w *Waiters) join(worker *models.Worker, reach catalogue.Capability) *waiter {
 	me := &waiter{
-		worker: worker.ID, reach: reach, woken: make(chan models.Queue, 1),
+		worker: worker.ID, reach: reach, woken: make(chan work, 1),
 		kind: worker.Key(),
 	}
 	w.mu.Lock()
@@ -43,36 +49,35 @@ func (w *Waiters) leave(me *waiter) {
 	w.waiting = slices.DeleteFunc(w.waiting, func(other *waiter) bool { return other == me })
 	w.mu.Unlock()
 	select {
-	case queue := <-me.woken:
-		w.Wake(queue)
+	case found := <-me.woken:
+		w.Wake(found.Queue, found.account)
 	default:
 	}
 }
 
-// Wake wakes one call that waits for jobs like those of the queue, and tells
+// Wake wakes one call that waits for jobs like those of an account in the queue, and tells
 // whether there was one.
-func (w *Waiters) Wake(queue models.Queue) bool {
+func (w *Waiters) Wake(queue models.Queue, account models.AccountID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return wakeFirst(w.waiting, queue)
+	found := work{queue, account}
+	return slices.ContainsFunc(w.waiting, func(other *waiter) bool { return other.serves(found) && other.wake(found) })
 }
 
 // passOn wakes the next call after one whose worker may not have the job. It stops at the last
 // call, so that a wake does not circulate.
-func (w *Waiters) passOn(me *waiter, queue models.Queue) {
+func (w *Waiters) passOn(me *waiter, found work) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, other := range w.waiting[slices.Index(w.waiting, me)+1:] {
-		alike := queue == models.Queue{} && other.kind == me.kind
-		if (alike || other.reach.Serves(queue)) && other.wake(queue) {
+		alike := found == work{} && other.kind == me.kind
+		if (alike || other.serves(found)) && other.wake(found) {
 			return
 		}
 	}
 }
 
-func wakeFirst(waiting []*waiter, queue models.Queue) bool {
-	return slices.ContainsFunc(waiting, func(other *waiter) bool { return other.reach.Serves(queue) && other.wake(queue) })
-}
+func (me *waiter) serves(found work) bool { return me.reach.Serves(found.Queue, found.account) }
 
 // WakeWorker wakes the call of one worker, if it waits here.
 func (w *Waiters) WakeWorker(id models.WorkerID) {
@@ -80,7 +85,7 @@ func (w *Waiters) WakeWorker(id models.WorkerID) {
 	defer w.mu.Unlock()
 	for _, other := range w.waiting {
 		if other.worker == id {
-			other.wake(models.Queue{})
+			other.wake(work{})
 		}
 	}
 }
@@ -92,15 +97,15 @@ func (w *Waiters) Look() {
 	looked := map[string]bool{}
 	for _, other := range w.waiting {
 		if !looked[other.kind] {
-			looked[other.kind] = other.wake(models.Queue{})
+			looked[other.kind] = other.wake(work{})
 		}
 	}
 }
 
 // wake wakes the call. It returns false if the call was woken before.
-func (me *waiter) wake(queue models.Queue) bool {
+func (me *waiter) wake(found work) bool {
 	select {
-	case me.woken <- queue:
+	case me.woken <- found:
 		return true
 	default:
 		return false
@@ -114,7 +119,7 @@ func (w *Waiters) Dismiss() {
 	defer w.mu.Unlock()
 	w.dismissed = true
 	for _, other := range w.waiting {
-		other.wake(models.Queue{})
+		other.wake(work{})
 	}
 }
 

@@ -33,17 +33,17 @@ type Capacity struct {
 func ListCapacity(ctx context.Context, db bun.IDB, models []string) ([]Capacity, error) {
 	var found []Capacity
 	err := db.NewRaw(`
-		SELECT models, tiers, gpu_type, region,
+		SELECT models, tiers, accounts, gpu_type, region,
 			count(*) FILTER (WHERE status = 'BOOTING') AS booting,
 			count(*) FILTER (WHERE status = 'IDLE') AS idle,
 			count(*) FILTER (WHERE status = 'BUSY') AS busy,
 			sum(max_workers) AS most, bool_or(paused) AS paused, bool_or(dear) AS dear, bool_or(batch_waits) AS batch_waits,
 			min(created_at) FILTER (WHERE status = 'BOOTING') AS booting_since, max(boot_seconds) AS boot_seconds
 		FROM (
-			SELECT models, tiers, gpu_type, region, status, 0 AS max_workers, false AS paused, false AS dear, false AS batch_waits, created_at, NULL::float8 AS boot_seconds
+			SELECT models, tiers, accounts, gpu_type, region, status, 0 AS max_workers, false AS paused, false AS dear, false AS batch_waits, created_at, NULL::float8 AS boot_seconds
 			FROM workers WHERE ended_at IS NULL AND status IN ('BOOTING', 'IDLE', 'BUSY')
 			UNION ALL
-			SELECT models, tiers, gpu_type, region, '', CASE WHEN paused_at IS NULL AND NOT dear THEN max_workers ELSE 0 END, paused_at IS NOT NULL, dear, batch_waits, NULL, (
+			SELECT models, tiers, accounts, gpu_type, region, '', CASE WHEN paused_at IS NULL AND NOT dear THEN max_workers ELSE 0 END, paused_at IS NOT NULL, dear, batch_waits, NULL, (
 				SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM boots.took)::float8)
 				FROM (
 					SELECT registered_at - created_at AS took FROM workers
@@ -51,6 +51,6 @@ func ListCapacity(ctx context.Context, db bun.IDB, models []string) ([]Capacity,
 			FROM pools, LATERAL (SELECT max_price_per_hour_usd > 0 AND pool_price(pools) > max_price_per_hour_usd AS dear) price
 			WHERE deleted_at IS NULL) kinds
 		WHERE models && ?::text[]
-		GROUP BY models, tiers, gpu_type, region`, textArray(models)).Scan(ctx, &found)
+		GROUP BY models, tiers, accounts, gpu_type, region`, textArray(models)).Scan(ctx, &found)
 	return found, err
 }

@@ -54,14 +54,15 @@ func TestDeepQueues(t *testing.T) {
 		var newest models.JobID
 		require.NoError(t, db.NewRaw(`SELECT id FROM jobs WHERE status = 'QUEUED' AND account_id = md5('a1')::uuid ORDER BY queue_order DESC LIMIT 1`).Scan(t.Context(), &newest))
 
-		pick := func(by func(context.Context, bun.IDB, []models.Queue, []models.JobID, int) ([]models.QueuedJob, error), text, model string) error {
+		type picks = func(context.Context, bun.IDB, []models.Queue, []models.AccountID, []models.JobID, int) ([]models.QueuedJob, error)
+		pick := func(by picks, text, model string, accounts ...models.AccountID) error {
 			queues := everyQueue()
 			for i := range queues {
 				queues[i].Model = model
 			}
-			found, err := by(t.Context(), db, queues, nil, 8)
+			found, err := by(t.Context(), db, queues, accounts, nil, 8)
 			require.NotEmpty(t, found)
-			last.text = picking(t, text, queues)
+			last.text = picking(t, text, queues, accounts...)
 			return err
 		}
 		asked := map[string]struct {
@@ -72,6 +73,8 @@ func TestDeepQueues(t *testing.T) {
 			"NextJobs":                     {func() error { return pick(models.NextJobs, models.NextJobsSQL, "testcard") }, 1 + 8 + 1},
 			"NextInOrder":                  {func() error { return pick(models.NextInOrder, models.NextInOrderSQL, "testcard") }, 1 + 8 + 8*8},
 			"NextInOrder, of a rare model": {func() error { return pick(models.NextInOrder, models.NextInOrderSQL, "rare") }, 1 + 8 + 8*8},
+			"NextJobs, of an account":      {func() error { return pick(models.NextJobs, models.NextJobsSQL, "rare", one) }, 1 + 1},
+			"NextInOrder, of an account":   {func() error { return pick(models.NextInOrder, models.NextInOrderSQL, "rare", one) }, 1 + 1 + 8},
 			"ListStandby": {func() error {
 				found, err := models.ListStandby(t.Context(), watched, nil, 500, 20)
 				require.Equal(t, 20*lined, len(found))
@@ -104,6 +107,17 @@ func TestDeepQueues(t *testing.T) {
 				require.Equal(t, []int{100, 0}, counts)
 				return err
 			}, 100},
+			"AccountDemands": {func() error {
+				found, err := models.AccountDemands(t.Context(), watched, []string{"testcard", "rare", "none"}, []models.AccountID{one, models.NewAccountID()})
+				sum := map[string]float64{}
+				for _, q := range found {
+					require.Equal(t, one, q.AccountID)
+					require.InDelta(t, 5*q.Depth, q.GPUSeconds, 0.01)
+					sum[q.Model] += q.Depth
+				}
+				require.Equal(t, map[string]float64{"testcard": 10_000, "rare": deep / 20}, sum)
+				return err
+			}, 10_000 + deep/20 + 2*1000},
 			"QueueDemands": {func() error {
 				found, err := models.QueueDemands(t.Context(), watched, []string{"testcard"})
 				require.Len(t, found, 2, "videos of 1 s and of 2 s")

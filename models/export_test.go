@@ -13,3 +13,5 @@ var (
 	NextInOrderSQL = nextInOrderSQL
 	NextJobsSQL    = nextJobsSQL
 )
+
+var OfAccounts = ofAccounts

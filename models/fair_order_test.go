@@ -186,7 +186,7 @@ func TestFairOrder(t *testing.T) {
 			passed := ids(lo.Filter(all, func(contender, int) bool { return rapid.IntRange(0, 9).Draw(rt, "passed") == 0 }), func(j contender) models.JobID { return j.ID })
 			expected := inOrder(startable(all, queues, passed), limit)
 
-			found, err := models.NextInOrder(context.Background(), tx, queues, passed, limit)
+			found, err := models.NextInOrder(context.Background(), tx, queues, nil, passed, limit)
 
 			require.NoError(rt, err)
 			require.Equal(rt, len(expected) == 0, len(found) == 0)
@@ -202,7 +202,7 @@ func TestFairOrder(t *testing.T) {
 			queues, limit := drawQueues(rt), rapid.IntRange(1, 8).Draw(rt, "limit")
 			expected := inOrder(heads(startable(all, queues, nil)), limit)
 
-			found, err := models.NextJobs(context.Background(), tx, queues, nil, limit)
+			found, err := models.NextJobs(context.Background(), tx, queues, nil, nil, limit)
 
 			require.NoError(rt, err)
 			require.Equal(rt, ids(expected, func(g given) models.JobID { return g.ID }), ids(found, queuedID))

@@ -14,6 +14,11 @@ func TestOffer(t *testing.T) {
 	batch := all
 	batch.Tiers = []models.Tier{models.TierBatch}
 
+	one := models.Offer{Accounts: []models.AccountID{"acc_1"}}
+	require.True(t, all.ServesAccount("acc_1"))
+	require.True(t, one.ServesAccount("acc_1"))
+	require.False(t, one.ServesAccount("acc_2"))
+	require.NotEqual(t, models.Offer{}.Key(), one.Key())
 	require.True(t, all.ServesLane(models.TierPro))
 	require.True(t, batch.ServesLane(models.TierBatch))
 	require.False(t, batch.ServesLane(models.TierPro))

@@ -41,7 +41,7 @@ type Slot struct {
 func ListHands(ctx context.Context, db bun.IDB, after Slot, limit int) ([]Hand, error) {
 	var found []Hand
 	err := db.NewRaw(`
-		SELECT w.provider, w.provider_instance_id, w.slot, w.models, w.tiers, w.gpu_type, w.region, w.status, extract(epoch FROM clock_timestamp() - w.created_at) AS age_seconds, boots.boot_seconds,
+		SELECT w.provider, w.provider_instance_id, w.slot, w.models, w.tiers, w.accounts, w.gpu_type, w.region, w.status, extract(epoch FROM clock_timestamp() - w.created_at) AS age_seconds, boots.boot_seconds,
 			held.account_id, held.model, held.resolution, held.duration_seconds, held.estimated_gpu_seconds, held.percent,
 			extract(epoch FROM clock_timestamp() - a.leased_at) AS held_seconds,
 			extract(epoch FROM clock_timestamp() - greatest(held.progress_at, a.leased_at)) AS silent_seconds,

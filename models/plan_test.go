@@ -81,6 +81,7 @@ func TestHotQueries(t *testing.T) {
 		last := &lastQuery{}
 		watched := db.WithQueryHook(last)
 		one := models.AccountID("acc_c4ca4238-a0b9-2382-0dcc-509a6f75849b")
+		first := models.AccountID("acc_8a8bb7cd-343a-a2ad-99b7-d762030857a2") // a1
 
 		var ahead models.JobID // the last of the longest queue
 		require.NoError(t, db.NewRaw(`SELECT id FROM jobs WHERE status = 'QUEUED' AND account_id = md5('a1')::uuid ORDER BY queue_order DESC LIMIT 1`).Scan(t.Context(), &ahead))
@@ -91,10 +92,19 @@ func TestHotQueries(t *testing.T) {
 			scans int
 		}{
 			"NextJobs": {func() error {
-				_, err := models.NextJobs(t.Context(), db, everyQueue(), nil, 8)
+				_, err := models.NextJobs(t.Context(), db, everyQueue(), nil, nil, 8)
 				last.text = picking(t, models.NextJobsSQL, everyQueue())
 				return err
 			}, 1 + 8 + 1}, // one row finds the line, and one more ends it
+			"NextJobs, of an account that is far behind": {func() error {
+				_, err := db.ExecContext(t.Context(), `UPDATE account_lanes SET virtual_time = 1e6 WHERE account_id = md5('a1')::uuid`)
+				require.NoError(t, err)
+				found, err := models.NextJobs(t.Context(), db, everyQueue(), []models.AccountID{first}, nil, 8)
+				require.Len(t, found, 1)
+				require.Equal(t, first, found[0].AccountID)
+				last.text = picking(t, models.NextJobsSQL, everyQueue(), first)
+				return err
+			}, 1 + 1},
 			"ListQueuedJobs": {func() error {
 				_, err := models.ListQueuedJobs(t.Context(), watched, 100)
 				return err
@@ -182,7 +192,7 @@ func TestHotQueries(t *testing.T) {
 			require.NoError(t, err)
 		}
 
-		found, err := models.NextJobs(t.Context(), db, everyQueue(), nil, 8)
+		found, err := models.NextJobs(t.Context(), db, everyQueue(), nil, nil, 8)
 
 		require.NoError(t, err)
 		require.Len(t, found, 1)
@@ -203,9 +213,9 @@ func everyQueue() []models.Queue {
 	return queues
 }
 
-// picking returns the text of a statement that picks 8 jobs of queues. bun's hooks do not see
-// it.
-func picking(t *testing.T, text string, queues []models.Queue) string {
+// picking returns the text of a statement that picks 8 jobs of queues, of these accounts if
+// there are any. bun's hooks do not see it.
+func picking(t *testing.T, text string, queues []models.Queue, accounts ...models.AccountID) string {
 	t.Helper()
 	asked := make([]map[string]any, len(queues))
 	for i, q := range queues {
@@ -214,7 +224,12 @@ func picking(t *testing.T, text string, queues []models.Queue) string {
 	encoded, err := json.Marshal(asked)
 	require.NoError(t, err)
 	_, statement, _ := strings.Cut(text, "\nWITH ") // without its header
-	return "WITH " + strings.NewReplacer("@queues", "'"+string(encoded)+"'", "@passed", "'{}'", "@most", "8").Replace(statement)
+	var ids []string
+	for _, id := range accounts {
+		ids = append(ids, strings.TrimPrefix(string(id), "acc_"))
+		statement = models.OfAccounts(statement)
+	}
+	return "WITH " + strings.NewReplacer("@accounts", "'{"+strings.Join(ids, ",")+"}'", "@queues", "'"+string(encoded)+"'", "@passed", "'{}'", "@most", "8").Replace(statement)
 }
 
 // planned is a query's plan, and how many rows of growing tables it read.

@@ -143,7 +143,7 @@ func (s PoolSpec) Version() string {
 
 // Offer is what the pool's workers offer.
 func (s *PoolSpec) Offer() Offer {
-	return Offer{Models: s.Models, GPUType: s.GPUType, Region: s.Region, Tiers: s.Tiers}
+	return Offer{Models: s.Models, GPUType: s.GPUType, Region: s.Region, Tiers: s.Tiers, Accounts: s.Accounts}
 }
 
 // CopyToWorkers copies what these pools, which are locked, serve to their workers, so that a
@@ -152,10 +152,10 @@ func (s *PoolSpec) Offer() Offer {
 func CopyToWorkers(ctx context.Context, tx bun.Tx, pools []PoolID) (changed []WorkerID, err error) {
 	err = tx.NewRaw(`
 		WITH found AS (
-			SELECT w.id, p.tiers FROM workers w JOIN pools p ON p.id = w.pool_id
-			WHERE w.pool_id = ANY (?::uuid[]) AND w.ended_at IS NULL AND w.tiers <> p.tiers
+			SELECT w.id, p.tiers, p.accounts FROM workers w JOIN pools p ON p.id = w.pool_id
+			WHERE w.pool_id = ANY (?::uuid[]) AND w.ended_at IS NULL AND (w.tiers, w.accounts) <> (p.tiers, p.accounts)
 			ORDER BY w.id FOR NO KEY UPDATE OF w)
-		UPDATE workers w SET tiers = found.tiers FROM found WHERE w.id = found.id
+		UPDATE workers w SET tiers = found.tiers, accounts = found.accounts FROM found WHERE w.id = found.id
 		RETURNING w.id`, uuidArray(pools)).Scan(ctx, &changed)
 	return changed, err
 }

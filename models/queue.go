@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	_ "embed"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -60,10 +61,10 @@ var nextJobsSQL string
 
 // NextJobs returns the heads of the queues of the first line that has a job which may start.
 // Lines count in the order of queues. It returns the first job of each account, in the order
-// of the accounts' virtual times, up to limit. It leaves out accounts at their running limit,
-// and the jobs in passed.
-func NextJobs(ctx context.Context, db bun.IDB, queues []Queue, passed []JobID, limit int) ([]QueuedJob, error) {
-	return pick(ctx, db, nextJobsSQL, queues, passed, limit)
+// of the accounts' virtual times, up to limit. It leaves out accounts that are not among
+// accounts, if there are any, accounts at their running limit, and the jobs in passed.
+func NextJobs(ctx context.Context, db bun.IDB, queues []Queue, accounts []AccountID, passed []JobID, limit int) ([]QueuedJob, error) {
+	return pick(ctx, db, nextJobsSQL, queues, accounts, passed, limit)
 }
 
 //go:embed sql/next_in_order.sql
@@ -77,11 +78,13 @@ var nextInOrderSQL string
 // The result can be shorter than limit, but not empty: only part of each account's queue is
 // read, and the order after the last job read of an account is unknown until these jobs have
 // started.
-func NextInOrder(ctx context.Context, db bun.IDB, queues []Queue, passed []JobID, limit int) ([]QueuedJob, error) {
-	return pick(ctx, db, nextInOrderSQL, queues, passed, limit)
+func NextInOrder(ctx context.Context, db bun.IDB, queues []Queue, accounts []AccountID, passed []JobID, limit int) ([]QueuedJob, error) {
+	return pick(ctx, db, nextInOrderSQL, queues, accounts, passed, limit)
 }
 
-func pick(ctx context.Context, db bun.IDB, statement string, queues []Queue, passed []JobID, limit int) (found []QueuedJob, err error) {
+func pick(
+	ctx context.Context, db bun.IDB, statement string, queues []Queue, accounts []AccountID, passed []JobID, limit int,
+) (found []QueuedJob, err error) {
 	if len(queues) == 0 { // every lane is paused
 		return nil, nil
 	}
@@ -89,7 +92,12 @@ func pick(ctx context.Context, db bun.IDB, statement string, queues []Queue, pas
 	if err != nil {
 		return nil, err
 	}
-	rows, err := run(ctx, db, statement, pgx.NamedArgs{"queues": asked, "passed": column(passed, uuidOf), "most": limit})
+	if len(accounts) > 0 {
+		statement = ofAccounts(statement)
+	}
+	rows, err := run(ctx, db, statement, pgx.NamedArgs{
+		"queues": asked, "accounts": column(accounts, uuidOf), "passed": column(passed, uuidOf), "most": limit,
+	})
 	err = scan(rows, err, func(rows *sql.Rows) error {
 		var j QueuedJob
 		err := rows.Scan(&j.ID, &j.AccountID, &j.Lane, &j.Promoted, &j.Model, &j.GPURank, &j.Region, &j.Wish, &j.QueueOrder, &j.VirtualTime)
@@ -97,6 +105,11 @@ func pick(ctx context.Context, db bun.IDB, statement string, queues []Queue, pas
 		return err
 	})
 	return found, err
+}
+
+// ofAccounts makes the conditions on accounts, which are comments, part of a statement.
+func ofAccounts(statement string) string {
+	return strings.NewReplacer("/*", "", "*/", "").Replace(statement)
 }
 
 // ListQueuedJobs returns the first limit jobs of each queue of each account. It walks the

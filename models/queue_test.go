@@ -36,7 +36,7 @@ func TestNextInOrder(t *testing.T) {
 		for _, limit := range []int{2, 10, 50} {
 			expected := inOrder(contenders(t, db), limit)
 
-			found, err := models.NextInOrder(t.Context(), db, bothModels, nil, limit)
+			found, err := models.NextInOrder(t.Context(), db, bothModels, nil, nil, limit)
 
 			require.NoError(t, err)
 			var got []given
@@ -56,7 +56,7 @@ func TestNextInOrder(t *testing.T) {
 		_, err := db.ExecContext(t.Context(), `UPDATE account_lanes SET virtual_time = CASE account_id WHEN md5('a1')::uuid THEN 0 ELSE 10000 END`)
 		require.NoError(t, err)
 
-		found, err := models.NextInOrder(t.Context(), db, everyQueue(), nil, 50)
+		found, err := models.NextInOrder(t.Context(), db, everyQueue(), nil, nil, 50)
 
 		require.NoError(t, err)
 		require.Len(t, found, 50)
@@ -76,7 +76,7 @@ func TestNextInOrder(t *testing.T) {
 		}
 		expected := inOrder(contenders(t, db), 50)
 
-		found, err := models.NextInOrder(t.Context(), db, everyQueue(), nil, 50)
+		found, err := models.NextInOrder(t.Context(), db, everyQueue(), nil, nil, 50)
 
 		require.NoError(t, err)
 		require.Less(t, len(found), 50, "the account with short jobs is the last in line, of which least is read")
@@ -99,7 +99,7 @@ func TestNextInOrder(t *testing.T) {
 			require.NoError(t, err)
 		}
 
-		found, err := models.NextInOrder(t.Context(), db, everyQueue(), nil, 8)
+		found, err := models.NextInOrder(t.Context(), db, everyQueue(), nil, nil, 8)
 
 		require.NoError(t, err)
 		require.Len(t, found, 8)
@@ -111,7 +111,7 @@ func TestNextInOrder(t *testing.T) {
 	t.Run("ReturnsNothingForNoQueues", func(t *testing.T) {
 		t.Parallel()
 
-		found, err := models.NextInOrder(t.Context(), modelstest.DB(t), nil, nil, 8)
+		found, err := models.NextInOrder(t.Context(), modelstest.DB(t), nil, nil, nil, 8)
 
 		require.NoError(t, err)
 		require.Empty(t, found)

@@ -107,7 +107,7 @@ func LockWorker(ctx context.Context, tx bun.Tx, id WorkerID) (*Worker, error) {
 // sets. It returns sql.ErrNoRows if the worker is not in state from.
 func UpdateWorker(ctx context.Context, tx bun.Tx, w *Worker, from WorkerStatus) error {
 	return mustChange(tx.NewUpdate().Model(w).
-		ExcludeColumn("id", "pool_id", "tiers", "provider", "provider_instance_id", "slot", "created_at").
+		ExcludeColumn("id", "pool_id", "tiers", "accounts", "provider", "provider_instance_id", "slot", "created_at").
 		Where("w.id = ? AND w.status = ?", w.ID, from).
 		Exec(ctx))
 }

@@ -131,7 +131,7 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 		return nil
 	})
 	group.Go(func() error {
-		return s.notifier.Index.Wakes(ctx, func(queue models.Queue) { s.notifier.Waiters.Wake(queue) })
+		return s.notifier.Index.Wakes(ctx, func(queue models.Queue, of models.AccountID) { s.notifier.Waiters.Wake(queue, of) })
 	})
 	group.Go(func() error {
 		return periodic.Every(ctx, "look for work", lookEvery, func(context.Context) error {

@@ -23,7 +23,7 @@ func TestUpdateAccount(t *testing.T) {
 		require.Equal(t, first.ID, jobstest.LeaseNext(t, s, s.Worker(t, "one")).Job.ID)
 		idle := s.Worker(t, "two")
 		hinted := func() int {
-			jobs, err := s.Index().First(t.Context(), []models.Queue{third.Queue()}, 5)
+			jobs, err := s.Index().First(t.Context(), []models.Queue{third.Queue()}, nil, 5)
 			require.NoError(t, err)
 			return len(jobs)
 		}

@@ -39,12 +39,21 @@ func (s *Snapshot) CapabilityOf(offer models.Offer) Capability {
 	return r
 }
 
-// Serves reports whether jobs of a queue can run there. A queue without a lane stands for all
-// lanes.
-func (r Capability) Serves(q models.Queue) bool {
-	rank, known := r.Ranks[q.Model]
-	return known && (q.Lane == "" || r.offer.ServesLane(q.Lane)) && q.GPURank <= rank && (q.Region == "" || q.Region == r.offer.Region)
+// Serves reports whether an account's jobs of a queue can run there. A queue without a lane
+// stands for all lanes.
+func (r Capability) Serves(q models.Queue, account models.AccountID) bool {
+	return r.Runs(q) && (q.Lane == "" || r.offer.ServesLane(q.Lane)) && r.offer.ServesAccount(account)
 }
+
+// Runs reports whether jobs of a queue could run there, if its lane and their account were
+// served.
+func (r Capability) Runs(q models.Queue) bool {
+	rank, known := r.Ranks[q.Model]
+	return known && q.GPURank <= rank && (q.Region == "" || q.Region == r.offer.Region)
+}
+
+// Accounts are those whose jobs can run there; none means all.
+func (r Capability) Accounts() []models.AccountID { return r.offer.Accounts }
 
 // Queues lists the queues to read, line by line in their order. Lanes are strict: a
 // higher lane always comes first. A lane's promoted jobs come after its own, except when

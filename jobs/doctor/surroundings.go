@@ -153,11 +153,11 @@ func (d *Doctor) index(ctx context.Context) (Finding, error) {
 	var due []models.QueuedJob
 	var hints []jobs.ReadyJob
 	for _, queues := range lines {
-		next, err := models.NextJobs(ctx, d.DB, queues, nil, indexHeads)
+		next, err := models.NextJobs(ctx, d.DB, queues, nil, nil, indexHeads)
 		if err != nil {
 			return Finding{}, err
 		}
-		hinted, lost := d.Index.First(ctx, queues, 2*indexHeads)
+		hinted, lost := d.Index.First(ctx, queues, nil, 2*indexHeads)
 		if lost != nil {
 			return Advise("ready-index", holds, "The index is lost, or Redis does not answer.",
 				"Leases come from PostgreSQL alone: slower, never wrong.",

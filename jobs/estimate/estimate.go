@@ -157,16 +157,16 @@ type query struct {
 // estimate returns the forecast of one job that is queued or would be. system is its wait
 // without its account's running limit.
 func (o *Outlook) estimate(q query) (found Estimate, system float64) {
-	tag, classes := o.startTag(q), o.serving(q.Queue)
+	tag, classes := o.startTag(q), o.serving(q)
 	found, system = o.wait(q, tag, classes)
 	found.Position = o.position(q, tag, classes)
 	return found, system
 }
 
-// serving returns the workers that can run jobs of a queue.
-func (o *Outlook) serving(q models.Queue) (classes []*class) {
+// serving returns the workers that can run the job.
+func (o *Outlook) serving(q query) (classes []*class) {
 	for _, c := range o.classes {
-		if c.Serves(q) {
+		if c.Serves(q.Queue, q.account) {
 			classes = append(classes, c)
 		}
 	}
@@ -225,7 +225,7 @@ func (o *Outlook) find(q query, tag float64, capped bool) (wait float64, before 
 		if s.account == q.account && s.account != "" && capped && (s.Line != q.Line || s.place < q.ownAhead) {
 			ends = append(ends, s.end)
 		}
-		if !s.class.Serves(q.Queue) {
+		if !s.class.Serves(q.Queue, q.account) {
 			continue
 		}
 		if s.after(q, tag) {
@@ -281,7 +281,7 @@ func (o *Outlook) position(q query, tag float64, classes []*class) int {
 		here, counts := 0, false
 		for i, part := range l.head {
 			if i == 0 || part.Queue != l.head[i-1].Queue {
-				counts = !o.paused(part.Queue) && slices.ContainsFunc(classes, func(c *class) bool { return c.Serves(part.Queue) })
+				counts = !o.paused(part.Queue) && slices.ContainsFunc(classes, func(c *class) bool { return c.Serves(part.Queue, l.account) })
 			}
 			here += lo.Ternary(counts, 1, 0)
 		}
@@ -344,10 +344,13 @@ func (o *Outlook) drain(lane models.Tier, model string, depth int) *float64 {
 	if depth == 0 {
 		return new(0.0)
 	}
+	ofQueue := func(l *line, part load) bool { return l.Lane == lane && part.Model == model }
 	var classes []*class
 	workers := 0
 	for _, c := range o.classes {
-		if c.Serves(models.Queue{Model: model}) {
+		if slices.ContainsFunc(o.lines, func(l *line) bool {
+			return slices.ContainsFunc(l.head, func(part load) bool { return ofQueue(l, part) && c.Serves(part.Queue, l.account) })
+		}) {
 			classes = append(classes, c)
 			workers += len(c.hands)
 		}
@@ -355,7 +358,7 @@ func (o *Outlook) drain(lane models.Tier, model string, depth int) *float64 {
 	work, jobs := 0.0, 0
 	for _, l := range o.lines {
 		for _, part := range l.head {
-			if l.Lane == lane && part.Model == model {
+			if ofQueue(l, part) {
 				work, jobs = work+o.renderSeconds(classes, part), jobs+1
 			}
 		}

@@ -119,7 +119,7 @@ func (e *Estimator) Expect(job *models.Job, account *models.Account) (known expe
 		var ok bool
 		if known, ok = o.expected[q]; !ok {
 			begun := time.Now()
-			found, system := o.wait(q, o.startTag(q), o.serving(q.Queue))
+			found, system := o.wait(q, o.startTag(q), o.serving(q))
 			known = expectation{found.WaitSeconds, found.seconds(), system}
 			if o.expected == nil || len(o.expected) >= maxExpected {
 				o.expected = map[query]expectation{}

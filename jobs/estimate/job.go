@@ -28,13 +28,7 @@ func (o *Outlook) Job(job *models.Job, account *models.Account, ownAhead int, no
 	}
 	if job.Status.Live() {
 		var e JobEstimate
-		var classes []*class
-		for _, c := range o.classes {
-			if c.Serves(q.Queue) {
-				classes = append(classes, c)
-			}
-		}
-		if total := o.renderSeconds(classes, q.load); total > 0 && !job.Progress.UpdatedAt.IsZero() {
+		if total := o.renderSeconds(o.serving(q), q.load); total > 0 && !job.Progress.UpdatedAt.IsZero() {
 			silent := max(now.Sub(job.Progress.UpdatedAt).Seconds(), 0)
 			e.CompletionAt = in(Remaining(total, silent, 0, job.Progress.Percent, silent))
 		}

@@ -199,7 +199,7 @@ func (p *player) awaits() bool {
 			return false
 		}
 		return slices.ContainsFunc(l.comings, func(c *coming) bool {
-			return p.unpaused(c.Queue) && slices.ContainsFunc(p.idle, func(h *playedHand) bool { return h.class.Serves(c.Queue) })
+			return p.unpaused(c.Queue) && slices.ContainsFunc(p.idle, func(h *playedHand) bool { return h.class.Serves(c.Queue, l.account) })
 		})
 	})
 }
@@ -336,11 +336,13 @@ func (p *player) work(h *playedHand) bool {
 // next returns the line from which a worker of that class takes its next job, the job's place,
 // and whether it is a promoted job's turn. The line is nil if there is no job.
 func (p *player) next(c *class) (best *playedLine, at int, turn bool) {
-	may := func(q models.Queue) bool { return c.Serves(q) && !p.paused(q) }
+	var account models.AccountID
+	may := func(q models.Queue) bool { return c.Serves(q, account) && !p.paused(q) }
 	for _, l := range p.lines {
 		if !p.stands(l) || best != nil && p.turns.Compare(l.standsAt(), best.standsAt()) >= 0 {
 			continue
 		}
+		account = l.account
 		if place := l.seek(may); place >= 0 {
 			best, at = l, place
 		}

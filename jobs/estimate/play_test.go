@@ -133,3 +133,37 @@ func TestRounded(t *testing.T) {
 		require.InDelta(t, want, Rounded(seconds), 0, "%v", seconds)
 	}
 }
+
+// Dedicated workers count for their accounts only, and their lanes.
+func TestDedicatedWorkers(t *testing.T) {
+	t.Parallel()
+
+	job := load{Queue: models.Queue{Line: models.Line{Lane: models.TierPro}, Model: "testcard"}, gpuSeconds: 10}
+	batch := job
+	batch.Lane = models.TierBatch
+	o := &Outlook{catalogue: new(catalogue.Snapshot)}
+	classes := map[string]*class{}
+	for _, offer := range []models.Offer{{Accounts: []models.AccountID{"a"}}, {}, {Tiers: []models.Tier{models.TierBatch}}} {
+		offer.Models = []string{"testcard"}
+		o.hire(classes, models.Hand{Offer: offer, Status: models.WorkerIdle})
+	}
+	for _, l := range []struct {
+		of     models.AccountID
+		load   load
+		queued int
+	}{{"a", job, 1}, {"b", job, 2}, {"b", batch, 2}} {
+		o.lines = append(o.lines, &line{Line: l.load.Line, account: l.of, queued: l.queued, Share: fairqueue.Share{Weight: 1}, maxRunning: 9, head: []load{l.load}})
+	}
+	o.play()
+
+	wait := func(account models.AccountID, q load, ahead int) float64 {
+		found, _ := o.estimate(query{load: q, account: account, weight: 1, maxRunning: 9, ownAhead: ahead})
+		return *found.WaitSeconds
+	}
+	require.Len(t, o.classes, 3)
+	require.InDelta(t, 10, wait("a", job, 1), 0, "b's jobs do not hold up its own worker")
+	require.InDelta(t, 20, wait("b", job, 2), 0, "a's worker is of no use to it")
+	require.InDelta(t, 20, wait("b", batch, 2), 0, "there is one worker of the lane")
+	require.InDelta(t, 20, *o.drain(models.TierPro, "testcard", 4), 0, "by two workers")
+	require.InDelta(t, 20, *o.drain(models.TierBatch, "testcard", 4), 0, "by two workers: a's is not one")
+}

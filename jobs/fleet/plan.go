@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 )
 
 // snapshot is everything that the scaler decides from, read in one transaction.
@@ -209,9 +210,10 @@ type laneShare struct{ depth, gpuSeconds float64 }
 
 // share gives the jobs of each queue to the pools that can run them: lane by lane,
 // first to workers that are there, then to workers that a pool may still boot, the
-// cheapest pool first, spot before on-demand at the same price. Of a lane, the queues that the fewest pools can run come
-// first. Jobs that no pool has room for count for the first pool that can run them,
-// so that its reason shows them.
+// cheapest pool first, spot before on-demand at the same price, and pools that are
+// dedicated to the account before all. Of a lane, the queues that the fewest pools can
+// run come first. Jobs that no pool has room for count for the first pool that can run
+// them, so that its reason shows them.
 func share(s snapshot) []*poolShare {
 	var shares []*poolShare
 	for _, p := range s.pools {
@@ -221,9 +223,7 @@ func share(s snapshot) []*poolShare {
 		return cmp.Or(cmp.Compare(a.price, b.price), -cmp.Compare(a.pool.CapacityClass, b.pool.CapacityClass))
 	})
 	able := func(q models.QueueDemand) []*poolShare {
-		return slices.DeleteFunc(slices.Clone(byPrice), func(p *poolShare) bool {
-			return !slices.Contains(p.pool.Models, q.Model) || !p.pool.Offer().ServesLane(q.Lane)
-		})
+		return dedicatedFirst(lo.Filter(byPrice, func(p *poolShare, _ int) bool { return takes(p.pool, q) }))
 	}
 	queues := slices.Clone(s.queues)
 	slices.SortStableFunc(queues, func(a, b models.QueueDemand) int {

@@ -28,6 +28,19 @@ func servingOnly(lane models.Tier, p poolState) poolState {
 	return p
 }
 
+// of dedicates a pool to accounts.
+func (p poolState) of(accounts ...models.AccountID) poolState {
+	p.pool.Accounts = accounts
+	return p
+}
+
+// queueOfAccount is an account's jobs of CRITICAL, a second each.
+func queueOfAccount(account models.AccountID, depth float64) models.QueueDemand {
+	q := queueOf(models.TierCritical, "m", depth, depth)
+	q.AccountID = account
+	return q
+}
+
 const (
 	booting = models.WorkerBooting
 	idle    = models.WorkerIdle
@@ -86,6 +99,21 @@ func TestPlanSharesQueuesAmongPools(t *testing.T) {
 			[]poolState{servingOnly("BATCH", poolOf(0, 9, "m")), poolOf(0, 9, "m")},
 			[]models.QueueDemand{queueOf("CRITICAL", "m", 2, 4), queueOf("BATCH", "m", 1, 4)},
 			[]int{1, 2}, []int{1, 2},
+		},
+		"ADedicatedPoolTakesItsAccountsOnly": {
+			[]poolState{poolOf(0, 9, "m").of("a", "b"), poolOf(0, 9, "m")},
+			[]models.QueueDemand{queueOf("CRITICAL", "m", 2, 2), queueOfAccount("a", 1), queueOfAccount("c", 3)},
+			[]int{1, 5}, []int{1, 5},
+		},
+		"AnAccountSpillsOverWhenItsPoolIsFull": {
+			[]poolState{poolOf(0, 9, "m"), poolOf(0, 2, "m").of("a")},
+			[]models.QueueDemand{queueOfAccount("a", 3)},
+			[]int{1, 2}, []int{1, 2},
+		},
+		"WorkersOfADedicatedPoolLeaveOthersWaiting": {
+			[]poolState{poolOf(0, 9, "m", idle, idle).of("a"), poolOf(0, 0, "m")},
+			[]models.QueueDemand{queueOf("CRITICAL", "m", 2, 2)},
+			[]int{0, 0}, []int{0, 2},
 		},
 		"BatchNeedsOneWorkerTogether": {
 			[]poolState{poolOf(0, 9, "m"), poolOf(0, 9, "m")},

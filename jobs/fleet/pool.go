@@ -50,7 +50,7 @@ func (s *Pools) Providers() []string { return slices.Sorted(maps.Keys(s.Checks))
 // taken.
 func (s *Pools) Create(ctx context.Context, p jobs.Principal, spec models.PoolSpec) (*models.Pool, error) {
 	pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: spec}
-	if err := s.admit(p, pool); err != nil {
+	if err := s.admit(ctx, p, pool); err != nil {
 		return nil, err
 	}
 	err := jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
@@ -91,7 +91,7 @@ func (s *Pools) UpdateIf(ctx context.Context, p jobs.Principal, id models.PoolID
 // replace writes the spec of a pool that passes a check once it is locked.
 func (s *Pools) replace(ctx context.Context, p jobs.Principal, id models.PoolID, spec models.PoolSpec, may func(*models.Pool) error) (*models.Pool, error) {
 	wanted := &models.Pool{PoolSpec: spec}
-	if err := s.admit(p, wanted); err != nil {
+	if err := s.admit(ctx, p, wanted); err != nil {
 		return nil, err
 	}
 	var changed []models.WorkerID
@@ -228,12 +228,15 @@ func (s *Pools) Delete(ctx context.Context, p jobs.Principal, id models.PoolID) 
 }
 
 // admit checks the caller and the pool that the caller wants.
-func (s *Pools) admit(p jobs.Principal, pool *models.Pool) error {
+func (s *Pools) admit(ctx context.Context, p jobs.Principal, pool *models.Pool) error {
 	if err := p.RequireOperator(); err != nil {
 		return err
 	}
 	pool.Fill()
-	return s.check(pool)
+	if err := s.check(pool); err != nil {
+		return err
+	}
+	return s.checkAccounts(ctx, pool.Accounts)
 }
 
 var poolName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$`)

@@ -63,7 +63,7 @@ func (s *Pools) Apply(ctx context.Context, p jobs.Principal, f PoolFile) ([]*Poo
 	if !text.Valid(name, 1, text.MaxName) {
 		return nil, apierror.Invalid("file", "file may have %d printable characters.", text.MaxName)
 	}
-	wanted, err := s.read(name, f.Source)
+	wanted, err := s.read(ctx, name, f.Source)
 	if err != nil {
 		return nil, apierror.Invalid("source", "%s", err)
 	}
@@ -109,7 +109,7 @@ func (s *Pools) write(ctx context.Context, tx bun.Tx, p jobs.Principal, c *PoolC
 }
 
 // read reads and checks a file of pools.
-func (s *Pools) read(name, source string) ([]models.PoolSpec, error) {
+func (s *Pools) read(ctx context.Context, name, source string) ([]models.PoolSpec, error) {
 	var found struct {
 		Pools []filePool `yaml:"pools"`
 	}
@@ -126,7 +126,11 @@ func (s *Pools) read(name, source string) ([]models.PoolSpec, error) {
 		if slices.ContainsFunc(specs, func(other models.PoolSpec) bool { return other.Name == spec.Name }) {
 			file.Problem(place+".name", "the file has two pools with the name %s", text.Clip(spec.Name, 64))
 		}
-		if err := s.check(&models.Pool{PoolSpec: spec}); err != nil {
+		err := s.check(&models.Pool{PoolSpec: spec})
+		if err == nil {
+			err = s.checkAccounts(ctx, spec.Accounts)
+		}
+		if err != nil {
 			var wrong *apierror.Error
 			if !errors.As(err, &wrong) {
 				return nil, err

@@ -80,7 +80,7 @@ func (r *Registrar) Register(ctx context.Context, p jobs.Principal, in Registrat
 		worker = cmp.Or(booted, &first)
 		in.describe(worker)
 		if pool != nil {
-			worker.Tiers = pool.Tiers
+			worker.Tiers, worker.Accounts = pool.Tiers, pool.Accounts
 		}
 		worker.Status, worker.TokenHash, worker.EnrolmentKeyID = models.WorkerIdle, hash, p.KeyID
 		worker.Machine = placeOf(p)

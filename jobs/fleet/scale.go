@@ -136,12 +136,7 @@ func readSnapshot(ctx context.Context, tx bun.Tx, lock models.PoolLock) (snapsho
 		return s, fmt.Errorf("read render times: %w", err)
 	}
 	s.times = estimate.NewRenderTimes(known)
-	var names []string
-	for _, p := range s.pools {
-		names = append(names, p.pool.Models...)
-	}
-	slices.Sort(names)
-	if s.queues, err = models.QueueDemands(ctx, tx, slices.Compact(names)); err != nil {
+	if s.queues, err = readDemands(ctx, tx, s.pools); err != nil {
 		return s, fmt.Errorf("sum up what waits: %w", err)
 	}
 	return s, nil

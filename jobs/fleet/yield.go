@@ -58,7 +58,7 @@ func planYields(late []models.LateJob, performers []performer) []yield {
 	}
 	var all []yield
 	for _, job := range late {
-		soon := slices.IndexFunc(left, func(p performer) bool { return p.serves.Serves(job.Queue) && p.freeSoon() })
+		soon := slices.IndexFunc(left, func(p performer) bool { return p.serves.Serves(job.Queue, job.AccountID) && p.freeSoon() })
 		if soon >= 0 {
 			take(soon)
 			continue
@@ -100,7 +100,7 @@ func (p *performer) freeSoon() bool {
 
 // canYieldTo reports whether the worker's attempt may give way to a job.
 func (p *performer) canYieldTo(job models.LateJob) bool {
-	return job.Lane.Above(p.Lane) && p.serves.Serves(job.Queue) && p.canYield()
+	return job.Lane.Above(p.Lane) && p.serves.Serves(job.Queue, job.AccountID) && p.canYield()
 }
 
 // canYield reports whether the worker's attempt may give way at all.

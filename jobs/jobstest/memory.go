@@ -96,7 +96,7 @@ func (x *Index) Stand(_ context.Context, standings ...models.Standing) error {
 }
 
 // First implements jobs.ReadyIndex.
-func (x *Index) First(_ context.Context, queues []models.Queue, n int) ([]jobs.ReadyJob, error) {
+func (x *Index) First(_ context.Context, queues []models.Queue, accounts []models.AccountID, n int) ([]jobs.ReadyJob, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.lost {
@@ -108,7 +108,7 @@ func (x *Index) First(_ context.Context, queues []models.Queue, n int) ([]jobs.R
 		for i < len(queues) && queues[i].Line == line {
 			i++
 		}
-		if found := x.line(queues[of:i]); len(found) > 0 {
+		if found := x.line(queues[of:i], accounts); len(found) > 0 {
 			return found[:min(n, len(found))], nil
 		}
 	}
@@ -116,10 +116,11 @@ func (x *Index) First(_ context.Context, queues []models.Queue, n int) ([]jobs.R
 }
 
 // line returns the first jobs of one line's queues, best first.
-func (x *Index) line(queues []models.Queue) []jobs.ReadyJob {
+func (x *Index) line(queues []models.Queue, accounts []models.AccountID) []jobs.ReadyJob {
 	heads := map[models.AccountID]jobs.ReadyJob{}
 	for _, job := range x.jobs {
-		if x.aside[job.Account].Capped || !slices.Contains(queues, job.Queue) {
+		others := len(accounts) > 0 && !slices.Contains(accounts, job.Account)
+		if others || x.aside[job.Account].Capped || !slices.Contains(queues, job.Queue) {
 			continue
 		}
 		if head, ok := heads[job.Account]; !ok || job.Order < head.Order {
@@ -143,7 +144,7 @@ func (x *Index) Rebuild(ctx context.Context, ready []jobs.ReadyJob) error {
 }
 
 // Wakes implements jobs.ReadyIndex: there is no other process.
-func (x *Index) Wakes(ctx context.Context, _ func(models.Queue)) error {
+func (x *Index) Wakes(ctx context.Context, _ func(models.Queue, models.AccountID)) error {
 	<-ctx.Done()
 	return nil
 }

@@ -222,7 +222,7 @@ func (s *situation) before(lane models.Tier) []models.Tier {
 // capacityFor returns the capacity that can run the job.
 func (s *situation) capacityFor(job *models.Job) []models.Capacity {
 	return slices.DeleteFunc(slices.Clone(s.capacity), func(c models.Capacity) bool {
-		return !s.catalogue.CapabilityOf(c.Offer).Serves(job.Queue())
+		return !s.catalogue.CapabilityOf(c.Offer).Serves(job.Queue(), job.AccountID)
 	})
 }
 
@@ -302,7 +302,7 @@ func whereAhead(lane string, above int) string {
 func (s *situation) avoids(job *models.Job) bool {
 	w := s.avoided[job.AvoidWorkerID]
 	return w != nil && w.Status == models.WorkerIdle && job.AvoidUntil.After(s.now) &&
-		s.catalogue.CapabilityOf(w.Offer).Serves(job.Queue())
+		s.catalogue.CapabilityOf(w.Offer).Serves(job.Queue(), job.AccountID)
 }
 
 // whyNoCapacity returns the reason why no worker is free for the job, if none is.
@@ -341,7 +341,7 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 	case total.Busy == 0 && total.Most == 0 && total.Paused:
 		return []WaitingReason{{Code: WaitPoolPaused, Message: "The pools that can run it are paused."}}
 	case total.Busy == 0 && total.Most == 0:
-		return []WaitingReason{{Code: WaitNoPool, Message: "No pool and no worker can run it" + needs(job) + s.otherLanes(job) + "."}}
+		return []WaitingReason{{Code: WaitNoPool, Message: "No pool and no worker can run it" + needs(job) + s.forOthers(job) + "."}}
 	}
 	message := "No worker that can run it is available"
 	if total.Busy > 0 {
@@ -367,16 +367,24 @@ func needs(job *models.Job) string {
 	return text
 }
 
-// otherLanes says that only the job's lane keeps a pool or worker from running it, if so.
-func (s *situation) otherLanes(job *models.Job) string {
-	anyLane := job.Queue()
-	anyLane.Lane = ""
-	if !slices.ContainsFunc(s.capacity, func(c models.Capacity) bool {
-		return s.catalogue.CapabilityOf(c.Offer).Serves(anyLane)
-	}) {
-		return ""
+// forOthers says that pools or workers could run the job but for its lane or account, if so. It
+// names no account.
+func (s *situation) forOthers(job *models.Job) string {
+	lanes, accounts := false, false
+	for _, c := range s.capacity {
+		if s.catalogue.CapabilityOf(c.Offer).Runs(job.Queue()) {
+			lanes, accounts = lanes || !c.ServesLane(job.Lane), accounts || !c.ServesAccount(job.AccountID)
+		}
 	}
-	return ", and those that have it do not serve the " + strings.ToLower(string(job.Lane)) + " lane"
+	switch lane := strings.ToLower(string(job.Lane)); {
+	case lanes && accounts:
+		return ", and those that have it do not serve the " + lane + " lane or are dedicated to other accounts"
+	case lanes:
+		return ", and those that have it do not serve the " + lane + " lane"
+	case accounts:
+		return ", and those that have it are dedicated to other accounts"
+	}
+	return ""
 }
 
 func verb(n int, one, many string) string {

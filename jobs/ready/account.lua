@@ -9,14 +9,14 @@ local function key(...) return prefix .. table.concat({...}, ':') end
 
 local function line_of(queue) return string.match(queue, '^[^:]*') end
 
-local function announce(origin, queues)
-  local told = {}
-  for _, queue in ipairs(queues) do
-    local topic = string.match(queue, ':(.*)$')
-    if not told[topic] then
-      told[topic] = true
-      redis.call('PUBLISH', key('wakes'), origin .. ':' .. topic)
-    end
+local told = {}
+
+-- announce tells all processes once that an account has jobs in a queue of any line.
+local function announce(origin, account, queue)
+  local work = account .. ':' .. string.match(queue, ':(.*)$')
+  if not told[work] then
+    told[work] = true
+    redis.call('PUBLISH', key('wakes'), origin .. ':' .. work)
   end
 end
 

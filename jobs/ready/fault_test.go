@@ -79,7 +79,7 @@ func (b *broken) requireIndexed(t *testing.T) {
 	clock := testrun.StartQuietClock()
 	testrun.Eventually(t, "leases flow from the index again", func() bool {
 		_ = b.Readier.Mend(context.Background())
-		_, err := b.Notifier.Index.First(context.Background(), []models.Queue{{Line: models.Line{Lane: models.TierEnterprise}, Model: "testcard"}}, 1)
+		_, err := b.Notifier.Index.First(context.Background(), []models.Queue{{Line: models.Line{Lane: models.TierEnterprise}, Model: "testcard"}}, nil, 1)
 		return err == nil
 	})
 	require.Less(t, clock.Elapsed(), 2*time.Second)
@@ -142,7 +142,7 @@ func TestFault(t *testing.T) {
 		var took []time.Duration
 		for range 50 {
 			call := testrun.StartQuietClock()
-			_, err := b.Notifier.Index.First(t.Context(), []models.Queue{{Line: models.Line{Lane: models.TierEnterprise}, Model: "testcard"}}, 1)
+			_, err := b.Notifier.Index.First(t.Context(), []models.Queue{{Line: models.Line{Lane: models.TierEnterprise}, Model: "testcard"}}, nil, 1)
 			require.ErrorIs(t, err, jobs.ErrIndexLost)
 			took = append(took, call.Elapsed())
 		}
@@ -157,7 +157,7 @@ func TestFault(t *testing.T) {
 		b := newBroken(t)
 		ctx, end := context.WithCancel(t.Context())
 		woken, ended := make(chan models.Queue, 100), make(chan error, 1)
-		go func() { ended <- b.Notifier.Index.Wakes(ctx, func(q models.Queue) { woken <- q }) }()
+		go func() { ended <- b.Notifier.Index.Wakes(ctx, func(q models.Queue, _ models.AccountID) { woken <- q }) }()
 		var told atomic.Int32
 		defer b.Notifier.News.Subscribe(t.Context(), "job_1", func() { told.Add(1) })()
 

@@ -4,7 +4,8 @@
 -- KEYS[1]  the epoch
 -- ARGV[1]  what all keys begin with; they share the epoch's hash slot
 -- ARGV[2]  how many accounts are enough
--- ARGV[3…] the queues, line by line, the line that comes first first
+-- ARGV[3]  how many accounts follow; if any, only they count
+-- ARGV[4…] these accounts, then the queues, line by line, the line that comes first first
 -- Returns false if the index is lost, else three of each head: the number of its
 -- queue, "order:account:job", virtual time. They come queue by queue, and an
 -- account may be in several.
@@ -15,17 +16,35 @@
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return false
 end
-local prefix, enough = ARGV[1], tonumber(ARGV[2])
+local prefix, enough, named = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+
+-- first_of returns the heads of a queue and their virtual times, alternately.
+local function first_of(queue)
+  if named == 0 then
+    return redis.call('ZRANGE', prefix .. 'queue:' .. queue, 0, enough - 1, 'WITHSCORES')
+  end
+  local found = {}
+  for _, head in ipairs(redis.call('HMGET', prefix .. 'heads:' .. queue, unpack(ARGV, 4, 3 + named))) do
+    local time = head and redis.call('ZSCORE', prefix .. 'queue:' .. queue, head)
+    if time then
+      table.insert(found, head)
+      table.insert(found, time)
+    end
+  end
+  return found
+end
+
 local heads, line = {}, nil
-for q = 3, #ARGV do
+local first_queue = 4 + named
+for q = first_queue, #ARGV do
   local of = string.match(ARGV[q], '^[^:]*')
   if of ~= line and #heads > 0 then
     break
   end
   line = of
-  local queue = redis.call('ZRANGE', prefix .. 'queue:' .. ARGV[q], 0, enough - 1, 'WITHSCORES')
+  local queue = first_of(ARGV[q])
   for i = 1, #queue, 2 do
-    table.insert(heads, tostring(q - 3))
+    table.insert(heads, tostring(q - first_queue))
     table.insert(heads, queue[i])
     table.insert(heads, queue[i + 1])
   end

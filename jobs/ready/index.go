@@ -16,8 +16,8 @@
 //	standings             hash of accounts: "version:1" at its cap, else "version:0"
 //
 // The name of a queue is "LINE:RANK:REGION:MODEL", and that of a line its lane's,
-// with a plus for the promoted jobs. The channels are "wakes", with an Index's
-// own mark and the name of a queue without its line, and "news:JOB".
+// with a plus for the promoted jobs. The channels are "wakes", with an Index's own
+// mark, an account and the name of a queue without its line, and "news:JOB".
 package ready
 
 import (
@@ -132,13 +132,17 @@ func (x *Index) Stand(ctx context.Context, standings ...models.Standing) error {
 }
 
 // First returns at most n heads of the first line that has any in these queues, which are
-// ordered by line: the first job of each account, by the accounts' virtual times. It returns
-// an error that is [jobs.ErrIndexLost] if the index is lost or Redis cannot be reached.
-func (x *Index) First(ctx context.Context, queues []models.Queue, n int) ([]jobs.ReadyJob, error) {
+// ordered by line: the first job of each account, by the accounts' virtual times. If there are
+// accounts, it leaves out the others. It returns an error that is [jobs.ErrIndexLost] if the
+// index is lost or Redis cannot be reached.
+func (x *Index) First(ctx context.Context, queues []models.Queue, accounts []models.AccountID, n int) ([]jobs.ReadyJob, error) {
 	if n <= 0 {
 		return nil, nil
 	}
-	args := []any{x.prefix, n}
+	args := []any{x.prefix, n, len(accounts)}
+	for _, id := range accounts {
+		args = append(args, string(id))
+	}
 	for _, q := range queues {
 		args = append(args, queueName(q))
 	}
@@ -213,17 +217,18 @@ func (x *Index) Rebuild(ctx context.Context, all []jobs.ReadyJob) error {
 	return x.Add(ctx, all...)
 }
 
-// Wakes calls found with each queue that another process adds jobs to, until ctx ends; then it
-// returns nil. While Redis cannot be reached it keeps trying, and wakes are lost.
-func (x *Index) Wakes(ctx context.Context, found func(models.Queue)) error {
+// Wakes calls found with each queue and account that another process adds jobs to, until ctx
+// ends; then it returns nil. While Redis cannot be reached it keeps trying, and wakes are lost.
+func (x *Index) Wakes(ctx context.Context, found func(models.Queue, models.AccountID)) error {
 	wakes := x.client.Subscribe(ctx, x.prefix+"wakes")
 	defer wakes.Close()
 	messages := wakes.Channel()
 	for {
 		select {
 		case message := <-messages:
-			if origin, topic, ok := strings.Cut(message.Payload, ":"); ok && origin != x.self {
-				found(readTopic(topic))
+			origin, rest, _ := strings.Cut(message.Payload, ":")
+			if account, topic, ok := strings.Cut(rest, ":"); ok && origin != x.self {
+				found(readTopic(topic), models.AccountID(account))
 			}
 		case <-ctx.Done():
 			return nil

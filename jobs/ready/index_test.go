@@ -44,9 +44,34 @@ func TestFirst(t *testing.T) {
 			job("young", models.TierPro, "a", 12, 3), job("old", models.TierPro, "z", 9, 3)))
 
 		requireFirst(t, index, "old", "young")
-		first, err := index.First(t.Context(), queuesOf("preview"), 1)
+		first, err := index.First(t.Context(), queuesOf("preview"), nil, 1)
 		require.NoError(t, err)
 		require.Equal(t, []jobs.ReadyJob{job("old", models.TierPro, "z", 9, 3)}, first)
+	})
+
+	t.Run("LeavesOutOtherAccounts", func(t *testing.T) {
+		t.Parallel()
+
+		index := newIndex(t)
+		ahead := job("ahead", models.TierCritical, "x", 1, 0)
+		later, sooner := job("later", models.TierPro, "b", 2, 9), job("sooner", models.TierPro, "a", 3, 8)
+		require.NoError(t, index.Add(t.Context(), ahead, later, sooner, job("behind", models.TierPro, "b", 4, 9), job("free", models.TierFree, "c", 5, 0)))
+		for _, c := range []struct {
+			accounts []models.AccountID
+			expected []jobs.ReadyJob
+		}{
+			{nil, []jobs.ReadyJob{ahead}},
+			{[]models.AccountID{"acc_b", "acc_none", "acc_a"}, []jobs.ReadyJob{sooner, later}},
+			{[]models.AccountID{"acc_none"}, nil},
+		} {
+			first, err := index.First(t.Context(), queuesOf("preview"), c.accounts, 8)
+			require.NoError(t, err)
+			require.Equal(t, c.expected, first)
+		}
+		require.NoError(t, index.Stand(t.Context(), models.Standing{AccountID: "acc_b", Version: 1, Capped: true}))
+		first, err := index.First(t.Context(), queuesOf("preview"), []models.AccountID{"acc_b"}, 8)
+		require.NoError(t, err)
+		require.Empty(t, first, "it is at its limit")
 	})
 
 	t.Run("MatchesASort", func(t *testing.T) {
@@ -62,7 +87,7 @@ func TestFirst(t *testing.T) {
 				queues := drawQueues(rt)
 				n := rapid.IntRange(1, 8).Draw(rt, "n")
 
-				first, err := index.First(t.Context(), queues, n)
+				first, err := index.First(t.Context(), queues, nil, n)
 
 				require.NoError(rt, err)
 				require.Equal(rt, expected.first(queues, n), first)
@@ -99,7 +124,7 @@ func TestAdd(t *testing.T) {
 
 		require.NoError(t, index.Add(t.Context(), many...))
 
-		first, err := index.First(t.Context(), queuesOf("preview"), 2000)
+		first, err := index.First(t.Context(), queuesOf("preview"), nil, 2000)
 		require.NoError(t, err)
 		require.Equal(t, many, first)
 	})
@@ -195,7 +220,7 @@ func TestRebuild(t *testing.T) {
 		requireFirst(t, index, "kept")
 		require.NoError(t, client.FlushAll(t.Context()).Err())
 
-		_, err := index.First(t.Context(), queuesOf("preview"), 1)
+		_, err := index.First(t.Context(), queuesOf("preview"), nil, 1)
 		require.ErrorIs(t, err, jobs.ErrIndexLost)
 		require.ErrorIs(t, index.Add(t.Context(), kept), jobs.ErrIndexLost)
 		require.ErrorIs(t, index.Remove(t.Context(), kept), jobs.ErrIndexLost)
@@ -225,7 +250,7 @@ func TestRebuild(t *testing.T) {
 		}
 		require.NoError(t, group.Wait())
 
-		first, err := ready.New(client, own).Patient().First(t.Context(), queuesOf("preview"), 100)
+		first, err := ready.New(client, own).Patient().First(t.Context(), queuesOf("preview"), nil, 100)
 		require.NoError(t, err)
 		require.Equal(t, want, first)
 	})
@@ -257,7 +282,7 @@ func TestIndex(t *testing.T) {
 		server.Kill()
 
 		ctx, clock := t.Context(), testrun.StartQuietClock()
-		_, err := index.First(ctx, queuesOf("preview"), 1)
+		_, err := index.First(ctx, queuesOf("preview"), nil, 1)
 
 		require.ErrorIs(t, err, jobs.ErrIndexLost)
 		require.ErrorIs(t, index.Add(ctx, job("any", models.TierPro, "a", 1, 1)), jobs.ErrIndexLost)
@@ -269,7 +294,7 @@ func TestIndex(t *testing.T) {
 func TestWakes(t *testing.T) {
 	t.Parallel()
 
-	t.Run("NotifiesOtherProcessesOfEachQueueOnce", func(t *testing.T) {
+	t.Run("NotifiesOtherProcessesOfEachQueueAndAccountOnce", func(t *testing.T) {
 		t.Parallel()
 
 		client, own := connect(t, shared), prefix(t)
@@ -278,23 +303,24 @@ func TestWakes(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		found, ended := make(chan string, 100), make(chan error, 1)
 		go func() {
-			ended <- listener.Wakes(ctx, func(q models.Queue) { found <- fmt.Sprint(q.Model, q.GPURank, q.Region) })
+			ended <- listener.Wakes(ctx, func(q models.Queue, of models.AccountID) { found <- fmt.Sprint(q.Model, q.GPURank, q.Region, of) })
 		}()
 		testrun.Eventually(t, "somebody listens", func() bool {
-			return client.Publish(t.Context(), "{"+own+"}:wakes", "other:0::begun").Val() > 0
+			return client.Publish(t.Context(), "{"+own+"}:wakes", "other:acc_a:0::begun").Val() > 0
 		})
-		require.Equal(t, "begun0", receive(t, found))
+		require.Equal(t, "begun0acc_a", receive(t, found))
 
 		video := job("3", models.TierPro, "a", 3, 1)
 		video.Model, video.GPURank, video.Region = "fi:lm", 2, "eu:west 4"
-		require.NoError(t, index.Add(t.Context(), job("1", models.TierPro, "a", 1, 1), job("2", models.TierPro, "a", 2, 1), video))
+		require.NoError(t, index.Add(t.Context(), job("1", models.TierPro, "a", 1, 1), job("2", models.TierPro, "a", 2, 1), video, job("4", models.TierFree, "b", 4, 1)))
 		require.NoError(t, index.Remove(t.Context(), video))
 		require.NoError(t, listener.Add(t.Context(), video), "this is its own news")
-		require.NoError(t, client.Publish(t.Context(), "{"+own+"}:wakes", "other:0::end").Err())
+		require.NoError(t, client.Publish(t.Context(), "{"+own+"}:wakes", "other:acc_a:0::end").Err())
 
-		require.Equal(t, "preview0", receive(t, found))
-		require.Equal(t, "fi:lm2eu:west 4", receive(t, found))
-		require.Equal(t, "end0", receive(t, found))
+		require.Equal(t, "preview0acc_a", receive(t, found))
+		require.Equal(t, "fi:lm2eu:west 4acc_a", receive(t, found))
+		require.Equal(t, "preview0acc_b", receive(t, found))
+		require.Equal(t, "end0acc_a", receive(t, found))
 		end()
 		require.NoError(t, receive(t, ended))
 	})

@@ -98,7 +98,7 @@ func requireFirst(t *testing.T, index *ready.Index, want ...string) {
 	t.Helper()
 	var got []string
 	for line := range slices.Chunk(queuesOf("preview", "film"), 2) {
-		first, err := index.First(t.Context(), line, 100)
+		first, err := index.First(t.Context(), line, nil, 100)
 		require.NoError(t, err)
 		for _, j := range first {
 			got = append(got, strings.TrimPrefix(string(j.ID), "job_"))

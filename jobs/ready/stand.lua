@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  the epoch
 -- ARGV[1]  what all keys begin with; they share the epoch's hash slot
--- ARGV[2]  whose announcement it is, which is put before the queue
+-- ARGV[2]  whose announcement it is, which is put before the account and the queue
 -- ARGV[3]  the account
 -- ARGV[4]  its version: an older one is a hint that came late
 -- ARGV[5]  1 if the account is at its cap, else 0
@@ -27,6 +27,8 @@ for i = 6, #ARGV, 2 do
 end
 settle(account)
 if was and not capped(account) then
-  announce(origin, redis.call('SMEMBERS', key('queues', account)))
+  for _, queue in ipairs(redis.call('SMEMBERS', key('queues', account))) do
+    announce(origin, account, queue)
+  end
 end
 return 1

@@ -4,7 +4,7 @@
 -- KEYS[1]  the epoch
 -- ARGV[1]  what all keys begin with; they share the epoch's hash slot
 -- ARGV[2]  ZADD or ZREM
--- ARGV[3]  whose announcement it is, which is put before the queue
+-- ARGV[3]  whose announcement it is, which is put before the account and the queue
 -- ARGV[4…] five of each job: queue, account, job, order, virtual time (below 0:
 --          not known)
 -- Returns 1, or 0 if the index is lost: then it has changed nothing.
@@ -16,11 +16,9 @@ local verb, origin = ARGV[2], ARGV[3]
 local first_field, fields = 4, 5
 
 if verb == 'ZADD' then
-  local queues = {}
   for i = first_field, #ARGV, fields do
-    table.insert(queues, ARGV[i])
+    announce(origin, ARGV[i + 1], ARGV[i])
   end
-  announce(origin, queues)
 end
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return 0

@@ -10,6 +10,9 @@
 -- known order ends at the virtual time at which an account continues after the jobs that were
 -- read of it. So the result can be shorter than asked for, but not empty.
 --
+-- The conditions in comments hold for workers that take jobs of @accounts only. They are apart,
+-- so that PostgreSQL plans each statement for what it reads.
+--
 -- Locks nothing. The expressions are those of the indexes jobs_next and account_lanes_ready.
 WITH asked AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(@queues)
@@ -30,7 +33,7 @@ line AS MATERIALIZED (
                 AND id <> ALL (@passed::uuid[])
             ORDER BY queue_order LIMIT 1) j
         WHERE l.lane = lines.lane AND l.promoted = lines.promoted AND l.queued > 0 AND NOT l.capped
-            AND q.lane = lines.lane AND q.promoted = lines.promoted
+            AND q.lane = lines.lane AND q.promoted = lines.promoted /* AND l.account_id = ANY (@accounts::uuid[]) */
         ORDER BY l.virtual_time LIMIT 1) any_job
     ORDER BY lines.place LIMIT 1
 ),
@@ -52,6 +55,7 @@ heads AS MATERIALIZED (
         WHERE q.lane = l.lane AND q.promoted = l.promoted
         ORDER BY j.queue_order LIMIT 1) head
     WHERE l.lane = (SELECT lane FROM line) AND l.promoted = (SELECT promoted FROM line) AND l.queued > 0 AND NOT l.capped
+        /* AND l.account_id = ANY (@accounts::uuid[]) */
     ORDER BY l.virtual_time, head.queue_order LIMIT @most
 ),
 first AS MATERIALIZED (

@@ -4,6 +4,9 @@
 -- Returns the first job of each account in the line, in the order of the accounts' virtual
 -- times. Leaves out accounts at their running limit, and the jobs in @passed.
 --
+-- The conditions in comments hold for workers that take jobs of @accounts only. They are apart,
+-- so that PostgreSQL plans each statement for what it reads.
+--
 -- Locks nothing. The expressions are those of the indexes jobs_next and account_lanes_ready.
 -- It walks both in their order and reads no more than it returns.
 WITH asked AS MATERIALIZED (
@@ -25,7 +28,7 @@ line AS MATERIALIZED (
                 AND id <> ALL (@passed::uuid[])
             ORDER BY queue_order LIMIT 1) j
         WHERE l.lane = lines.lane AND l.promoted = lines.promoted AND l.queued > 0 AND NOT l.capped
-            AND q.lane = lines.lane AND q.promoted = lines.promoted
+            AND q.lane = lines.lane AND q.promoted = lines.promoted /* AND l.account_id = ANY (@accounts::uuid[]) */
         ORDER BY l.virtual_time LIMIT 1) any_job
     ORDER BY lines.place LIMIT 1
 ),
@@ -47,6 +50,7 @@ heads AS MATERIALIZED (
         WHERE q.lane = l.lane AND q.promoted = l.promoted
         ORDER BY j.queue_order LIMIT 1) head
     WHERE l.lane = (SELECT lane FROM line) AND l.promoted = (SELECT promoted FROM line) AND l.queued > 0 AND NOT l.capped
+        /* AND l.account_id = ANY (@accounts::uuid[]) */
     ORDER BY l.virtual_time, head.queue_order LIMIT @most
 )
 SELECT id, account_id, lane, promoted, model, gpu_rank, region, wish, queue_order, virtual_time

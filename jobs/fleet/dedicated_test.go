@@ -1,0 +1,178 @@
+package fleet_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPoolsServeOnlyTheirLanes(t *testing.T) {
+	t.Parallel()
+
+	s := jobstest.New(t)
+	wanted := spec()
+	wanted.Region, wanted.GPUType, wanted.Tiers = "local", "any", []models.Tier{models.TierBatch}
+	pool, err := s.Pools.Create(t.Context(), s.Admin, wanted)
+	require.NoError(t, err)
+	worker := enrolOne(t, s, pool)
+	lease := func() *jobs.Lease { return jobstest.LeaseNext(t, s, worker) }
+	complete := func(got *jobs.Lease) { finish(t, s, worker, got) }
+	submit := func(tier models.Tier) models.JobID {
+		return jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = tier }).ID
+	}
+	change := func(tiers ...models.Tier) {
+		wanted.Tiers = tiers
+		_, err := s.Pools.Update(t.Context(), s.Admin, pool.ID, wanted)
+		require.NoError(t, err)
+	}
+	pro, batch := submit(models.TierPro), submit(models.TierBatch)
+
+	got := lease()
+	require.Equal(t, batch, got.Job.ID, "the lane above is another pool's")
+	complete(got)
+	require.Nil(t, lease())
+
+	change(models.TierEnterprise, models.TierPro)
+	got = lease()
+	require.Equal(t, pro, got.Job.ID, "a change applies to workers that run")
+	complete(got)
+	free := submit(models.TierFree)
+	require.Nil(t, lease())
+	s.Exec(t, "UPDATE jobs SET queued_at = clock_timestamp() - ?::float8 * interval '1 s' WHERE id = ?", (16 * time.Minute).Seconds(), free)
+	_, err = s.Promoter.Promote(t.Context())
+	require.NoError(t, err)
+	got = lease()
+	require.NotNil(t, got, "the lane counts, not the tier")
+	require.Equal(t, free, got.Job.ID)
+	complete(got)
+
+	change()
+	submit(models.TierBatch)
+	require.NotNil(t, lease(), "no tiers are all")
+	s.RequireInvariants(t)
+}
+
+func TestPoolsTakeOnlyJobsOfTheirAccounts(t *testing.T) {
+	t.Parallel()
+
+	s := jobstest.New(t)
+	acme := s.NewAccount(t, "acme", models.TierFree)
+	acmeKey := s.NewKey(t, acme, models.RoleClient)
+	wanted := spec()
+	wanted.Region, wanted.GPUType, wanted.Accounts = "local", "any", []models.AccountID{acme.ID}
+	pool, err := s.Pools.Create(t.Context(), s.Admin, wanted)
+	require.NoError(t, err)
+	worker := enrolOne(t, s, pool)
+	other := jobstest.SubmitAs(t, s, s.Client, func(*jobs.Submission) {}).ID
+	first := jobstest.SubmitAs(t, s, acmeKey, func(*jobs.Submission) {}).ID
+	second := jobstest.SubmitAs(t, s, acmeKey, func(*jobs.Submission) {}).ID
+
+	got := jobstest.LeaseNext(t, s, worker)
+	require.Equal(t, first, got.Job.ID, "the jobs of others, of a higher lane, do not block it")
+	finish(t, s, worker, got)
+	s.Index().Lose()
+	got = jobstest.LeaseNext(t, s, worker)
+	require.Equal(t, second, got.Job.ID, "PostgreSQL alone decides the same")
+	finish(t, s, worker, got)
+	require.Nil(t, jobstest.LeaseNext(t, s, worker))
+
+	wanted.Accounts = nil
+	_, err = s.Pools.Update(t.Context(), s.Admin, pool.ID, wanted)
+	require.NoError(t, err)
+	got = jobstest.LeaseNext(t, s, worker)
+	require.Equal(t, other, got.Job.ID, "a change applies to workers that run")
+	finish(t, s, worker, got)
+
+	wanted.Accounts = []models.AccountID{s.Client.AccountID}
+	changes, err := apply(t, s, "pools:\n"+inYAML(wanted), false)
+	require.NoError(t, err)
+	require.Equal(t, "accounts", changes[0].Differences[0].Path)
+	jobstest.SubmitAs(t, s, acmeKey, func(*jobs.Submission) {})
+	require.Nil(t, jobstest.LeaseNext(t, s, worker), "also a change by a file")
+	s.RequireInvariants(t)
+}
+
+func TestPoolsRefuseUnknownAccounts(t *testing.T) {
+	t.Parallel()
+
+	s := jobstest.New(t)
+	known, err := s.Pools.Create(t.Context(), s.Admin, spec())
+	require.NoError(t, err)
+	before := s.Dump(t)
+	unknown := models.NewAccountID()
+	wrong := spec()
+	wrong.Accounts = []models.AccountID{s.Client.AccountID, unknown}
+
+	_, created := s.Pools.Create(t.Context(), s.Admin, wrong)
+	_, updated := s.Pools.Update(t.Context(), s.Admin, known.ID, wrong)
+	_, applied := apply(t, s, strings.Replace(poolsFile, "models: [testcard]", "models: [testcard]\n    accounts: ["+string(unknown)+"]", 1), false)
+
+	for _, err := range []error{created, updated} {
+		jobstest.RequireInvalid(t, err, "accounts")
+		require.ErrorContains(t, err, "There is no account "+string(unknown)+".")
+	}
+	require.ErrorContains(t, applied, "pools.yaml:8: There is no account "+string(unknown)+".")
+	require.Equal(t, before, s.Dump(t))
+}
+
+// What the scaler counts for an account is exact where that is known, and nobody's jobs count twice.
+func TestDemandsOfAccounts(t *testing.T) {
+	t.Parallel()
+
+	s, scaler, _, open := scaled(t, 0, 9)
+	acme := s.NewAccount(t, "acme", models.TierPro)
+	acmeKey := s.NewKey(t, acme, models.RoleClient)
+	wanted := spec()
+	wanted.Accounts = []models.AccountID{acme.ID}
+	own, err := s.Pools.Create(t.Context(), s.Admin, wanted)
+	require.NoError(t, err)
+	for range 3 {
+		jobstest.SubmitAs(t, s, acmeKey, func(in *jobs.Submission) { in.Tier = models.TierBatch })
+		jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
+	}
+	jobstest.SubmitAs(t, s, s.Client, func(*jobs.Submission) {})
+
+	require.NoError(t, scaler.Scale(t.Context()))
+
+	mine, err := s.Pools.Explain(t.Context(), s.Admin, own.ID)
+	require.NoError(t, err)
+	require.Equal(t, "3 waiting jobs and 0 busy workers need 1 worker.", mine.Reason)
+	others, err := s.Pools.Explain(t.Context(), s.Admin, open.ID)
+	require.NoError(t, err)
+	require.Equal(t, "4 waiting jobs and 0 busy workers need 2 workers.", others.Reason)
+}
+
+// enrolOne registers a worker of a pool.
+func enrolOne(t *testing.T, s *jobstest.Stack, pool *models.Pool) jobs.Principal {
+	t.Helper()
+	_, secret, err := s.Registrar.Register(t.Context(), s.Enrolment, fleet.Registration{
+		Provider: "fake", ProviderInstanceID: "one", GPUCount: 1, PoolID: pool.ID, Region: pool.Region, GPUType: pool.GPUType,
+		CapacityClass: models.CapacitySpot, Models: pool.Models, AgentVersion: "test",
+	})
+	require.NoError(t, err)
+	worker, err := s.Keys.Authenticate(t.Context(), secret)
+	require.NoError(t, err)
+	return worker
+}
+
+// finish completes a job.
+func finish(t *testing.T, s *jobstest.Stack, worker jobs.Principal, got *jobs.Lease) {
+	t.Helper()
+	fence := jobstest.FenceOf(got)
+	video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
+	_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
+	require.NoError(t, err)
+}
+
+// inYAML is a pool as a file has it.
+func inYAML(spec models.PoolSpec) string {
+	return fmt.Sprintf("  - {name: %s, provider: %s, region: %s, gpuType: %s, models: %s, maxWorkers: %d, accounts: %s, scaleDownCooldownSeconds: %d}\n",
+		spec.Name, spec.Provider, spec.Region, spec.GPUType, spec.Models, spec.MaxWorkers, spec.Accounts, spec.IdleSeconds)
+}
