@@ -10,9 +10,7 @@ import (
 
 // LateJob is a queued job that has waited for longer than the target of its lane.
 type LateJob struct {
-	ID        JobID     `bun:"id"`
-	AccountID AccountID `bun:"account_id"`
-	Queue
+	QueuedJob
 	WaitedSeconds float64 `bun:"waited_seconds"`
 }
 
@@ -30,7 +28,7 @@ const (
 func ListLateJobs(ctx context.Context, db bun.IDB, lanes []Tier, targets []time.Duration) ([]LateJob, error) {
 	var found []LateJob
 	err := db.NewRaw(`
-		SELECT first.* FROM unnest(?0::text[], ?1::float8[]) WITH ORDINALITY AS t (lane, target, place)
+		SELECT first.*, line.virtual_time FROM unnest(?0::text[], ?1::float8[]) WITH ORDINALITY AS t (lane, target, place)
 		CROSS JOIN (VALUES (false), (true)) AS half (promoted)
 		CROSS JOIN LATERAL (
 			SELECT l.account_id, l.virtual_time, least(a.max_running - a.running, ?3) AS room
@@ -38,12 +36,11 @@ func ListLateJobs(ctx context.Context, db bun.IDB, lanes []Tier, targets []time.
 			WHERE l.lane = t.lane AND l.promoted = half.promoted AND l.queued > 0 AND NOT l.capped
 			ORDER BY l.virtual_time LIMIT ?2) line
 		CROSS JOIN LATERAL (
-			SELECT j.id, j.account_id, j.lane, half.promoted, j.model, j.gpu_rank, `+regionSQL+` AS region,
-				extract(epoch FROM clock_timestamp() - j.queued_at)::float8 AS waited_seconds
-			FROM jobs j
-			WHERE j.status = 'QUEUED' AND j.account_id = line.account_id AND j.lane = t.lane AND `+promotedSQL+` = half.promoted
-				AND (j.expires_at IS NULL OR j.started_at IS NOT NULL OR j.expires_at > clock_timestamp())
-			ORDER BY j.queue_order LIMIT greatest(line.room, 0)) first
+			SELECT `+queuedColumns+`, extract(epoch FROM clock_timestamp() - queued_at)::float8 AS waited_seconds
+			FROM jobs
+			WHERE status = 'QUEUED' AND account_id = line.account_id AND lane = t.lane AND `+promotedSQL+` = half.promoted
+				AND (expires_at IS NULL OR started_at IS NOT NULL OR expires_at > clock_timestamp())
+			ORDER BY queue_order LIMIT greatest(line.room, 0)) first
 		WHERE first.waited_seconds > t.target
 			AND NOT EXISTS (SELECT FROM queue_pauses p WHERE p.paused AND p.lane = t.lane AND p.model IN ('', first.model))
 		ORDER BY t.place, half.promoted, line.virtual_time LIMIT ?4`,

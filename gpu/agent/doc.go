@@ -16,6 +16,7 @@
 //	the worker is terminated   the same, and exit
 //	the job is cancelled       stop the runtime, or kill it, then release the job
 //	preemption or SIGTERM      checkpoint, upload, commit, release, deregister
+//	a higher lane waits        checkpoint, upload, commit, stop the runtime, release the job
 //	the runtime fails          fail the attempt with the class that the runtime gave
 //	the video is defective     fail the attempt with DEFECTIVE_RESULT (check.go)
 //	the runtime dies or hangs  MODEL_CRASH or TIMEOUT; the runtime is restarted

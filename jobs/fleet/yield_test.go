@@ -31,7 +31,7 @@ func with(status models.WorkerStatus, age, boot float64) func(*performer) {
 }
 
 func lateJob(lane models.Tier) models.LateJob {
-	return models.LateJob{Queue: models.Queue{Line: models.Line{Lane: lane}, Model: "m"}, WaitedSeconds: 130}
+	return models.LateJob{QueuedJob: models.QueuedJob{Queue: models.Queue{Line: models.Line{Lane: lane}, Model: "m"}}, WaitedSeconds: 130}
 }
 
 func TestPlanYields(t *testing.T) {
