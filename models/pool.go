@@ -294,10 +294,14 @@ func CountPoolWorkers(ctx context.Context, db bun.IDB) ([]PoolCount, error) {
 	return counts, err
 }
 
-// ListPoolWorkers returns the workers of these pools that have not ended.
+// ListPoolWorkers returns the workers of these pools that have not ended. The scaler reads
+// thousands each second, so it leaves out what says nothing of a worker's place, state and times,
+// such as its models and token.
 func ListPoolWorkers(ctx context.Context, db bun.IDB, pools []PoolID) ([]*Worker, error) {
 	var workers []*Worker
-	err := db.NewSelect().Model(&workers).Where("w.pool_id = ANY (?::uuid[]) AND w.ended_at IS NULL", uuidArray(pools)).Order("w.id").Scan(ctx)
+	err := db.NewSelect().Model(&workers).ExcludeColumn("models", "warm_models", "gpu_utilization", "token_hash", "machine", "agent_version",
+		"enrolment_key_id", "drain_reason", "gpu_memory_bytes", "gpu_seconds", "jobs_completed").
+		Where("w.pool_id = ANY (?::uuid[]) AND w.ended_at IS NULL", uuidArray(pools)).Order("w.id").Scan(ctx)
 	return workers, err
 }
 
