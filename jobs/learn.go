@@ -60,6 +60,9 @@ func (l *Learner) Learn(ctx context.Context) (int, error) {
 		if err := models.CountArrivals(ctx, tx, since, until, estimate.ArrivalSpan, age); err != nil {
 			return fmt.Errorf("count arrivals: %w", err)
 		}
+		if err := models.CountArrivalHours(ctx, tx, since, until); err != nil {
+			return fmt.Errorf("count arrivals by hour: %w", err)
+		}
 		if err := models.CountCheckpoints(ctx, tx, since, until, checkpoints.Fade, checkpoints.NewestSaves); err != nil {
 			return fmt.Errorf("count checkpoints and losses: %w", err)
 		}

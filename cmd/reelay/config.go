@@ -66,6 +66,8 @@ type config struct {
 	// machines says which machines may register by their identity: those of no project if it
 	// is empty.
 	machines identity.Config
+	// scaling is how the scaler divides what regions need.
+	scaling fleet.Policy
 	// userShare is the UserShare of jobs.Submitter.
 	userShare int
 	// models is a folder with models in addition to the built-in ones.
@@ -154,9 +156,9 @@ func (c *config) check() error {
 	}
 	c.checkRetention(bad)
 	for name, is := range map[string]*bool{
-		"REELAY_OUTBOUND_LOOPBACK": &c.outbound.AllowLoopback, "REELAY_METRICS_OPEN": &c.metricsOpen,
+		"REELAY_OUTBOUND_LOOPBACK": &c.outbound.AllowLoopback, "REELAY_METRICS_OPEN": &c.metricsOpen, "REELAY_FORECAST": &c.scaling.Forecast,
 	} {
-		value := env(name, "false")
+		value := env(name, strconv.FormatBool(is == &c.scaling.Forecast))
 		if value != "true" && value != "false" {
 			bad(name, value, "true or false")
 		}
@@ -187,6 +189,10 @@ func (c *config) checkNumbers(bad func(name, value, may string)) {
 	}
 	if c.databaseMax < 0 {
 		c.databaseMax = number("REELAY_DATABASE_CONNECTIONS", "32", 4, 1000)
+	}
+	c.scaling = fleet.Policy{
+		OnDemandShare: 1 - float64(number("REELAY_SPOT_PERCENT", "70", 0, 100))/100,
+		Reserve:       float64(number("REELAY_RESERVE_PERCENT", "10", 0, 100)) / 100,
 	}
 	c.userShare = number("REELAY_USER_QUEUE_PERCENT", strconv.Itoa(jobs.DefaultUserShare), 1, 100)
 }

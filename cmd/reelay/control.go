@@ -78,7 +78,7 @@ func (s *stack) control(ctx context.Context) error {
 	readier := &jobs.Readier{DB: s.db, Notifier: s.notifier}
 	bulk := s.bulk()
 	promoter := &jobs.Promoter{DB: s.db, Notifier: s.notifier}
-	scaler := &fleet.Scaler{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers()}
+	scaler := &fleet.Scaler{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers(), Policy: s.cfg.scaling}
 	yielder := &fleet.Yielder{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
 
 	follower := &prices.Follower{DB: s.db, Sources: s.cfg.priceSources, Claim: (&periodic.Periods{DB: s.db}).Claim}

@@ -47,8 +47,10 @@ func (s *Pools) ExplainNamed(ctx context.Context, p jobs.Principal, name string)
 func (s *Pools) explain(ctx context.Context, match func(*models.Pool) bool) (*Explanation, error) {
 	var state snapshot
 	err := jobs.InSnapshot(ctx, s.DB, func(ctx context.Context, tx bun.Tx) (err error) {
-		state, err = readSnapshot(ctx, tx, models.NoPoolLock)
-		return err
+		if state, err = readSnapshot(ctx, tx, models.NoPoolLock, s.Policy); err != nil {
+			return err
+		}
+		return new(outlook).look(ctx, tx, &state)
 	})
 	if err != nil {
 		return nil, apierror.Wrap(err, "read what the scaler decides from")

@@ -30,7 +30,7 @@ func (o *Operator) DrainWorker(ctx context.Context, p jobs.Principal, id models.
 	if deadline < 0 || deadline > maxDrain {
 		return nil, apierror.Invalid("deadlineSeconds", "deadlineSeconds must be from 0 to %.0f.", maxDrain.Seconds())
 	}
-	w, err := drain(ctx, o.DB, id, "an operator asked for it", func(now time.Time) time.Time { return now.Add(deadline) },
+	w, err := drain(ctx, o.DB, id, reasonOperator, func(now time.Time) time.Time { return now.Add(deadline) },
 		func(tx bun.Tx) error {
 			return p.Audit(ctx, tx, "drainWorker", string(id), jobs.Payload{"deadlineSeconds": deadline.Seconds()})
 		})

@@ -20,12 +20,19 @@ type snapshot struct {
 	pools  []poolState
 	queues []models.QueueDemand
 	times  estimate.RenderTimes
+	policy Policy
+	// preempted is how often the spot workers of each region were preempted lately.
+	preempted map[string]models.PreemptionRate
+	// expected is the jobs that will come while a worker boots.
+	expected []Expected
 }
 
 // poolState is a pool and its workers that have not ended.
 type poolState struct {
 	pool    *models.Pool
 	workers []*models.Worker
+	// patient is how many of the busy ones run jobs of lanes without a wait target.
+	patient int
 	// frozen is why the scaler cannot change the pool's workers now, or "". They count.
 	frozen string
 }
@@ -55,6 +62,12 @@ type Demand struct {
 	Idle    int          `json:"idle"`
 	Busy    int          `json:"busy"`
 	Queues  []LaneDemand `json:"queues"`
+	// Patient is how many of the busy workers run jobs of lanes without a wait target.
+	Patient int `json:"patient,omitempty"`
+	// Expected is the pool's share of the jobs that will come while a worker boots.
+	Expected []Expected `json:"expected,omitempty"`
+	// Mix is how the region's workers are divided, if it has both spot and on-demand pools.
+	Mix *Mix `json:"mix,omitempty"`
 }
 
 // LaneDemand is how many jobs wait in one lane, and for how many seconds they keep
@@ -69,6 +82,8 @@ type LaneDemand struct {
 type decision struct {
 	pool    *models.Pool
 	demand  Demand
+	need    int    // for the jobs that run, wait and are expected
+	moved   int    // how many more or fewer it has because of the other pools of its region
 	workers int    // wanted
 	closed  string // why the pool may have no workers now, or ""
 	frozen  string // why the scaler cannot change its workers now, or ""
@@ -91,25 +106,39 @@ func plan(s snapshot) []*decision {
 	var all []*decision
 	for i, p := range s.pools {
 		d := &decision{pool: p.pool, demand: shares[i].demand(), closed: shares[i].closed, frozen: p.frozen, waits: shares[i].waits, cheaper: shares[i].cheaper.of(shares[i])}
-		d.size()
-		d.drain = longIdle(p, s.now, d.have()-d.workers, shares[i].closed != "")
+		d.count()
 		all = append(all, d)
+	}
+	mix(s, all)
+	for i, d := range all {
+		d.size()
+		d.drain = longIdle(s.pools[i], s.now, d.have()-d.workers, d.closed != "")
 	}
 	return all
 }
 
-// size wants the busy workers and those that start the waiting jobs within the
-// wait targets of their lanes, within the limits of the pool.
-func (d *decision) size() {
+// count needs the busy workers, those that start the waiting jobs within the wait targets of
+// their lanes, and those for the jobs that are expected.
+func (d *decision) count() {
 	in := d.demand
-	need, waiting := in.Busy, 0
+	waiting := 0
+	d.need = in.Busy
 	for _, q := range in.Queues {
 		waiting += q.Depth
-		need += workersFor(q.Lane, float64(q.Depth), q.GPUSeconds)
+		d.need += workersFor(q.Lane, float64(q.Depth), q.GPUSeconds)
 	}
-	d.workers = min(max(need+in.Warm, in.Min), in.Max)
 	d.reason = fmt.Sprintf("%s and %s need %s",
-		text.Count(waiting, "waiting job"), text.Count(in.Busy, "busy worker"), text.Count(need, "worker"))
+		text.Count(waiting, "waiting job"), text.Count(in.Busy, "busy worker"), text.Count(d.need, "worker"))
+	d.foresee()
+}
+
+// size wants the workers that are needed, within the limits of the pool.
+func (d *decision) size() {
+	in, need := d.demand, d.need+d.moved
+	d.workers = min(max(need+in.Warm, in.Min), in.Max)
+	if in.Mix != nil {
+		d.reason += "; " + in.Mix.String()
+	}
 	if in.Warm > 0 {
 		d.reason += fmt.Sprintf(", and %d more are kept warm", in.Warm)
 	}
@@ -200,6 +229,8 @@ type poolShare struct {
 	closed              string // why it may have no workers now, or ""
 	waits               string // why it gets no more workers for a while, or ""
 	frozen              bool
+	patient             int
+	expected            []Expected
 	price               float64
 	cheaper             *saving // jobs of BATCH that wait instead of booting workers, or nil
 	booting, idle, busy int
@@ -235,6 +266,9 @@ func share(s snapshot) []*poolShare {
 		if pools := able(q); len(pools) > 0 && q.Depth > 0 {
 			divide(q, pools, s)
 		}
+	}
+	if s.policy.Forecast {
+		expect(s, shares, able)
 	}
 	return shares
 }
@@ -278,7 +312,7 @@ func (l *waitingLine) give(p *poolShare, n float64) {
 func newPoolShare(p poolState, now time.Time) *poolShare {
 	s := &poolShare{pool: p.pool, lanes: map[models.Tier]*laneShare{}}
 	s.closed, _ = closedNow(p.pool, now)
-	s.waits, s.frozen, s.price = waitsNow(p, now), p.frozen != "", p.pool.PriceAt(now)
+	s.waits, s.frozen, s.price, s.patient = waitsNow(p, now), p.frozen != "", p.pool.PriceAt(now), p.patient
 	for _, lane := range models.Tiers {
 		s.lanes[lane] = &laneShare{}
 	}
@@ -356,7 +390,7 @@ func (p *poolShare) add(lane models.Tier, depth, gpuSeconds float64) {
 
 // demand is the pool's share, with the number of jobs rounded.
 func (p *poolShare) demand() Demand {
-	d := Demand{Min: p.least(), Max: p.most(), Warm: p.open(p.pool.WarmWorkers), PricePerHourUSD: p.price, Booting: p.booting, Idle: p.idle, Busy: p.busy, Queues: []LaneDemand{}}
+	d := Demand{Min: p.least(), Max: p.most(), Warm: p.open(p.pool.WarmWorkers), PricePerHourUSD: p.price, Booting: p.booting, Idle: p.idle, Busy: p.busy, Queues: []LaneDemand{}, Patient: p.patient, Expected: p.expected}
 	for _, lane := range models.Tiers {
 		if l := p.lanes[lane]; l.depth > 0 {
 			d.Queues = append(d.Queues, LaneDemand{lane, int(math.Round(l.depth)), l.gpuSeconds})

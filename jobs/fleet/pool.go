@@ -41,6 +41,8 @@ type Pools struct {
 	// Checks has an entry for each provider that a pool may name. It checks what the
 	// provider needs of the pool, and returns an INVALID_INPUT of the field. It may be nil.
 	Checks map[string]func(*models.Pool) error
+	// Policy is the scaler's, for what Explain says.
+	Policy Policy
 }
 
 // Providers returns the providers that a pool may name, sorted.
@@ -180,7 +182,7 @@ func (s *Pools) Pause(ctx context.Context, p jobs.Principal, id models.PoolID) (
 		if err := models.SetDesired(ctx, tx, id, 0); err != nil {
 			return err
 		}
-		if drained, err = models.DrainPool(ctx, tx, id, "its pool is paused"); err != nil {
+		if drained, err = models.DrainPool(ctx, tx, id, reasonPaused); err != nil {
 			return err
 		}
 		return p.Audit(ctx, tx, "pausePool", string(id), jobs.Payload{"draining": len(drained)})

@@ -21,8 +21,10 @@ type Scaler struct {
 	DB        *bun.DB
 	Notifier  *jobs.Notifier
 	Providers map[string]Provider
+	Policy    Policy
 
-	calls calls
+	calls   calls
+	outlook outlook
 }
 
 // scalerLock is the advisory lock that allows one process to scale at a time.
@@ -69,8 +71,11 @@ func (s *Scaler) decide(ctx context.Context, pools []*models.Pool) (r round, err
 		if err != nil || !mine {
 			return err
 		}
-		snapshot, err := readSnapshot(ctx, tx, models.PoolsToWrite)
+		snapshot, err := readSnapshot(ctx, tx, models.PoolsToWrite, s.Policy)
 		if err != nil {
+			return err
+		}
+		if err := s.outlook.look(ctx, tx, &snapshot); err != nil {
 			return err
 		}
 		snapshot.freeze(pools)
@@ -124,8 +129,8 @@ func readPools(ctx context.Context, db bun.IDB, lock models.PoolLock, match func
 }
 
 // readSnapshot reads what the scaler decides from.
-func readSnapshot(ctx context.Context, tx bun.Tx, lock models.PoolLock) (snapshot, error) {
-	var s snapshot
+func readSnapshot(ctx context.Context, tx bun.Tx, lock models.PoolLock, policy Policy) (snapshot, error) {
+	s := snapshot{policy: policy}
 	var err error
 	s.pools, s.now, err = readPools(ctx, tx, lock, func(*models.Pool) bool { return true })
 	if err != nil {
@@ -152,7 +157,7 @@ func drainIdle(ctx context.Context, tx bun.Tx, decisions []*decision) (map[model
 	slices.Sort(ids)
 	drained := map[models.WorkerID]bool{}
 	for _, id := range ids {
-		ok, err := models.DrainIdleWorker(ctx, tx, id, "the pool needs fewer workers")
+		ok, err := models.DrainIdleWorker(ctx, tx, id, reasonFewer)
 		if err != nil {
 			return nil, fmt.Errorf("drain worker %s: %w", id, err)
 		}

@@ -1,0 +1,79 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+const (
+	// outlookAge is how long an outlook is used again.
+	outlookAge = time.Minute
+	// bootGuess is how long a worker boots, in seconds, as long as none has.
+	bootGuess = 120
+)
+
+// outlook is what a plan needs of the past, read about once a minute.
+type outlook struct {
+	mu        sync.Mutex
+	at        time.Time
+	expected  []Expected
+	preempted map[string]models.PreemptionRate
+}
+
+// Why Reelay itself drains workers.
+const (
+	reasonFewer    = "the pool needs fewer workers"
+	reasonPaused   = "its pool is paused"
+	reasonOperator = "an operator asked for it"
+)
+
+// asked are these reasons. A worker that leaves for another reason,
+// or without, was taken away.
+var asked = []string{reasonFewer, reasonPaused, reasonOperator}
+
+// look adds the outlook to a snapshot, and reads it again if it is old.
+func (o *outlook) look(ctx context.Context, tx bun.Tx, s *snapshot) (err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if s.policy != (Policy{}) && len(s.pools) > 0 {
+		if age := s.now.Sub(o.at); age < 0 || age >= outlookAge {
+			if err := o.read(ctx, tx, s.now); err != nil {
+				return fmt.Errorf("read what is expected: %w", err)
+			}
+		}
+		patient, err := models.CountPatientWorkers(ctx, tx)
+		if err != nil {
+			return fmt.Errorf("count workers with patient jobs: %w", err)
+		}
+		for i, p := range s.pools {
+			s.pools[i].patient = patient[p.pool.ID]
+		}
+	}
+	s.expected, s.preempted = o.expected, o.preempted
+	return nil
+}
+
+func (o *outlook) read(ctx context.Context, tx bun.Tx, now time.Time) error {
+	history, err := models.ReadArrivalHours(ctx, tx)
+	if err != nil {
+		return err
+	}
+	boot, err := models.LongestBoot(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if boot == 0 {
+		boot = bootGuess
+	}
+	preempted, err := models.ReadPreemptionRates(ctx, tx, asked)
+	if err != nil {
+		return err
+	}
+	o.at, o.expected, o.preempted = now, Forecast(history, now, time.Duration(boot*float64(time.Second))), preempted
+	return nil
+}

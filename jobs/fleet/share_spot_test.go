@@ -1,0 +1,99 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPlanDividesRegions(t *testing.T) {
+	t.Parallel()
+
+	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	in := func(region string, class models.CapacityClass, most int, workers ...models.WorkerStatus) poolState {
+		p := poolOf(0, most, "m", workers...)
+		p.pool.Region, p.pool.CapacityClass, p.pool.PricePerHourUSD = region, class, 1
+		if class == models.CapacityOnDemand {
+			p.pool.PricePerHourUSD = 3
+		}
+		return p
+	}
+	spot := func(region string, most int, workers ...models.WorkerStatus) poolState {
+		return in(region, models.CapacitySpot, most, workers...)
+	}
+	safe := func(region string, most int, workers ...models.WorkerStatus) poolState {
+		return in(region, models.CapacityOnDemand, most, workers...)
+	}
+	refused := func(p poolState) poolState {
+		p.pool.PoolBackoff = models.PoolBackoff{BackoffUntil: now.Add(time.Minute), BackoffClass: "STOCKOUT", Refusals: 1}
+		return p
+	}
+	batchOnly := func(p poolState) poolState { return servingOnly("BATCH", p) }
+	many := func(n int, status models.WorkerStatus) (all []models.WorkerStatus) {
+		for range n {
+			all = append(all, status)
+		}
+		return all
+	}
+	critical := func(n float64) []models.QueueDemand { return []models.QueueDemand{queueOf("CRITICAL", "m", n, n)} }
+	storm := map[string]models.PreemptionRate{"r": {Preempted: 3, WorkerHours: 10}}
+
+	for name, c := range map[string]struct {
+		pools     []poolState
+		queues    []models.QueueDemand
+		preempted map[string]models.PreemptionRate
+		workers   []int
+		reason    string // of the last pool
+	}{
+		"NothingIsNeeded":           {[]poolState{spot("r", 99), safe("r", 99)}, nil, nil, []int{0, 0}, "0 waiting jobs and 0 busy workers need 0 workers."},
+		"ThreeWorkersStaySpot":      {[]poolState{spot("r", 99), safe("r", 99)}, critical(3), nil, []int{3, 0}, "0 waiting jobs and 0 busy workers need 0 workers."},
+		"OneOfFourIsOnDemand":       {[]poolState{spot("r", 99), safe("r", 99)}, critical(4), nil, []int{3, 1}, "0 waiting jobs and 0 busy workers need 0 workers; of the 4 workers that r needs, 1 are on-demand."},
+		"TenHaveAReserve":           {[]poolState{spot("r", 99), safe("r", 99)}, critical(10), nil, []int{7, 4}, "0 waiting jobs and 0 busy workers need 0 workers; of the 10 workers that r needs, 3 are on-demand, and 1 more are kept in reserve."},
+		"SpotAlone":                 {[]poolState{spot("r", 99)}, critical(20), nil, []int{20}, "20 waiting jobs and 0 busy workers need 20 workers."},
+		"OnDemandAlone":             {[]poolState{safe("r", 99)}, critical(20), nil, []int{20}, "20 waiting jobs and 0 busy workers need 20 workers."},
+		"AnotherRegionDoesNotCount": {[]poolState{spot("r", 99), safe("q", 99)}, critical(10), nil, []int{10, 0}, "0 waiting jobs and 0 busy workers need 0 workers."},
+		"OnDemandIsOut":             {[]poolState{spot("r", 99), refused(safe("r", 99))}, critical(10), nil, []int{11, 0}, "0 waiting jobs and 0 busy workers need 0 workers; of the 10 workers that r needs, 3 are on-demand, and 1 more are kept in reserve."},
+		"SpotIsOut":                 {[]poolState{refused(spot("r", 99)), safe("r", 99)}, critical(10), nil, []int{0, 11}, "10 waiting jobs and 0 busy workers need 10 workers; of the 10 workers that r needs, 3 are on-demand, and 1 more are kept in reserve."},
+		"OnDemandIsSmall":           {[]poolState{spot("r", 99), safe("r", 2)}, critical(10), nil, []int{9, 2}, "0 waiting jobs and 0 busy workers need 0 workers; of the 10 workers that r needs, 3 are on-demand, and 1 more are kept in reserve."},
+		"BusyWorkersStay":           {[]poolState{spot("r", 99, many(10, busy)...), safe("r", 99)}, nil, nil, []int{7, 4}, "0 waiting jobs and 0 busy workers need 0 workers; of the 10 workers that r needs, 3 are on-demand, and 1 more are kept in reserve."},
+		"BusyOnDemandIsEnough":      {[]poolState{spot("r", 99, many(5, busy)...), safe("r", 99, many(5, busy)...)}, nil, nil, []int{6, 5}, "0 waiting jobs and 5 busy workers need 5 workers; of the 10 workers that r needs, 3 are on-demand, and 1 more are kept in reserve."},
+		"BatchPoolsDoNotCount":      {[]poolState{batchOnly(spot("r", 99, many(10, busy)...)), safe("r", 99)}, nil, nil, []int{10, 0}, "0 waiting jobs and 0 busy workers need 0 workers."},
+		"AStormHalvesTheSpotShare":  {[]poolState{spot("r", 99), safe("r", 99)}, critical(10), storm, []int{4, 7}, "0 waiting jobs and 0 busy workers need 0 workers; of the 10 workers that r needs, 6 are on-demand, because 30 % of its spot workers were preempted in the last hour, and 1 more are kept in reserve."},
+		"TwoPreemptionsAreNoStorm":  {[]poolState{spot("r", 99), safe("r", 99)}, critical(3), map[string]models.PreemptionRate{"r": {Preempted: 2, WorkerHours: 3}}, []int{3, 0}, "0 waiting jobs and 0 busy workers need 0 workers."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			all := plan(snapshot{now: now, pools: c.pools, queues: c.queues, preempted: c.preempted, policy: DefaultPolicy})
+
+			var workers []int
+			for _, d := range all {
+				workers = append(workers, d.workers)
+			}
+			require.Equal(t, c.workers, workers)
+			require.Equal(t, c.reason, all[len(all)-1].reason)
+		})
+	}
+
+	t.Run("JobsOfBatchDoNotCount", func(t *testing.T) {
+		t.Parallel()
+		p := spot("r", 99, many(10, busy)...)
+		p.patient = 7
+
+		all := plan(snapshot{now: now, pools: []poolState{p, safe("r", 99)}, policy: DefaultPolicy})
+
+		require.Equal(t, []int{10, 0}, []int{all[0].workers, all[1].workers})
+	})
+
+	t.Run("PoolsOfOtherModelsDoNotCount", func(t *testing.T) {
+		t.Parallel()
+		other := safe("r", 99)
+		other.pool.Models = []string{"n"}
+
+		all := plan(snapshot{now: now, pools: []poolState{spot("r", 99), other}, queues: critical(10), policy: DefaultPolicy})
+
+		require.Equal(t, []int{10, 0}, []int{all[0].workers, all[1].workers})
+	})
+}
