@@ -2992,6 +2992,8 @@ type RegisterWorkerInput struct {
 	Models       []string `json:"models"`
 	WarmModels   []string `json:"warmModels"`
 	AgentVersion string   `json:"agentVersion"`
+	// Proof of identity, if the provider gives one (GCE: the signed instance identity token). It is used once. It replaces an enrolment key, or goes with one; in the Authorization header it may be sent instead.
+	IdentityToken *string `json:"identityToken"`
 }
 
 // GetProvider returns RegisterWorkerInput.Provider, and is useful for accessing the field via an interface.
@@ -3032,6 +3034,9 @@ func (v *RegisterWorkerInput) GetWarmModels() []string { return v.WarmModels }
 
 // GetAgentVersion returns RegisterWorkerInput.AgentVersion, and is useful for accessing the field via an interface.
 func (v *RegisterWorkerInput) GetAgentVersion() string { return v.AgentVersion }
+
+// GetIdentityToken returns RegisterWorkerInput.IdentityToken, and is useful for accessing the field via an interface.
+func (v *RegisterWorkerInput) GetIdentityToken() *string { return v.IdentityToken }
 
 func (v *RegisterWorkerInput) UnmarshalJSON(b []byte) error {
 
@@ -3093,6 +3098,8 @@ type __premarshalRegisterWorkerInput struct {
 	WarmModels []string `json:"warmModels"`
 
 	AgentVersion string `json:"agentVersion"`
+
+	IdentityToken *string `json:"identityToken"`
 }
 
 func (v *RegisterWorkerInput) MarshalJSON() ([]byte, error) {
@@ -3132,6 +3139,7 @@ func (v *RegisterWorkerInput) __premarshalJSON() (*__premarshalRegisterWorkerInp
 	retval.Models = v.Models
 	retval.WarmModels = v.WarmModels
 	retval.AgentVersion = v.AgentVersion
+	retval.IdentityToken = v.IdentityToken
 	return &retval, nil
 }
 

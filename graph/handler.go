@@ -80,6 +80,7 @@ func New(resolver *Resolver, keys *auth.KeyWatch, options Options) *API {
 	sockets := &transport.Sockets{
 		Keys: keys, AllowsOrigin: options.Shared, Base: base, WriteTimeout: cmp.Or(options.WriteTimeout, writeTimeout),
 	}
+	resolver.machines = options.Machines
 	schema := NewExecutableSchema(Config{
 		Schema:     servedSchema(),
 		Resolvers:  resolver,
@@ -151,13 +152,12 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		transport.Refuse(w, r, http.StatusBadRequest, errTwoKeys)
 		return
 	}
-	p, err := a.authenticate(r.Context(), transport.Bearer(strings.Join(keys, "")))
+	caller, err := a.authenticate(r, transport.Bearer(strings.Join(keys, "")))
 	if err != nil {
 		transport.Refuse(w, r, http.StatusInternalServerError, err)
 		return
 	}
 	httpguard.ConnOf(r.Context()).MarkKnown()
-	caller := transport.Caller{Principal: p.From(r.RemoteAddr), Base: a.base(r)}
 	a.server.ServeHTTP(w, r.WithContext(transport.WithCaller(r.Context(), caller)))
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,12 +25,12 @@ func TestMachine(t *testing.T) {
 	server := httptest.NewServer(handlerWith(s, graph.Options{Machines: func(_ context.Context, token string) (*jobs.Machine, error) {
 		asked++
 		switch token {
-		case good:
-			return &jobs.Machine{Provider: "gce", Project: "p", Zone: "us-central1-a", ID: "1", Name: "spot-1", Token: []byte("hash"), Expires: time.Now().Add(time.Hour)}, nil
 		case late:
 			return nil, apierror.Later(apierror.CodeUnavailable, 10*time.Second, "The keys cannot be read now.")
+		case forged:
+			return nil, apierror.New(apierror.CodeUnauthenticated, "This identity token is forged.")
 		}
-		return nil, apierror.New(apierror.CodeUnauthenticated, "This identity token is forged.")
+		return &jobs.Machine{Provider: "gce", Project: "p", Zone: "us-central1-a", ID: "1", Name: "spot-1", Token: []byte(token), Expires: time.Now().Add(time.Hour)}, nil
 	}}))
 	t.Cleanup(server.Close)
 	pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{
@@ -37,9 +38,10 @@ func TestMachine(t *testing.T) {
 	}}
 	require.NoError(t, models.InsertPool(t.Context(), s.DB, pool))
 	const register = `mutation ($i: RegisterWorkerInput!) { registerWorker(input: $i) { workerToken worker { id zone } } }`
-	input := map[string]any{"i": map[string]any{
+	values := map[string]any{
 		"provider": "gce", "providerInstanceId": "spot-1", "poolId": pool.ID, "region": "us-central1", "gpuType": "L4", "models": []string{"testcard"}, "agentVersion": "test",
-	}}
+	}
+	input := map[string]any{"i": values}
 
 	for name, query := range map[string]string{
 		"a query":           `{ viewer { role } }`,
@@ -72,6 +74,43 @@ func TestMachine(t *testing.T) {
 	token := at[string](t, got.Data, "registerWorker", "workerToken")
 	got = ask(t, server.URL, good, register, input)
 	require.Equal(t, []string{"UNAUTHENTICATED"}, got.codes(), "a token registers once")
+
+	for name, try := range map[string]struct {
+		token, header string
+		status        int
+		codes         []string
+	}{
+		"a forged token":           {forged, "", http.StatusUnauthorized, []string{"UNAUTHENTICATED"}},
+		"keys that cannot be read": {late, "", http.StatusServiceUnavailable, []string{"UNAVAILABLE"}},
+		"no token":                 {"", "", http.StatusUnauthorized, []string{"UNAUTHENTICATED"}},
+		"no form of a token":       {"eyJ" + strings.Repeat("x", 9000) + ".e.s", "", http.StatusUnauthorized, []string{"UNAUTHENTICATED"}},
+		"a body that is too large": {good + strings.Repeat(" ", 64<<10), "", http.StatusUnauthorized, []string{"UNAUTHENTICATED"}},
+		"another text":             {"see " + good, "", http.StatusOK, []string{"UNAUTHENTICATED"}},
+		"another header":           {forged, good, http.StatusOK, []string{"INVALID_INPUT"}},
+		"a key and a forged token": {forged, s.Secrets[models.RoleWorker], http.StatusOK, []string{"UNAUTHENTICATED"}},
+		"a key and no token":       {"rl_live_x", s.Secrets[models.RoleWorker], http.StatusOK, []string{"UNAUTHENTICATED"}},
+		"another role":             {good, s.Secrets[models.RoleClient], http.StatusOK, []string{"FORBIDDEN"}},
+	} {
+		values["identityToken"] = try.token
+		got := ask(t, server.URL, try.header, register, input)
+		require.Equal(t, try.status, got.status, name)
+		require.Equal(t, try.codes, got.codes(), name)
+		require.NotContains(t, got.Errors[0].Message, "eyJ", name)
+	}
+	for name, try := range map[string]struct{ token, header string }{
+		"without a header": {"eyJfield.e.s", ""}, "as in the header": {"eyJsame.e.s", "eyJsame.e.s"}, "with a key": {"eyJkeyed.e.s", s.Secrets[models.RoleWorker]},
+	} {
+		values["identityToken"] = try.token
+		got := ask(t, server.URL, try.header, register, input)
+		require.Empty(t, got.Errors, name)
+		token = at[string](t, got.Data, "registerWorker", "workerToken")
+	}
+	literal := `mutation { registerWorker(input: {provider: "gce", providerInstanceId: "spot-1", poolId: "` + string(pool.ID) + `", region: "us-central1", gpuType: "L4", models: ["testcard"], agentVersion: "test", identityToken: "eyJliteral.e.s"}) { workerToken } }`
+	got = ask(t, server.URL, "", literal, nil)
+	require.Empty(t, got.Errors)
+	token = at[string](t, got.Data, "registerWorker", "workerToken")
+	got = ask(t, server.URL, "", `{ viewer { role } } # identityToken eyJviewer.e.s`, nil)
+	require.Equal(t, []string{"FORBIDDEN"}, got.codes())
 
 	before := asked
 	s.Submit(t)

@@ -52,6 +52,9 @@ type Resolver struct {
 	Accounts  *auth.Accounts
 	Webhooks  *webhook.Endpoints
 	Inputs    *jobs.Inputs
+
+	// machines is Options.Machines.
+	machines func(ctx context.Context, token string) (*jobs.Machine, error)
 }
 
 // poolOf returns a pool that an operator has just changed, with its numbers.

@@ -2369,7 +2369,7 @@ func (ec *executionContext) unmarshalInputRegisterWorkerInput(ctx context.Contex
 		asMap["capacityClass"] = "SPOT"
 	}
 
-	fieldsInOrder := [...]string{"provider", "providerInstanceId", "slot", "gpuCount", "poolId", "region", "zone", "gpuType", "gpuMemoryBytes", "capacityClass", "models", "warmModels", "agentVersion"}
+	fieldsInOrder := [...]string{"provider", "providerInstanceId", "slot", "gpuCount", "poolId", "region", "zone", "gpuType", "gpuMemoryBytes", "capacityClass", "models", "warmModels", "agentVersion", "identityToken"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -2467,6 +2467,13 @@ func (ec *executionContext) unmarshalInputRegisterWorkerInput(ctx context.Contex
 				return it, err
 			}
 			it.AgentVersion = data
+		case "identityToken":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("identityToken"))
+			data, err := ec.unmarshalOString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.IdentityToken = data
 		}
 	}
 	return it, nil

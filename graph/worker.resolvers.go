@@ -21,7 +21,11 @@ func (r *leaseResolver) Model(ctx context.Context, obj *Lease) (*catalogue.Model
 }
 
 func (r *mutationResolver) RegisterWorker(ctx context.Context, input fleet.Registration) (*RegisterWorkerPayload, error) {
-	worker, token, err := r.Registrar.Register(ctx, principal(ctx), input)
+	caller, err := r.proved(ctx, input.IdentityToken)
+	if err != nil {
+		return nil, err
+	}
+	worker, token, err := r.Registrar.Register(ctx, caller, input)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,10 @@ import (
 // Caller is the sender of a request.
 type Caller struct {
 	Principal jobs.Principal
+	// Proof is the identity token with which the caller's machine has authenticated, or "".
+	// InBody means that it was found in the body: the operation must hold it.
+	Proof  string
+	InBody bool
 	// Base is the scheme and host at which the caller reaches this server.
 	Base string
 }

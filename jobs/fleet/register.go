@@ -32,6 +32,8 @@ type Registration struct {
 	Models             []string
 	WarmModels         []string
 	AgentVersion       string
+	// IdentityToken is a secret. The API verifies it: see jobs.Principal.Machine.
+	IdentityToken string
 }
 
 // Registrar lets workers in and out.

@@ -361,6 +361,8 @@ export type RegisterWorkerInput = {
   models: Array<Scalars['String']['input']>;
   warmModels?: InputMaybe<Array<Scalars['String']['input']>>;
   agentVersion: Scalars['String']['input'];
+  /** Proof of identity, if the provider gives one (GCE: the signed instance identity token). It is used once. It replaces an enrolment key, or goes with one; in the Authorization header it may be sent instead. */
+  identityToken?: InputMaybe<Scalars['String']['input']>;
 };
 
 /** Repeating a requestId returns the same lease while it is live, in case a response was lost. With another requestId or none, lease is null while the worker has a live attempt. A requestId whose lease is over gets no other. */

@@ -1,0 +1,125 @@
+package fakegce
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	compute "google.golang.org/api/compute/v1"
+)
+
+// Issuer signs the identity tokens of machines, as Google does.
+type Issuer struct {
+	// URL is the address of its keys.
+	URL string
+
+	http *httptest.Server
+	key  *rsa.PrivateKey
+}
+
+// keyID is the id of the issuer's only key.
+const keyID = "fake"
+
+// StartIssuer starts an issuer with a new key.
+func StartIssuer() (*Issuer, error) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return nil, err
+	}
+	i := &Issuer{key: key}
+	i.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: keyID, Algorithm: "RS256", Use: "sig"}}})
+	}))
+	i.URL = i.http.URL
+	return i, nil
+}
+
+// Close ends the issuer.
+func (i *Issuer) Close() { i.http.Close() }
+
+// Token returns a new token in which a machine proves its identity to an audience.
+func (i *Issuer) Token(audience string, machine *compute.Instance) (string, error) {
+	now := time.Now()
+	claims, err := json.Marshal(map[string]any{
+		"iss": "https://accounts.google.com", "aud": audience, "sub": "1", "azp": "1", "iat": now.Unix(), "exp": now.Add(time.Hour).Unix(),
+		"email": "worker@" + Project + ".iam.gserviceaccount.com", "email_verified": true,
+		"google": map[string]any{"compute_engine": map[string]string{
+			"project_id": Project, "zone": zoneOf(machine), "instance_id": "1234567890123456789", "instance_name": machine.Name,
+		}},
+	})
+	if err != nil {
+		return "", err
+	}
+	options := (&jose.SignerOptions{}).WithHeader("kid", keyID).WithType("JWT")
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: i.key}, options)
+	if err != nil {
+		return "", err
+	}
+	signed, err := signer.Sign(claims)
+	if err != nil {
+		return "", err
+	}
+	return signed.CompactSerialize()
+}
+
+func zoneOf(machine *compute.Instance) string {
+	return machine.Zone[strings.LastIndexByte(machine.Zone, '/')+1:]
+}
+
+// Metadata is the metadata server of one machine: it gives identity tokens, and says that nothing
+// is about to happen to the machine.
+type Metadata struct {
+	// Host is its host and port, for GCE_METADATA_HOST.
+	Host string
+
+	http    *httptest.Server
+	closing chan struct{}
+}
+
+// StartMetadata starts the metadata server of a machine.
+func StartMetadata(issuer *Issuer, machine *compute.Instance) *Metadata {
+	m := &Metadata{closing: make(chan struct{})}
+	m.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Metadata-Flavor", "Google")
+		w.Header().Set("ETag", "1")
+		if r.Header.Get("Metadata-Flavor") != "Google" {
+			http.Error(w, "Missing Metadata-Flavor:Google header.", http.StatusForbidden)
+			return
+		}
+		if r.FormValue("wait_for_change") == "true" {
+			select {
+			case <-m.closing:
+			case <-r.Context().Done():
+			}
+		}
+		switch strings.TrimPrefix(r.URL.Path, "/computeMetadata/v1/instance/") {
+		case "service-accounts/default/identity":
+			token, err := issuer.Token(r.FormValue("audience"), machine)
+			if err != nil || r.FormValue("format") != "full" {
+				http.Error(w, "no token", http.StatusBadRequest)
+				return
+			}
+			_, _ = w.Write([]byte(token))
+		case "preempted":
+			_, _ = w.Write([]byte("FALSE"))
+		case "maintenance-event":
+			_, _ = w.Write([]byte("NONE"))
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	m.Host = strings.TrimPrefix(m.http.URL, "http://")
+	return m
+}
+
+// Close ends the server.
+func (m *Metadata) Close() {
+	close(m.closing)
+	m.http.CloseClientConnections()
+	m.http.Close()
+}
