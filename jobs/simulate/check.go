@@ -138,6 +138,8 @@ func (c *checker) poolsOf(place string, written []fleet.FilePool) (specs []model
 			c.file.Problem(at, "%s", err)
 		case slices.ContainsFunc(specs, func(o models.PoolSpec) bool { return o.Name == spec.Name }):
 			c.file.Problem(at+".name", "there are two pools with the name %s", spec.Name)
+		case len(spec.Accounts) > 0:
+			c.file.Problem(at+".accounts", "a scenario's accounts have no ids: leave accounts out")
 		}
 		specs = append(specs, spec)
 	}

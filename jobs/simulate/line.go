@@ -130,9 +130,13 @@ func (l *lines) release(a *account) {
 	}
 }
 
-// next returns the job that a worker takes, or nil. cost is what a model costs the worker.
-func (l *lines) next(serves []bool, cost func(model int) int) *job {
+// next returns the job that a worker of the pool takes, or nil. cost is what a model costs the
+// worker.
+func (l *lines) next(of *pool, cost func(model int) int) *job {
 	for _, lane := range models.Tiers {
+		if !of.offer.ServesLane(lane) {
+			continue
+		}
 		turn := l.turns.Promoted(lane)
 		for _, promoted := range []bool{turn, !turn} {
 			in := l.byKey[models.Line{Lane: lane, Promoted: promoted}]
@@ -141,7 +145,7 @@ func (l *lines) next(serves []bool, cost func(model int) int) *job {
 			}
 			var heads []*job
 			for _, p := range in.standing {
-				if j := p.head(serves); j != nil {
+				if j := p.head(of.serves); j != nil {
 					if heads = append(heads, j); len(heads) == fairqueue.Window {
 						break
 					}

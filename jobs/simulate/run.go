@@ -108,7 +108,7 @@ func (s *sim) count(j *job, n float64) {
 func (s *sim) dispatch() {
 	for _, p := range s.pools {
 		for len(p.idle) > 0 {
-			first := s.lines.next(p.serves, nil)
+			first := s.lines.next(p, nil)
 			if first == nil {
 				break
 			}
@@ -120,7 +120,7 @@ func (s *sim) dispatch() {
 			if w.loaded != first.kind.model {
 				w = p.idle[len(p.idle)-1]
 			}
-			s.begin(w, s.lines.next(p.serves, func(model int) int {
+			s.begin(w, s.lines.next(p, func(model int) int {
 				if model == w.loaded {
 					return 0
 				}

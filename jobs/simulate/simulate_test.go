@@ -175,6 +175,22 @@ func TestOrder(t *testing.T) {
 	require.Equal(t, reference(p.jobs), got)
 }
 
+func TestPoolsServeOnlyTheirLanes(t *testing.T) {
+	t.Parallel()
+
+	s := exact(t, 1, machines, 0)
+	s.Workload = nil
+	for _, tier := range []models.Tier{models.TierCritical, models.TierPro} {
+		s.Workload = append(s.Workload, Workload{Tier: tier, Accounts: 1, Jobs: 2, Model: "drill", GPUSeconds: 10, times: []float64{0, 0}})
+	}
+	s.pools[0].Tiers = []models.Tier{models.TierPro}
+
+	r := run(t, s)
+
+	require.Equal(t, 2, r.Completed)
+	require.Equal(t, 2, r.Unfinished)
+}
+
 // reference returns the order of jobs that all wait, for one worker.
 func reference(all []*job) (order []*job) {
 	type standing struct {
@@ -260,6 +276,7 @@ func TestRead(t *testing.T) {
 		"NoSuchModel":  {"model: ltx-video, durationSeconds", "model: nope, durationSeconds", "bad.yaml:4: There is no model of that name"},
 		"NoSuchTier":   {"tier: FREE", "tier: GOLD", "bad.yaml:5: tier must be one of"},
 		"NoPoolRuns":   {"models: [ltx-video, wan-1.3b]", "models: [ltx-video]", "bad.yaml:5: no pool runs the model wan-1.3b"},
+		"PoolAccounts": {"minWorkers: 1", "minWorkers: 1, accounts: [acc_01a215a3-305f-71b4-a294-02b4e16bae2c]", "bad.yaml:8: a scenario's accounts have no ids"},
 		"PoolMinimum":  {"minWorkers: 1", "minWorkers: 21", "bad.yaml:8: minWorkers must be from 0 to maxWorkers, which is 20"},
 		"NaNPrice":     {"pricePerHourUsd: 0.5", "pricePerHourUsd: .nan", "bad.yaml:8: pricePerHourUsd must be from 0"},
 		"NoSuchPool":   {"stockouts: [{ pool: b", "stockouts: [{ pool: z", `there is no pool "z"`},

@@ -52,6 +52,7 @@ type job struct {
 type pool struct {
 	*models.Pool
 	index   int
+	offer   models.Offer
 	serves  []bool // by model
 	ratio   float64
 	workers []*worker
@@ -196,7 +197,7 @@ func (s *sim) stream(purpose, index uint64) *rand.Rand {
 
 func (s *sim) makePool(i int, spec models.PoolSpec) {
 	p := &pool{
-		Pool: &models.Pool{ID: models.PoolID(spec.Name), PoolSpec: spec}, index: i, ratio: 1, random: s.stream(1, uint64(i)),
+		Pool: &models.Pool{ID: models.PoolID(spec.Name), PoolSpec: spec}, index: i, offer: spec.Offer(), ratio: 1, random: s.stream(1, uint64(i)),
 	}
 	if ratio, known := s.Machines.GPUs[spec.GPUType]; known {
 		p.ratio = ratio
