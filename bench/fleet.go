@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -84,6 +86,7 @@ func fleet() Measurement {
 // crew is all workers of a fleet.
 type crew struct {
 	site      *Site
+	busy      int // how many shall have a job
 	endpoint  *url.URL
 	hands     []*member
 	sellers   []*conn
@@ -92,6 +95,8 @@ type crew struct {
 	lost      atomic.Int64
 	later     atomic.Int64
 	ends      atomic.Int64
+	broken    atomic.Int64
+	holding   atomic.Int64 // workers that have a job
 	beats     times
 	reports   times
 }
@@ -130,7 +135,7 @@ func (s *Site) newCrew(ctx context.Context, busy int) (*crew, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &crew{site: s, ended: make(chan struct{}, n)}
+	c := &crew{site: s, busy: busy, ended: make(chan struct{}, n)}
 	if c.endpoint, err = url.Parse(s.Admin.Endpoint()); err != nil {
 		return nil, err
 	}
@@ -149,11 +154,12 @@ func (s *Site) newCrew(ctx context.Context, busy int) (*crew, error) {
 		}
 		c.hands = append(c.hands, &member{crew: c, worker: w, hand: hand})
 	}
-	// As many jobs as are to run, and no more: a filled queue would be leased by all.
-	for range busy {
+	// As many jobs as are to run, and no more, since all workers would lease them.
+	whole := busy - busy%fillEach
+	for range busy - whole {
 		c.ended <- struct{}{}
 	}
-	return c, nil
+	return c, f.fill(ctx, whole)
 }
 
 // fleetPool makes the pool, whose provider lists these machines, and returns its id.
@@ -202,6 +208,11 @@ func (c *crew) round(ctx context.Context) (Figures, error) {
 	var figures Figures
 	group.Go(func() (err error) {
 		defer end()
+		for c.holding.Load() < int64(c.busy)*98/100 {
+			if err := pause(living, 100*time.Millisecond); err != nil {
+				return err
+			}
+		}
 		if err = pause(living, min(span, dailyWarming)); err == nil {
 			figures, err = c.measure(living, span)
 		}
@@ -222,6 +233,7 @@ func (c *crew) measure(ctx context.Context, span time.Duration) (Figures, error)
 	c.lost.Store(0)
 	c.later.Store(0)
 	c.ends.Store(0)
+	c.broken.Store(0)
 	before, self := c.site.processorTimes(), Process(os.Getpid())
 	own, err := self.cpu()
 	if err != nil {
@@ -234,7 +246,7 @@ func (c *crew) measure(ctx context.Context, span time.Duration) (Figures, error)
 	}
 	c.measuring.Store(false)
 	took := time.Since(began).Seconds()
-	f := Figures{"leases lost": float64(c.lost.Load()), "refused": float64(c.later.Load()), "jobs ended": float64(c.ends.Load())}
+	f := Figures{"leases lost": float64(c.lost.Load()), "refused": float64(c.later.Load()), "connections lost": float64(c.broken.Load()), "jobs ended": float64(c.ends.Load()), "workers with a job": float64(c.holding.Load())}
 	for kind, spent := range c.site.processorTimes() {
 		f[kind+" cores"] = (spent - before[kind]).Seconds() / took
 	}
@@ -353,10 +365,15 @@ type member struct {
 // live works until ctx ends.
 func (m *member) live(ctx context.Context) error {
 	defer context.AfterFunc(ctx, m.hand.conn.close)()
-	for ctx.Err() == nil {
+	if pause(ctx, rand.N(fleetReport)) != nil { // the connections do not open all at once
+		return nil
+	}
+	for broken := 0; ctx.Err() == nil; {
 		err := m.wait()
 		if err == nil && m.hand.held != (lease{}) {
+			m.holding.Add(1)
 			err = m.work(ctx)
+			m.holding.Add(-1)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -369,11 +386,26 @@ func (m *member) live(ctx context.Context) error {
 				m.lost.Add(1)
 			}
 			m.hand.held = lease{}
+		case asNetError(err) && broken < mostBroken:
+			broken++
+			m.broken.Add(1)
+			_ = pause(ctx, 250*time.Millisecond<<broken-rand.N(125*time.Millisecond<<broken))
+			continue
 		case err != nil:
 			return fmt.Errorf("work as %s: %w", m.id, err)
 		}
+		broken = 0
 	}
 	return nil
+}
+
+// mostBroken is how many connections in a row may fail of one worker, which then opens another, as
+// an agent does.
+const mostBroken = 5
+
+func asNetError(err error) bool {
+	_, ok := errors.AsType[net.Error](err)
+	return ok || errors.Is(err, io.EOF)
 }
 
 // wait asks for a job, unless the worker has one, and waits for it up to 20 s.

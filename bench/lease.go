@@ -126,23 +126,25 @@ func (f *floor) settle(ctx context.Context) error {
 	})
 }
 
-// fill submits until this many jobs wait.
+// fillEach is how many jobs one call of fill submits.
+const fillEach = 500
+
+// fill submits until this many jobs wait, or up to fillEach more.
 func (f *floor) fill(ctx context.Context, n int) error {
-	const each = 500
 	missing := n - int(f.waiting.Load())
 	if missing <= 0 {
 		return nil
 	}
-	calls := (missing + each - 1) / each
+	calls := (missing + fillEach - 1) / fillEach
 	params := json.RawMessage(`{"payload":"` + benchPrompt + `"}`)
-	many := make([]client.SubmitJobInput, each)
+	many := make([]client.SubmitJobInput, fillEach)
 	for i := range many {
 		many[i] = client.SubmitJobInput{Type: new(noop), Model: noop, Params: &params}
 	}
 	return atOnce(ctx, calls, func(ctx context.Context, i int) error {
 		_, err := f.sellers[i%len(f.sellers)].SubmitJobs(ctx, many)
 		if err == nil {
-			f.waiting.Add(each)
+			f.waiting.Add(fillEach)
 		}
 		return err
 	})
