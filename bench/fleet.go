@@ -341,14 +341,22 @@ func (c *crew) sell(ctx context.Context, to *conn) error {
 			return nil
 		case <-c.ended:
 		}
-		for _, err = to.post(b.text); errors.Is(err, errLater); _, err = to.post(b.text) {
-			c.later.Add(1)
-			if pause(ctx, time.Second) != nil {
-				return nil
+		for broken := 0; ; {
+			_, err := to.post(b.text)
+			switch {
+			case err == nil || ctx.Err() != nil:
+			case errors.Is(err, errLater):
+				c.later.Add(1)
+				_ = pause(ctx, time.Second)
+				continue
+			case asNetError(err) && broken < mostBroken:
+				broken++
+				c.broken.Add(1)
+				continue
+			default:
+				return fmt.Errorf("submit a job: %w", err)
 			}
-		}
-		if err != nil && ctx.Err() == nil {
-			return fmt.Errorf("submit a job: %w", err)
+			break
 		}
 	}
 }
