@@ -32,7 +32,7 @@ func (l *waitingLine) bargain(pools []*poolShare) {
 		offers = append(offers, l.offersOf(p)...)
 	}
 	slices.SortStableFunc(offers, func(a, b offer) int {
-		return cmp.Or(cmp.Compare(a.price, b.price), cmp.Compare(rank(a.later), rank(b.later)), -cmp.Compare(a.pool.pool.CapacityClass, b.pool.pool.CapacityClass))
+		return cmp.Or(cmp.Compare(rank(!a.dedicated()), rank(!b.dedicated())), cmp.Compare(a.price, b.price), cmp.Compare(rank(a.later), rank(b.later)), -cmp.Compare(a.pool.pool.CapacityClass, b.pool.pool.CapacityClass))
 	})
 	for i, o := range offers {
 		if !o.later {
@@ -58,6 +58,10 @@ func (l *waitingLine) bargain(pools []*poolShare) {
 	}
 }
 
+// dedicated reports whether an offer comes before all others: it is of a pool that is dedicated
+// to the account, and does not wait for one of its workers.
+func (o offer) dedicated() bool { return len(o.pool.pool.Accounts) > 0 && (!o.later || o.hour) }
+
 // saving is jobs that boot no workers of a pool, because they wait for an offer.
 type saving struct {
 	offer
@@ -73,8 +77,8 @@ func (s *saving) and(o offer, jobs float64) *saving {
 	return s
 }
 
-func rank(later bool) int {
-	if later {
+func rank(last bool) int {
+	if last {
 		return 1
 	}
 	return 0

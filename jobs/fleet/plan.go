@@ -25,6 +25,8 @@ type snapshot struct {
 	preempted map[string]models.PreemptionRate
 	// expected is the jobs that will come while a worker boots.
 	expected []Expected
+	// impatient has jobs without a wait target boot machines although cheaper ones are expected.
+	impatient bool
 }
 
 // poolState is a pool and its workers that have not ended.
@@ -281,7 +283,7 @@ func divide(q models.QueueDemand, pools []*poolShare, s snapshot) {
 	for _, p := range pools {
 		line.fill(p, p.present())
 	}
-	if jobs.Policies[q.Lane].WaitTarget == jobs.NoTarget {
+	if jobs.Policies[q.Lane].WaitTarget == jobs.NoTarget && !s.impatient {
 		line.bargain(pools)
 	} else {
 		for _, p := range pools {

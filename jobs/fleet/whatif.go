@@ -14,6 +14,8 @@ type Snapshot struct {
 	Pools  []PoolWorkers
 	Queues []models.QueueDemand
 	Times  estimate.RenderTimes
+	// Impatient has jobs of BATCH boot machines although cheaper ones are expected.
+	Impatient bool
 }
 
 // PoolWorkers is a pool and its workers that have not ended. Of a worker the plan reads the id,
@@ -36,7 +38,7 @@ type Decision struct {
 
 // Plan is the scaler's plan: one decision for each pool, in their order.
 func Plan(s Snapshot) []Decision {
-	in := snapshot{now: s.Now, queues: s.Queues, times: s.Times}
+	in := snapshot{now: s.Now, queues: s.Queues, times: s.Times, impatient: s.Impatient}
 	for _, p := range s.Pools {
 		in.pools = append(in.pools, poolState{pool: p.Pool, workers: p.Workers})
 	}

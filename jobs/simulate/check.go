@@ -228,6 +228,7 @@ func (c *checker) happenings() {
 		pool(at+".pool", p.Pool)
 		hour(at+".atHour", p.AtHour)
 		c.number(at+".pricePerHourUsd", p.PricePerHourUSD, 0, maxPrice)
+		c.number(at+".knownHours", p.KnownHours, 0, MaxHours)
 	}
 	for i, t := range c.Traces {
 		at := fmt.Sprintf("$.traces[%d]", i)

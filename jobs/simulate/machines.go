@@ -31,7 +31,7 @@ func (s *sim) dirty() {
 // scale runs one round of the scaler.
 func (s *sim) scale() {
 	s.rounds.pending = false
-	in := fleet.Snapshot{Now: clock(s.now), Times: estimate.NewRenderTimes(s.rounds.known)}
+	in := fleet.Snapshot{Now: clock(s.now), Times: estimate.NewRenderTimes(s.rounds.known), Impatient: s.Impatient}
 	for _, key := range s.order {
 		if d := s.demand[key]; d.Depth > 0 {
 			in.Queues = append(in.Queues, *d)
@@ -272,15 +272,7 @@ func (s *sim) happen() {
 		stop(func(p *pool) bool { return p.Name == o.Pool }, o.FromHour, o.ToHour, false)
 	}
 	for _, change := range s.Prices {
-		s.later(change.AtHour*3600, func() {
-			for _, p := range s.pools {
-				if p.Name == change.Pool {
-					p.priceSum, p.priceSince = p.paid(s.now), s.now
-					p.PricePerHourUSD = change.PricePerHourUSD
-				}
-			}
-			s.dirty()
-		})
+		s.reprice(change)
 	}
 	for _, p := range s.pools {
 		if p.trace != nil {
@@ -317,4 +309,31 @@ func (s *sim) follow(p *pool) {
 		}
 	}
 	s.later(s.now+p.trace.gap, func() { s.follow(p) })
+}
+
+// reprice schedules a new price of a pool, and that the scaler learns of it.
+func (s *sim) reprice(change Price) {
+	i := slices.IndexFunc(s.pools, func(p *pool) bool { return p.Name == change.Pool })
+	if i < 0 {
+		return
+	}
+	p, at := s.pools[i], change.AtHour*3600
+	if change.KnownHours > 0 {
+		s.later(at-change.KnownHours*3600, func() {
+			price := p.PricePerHourUSD
+			p.QuotedUSD = &price
+			p.QuoteAhead = append(p.QuoteAhead, models.PriceStep{From: clock(at), PricePerHourUSD: change.PricePerHourUSD})
+			slices.SortFunc(p.QuoteAhead, func(a, b models.PriceStep) int { return a.From.Compare(b.From) })
+			s.dirty()
+		})
+	}
+	s.later(at, func() {
+		p.priceSum, p.priceSince = p.paid(s.now), s.now
+		p.PricePerHourUSD = change.PricePerHourUSD
+		p.QuoteAhead = slices.DeleteFunc(p.QuoteAhead, func(step models.PriceStep) bool { return !step.From.After(clock(at)) })
+		if p.QuotedUSD != nil {
+			p.QuotedUSD = &p.PricePerHourUSD
+		}
+		s.dirty()
+	})
 }

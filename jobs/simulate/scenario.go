@@ -45,6 +45,8 @@ type Scenario struct {
 	Stockouts []Stockout `yaml:"stockouts"`
 	Prices    []Price    `yaml:"prices"`
 	Traces    []Trace    `yaml:"traces"`
+	// Impatient has jobs of BATCH boot machines although cheaper ones are expected.
+	Impatient bool `yaml:"impatient"`
 	// Variants are policies to compare: each is the scenario with another part.
 	Variants []Variant        `yaml:"variants"`
 	Written  []fleet.FilePool `yaml:"pools"`
@@ -140,6 +142,8 @@ type Price struct {
 	Pool            string  `yaml:"pool"`
 	AtHour          float64 `yaml:"atHour"`
 	PricePerHourUSD float64 `yaml:"pricePerHourUsd"`
+	// KnownHours is how long before the scaler knows of it.
+	KnownHours float64 `yaml:"knownHours"`
 }
 
 // Variant is the scenario with other checkpoints, machines or pools.
@@ -148,6 +152,8 @@ type Variant struct {
 	Policy   *Policy          `yaml:"checkpoints"`
 	Machines *Machines        `yaml:"machines"`
 	Pools    []fleet.FilePool `yaml:"pools"`
+	// Impatient is as in [Scenario].
+	Impatient *bool `yaml:"impatient"`
 }
 
 // priors returns the catalogue that comes with Reelay. To compile its schemas takes a while.
@@ -202,6 +208,9 @@ func (s *Scenario) With(v Variant) *Scenario {
 	}
 	if v.Machines != nil {
 		other.Machines = *v.Machines
+	}
+	if v.Impatient != nil {
+		other.Impatient = *v.Impatient
 	}
 	if len(v.Pools) > 0 {
 		other.pools = nil

@@ -258,8 +258,13 @@ func TestShipped(t *testing.T) {
 			require.Greater(t, r.Preemptions, 70)
 			require.Less(t, r.MostLost, 60.0)
 		}
+		if s.Name == "cheap-hours" {
+			patient, impatient := run(t, s.With(s.Variants[0])), run(t, s.With(s.Variants[1]))
+			require.Less(t, patient.CostUSD, 0.6*impatient.CostUSD)
+			require.Equal(t, patient.Jobs, patient.Completed)
+		}
 	}
-	require.Len(t, all, 7)
+	require.Len(t, all, 8)
 }
 
 func TestRead(t *testing.T) {
@@ -278,6 +283,7 @@ func TestRead(t *testing.T) {
 		"NoPoolRuns":   {"models: [ltx-video, wan-1.3b]", "models: [ltx-video]", "bad.yaml:5: no pool runs the model wan-1.3b"},
 		"PoolAccounts": {"minWorkers: 1", "minWorkers: 1, accounts: [acc_01a215a3-305f-71b4-a294-02b4e16bae2c]", "bad.yaml:8: a scenario's accounts have no ids"},
 		"PoolMinimum":  {"minWorkers: 1", "minWorkers: 21", "bad.yaml:8: minWorkers must be from 0 to maxWorkers, which is 20"},
+		"KnownHours":   {"atHour: 1, pricePer", "knownHours: -1, atHour: 1, pricePer", "knownHours must be from 0"},
 		"NaNPrice":     {"pricePerHourUsd: 0.5", "pricePerHourUsd: .nan", "bad.yaml:8: pricePerHourUsd must be from 0"},
 		"NoSuchPool":   {"stockouts: [{ pool: b", "stockouts: [{ pool: z", `there is no pool "z"`},
 		"NoSuchRegion": {"region: r1, from", "region: r9, from", `no pool is in the region "r9"`},
