@@ -33,11 +33,13 @@ const candidates = `
 	JOIN accounts a ON a.id = j.account_id
 	JOIN account_lanes l ON l.account_id = j.account_id AND l.lane = j.lane AND l.promoted = (j.lane <> j.tier AND j.lane <> 'CRITICAL')
 	WHERE j.status = 'QUEUED' AND j.gpu_rank <= ?1 AND (NOT j.require_region OR j.region = w.region)
+		AND (w.tiers = '{}' OR j.lane = ANY (w.tiers)) AND (w.accounts = '{}' OR j.account_id = ANY (w.accounts))
 		AND NOT EXISTS (SELECT FROM queue_pauses p WHERE p.paused AND p.lane = j.lane AND p.model IN ('', j.model))
 		AND NOT (j.started_at IS NULL AND coalesce(j.expires_at < clock_timestamp(), false))
 		AND NOT (coalesce(j.avoid_worker_id = w.id AND j.avoid_until > clock_timestamp(), false) AND EXISTS (
 			SELECT FROM workers o WHERE o.id <> w.id AND o.status IN ('IDLE', 'BUSY')
-				AND (j.gpu_rank = 0 OR o.gpu_type = 'large') AND (NOT j.require_region OR o.region = j.region)))`
+				AND (j.gpu_rank = 0 OR o.gpu_type = 'large') AND (NOT j.require_region OR o.region = j.region)
+				AND (o.tiers = '{}' OR j.lane = ANY (o.tiers)) AND (o.accounts = '{}' OR j.account_id = ANY (o.accounts))))`
 
 // candidate is a row of candidates.
 type candidate struct {
@@ -149,9 +151,16 @@ func TestOrder(t *testing.T) {
 				"require":     change("require_region = true, region = 'eu'"),
 				"expire":      change("expires_at = clock_timestamp()"),
 				"avoid":       change("avoid_until = clock_timestamp() + interval '1 hour', avoid_worker_id = (SELECT id FROM workers WHERE status <> 'TERMINATED' ORDER BY random() LIMIT 1)"),
-				"turn":        func(*rapid.T) { s.Exec(t, "UPDATE lanes SET since_promoted = 9 - since_promoted / 9") },
-				"lose":        func(*rapid.T) { s.Index().Lose() },
-				"sweep":       func(rt *rapid.T) { require.NoError(rt, s.Readier.Sweep(context.Background())) },
+				"dedicate": func(rt *rapid.T) {
+					set := rapid.SampledFrom([]string{
+						"tiers = '{}', accounts = '{}'", "tiers = '{PRO,FREE}'", "tiers = '{BATCH}', accounts = '{}'",
+						"accounts = ARRAY(SELECT id FROM accounts ORDER BY random() LIMIT 1)", "accounts = ARRAY(SELECT id FROM accounts ORDER BY random() LIMIT 3)",
+					}).Draw(rt, "pool")
+					s.Exec(t, "UPDATE workers SET "+set+" WHERE id = ?", pick(rt, l.workers, "worker").WorkerID)
+				},
+				"turn":  func(*rapid.T) { s.Exec(t, "UPDATE lanes SET since_promoted = 9 - since_promoted / 9") },
+				"lose":  func(*rapid.T) { s.Index().Lose() },
+				"sweep": func(rt *rapid.T) { require.NoError(rt, s.Readier.Sweep(context.Background())) },
 				"promote": func(rt *rapid.T) {
 					s.Exec(t, "UPDATE jobs SET queued_at = queued_at - interval '7 hours' WHERE status = 'QUEUED'")
 					_, err := s.Promoter.Promote(context.Background())
