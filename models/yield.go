@@ -24,7 +24,7 @@ const (
 
 // ListLateJobs returns up to 200 jobs of these lanes that have waited for longer than targets[i], in about
 // the order in which they start. It omits those that cannot start now: beyond their account's
-// running limit, or of a paused queue.
+// running limit, of a paused queue, or while they avoid a worker that failed them.
 func ListLateJobs(ctx context.Context, db bun.IDB, lanes []Tier, targets []time.Duration) ([]LateJob, error) {
 	var found []LateJob
 	err := db.NewRaw(`
@@ -40,6 +40,7 @@ func ListLateJobs(ctx context.Context, db bun.IDB, lanes []Tier, targets []time.
 			FROM jobs
 			WHERE status = 'QUEUED' AND account_id = line.account_id AND lane = t.lane AND `+promotedSQL+` = half.promoted
 				AND (expires_at IS NULL OR started_at IS NOT NULL OR expires_at > clock_timestamp())
+				AND (avoid_until IS NULL OR avoid_until < clock_timestamp())
 			ORDER BY queue_order LIMIT greatest(line.room, 0)) first
 		WHERE first.waited_seconds > t.target
 			AND NOT EXISTS (SELECT FROM queue_pauses p WHERE p.paused AND p.lane = t.lane AND p.model IN ('', first.model))

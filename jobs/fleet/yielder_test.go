@@ -139,6 +139,7 @@ func TestYielder(t *testing.T) {
 		"BeforeItRenders":           "UPDATE jobs SET phase = 'LOADING_MODEL' WHERE status = 'RUNNING'",
 		"WhoseCancelIsRequested":    "UPDATE jobs SET cancel_requested_at = now() WHERE status = 'RUNNING'",
 		"OnADrainingWorker":         "UPDATE workers SET status = 'DRAINING', drain_reason = 'test'",
+		"ForAJobThatAvoidsAWorker":  "UPDATE jobs SET avoid_until = now() + interval '1 h' WHERE status = 'QUEUED'",
 		"AheadOfAnExpiredJob":       "UPDATE jobs SET expires_at = now() WHERE status = 'QUEUED'",
 		"ThatHasCheckpointsNowhere": "UPDATE jobs SET latest_checkpoint_id = NULL; UPDATE job_attempts SET leased_at = leased_at - interval '70 s', checkpoint_id = NULL, checkpoint_at = NULL",
 	} {

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -30,12 +31,14 @@ func TestOutcomes(t *testing.T) {
 		"Defective": {change(running, func(j *models.Job) {
 			j.Status, j.Failures, j.FailureClass = models.JobScheduled, 1, models.FailDefectiveResult
 		}), `reelay_attempts_failed_total{class="DEFECTIVE_RESULT",model="testcard"} 1`},
-		"Requeued":         {change(running, func(j *models.Job) { j.Status = models.JobQueued }), ""},
-		"Retried":          {change(draft, func(j *models.Job) { j.Status, j.Run = models.JobQueued, 2 }), ""},
-		"Preview":          {change(running, func(j *models.Job) { j.PreviewID = "art_2" }), `reelay_previews_total{model="testcard"} 1`},
-		"DraftMade":        {func(m *Metrics) { m.Submitted(&draft) }, `reelay_drafts_made_total{model="testcard"} 1`},
-		"DraftContinued":   {func(m *Metrics) { m.Submitted(&models.Job{Model: "testcard", Continues: "job_1"}) }, `reelay_drafts_continued_total{model="testcard"} 1`},
-		"DraftDiscarded":   {change(draft, deleted), `reelay_drafts_discarded_total{model="testcard"} 1`},
+		"Requeued":       {change(running, func(j *models.Job) { j.Status = models.JobQueued }), ""},
+		"Retried":        {change(draft, func(j *models.Job) { j.Status, j.Run = models.JobQueued, 2 }), ""},
+		"Preview":        {change(running, func(j *models.Job) { j.PreviewID = "art_2" }), `reelay_previews_total{model="testcard"} 1`},
+		"DraftMade":      {func(m *Metrics) { m.Submitted(&draft) }, `reelay_drafts_made_total{model="testcard"} 1`},
+		"DraftContinued": {func(m *Metrics) { m.Submitted(&models.Job{Model: "testcard", Continues: "job_1"}) }, `reelay_drafts_continued_total{model="testcard"} 1`},
+		"DraftDiscarded": {change(draft, deleted), `reelay_drafts_discarded_total{model="testcard"} 1`},
+		"Yielded": {func(m *Metrics) { m.Yielded("PRO", &models.Job{Lane: "BATCH"}, 2.5) },
+			"reelay_yield_wasted_seconds_total{lane=\"BATCH\"} 2.5\nreelay_yields_total{lane=\"BATCH\",to=\"PRO\"} 1"},
 		"ContinuedDeleted": {change(models.Job{Model: "testcard", Status: models.JobCompleted, DraftSteps: 6}, deleted), ""},
 		"VideoDeleted":     {change(models.Job{Model: "testcard", Status: models.JobCompleted}, deleted), ""},
 	} {
@@ -48,7 +51,7 @@ func TestOutcomes(t *testing.T) {
 			if test.line == "" {
 				require.Empty(t, scrape(t, m))
 			} else {
-				require.Equal(t, []string{test.line}, scrape(t, m))
+				require.Equal(t, strings.Split(test.line, "\n"), scrape(t, m))
 			}
 		})
 	}
