@@ -8,21 +8,29 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Snapshot is what the scaler decides from, for callers that keep no database: `reelay simulate`.
-type Snapshot struct {
-	Now    time.Time
-	Pools  []PoolWorkers
-	Queues []models.QueueDemand
-	Times  estimate.RenderTimes
+// Snapshot is what the scaler decides from. `reelay simulate` makes one without a database.
+type Snapshot = snapshot
+
+// Outlook is what a plan needs of the past: see Policy.
+type Outlook struct {
+	Policy Policy
+	// Expected are the jobs that will come while a worker boots: see Forecast.
+	Expected []Expected
+	// Preempted is how often the spot workers of each region were preempted in the last hour.
+	Preempted map[string]models.PreemptionRate
 	// Impatient has jobs of BATCH boot machines although cheaper ones are expected.
 	Impatient bool
 }
 
-// PoolWorkers is a pool and its workers that have not ended. Of a worker the plan reads the id,
-// the status and since when it is idle.
-type PoolWorkers struct {
-	Pool    *models.Pool
-	Workers []*models.Worker
+// NewSnapshot returns a snapshot without pools.
+func NewSnapshot(now time.Time, queues []models.QueueDemand, times estimate.RenderTimes, o Outlook) *Snapshot {
+	return &snapshot{now: now, queues: queues, times: times, policy: o.Policy, expected: o.Expected, preempted: o.Preempted, impatient: o.Impatient}
+}
+
+// Add adds a pool and its workers that have not ended; patient of the busy ones run jobs of BATCH.
+// Of a worker the plan reads the id, the status and since when it is idle.
+func (s *snapshot) Add(pool *models.Pool, workers []*models.Worker, patient int) {
+	s.pools = append(s.pools, poolState{pool: pool, workers: workers, patient: patient})
 }
 
 // Decision is what the scaler does to one pool.
@@ -37,13 +45,9 @@ type Decision struct {
 }
 
 // Plan is the scaler's plan: one decision for each pool, in their order.
-func Plan(s Snapshot) []Decision {
-	in := snapshot{now: s.Now, queues: s.Queues, times: s.Times, impatient: s.Impatient}
-	for _, p := range s.Pools {
-		in.pools = append(in.pools, poolState{pool: p.Pool, workers: p.Workers})
-	}
+func Plan(s *Snapshot) []Decision {
 	var all []Decision
-	for _, d := range plan(in) {
+	for _, d := range plan(*s) {
 		all = append(all, Decision{Create: d.create(), Drain: d.drain, Closed: d.closed != "", Reason: d.reason})
 	}
 	return all

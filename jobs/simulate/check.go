@@ -60,6 +60,7 @@ func (c *checker) all() {
 	c.pools = c.poolsOf("$", c.Written)
 	c.machines("$.machines", &c.Machines)
 	c.policy("$.checkpoints", &c.Policy)
+	c.scaling("$.scaling", &c.Scaling)
 	c.happenings()
 	if len(c.Variants) > maxVariants {
 		c.file.Problem("$.variants", "a scenario may have %d variants; it has %d", maxVariants, len(c.Variants))
@@ -76,6 +77,9 @@ func (c *checker) variant(place string, v *Variant) {
 	}
 	if v.Policy != nil {
 		c.policy(place+".checkpoints", v.Policy)
+	}
+	if v.Scaling != nil {
+		c.scaling(place+".scaling", v.Scaling)
 	}
 	if v.Machines != nil {
 		c.machines(place+".machines", v.Machines)
@@ -180,6 +184,15 @@ func (c *checker) policy(place string, p *Policy) {
 		c.file.Problem(place+".policy", "policy must be adaptive, fixed or none")
 	}
 	p.SaveSeconds.check(c, place+".saveSeconds", maxSeconds)
+}
+
+func (c *checker) scaling(place string, s *Scaling) {
+	for field, percent := range map[string]*float64{".spotPercent": s.SpotPercent, ".reservePercent": s.ReservePercent} {
+		if percent != nil {
+			c.number(place+field, *percent, 0, 100)
+		}
+	}
+	c.number(place+".knownDays", float64(s.KnownDays), 0, 7*models.ForecastWeeks)
 }
 
 func (c *checker) happenings() {

@@ -31,20 +31,26 @@ func (s *sim) dirty() {
 // scale runs one round of the scaler.
 func (s *sim) scale() {
 	s.rounds.pending = false
-	in := fleet.Snapshot{Now: clock(s.now), Times: estimate.NewRenderTimes(s.rounds.known), Impatient: s.Impatient}
+	var queues []models.QueueDemand
 	for _, key := range s.order {
 		if d := s.demand[key]; d.Depth > 0 {
-			in.Queues = append(in.Queues, *d)
+			queues = append(queues, *d)
 		}
 	}
+	now := clock(s.now)
+	in := fleet.NewSnapshot(now, queues, estimate.NewRenderTimes(s.rounds.known), s.look())
 	for _, p := range s.pools {
-		state := fleet.PoolWorkers{Pool: p.Pool}
+		var workers []*models.Worker
+		patient := 0
 		for _, w := range p.workers {
 			if !w.noticed {
-				state.Workers = append(state.Workers, &w.Worker)
+				workers = append(workers, &w.Worker)
+				if w.attempt != nil && w.attempt.lane == models.TierBatch {
+					patient++
+				}
 			}
 		}
-		in.Pools = append(in.Pools, state)
+		in.Add(p.Pool, workers, patient)
 	}
 	for i, d := range fleet.Plan(in) {
 		p := s.pools[i]
@@ -65,7 +71,7 @@ func (s *sim) scale() {
 			}
 		}
 		if d.Create > 0 {
-			fleet.Answered(p.Pool, refused, in.Now)
+			fleet.Answered(p.Pool, refused, now)
 		}
 	}
 	s.wake()
@@ -76,6 +82,9 @@ func (s *sim) scale() {
 // provider that had no machines is asked again.
 func (s *sim) wake() {
 	next := math.Inf(1)
+	if s.past.policy != (fleet.Policy{}) {
+		next = (math.Floor(s.now/outlookAge) + 1) * outlookAge
+	}
 	for _, p := range s.pools {
 		for _, w := range p.idle {
 			if at := w.since + float64(p.IdleSeconds); at > s.now {
@@ -180,6 +189,7 @@ func (s *sim) preempt(w *worker, notice float64) {
 		return
 	}
 	s.result.Preemptions++
+	s.past.preempted(w.pool.Region, s.now)
 	if notice == 0 {
 		s.vanish(w)
 		return

@@ -52,6 +52,7 @@ func (s *sim) schedule() {
 func (s *sim) arrive() {
 	j := s.jobs[s.arrived]
 	s.arrived++
+	s.past.arrive(j.tier, j.kind, s.now)
 	s.queue(j)
 	if s.arrived < len(s.jobs) {
 		s.later(s.jobs[s.arrived].arrived, s.arrive)

@@ -40,6 +40,7 @@ type Scenario struct {
 	Workload  []Workload `yaml:"workload"`
 	Machines  Machines   `yaml:"machines"`
 	Policy    Policy     `yaml:"checkpoints"`
+	Scaling   Scaling    `yaml:"scaling"`
 	Reclaims  []Reclaim  `yaml:"reclaims"`
 	Outages   []Outage   `yaml:"outages"`
 	Stockouts []Stockout `yaml:"stockouts"`
@@ -114,6 +115,16 @@ type Policy struct {
 	SaveSeconds Spread  `yaml:"saveSeconds"`
 }
 
+// Scaling is what the scaler does beyond booting for the jobs that wait, as REELAY_SPOT_PERCENT,
+// REELAY_RESERVE_PERCENT and REELAY_FORECAST say it, whose defaults it has.
+type Scaling struct {
+	SpotPercent    *float64 `yaml:"spotPercent"`
+	ReservePercent *float64 `yaml:"reservePercent"`
+	Forecasts      *bool    `yaml:"forecast"`
+	// KnownDays is how many days of such arrivals as the scenario's were before the run.
+	KnownDays int `yaml:"knownDays"`
+}
+
 // Reclaim is a moment at which a provider takes a share of the SPOT machines away.
 type Reclaim struct {
 	AtHour        float64  `yaml:"atHour"`
@@ -150,6 +161,7 @@ type Price struct {
 type Variant struct {
 	Name     string           `yaml:"name"`
 	Policy   *Policy          `yaml:"checkpoints"`
+	Scaling  *Scaling         `yaml:"scaling"`
 	Machines *Machines        `yaml:"machines"`
 	Pools    []fleet.FilePool `yaml:"pools"`
 	// Impatient is as in [Scenario].
@@ -205,6 +217,9 @@ func (s *Scenario) With(v Variant) *Scenario {
 	other.Name, other.Variants = v.Name, nil
 	if v.Policy != nil {
 		other.Policy = *v.Policy
+	}
+	if v.Scaling != nil {
+		other.Scaling = *v.Scaling
 	}
 	if v.Machines != nil {
 		other.Machines = *v.Machines

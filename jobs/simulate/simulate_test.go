@@ -264,7 +264,7 @@ func TestShipped(t *testing.T) {
 			require.Equal(t, patient.Jobs, patient.Completed)
 		}
 	}
-	require.Len(t, all, 8)
+	require.Len(t, all, 10)
 }
 
 func TestRead(t *testing.T) {

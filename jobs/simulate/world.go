@@ -121,6 +121,7 @@ type sim struct {
 	unnoticed map[*job]bool
 	queues    map[models.Tier]int
 	until     float64
+	past      past
 }
 
 type demandKey struct {
@@ -183,6 +184,7 @@ func newSim(sc *Scenario) *sim {
 	}
 	s.lines = newLines(len(s.names))
 	s.makeJobs()
+	s.past = s.newPast()
 	for i, spec := range sc.pools {
 		s.makePool(i, spec)
 	}
@@ -218,11 +220,8 @@ func (s *sim) makePool(i int, spec models.PoolSpec) {
 func (s *sim) makeJobs() {
 	for i, w := range s.Workload {
 		random := s.stream(2, uint64(i))
-		k := &kind{model: slices.Index(s.names, w.Model), estimate: w.GPUSeconds}
+		k := &kind{model: slices.Index(s.names, w.Model), estimate: s.gpuSeconds(w)}
 		k.Model, k.Resolution, k.DurationSeconds = w.Model, w.Resolution, int(math.Ceil(w.DurationSeconds))
-		if k.estimate == 0 {
-			k.estimate = s.reckon(w)
-		}
 		accounts := make([]*account, w.Accounts)
 		for a := range accounts {
 			accounts[a] = newAccount(w.Tier)
@@ -241,8 +240,11 @@ func (s *sim) makeJobs() {
 	s.left = len(s.jobs)
 }
 
-// reckon returns the GPU seconds of a job, by the catalogue.
-func (s *sim) reckon(w Workload) float64 {
+// gpuSeconds returns the work of a job: what the scenario says, or the catalogue.
+func (s *sim) gpuSeconds(w Workload) float64 {
+	if w.GPUSeconds > 0 {
+		return w.GPUSeconds
+	}
 	model, err := s.known.Model(w.Model)
 	if err != nil {
 		return 1 // Read has checked it
