@@ -79,9 +79,36 @@ func (r *report) print(out io.Writer) {
 	row("objects verified", r.Objects, "")
 	w.Flush()
 
+	r.printRecoveries(out, w, row)
+	r.printWaves(out)
+	for _, table := range []struct {
+		title  string
+		counts map[string]int
+	}{
+		{"fault", r.Injected}, {"met", r.Met}, {"why jobs failed", r.FailedBy}, {"errors returned to customers", r.Answers},
+	} {
+		if len(table.counts) == 0 {
+			continue
+		}
+		fmt.Fprintln(out)
+		row(table.title, "count")
+		rule(2)
+		for _, name := range sortedKeys(table.counts) {
+			row(name, table.counts[name])
+		}
+		w.Flush()
+	}
+	fmt.Fprintln(out)
+}
+
+// printRecoveries writes the table of the recoveries.
+func (r *report) printRecoveries(out io.Writer, w *tabwriter.Writer, row func(cells ...any)) {
+	if len(r.Recoveries) == 0 {
+		return
+	}
 	fmt.Fprintln(out)
 	row("seconds", "n", "p50", "p95", "max", "target")
-	rule(6)
+	row(toAny(strings.Fields(strings.Repeat("--- ", 6)))...)
 	for _, c := range r.Recoveries {
 		target := ""
 		if c.Target > 0 {
@@ -95,23 +122,6 @@ func (r *report) print(out io.Writer) {
 			fmt.Fprintf(out, "slow: %s: %s\n", c.Name, slow)
 		}
 	}
-
-	r.printWaves(out)
-	for _, table := range []struct {
-		title  string
-		counts map[string]int
-	}{
-		{"fault", r.Injected}, {"met", r.Met}, {"why jobs failed", r.FailedBy}, {"errors returned to customers", r.Answers},
-	} {
-		fmt.Fprintln(out)
-		row(table.title, "count")
-		rule(2)
-		for _, name := range sortedKeys(table.counts) {
-			row(name, table.counts[name])
-		}
-		w.Flush()
-	}
-	fmt.Fprintln(out)
 }
 
 func seconds(n int, s float64) string {

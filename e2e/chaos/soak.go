@@ -209,9 +209,11 @@ func (s *soak) conclude(ctx context.Context) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	recoveries, err := s.recoveries(ctx)
-	if err != nil {
-		return nil, err
+	var recoveries []*recovery
+	if s.Reclaim == 0 { // otherwise the waves have their own
+		if recoveries, err = s.recoveries(ctx); err != nil {
+			return nil, err
+		}
 	}
 	for _, w := range s.waves {
 		if err := s.measure(ctx, w); err != nil {
