@@ -3902,21 +3902,24 @@ func (v *WebhookTry) GetDurationMs() int { return v.DurationMs }
 
 // Worker includes the GraphQL fields of Worker requested by the fragment Worker.
 type Worker struct {
-	Id                 string        `json:"id"`
-	Pool               *WorkerPool   `json:"pool"`
-	Provider           string        `json:"provider"`
-	ProviderInstanceId string        `json:"providerInstanceId"`
-	Region             string        `json:"region"`
-	Zone               *string       `json:"zone"`
-	GpuType            string        `json:"gpuType"`
-	CapacityClass      CapacityClass `json:"capacityClass"`
-	Status             WorkerStatus  `json:"status"`
-	CurrentJob         *WorkerJob    `json:"currentJob"`
-	Models             []string      `json:"models"`
-	WarmModels         []string      `json:"warmModels"`
-	RegisteredAt       *time.Time    `json:"registeredAt"`
-	LastHeartbeatAt    *time.Time    `json:"lastHeartbeatAt"`
-	DrainDeadline      *time.Time    `json:"drainDeadline"`
+	Id                 string      `json:"id"`
+	Pool               *WorkerPool `json:"pool"`
+	Provider           string      `json:"provider"`
+	ProviderInstanceId string      `json:"providerInstanceId"`
+	// The number of the worker on its machine, from 0, and the number of its GPUs.
+	Slot            int           `json:"slot"`
+	GpuCount        int           `json:"gpuCount"`
+	Region          string        `json:"region"`
+	Zone            *string       `json:"zone"`
+	GpuType         string        `json:"gpuType"`
+	CapacityClass   CapacityClass `json:"capacityClass"`
+	Status          WorkerStatus  `json:"status"`
+	CurrentJob      *WorkerJob    `json:"currentJob"`
+	Models          []string      `json:"models"`
+	WarmModels      []string      `json:"warmModels"`
+	RegisteredAt    *time.Time    `json:"registeredAt"`
+	LastHeartbeatAt *time.Time    `json:"lastHeartbeatAt"`
+	DrainDeadline   *time.Time    `json:"drainDeadline"`
 	// The newest samples of the worker's GPUs, by index. Null if the worker never sent any.
 	Gpus          []GPUState `json:"gpus"`
 	JobsCompleted int        `json:"jobsCompleted"`
@@ -3934,6 +3937,12 @@ func (v *Worker) GetProvider() string { return v.Provider }
 
 // GetProviderInstanceId returns Worker.ProviderInstanceId, and is useful for accessing the field via an interface.
 func (v *Worker) GetProviderInstanceId() string { return v.ProviderInstanceId }
+
+// GetSlot returns Worker.Slot, and is useful for accessing the field via an interface.
+func (v *Worker) GetSlot() int { return v.Slot }
+
+// GetGpuCount returns Worker.GpuCount, and is useful for accessing the field via an interface.
+func (v *Worker) GetGpuCount() int { return v.GpuCount }
 
 // GetRegion returns Worker.Region, and is useful for accessing the field via an interface.
 func (v *Worker) GetRegion() string { return v.Region }
@@ -5248,7 +5257,7 @@ func (v *poolsResponse) GetPools() []Pool { return v.Pools }
 
 // preemptWorkerResponse is returned by preemptWorker on success.
 type preemptWorkerResponse struct {
-	// Preempts the worker like a cloud preempts a spot machine: notice now, the end after noticeSeconds (0 to 120). Only for pools whose provider supports it, such as local.
+	// Preempts the worker's machine, with all workers on it, like a cloud preempts a spot machine: notice now, the end after noticeSeconds (0 to 120). Only for pools whose provider supports it, such as local.
 	PreemptWorker Worker `json:"preemptWorker"`
 }
 
@@ -5466,7 +5475,7 @@ func (v *takesResponse) GetTakes() []Job { return v.Takes }
 
 // terminateWorkerResponse is returned by terminateWorker on success.
 type terminateWorkerResponse struct {
-	// Ends the worker's machine at once, without notice.
+	// Ends the worker at once, without notice, and its machine unless other workers run on it.
 	TerminateWorker Worker `json:"terminateWorker"`
 }
 
@@ -6665,6 +6674,8 @@ fragment Worker on Worker {
 	}
 	provider
 	providerInstanceId
+	slot
+	gpuCount
 	region
 	zone
 	gpuType
@@ -8331,6 +8342,8 @@ fragment Worker on Worker {
 	}
 	provider
 	providerInstanceId
+	slot
+	gpuCount
 	region
 	zone
 	gpuType
@@ -9814,6 +9827,8 @@ fragment Worker on Worker {
 	}
 	provider
 	providerInstanceId
+	slot
+	gpuCount
 	region
 	zone
 	gpuType
@@ -10085,6 +10100,8 @@ fragment Worker on Worker {
 	}
 	provider
 	providerInstanceId
+	slot
+	gpuCount
 	region
 	zone
 	gpuType
@@ -10224,6 +10241,8 @@ fragment Worker on Worker {
 	}
 	provider
 	providerInstanceId
+	slot
+	gpuCount
 	region
 	zone
 	gpuType

@@ -76,7 +76,11 @@ pools:
 	job := submit(t, c, "by identity", 1, 0)
 	until(t, c, job, func(job *client.Job) bool { return job.Status == client.JobStatusCompleted })
 	worker := struct {
-		Workers struct{ Edges []struct{ Node struct{ ID, Zone, Status string } } }
+		Workers struct {
+			Edges []struct {
+				Node struct{ ID, Zone, Status string }
+			}
+		}
 	}{}
 	s.ask(t.Context(), t, s.keys.OperatorKey, `{ workers(first: 10) { edges { node { id zone status } } } }`, nil, &worker)
 	require.Len(t, worker.Workers.Edges, 1, "the agent is the worker that the scaler waited for")

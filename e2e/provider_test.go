@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,12 +50,14 @@ func TestCommandProvider(t *testing.T) {
 	operate := func(query string, variables map[string]any, data any) {
 		s.ask(t.Context(), t, s.keys.OperatorKey, query, variables, data)
 	}
-	workers := struct {
-		Workers struct {
-			Edges []struct {
-				Node struct{ Provider, ProviderInstanceID string }
-			}
+	type edge struct {
+		Node struct {
+			Provider, ProviderInstanceID, Status string
+			Slot                                 int
 		}
+	}
+	workers := struct {
+		Workers struct{ Edges []edge }
 	}{}
 	operate(`mutation ($source: String!) { applyPools(input: {source: $source}) { kind } }`, map[string]any{"source": `
 pools:
@@ -63,17 +66,25 @@ pools:
     region: here
     gpuType: none
     models: [testcard]
-    maxWorkers: 1
+    maxWorkers: 2
+    workersPerMachine: 2
     settings: {program: fake-cloud}`}, &struct{}{})
 	c := s.client(t)
 
 	job := submit(t, c, "a cloud", 4, 0.5)
 	until(t, c, job, func(job *client.Job) bool { return job.Status == client.JobStatusRunning })
-	operate(`{ workers(first: 10) { edges { node { provider providerInstanceID: providerInstanceId } } } }`, nil, &workers)
-	require.Len(t, workers.Workers.Edges, 1)
-	worker := workers.Workers.Edges[0].Node
+	list := func() int {
+		operate(`{ workers(first: 10) { edges { node { provider providerInstanceID: providerInstanceId slot status } } } }`, nil, &workers)
+		return len(workers.Workers.Edges)
+	}
+	testrun.Eventually(t, "both workers of the machine register", func() bool {
+		return list() == 2 && !slices.ContainsFunc(workers.Workers.Edges, func(e edge) bool { return e.Node.Status == "BOOTING" })
+	})
+	worker, other := workers.Workers.Edges[0].Node, workers.Workers.Edges[1].Node
 	first := worker.ProviderInstanceID
 	require.Equal(t, "command", worker.Provider)
+	require.Equal(t, first, other.ProviderInstanceID, "one machine runs both")
+	require.ElementsMatch(t, []int{0, 1}, []int{worker.Slot, other.Slot})
 	require.Contains(t, machines(t, cloud), first)
 	require.NoError(t, syscall.Kill(-machines(t, cloud)[first], syscall.SIGKILL))
 	done := until(t, c, job, func(job *client.Job) bool { return job.Status == client.JobStatusCompleted })

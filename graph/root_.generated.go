@@ -1531,6 +1531,10 @@ func (ec *executionContext) childFields_Worker(ctx context.Context, field graphq
 		return ec.fieldContext_Worker_provider(ctx, field)
 	case "providerInstanceId":
 		return ec.fieldContext_Worker_providerInstanceId(ctx, field)
+	case "slot":
+		return ec.fieldContext_Worker_slot(ctx, field)
+	case "gpuCount":
+		return ec.fieldContext_Worker_gpuCount(ctx, field)
 	case "region":
 		return ec.fieldContext_Worker_region(ctx, field)
 	case "zone":

@@ -1316,6 +1316,52 @@ func (ec *executionContext) fieldContext_Worker_providerInstanceId(_ context.Con
 	return graphql.NewScalarFieldContext("Worker", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _Worker_slot(ctx context.Context, field graphql.CollectedField, obj *models.Worker) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Worker_slot(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Slot, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Worker_slot(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Worker", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Worker_gpuCount(ctx context.Context, field graphql.CollectedField, obj *models.Worker) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Worker_gpuCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.GPUCount, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Worker_gpuCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Worker", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _Worker_region(ctx context.Context, field graphql.CollectedField, obj *models.Worker) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -3285,6 +3331,16 @@ func (ec *executionContext) _Worker(ctx context.Context, sel ast.SelectionSet, o
 			}
 		case "providerInstanceId":
 			out.Values[i] = ec._Worker_providerInstanceId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "slot":
+			out.Values[i] = ec._Worker_slot(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "gpuCount":
+			out.Values[i] = ec._Worker_gpuCount(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}

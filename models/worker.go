@@ -212,6 +212,13 @@ func GetWanted(ctx context.Context, db bun.IDB, id WorkerID, yieldWithin time.Du
 	return w, err
 }
 
+// ListMachineWorkers returns the workers on a machine that have not ended, by slot.
+func ListMachineWorkers(ctx context.Context, db bun.IDB, provider, instanceID string) (workers []*Worker, err error) {
+	err = db.NewSelect().Model(&workers).
+		Where("w.provider = ? AND w.provider_instance_id = ? AND w.ended_at IS NULL", provider, instanceID).Order("w.slot").Scan(ctx)
+	return workers, err
+}
+
 // ListKeptInstances returns those of these instances of a provider that a worker needs: it has
 // not ended, or it ended less than grace ago.
 func ListKeptInstances(ctx context.Context, db bun.IDB, provider string, ids []string, grace time.Duration) (kept []string, err error) {

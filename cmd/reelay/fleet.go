@@ -41,7 +41,7 @@ func workersCommand() *cobra.Command {
 			if w.CurrentJob != nil {
 				job = w.CurrentJob.Id
 			}
-			row := append([]string{w.Id, string(w.Status), w.ProviderInstanceId, w.GpuType}, gpuCells(w.Gpus)...)
+			row := append([]string{w.Id, string(w.Status), placeOf(w.ProviderInstanceId, w.Slot), w.GpuType}, gpuCells(w.Gpus)...)
 			return append(row, job, fmt.Sprint(w.JobsCompleted), ago(w.LastHeartbeatAt))
 		},
 		ask: func(ctx context.Context, c *client.Client, p page) (listed[client.Worker], error) {
@@ -93,4 +93,12 @@ func valueOr[T any](value *T, otherwise T) T {
 		return otherwise
 	}
 	return *value
+}
+
+// placeOf returns the machine of a worker, with its number if it is not the machine's first.
+func placeOf(machine string, slot int) string {
+	if slot == 0 {
+		return machine
+	}
+	return fmt.Sprintf("%s/%d", machine, slot)
 }

@@ -35,7 +35,7 @@ type Agent struct {
 func newAgent(config Config, launch launcher) *Agent {
 	return &Agent{
 		config: config, api: config.Client, log: config.Log,
-		dir:        filepath.Join(config.WorkDir, config.InstanceID),
+		dir:        filepath.Join(config.WorkDir, config.folder()),
 		going:      newDeparture(config.Notice),
 		registered: make(chan struct{}),
 		secrets:    newRedactor(os.Environ()),
@@ -54,7 +54,7 @@ func Run(ctx context.Context, config Config) error {
 	if err := config.check(); err != nil {
 		return err
 	}
-	return newAgent(config, launch).run(ctx)
+	return newAgent(config, launchOn(config.Devices)).run(ctx)
 }
 
 func (a *Agent) run(ctx context.Context) error {
@@ -163,7 +163,7 @@ func (a *Agent) leave(ctx context.Context) {
 func (a *Agent) register(ctx context.Context, models []string) error {
 	c := a.config
 	in := client.RegisterWorkerInput{
-		Provider: c.Provider, ProviderInstanceId: c.InstanceID, PoolId: optional(c.PoolID),
+		Provider: c.Provider, ProviderInstanceId: c.InstanceID, Slot: &c.Slot, GpuCount: new(c.gpuCount()), PoolId: optional(c.PoolID),
 		Region: c.Region, Zone: optional(c.Zone), GpuType: c.GPUType, CapacityClass: c.CapacityClass,
 		Models: models, WarmModels: a.runtimes.warm(), AgentVersion: c.Version,
 	}

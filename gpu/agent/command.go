@@ -17,7 +17,6 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/metadata"
-	"github.com/reelay/reelay/gpu/sensor"
 )
 
 // settings are the values of the agent's flags.
@@ -28,6 +27,7 @@ type settings struct {
 	outboundLoopback                                      bool
 	workDir, log, qualityGate, compression, notices       string
 	audience                                              string
+	workers, gpusPerWorker                                int
 	notice                                                time.Duration
 	stopGrace, hangTimeout, loadTimeout, giveUp           time.Duration
 }
@@ -63,6 +63,8 @@ REELAY_QUALITY_GATE, REELAY_OUTBOUND_LOOPBACK and REELAY_OUTBOUND_EXCEPT.`,
 	flags.StringVar(&s.region, "region", "local", "region of the machine")
 	flags.StringVar(&s.zone, "zone", "", "zone of the machine")
 	flags.StringVar(&s.gpuType, "gpu-type", "none", "type of the machine's GPU")
+	flags.IntVar(&s.workers, "workers", 1, "how many workers this machine runs, each with GPUs of its own, 1 to 64")
+	flags.IntVar(&s.gpusPerWorker, "gpus-per-worker", 1, "how many GPUs each worker has, 1 to 64; with one worker, 1 means all that it sees")
 	flags.StringVar(&s.as, "capacity-class", "SPOT", "SPOT if the machine can be preempted, else ON_DEMAND")
 	flags.StringSliceVar(&s.models, "models", nil, "models to serve (default: all that the runtimes offer)")
 	flags.StringArrayVar(&s.runtimes, "runtime", nil, "a runtime as 'name=command …'; may be repeated (default: those built in)")
@@ -87,11 +89,14 @@ REELAY_QUALITY_GATE, REELAY_OUTBOUND_LOOPBACK and REELAY_OUTBOUND_EXCEPT.`,
 		if err != nil {
 			return err
 		}
+		layout, err := newLayout(s.workers, s.gpusPerWorker)
+		if err != nil {
+			return err
+		}
 		ctx, stop := context.WithCancel(command.Context())
 		defer stop()
-		config.GPUs = sensor.Find(config.Log).Newest
 		config.Notices = s.watch(ctx, config)
-		return Run(ctx, config)
+		return runAll(ctx, config, layout)
 	}
 	return command
 }
@@ -116,7 +121,7 @@ func fromEnvironment(command *cobra.Command, lookup func(string) (string, bool))
 	fill("outbound-loopback", "REELAY_OUTBOUND_LOOPBACK")
 	fill("outbound-except", "REELAY_OUTBOUND_EXCEPT")
 	for _, flag := range []string{
-		"provider", "instance-id", "pool", "region", "zone", "gpu-type", "capacity-class", "models", "runtime", "work-dir", "log",
+		"provider", "instance-id", "pool", "region", "zone", "gpu-type", "workers", "gpus-per-worker", "capacity-class", "models", "runtime", "work-dir", "log",
 		"identity-audience", "notices", "notice", "stop-grace", "hang-timeout", "load-timeout", "give-up",
 	} {
 		fill(flag, "REELAY_AGENT_"+strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))

@@ -24,8 +24,13 @@ type Config struct {
 	// instead of a key. Nil means that Client has a key.
 	Identity func(ctx context.Context) (string, error)
 
-	Provider      string
-	InstanceID    string
+	Provider   string
+	InstanceID string
+	// Slot is the number of this worker on its machine, from 0.
+	Slot int
+	// Devices are the names of the worker's GPUs, for CUDA_VISIBLE_DEVICES and
+	// ROCR_VISIBLE_DEVICES. Nil means all that the agent sees.
+	Devices       []string
 	PoolID        string // optional
 	Region        string
 	Zone          string // optional

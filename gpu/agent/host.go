@@ -9,7 +9,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/reelay/reelay/gpu/runtime"
@@ -294,17 +293,15 @@ func (h *host) settle(err error) {
 	}
 }
 
-// launch starts a runtime without the agent's own settings in its environment: a
-// model needs no API key.
-func launch(ctx context.Context, c RuntimeCommand) (process, error) {
-	environment := slices.DeleteFunc(os.Environ(), func(variable string) bool {
-		return strings.HasPrefix(variable, "REELAY_")
-	})
-	p, err := runtime.Launch(ctx, runtime.Config{Command: c.Command, Env: environment})
-	if err != nil {
-		return nil, err
+// launchOn returns the launcher of a worker that has these GPUs, or all if devices is nil.
+func launchOn(devices []string) launcher {
+	return func(ctx context.Context, c RuntimeCommand) (process, error) {
+		p, err := runtime.Launch(ctx, runtime.Config{Command: c.Command, Env: environment(os.Environ(), devices)})
+		if err != nil {
+			return nil, err
+		}
+		return p, nil
 	}
-	return p, nil
 }
 
 var (

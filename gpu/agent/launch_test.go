@@ -63,7 +63,7 @@ func TestLaunch(t *testing.T) {
 		config := Config{
 			Client: api, Provider: "local", InstanceID: "one", Region: "here", GPUType: "none", WorkDir: t.TempDir(),
 			Runtimes: []RuntimeCommand{{Name: "test", Command: []string{self, "runtime"}}},
-			Notices:  notices, Log: slog.New(slog.DiscardHandler),
+			Notices:  notices, Log: slog.New(slog.DiscardHandler), Slot: 1, Devices: []string{"2", "3"},
 		}
 
 		go func() { ended <- Run(t.Context(), config) }()
@@ -73,6 +73,7 @@ func TestLaunch(t *testing.T) {
 		require.NoError(t, <-ended)
 		require.Equal(t, "video/mp4", in["video"].(object)["contentType"])
 		require.Contains(t, control.body("/FINAL_VIDEO/1"), "PATH=")
+		require.Contains(t, control.body("/FINAL_VIDEO/1"), "CUDA_VISIBLE_DEVICES=2,3\nROCR_VISIBLE_DEVICES=2,3")
 		require.NotContains(t, control.body("/FINAL_VIDEO/1"), "rl_secret")
 		require.Equal(t, "info: painting a lighthouse\n", control.body("/LOG/2"))
 	})

@@ -13,13 +13,19 @@ import (
 )
 
 // rocm reads GPUs with rocm-smi, which reports no errors in a stable form.
-type rocm struct{ smi string }
+type rocm struct {
+	smi     string
+	devices []string // the indexes of the GPUs; none means all
+}
 
 func (r rocm) read(ctx context.Context) ([]client.GpuSample, error) {
 	out, failed := output(ctx, r.smi, "--showuse", "--showmeminfo", "vram", "--showtemp", "--showpower", "--json")
 	samples, err := parseROCm(out)
 	if len(samples) == 0 {
 		return nil, fmt.Errorf("run rocm-smi: %w", errors.Join(failed, err, errors.New("it lists no GPU")))
+	}
+	if len(r.devices) > 0 {
+		samples = slices.DeleteFunc(samples, func(s client.GpuSample) bool { return !slices.Contains(r.devices, strconv.Itoa(s.Index)) })
 	}
 	return samples, nil
 }

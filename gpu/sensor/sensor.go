@@ -5,10 +5,12 @@ package sensor
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"log/slog"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,14 +43,15 @@ type Sensor struct {
 	failed  bool // the newest read did
 }
 
-// Find returns a sensor over the first program that is found, or nil if there is none.
-func Find(log *slog.Logger) *Sensor {
+// Find returns a sensor over the first program that is found, or nil if there is none. It reads
+// the GPUs with these names, or if there are none all that this process sees.
+func Find(log *slog.Logger, devices []string) *Sensor {
 	s := &Sensor{log: log}
 	if path, err := exec.LookPath("nvidia-smi"); err == nil {
 		dmesg, _ := exec.LookPath("dmesg") // "" if there is none
-		s.read = nvidia{smi: path, dmesg: dmesg, visible: os.Getenv("CUDA_VISIBLE_DEVICES")}.read
+		s.read = nvidia{smi: path, dmesg: dmesg, visible: cmp.Or(strings.Join(devices, ","), os.Getenv("CUDA_VISIBLE_DEVICES"))}.read
 	} else if path, err := exec.LookPath("rocm-smi"); err == nil {
-		s.read = rocm{smi: path}.read
+		s.read = rocm{smi: path, devices: devices}.read
 	} else {
 		return nil
 	}

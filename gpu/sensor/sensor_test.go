@@ -111,20 +111,24 @@ func TestROCm(t *testing.T) {
 			"Current Socket Graphics Package Power (W)": "140.0", "VRAM Total Memory (B)": "206141652992", "VRAM Total Used Memory (B)": "297566208"},
 			"card0": {"GPU use (%)": 7, "Average Graphics Package Power (W)": "N/A"}, "system": {"Driver version": "6.7.0"}}`))
 
-		got, err := rocm{smi}.read(t.Context())
+		got, err := rocm{smi: smi}.read(t.Context())
 
 		require.NoError(t, err)
 		require.Equal(t, []client.GpuSample{
 			{Index: 0, Utilization: new(0.07)},
 			{Index: 1, Utilization: new(0.5), TemperatureC: new(45.0), PowerW: new(140.0), MemoryUsedBytes: new(int64(297566208)), MemoryTotalBytes: new(int64(206141652992))},
 		}, got)
+
+		got, err = rocm{smi: smi, devices: []string{"0"}}.read(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []client.GpuSample{{Index: 0, Utilization: new(0.07)}}, got, "only the worker's")
 	})
 
 	for name, script := range map[string]string{"garbage": "head -c 1000 /dev/urandom", "an error": "exit 2", "no card": says("{}"), "a list": says("[]")} {
 		t.Run("Refuses "+name, func(t *testing.T) {
 			t.Parallel()
 
-			_, err := rocm{program(t, t.TempDir(), "rocm-smi", script)}.read(t.Context())
+			_, err := rocm{smi: program(t, t.TempDir(), "rocm-smi", script)}.read(t.Context())
 
 			require.ErrorContains(t, err, "it lists no GPU")
 		})
@@ -195,12 +199,12 @@ func TestSensor(t *testing.T) {
 func TestFind(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
-	require.Nil(t, Find(slog.Default()))
+	require.Nil(t, Find(slog.Default(), nil))
 	cat := "while read -r line; do echo \"$line\"; done <<'END'\n"
 	program(t, dir, "rocm-smi", cat+`{"card0": {"GPU use (%)": "7"}}`+"\nEND")
-	amd := Find(slog.Default())
+	amd := Find(slog.Default(), nil)
 	program(t, dir, "nvidia-smi", cat+healthy+"\nEND")
-	both := Find(slog.Default())
+	both := Find(slog.Default(), nil)
 
 	for s, want := range map[*Sensor]float64{amd: 0.07, both: 0.97} {
 		testrun.Eventually(t, "the GPU is read", func() bool { return s.Newest() != nil })

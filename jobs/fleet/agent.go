@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/reelay/reelay/jobs/secrets"
@@ -12,8 +13,11 @@ import (
 
 // AgentArguments returns the arguments with which the agent of an instance registers as that
 // instance of the pool.
+//
+// The machine's GPUs are left to one worker unless the pool says more: an agent of an older version
+// runs it too.
 func AgentArguments(provider string, pool *models.Pool, instanceID string) []string {
-	return []string{
+	arguments := []string{
 		"--provider", provider,
 		"--instance-id", instanceID,
 		"--pool", string(pool.ID),
@@ -22,6 +26,10 @@ func AgentArguments(provider string, pool *models.Pool, instanceID string) []str
 		"--capacity-class", string(pool.CapacityClass),
 		"--models", strings.Join(pool.Models, ","),
 	}
+	if workers, gpus := perMachine(pool), max(1, pool.GPUsPerWorker); workers > 1 || gpus > 1 {
+		arguments = append(arguments, "--workers", strconv.Itoa(workers), "--gpus-per-worker", strconv.Itoa(gpus))
+	}
+	return arguments
 }
 
 // Enrolment is how the agents of new machines reach the API.

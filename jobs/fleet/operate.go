@@ -62,7 +62,7 @@ func (o *Operator) machine(ctx context.Context, w *models.Worker) (Instance, *mo
 }
 
 // TerminateWorker ends a worker without notice, and its machine if its provider is
-// available here. The job that it holds is queued again.
+// available here and no other worker is on it. The job that it holds is queued again.
 func (o *Operator) TerminateWorker(ctx context.Context, p jobs.Principal, id models.WorkerID) (*models.Worker, error) {
 	if err := operates(p, id); err != nil {
 		return nil, err
@@ -79,8 +79,14 @@ func (o *Operator) TerminateWorker(ctx context.Context, p jobs.Principal, id mod
 		if err != nil {
 			return nil, err
 		}
-		if err := provider.Delete(ctx, pool, []Instance{machine})[machine.ID]; err != nil {
-			return nil, fmt.Errorf("end the machine of worker %s: %w", id, err)
+		all, err := models.ListMachineWorkers(ctx, o.DB, w.Provider, w.ProviderInstanceID)
+		if err != nil {
+			return nil, apierror.Wrap(err, "list the workers on the machine of %s", id)
+		}
+		if len(all) <= 1 {
+			if err := provider.Delete(ctx, pool, []Instance{machine})[machine.ID]; err != nil {
+				return nil, fmt.Errorf("end the machine of worker %s: %w", id, err)
+			}
 		}
 	}
 	return terminateWorker(ctx, o.DB, o.Notifier, id, jobs.Loss{Reason: "an operator ended its worker", Blameless: true})
@@ -114,6 +120,9 @@ func (o *Operator) PreemptWorker(ctx context.Context, p jobs.Principal, id model
 		return nil, err
 	}
 	o.Notifier.Worker(ctx, id)
+	if err := o.drainOthers(ctx, w); err != nil {
+		return nil, err
+	}
 	machine, pool, err := o.machine(ctx, w)
 	if err != nil {
 		return nil, err
@@ -129,6 +138,24 @@ func (o *Operator) PreemptWorker(ctx context.Context, p jobs.Principal, id model
 		return nil, apierror.Conflict("The worker drains, but its provider %s could not preempt its machine: %s.", w.Provider, text.Clip(text.Printable(err.Error()), jobs.MaxMessageBytes))
 	}
 	return w, nil
+}
+
+// drainOthers drains the other workers on a worker's machine, by the same deadline.
+func (o *Operator) drainOthers(ctx context.Context, w *models.Worker) error {
+	all, err := models.ListMachineWorkers(ctx, o.DB, w.Provider, w.ProviderInstanceID)
+	if err != nil {
+		return apierror.Wrap(err, "list the workers on the machine of %s", w.ID)
+	}
+	for _, other := range all {
+		if other.ID == w.ID {
+			continue
+		}
+		if _, err := drain(ctx, o.DB, other.ID, w.DrainReason, func(time.Time) time.Time { return w.DrainDeadline }, nil); err != nil {
+			return err
+		}
+		o.Notifier.Worker(ctx, other.ID)
+	}
+	return nil
 }
 
 func operates(p jobs.Principal, id models.WorkerID) error {

@@ -98,9 +98,6 @@ type decision struct {
 // have is how many workers the pool has that are not draining.
 func (d *decision) have() int { return d.demand.Booting + d.demand.Idle + d.demand.Busy }
 
-// create is how many workers to boot.
-func (d *decision) create() int { return max(0, d.workers-d.have()) }
-
 // plan decides for every pool. Each waiting job counts for one pool only, also if
 // several pools can run it: see share.
 func plan(s snapshot) []*decision {
@@ -115,6 +112,7 @@ func plan(s snapshot) []*decision {
 	for i, d := range all {
 		d.size()
 		d.drain = longIdle(s.pools[i], s.now, d.have()-d.workers, d.closed != "")
+		d.explainMachines()
 	}
 	return all
 }
@@ -209,20 +207,6 @@ func waitsNow(p poolState, now time.Time) string {
 			b.BackoffClass, text.Count(b.Refusals, "time"), b.BackoffUntil.UTC().Format(time.TimeOnly))
 	}
 	return tooDear(p.pool, now)
-}
-
-// longIdle returns up to n workers that have been idle for as long as the pool
-// says, longest idle first. In a closed pool, no idle worker stays.
-func longIdle(p poolState, now time.Time, n int, closed bool) []models.WorkerID {
-	idle := slices.DeleteFunc(slices.Clone(p.workers), func(w *models.Worker) bool {
-		return w.Status != models.WorkerIdle || !closed && now.Sub(w.IdleSince) < time.Duration(p.pool.IdleSeconds)*time.Second
-	})
-	slices.SortFunc(idle, func(a, b *models.Worker) int { return a.IdleSince.Compare(b.IdleSince) })
-	var ids []models.WorkerID
-	for _, w := range idle[:min(max(n, 0), len(idle))] {
-		ids = append(ids, w.ID)
-	}
-	return ids
 }
 
 // poolShare is what one pool takes of the waiting jobs.

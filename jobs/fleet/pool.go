@@ -341,6 +341,8 @@ func checkNumbers(spec models.PoolSpec) error {
 		return apierror.Invalid("maxPricePerHourUsd", "maxPricePerHourUsd must be from 0, which means no limit, to %d.", maxPricePerHour)
 	case spec.WorkersPerMachine < 1 || spec.WorkersPerMachine > maxPerMachine:
 		return apierror.Invalid("workersPerMachine", "workersPerMachine must be from 1 to %d.", maxPerMachine)
+	case spec.MaxWorkers%spec.WorkersPerMachine != 0:
+		return apierror.Invalid("maxWorkers", "maxWorkers is %d: it must be a multiple of workersPerMachine, which is %d, since a machine runs that many.", spec.MaxWorkers, spec.WorkersPerMachine)
 	case spec.GPUsPerWorker < 1 || spec.GPUsPerWorker > maxPerMachine:
 		return apierror.Invalid("gpusPerWorker", "gpusPerWorker must be from 1 to %d.", maxPerMachine)
 	}

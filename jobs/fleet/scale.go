@@ -206,18 +206,6 @@ func (s *Scaler) create(ctx context.Context, boots []boot) error {
 	return s.calls.wait(ctx)
 }
 
-func bootingWorkers(pool *models.Pool, n int) []*models.Worker {
-	var workers []*models.Worker
-	for range n {
-		workers = append(workers, &models.Worker{
-			ID: models.NewWorkerID(), PoolID: pool.ID, Provider: pool.Provider, GPUCount: 1,
-			ProviderInstanceID: pool.Name + "-" + uuid.NewString()[:8], Offer: pool.Offer(),
-			CapacityClass: pool.CapacityClass, WarmModels: []string{}, Status: models.WorkerBooting,
-		})
-	}
-	return workers
-}
-
 // createPool creates the machines of one pool. It ends the workers that got none,
 // and adds the errors to the decision.
 func (s *Scaler) createPool(ctx context.Context, b boot) error {
@@ -225,13 +213,13 @@ func (s *Scaler) createPool(ctx context.Context, b boot) error {
 	for _, w := range b.workers {
 		ids = append(ids, w.ProviderInstanceID)
 	}
+	ids = slices.Compact(ids) // the workers of a machine follow each other
 	refused := refusals{}
 	var failed []error
 	for i, result := range s.Providers[b.pool.Provider].Create(ctx, b.pool, uuid.NewString(), ids) {
 		if result.Err != nil {
 			refused.add(result.Err)
-			_, err := terminateWorker(ctx, s.DB, s.Notifier, b.workers[i].ID, jobs.Loss{Reason: "it could not be started", Blameless: true})
-			failed = append(failed, err)
+			failed = append(failed, s.unboot(ctx, b.workers, ids[i]))
 		}
 	}
 	if len(refused) == 0 {
@@ -241,4 +229,16 @@ func (s *Scaler) createPool(ctx context.Context, b boot) error {
 	failed = append(failed, models.RecordRefusal(ctx, s.DB, b.pool.ID, string(why.class), text.Clip(text.Printable(why.err.Error()), jobs.MaxMessageBytes), pauses[why.class].after(b.pool.Refusals)),
 		models.SetDecisionError(ctx, s.DB, b.decision.ID, refused.Error()))
 	return fmt.Errorf("create workers of pool %s: %w", b.pool.Name, errors.Join(append([]error{refused}, failed...)...))
+}
+
+// unboot ends the workers that wait for a machine that was not created.
+func (s *Scaler) unboot(ctx context.Context, workers []*models.Worker, machine string) error {
+	var failed []error
+	for _, w := range workers {
+		if w.ProviderInstanceID == machine {
+			_, err := terminateWorker(ctx, s.DB, s.Notifier, w.ID, jobs.Loss{Reason: "it could not be started", Blameless: true})
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/a-h/templ"
@@ -167,6 +168,9 @@ func (r workerRow) drainable() bool {
 func (r workerRow) name() string {
 	if r.ProviderInstanceID == "" {
 		return ui.Short(string(r.ID))
+	}
+	if r.Slot > 0 { // the second worker of a machine and those after it
+		return r.ProviderInstanceID + "/" + strconv.Itoa(r.Slot)
 	}
 	return r.ProviderInstanceID
 }

@@ -1,0 +1,102 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/models"
+)
+
+// A pool counts workers, but its provider creates and deletes machines, each of which runs the
+// same number of them, in slots from 0.
+
+// perMachine is how many workers a machine of a pool runs.
+func perMachine(p *models.Pool) int { return max(1, p.WorkersPerMachine) }
+
+// create is how many workers to boot: those of whole machines, as many as are wanted or a few
+// more, and never more than the pool may have.
+func (d *decision) create() int {
+	per := perMachine(d.pool)
+	wanted, room := max(0, d.workers-d.have()), max(0, d.demand.Max-d.have())
+	return min((wanted+per-1)/per, room/per) * per
+}
+
+// explainMachines says how many machines the workers to boot are.
+func (d *decision) explainMachines() {
+	if per, n := perMachine(d.pool), d.create(); per > 1 && n > 0 {
+		d.reason += fmt.Sprintf(" A machine runs %d workers: %s are created.", per, text.Count(n/per, "machine"))
+	}
+}
+
+// bootingWorkers returns the rows of n workers, on machines with new names.
+func bootingWorkers(pool *models.Pool, n int) []*models.Worker {
+	var workers []*models.Worker
+	machine, per := "", perMachine(pool)
+	for i := range n {
+		if i%per == 0 {
+			machine = pool.Name + "-" + uuid.NewString()[:8]
+		}
+		workers = append(workers, &models.Worker{
+			ID: models.NewWorkerID(), PoolID: pool.ID, Provider: pool.Provider, GPUCount: max(1, pool.GPUsPerWorker),
+			ProviderInstanceID: machine, Slot: i % per, Offer: pool.Offer(),
+			CapacityClass: pool.CapacityClass, WarmModels: []string{}, Status: models.WorkerBooting,
+		})
+	}
+	return workers
+}
+
+// longIdle returns up to n workers that have been idle for as long as the pool says, longest idle
+// first. They are all of their machines' workers, so that the machines can go. In a closed pool,
+// no idle worker stays.
+func longIdle(p poolState, now time.Time, n int, closed bool) []models.WorkerID {
+	idle := slices.DeleteFunc(slices.Clone(p.workers), func(w *models.Worker) bool {
+		return w.Status != models.WorkerIdle || !closed && now.Sub(w.IdleSince) < time.Duration(p.pool.IdleSeconds)*time.Second
+	})
+	slices.SortFunc(idle, func(a, b *models.Worker) int { return a.IdleSince.Compare(b.IdleSince) })
+	if !closed && perMachine(p.pool) > 1 {
+		idle = onIdleMachines(p.workers, idle, n)
+	}
+	var ids []models.WorkerID
+	for _, w := range idle[:min(max(n, 0), len(idle))] {
+		ids = append(ids, w.ID)
+	}
+	return ids
+}
+
+// onIdleMachines returns those of the idle workers whose machine has no other that boots or works,
+// machine by machine, up to n.
+func onIdleMachines(all, idle []*models.Worker, n int) []*models.Worker {
+	at := func(w *models.Worker) int { return slices.Index(idle, w) }
+	last, works := map[string]int{}, map[string]bool{} // by machine; last is the place in idle of the worker that became idle last
+	for _, w := range all {
+		switch i := at(w); {
+		case i >= 0:
+			last[machineOf(w)] = max(last[machineOf(w)], i)
+		case w.Status == models.WorkerBooting, w.Status == models.WorkerIdle, w.Status == models.WorkerBusy:
+			works[machineOf(w)] = true
+		}
+	}
+	byMachine := slices.DeleteFunc(slices.Clone(idle), func(w *models.Worker) bool { return works[machineOf(w)] })
+	slices.SortStableFunc(byMachine, func(a, b *models.Worker) int {
+		return cmp.Compare(last[machineOf(a)], last[machineOf(b)])
+	})
+	var whole []*models.Worker
+	for len(byMachine) > 0 {
+		size := 1
+		for size < len(byMachine) && machineOf(byMachine[size]) == machineOf(byMachine[0]) {
+			size++
+		}
+		if len(whole)+size <= n {
+			whole = append(whole, byMachine[:size]...)
+		}
+		byMachine = byMachine[size:]
+	}
+	return whole
+}
+
+// machineOf names the machine of a worker. A simulated worker is its own.
+func machineOf(w *models.Worker) string { return cmp.Or(w.ProviderInstanceID, string(w.ID)) }
