@@ -312,6 +312,19 @@ func TestExamine(t *testing.T) {
 		w.requireFound(t, doctor.Checkup{}, "stuck-due BROKEN")
 	})
 
+	t.Run("PassesByJobsThatNoIdleWorkerTakes", func(t *testing.T) {
+		t.Parallel()
+
+		w := newWard(t)
+		w.Exec(t, "UPDATE jobs SET queued_at = now() - interval '1 day' WHERE id = ?", w.queued)
+		for _, dedicated := range []string{"accounts = ARRAY[gen_random_uuid()]", "accounts = '{}', tiers = '{BATCH}'"} {
+			w.Exec(t, "UPDATE workers SET idle_since = now() - interval '1 hour', "+dedicated)
+			w.requireFound(t, doctor.Checkup{})
+		}
+		w.Exec(t, "UPDATE workers SET accounts = ARRAY[?::uuid], tiers = ARRAY(SELECT lane FROM jobs WHERE id = ?)", w.Account.ID, w.queued)
+		w.requireFound(t, doctor.Checkup{}, "stuck-queued BROKEN")
+	})
+
 	t.Run("FindsObjectsThatDifferFromTheirRows", func(t *testing.T) {
 		t.Parallel()
 
