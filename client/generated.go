@@ -2542,7 +2542,9 @@ type Pool struct {
 	// What a worker costs now. pricePerHourUsd is what the operator wrote.
 	Price PoolPrice `json:"price"`
 	// How many attempts the pool loses per hour of work, to preemption or otherwise. Null before it has worked. Old ones count less.
-	LossesPerHour      *float64         `json:"lossesPerHour"`
+	LossesPerHour *float64 `json:"lossesPerHour"`
+	// What the provider says of the spot machines. Null if it says nothing, or was not asked yet.
+	Advice             *PoolAdvice      `json:"advice"`
 	PriceSource        *string          `json:"priceSource"`
 	MaxPricePerHourUsd float64          `json:"maxPricePerHourUsd"`
 	Accounts           []string         `json:"accounts"`
@@ -2621,6 +2623,9 @@ func (v *Pool) GetPrice() PoolPrice { return v.Price }
 // GetLossesPerHour returns Pool.LossesPerHour, and is useful for accessing the field via an interface.
 func (v *Pool) GetLossesPerHour() *float64 { return v.LossesPerHour }
 
+// GetAdvice returns Pool.Advice, and is useful for accessing the field via an interface.
+func (v *Pool) GetAdvice() *PoolAdvice { return v.Advice }
+
 // GetPriceSource returns Pool.PriceSource, and is useful for accessing the field via an interface.
 func (v *Pool) GetPriceSource() *string { return v.PriceSource }
 
@@ -2674,6 +2679,43 @@ func (v *Pool) GetDraining() int { return v.Draining }
 
 // GetCheckpointPlans returns Pool.CheckpointPlans, and is useful for accessing the field via an interface.
 func (v *Pool) GetCheckpointPlans() []CheckpointPlan { return v.CheckpointPlans }
+
+// PoolAdvice includes the requested fields of the GraphQL type PoolAdvice.
+// The GraphQL type's documentation follows.
+//
+// What a provider says of spot machines such as those of a pool. Null is what it does not say.
+type PoolAdvice struct {
+	// When the provider was asked: every 15 minutes.
+	At time.Time `json:"at"`
+	// The list price of one machine for an hour, in US dollars.
+	PricePerHourUsd *float64 `json:"pricePerHourUsd"`
+	// Which share of the machines that ended lately was preempted, 0 to 1. It is not a rate per hour.
+	Preempted *float64 `json:"preempted"`
+	// How likely it is to get as many machines as the pool may have, 0 to 1.
+	Obtainability *float64 `json:"obtainability"`
+	// How long most such machines are expected to run before a preemption.
+	UptimeSeconds *float64 `json:"uptimeSeconds"`
+	// Why the provider gave no advice.
+	Problem *string `json:"problem"`
+}
+
+// GetAt returns PoolAdvice.At, and is useful for accessing the field via an interface.
+func (v *PoolAdvice) GetAt() time.Time { return v.At }
+
+// GetPricePerHourUsd returns PoolAdvice.PricePerHourUsd, and is useful for accessing the field via an interface.
+func (v *PoolAdvice) GetPricePerHourUsd() *float64 { return v.PricePerHourUsd }
+
+// GetPreempted returns PoolAdvice.Preempted, and is useful for accessing the field via an interface.
+func (v *PoolAdvice) GetPreempted() *float64 { return v.Preempted }
+
+// GetObtainability returns PoolAdvice.Obtainability, and is useful for accessing the field via an interface.
+func (v *PoolAdvice) GetObtainability() *float64 { return v.Obtainability }
+
+// GetUptimeSeconds returns PoolAdvice.UptimeSeconds, and is useful for accessing the field via an interface.
+func (v *PoolAdvice) GetUptimeSeconds() *float64 { return v.UptimeSeconds }
+
+// GetProblem returns PoolAdvice.Problem, and is useful for accessing the field via an interface.
+func (v *PoolAdvice) GetProblem() *string { return v.Problem }
 
 // PoolChange includes the GraphQL fields of PoolChange requested by the fragment PoolChange.
 // The GraphQL type's documentation follows.
@@ -8039,6 +8081,14 @@ fragment Pool on Pool {
 		}
 	}
 	lossesPerHour
+	advice {
+		at
+		pricePerHourUsd
+		preempted
+		obtainability
+		uptimeSeconds
+		problem
+	}
 	priceSource
 	maxPricePerHourUsd
 	accounts
@@ -8276,6 +8326,14 @@ fragment Pool on Pool {
 		}
 	}
 	lossesPerHour
+	advice {
+		at
+		pricePerHourUsd
+		preempted
+		obtainability
+		uptimeSeconds
+		problem
+	}
 	priceSource
 	maxPricePerHourUsd
 	accounts
@@ -8874,6 +8932,14 @@ fragment Pool on Pool {
 		}
 	}
 	lossesPerHour
+	advice {
+		at
+		pricePerHourUsd
+		preempted
+		obtainability
+		uptimeSeconds
+		problem
+	}
 	priceSource
 	maxPricePerHourUsd
 	accounts

@@ -925,6 +925,38 @@ func (ec *executionContext) fieldContext_Pool_priceHistory(ctx context.Context, 
 	return fc, nil
 }
 
+func (ec *executionContext) _Pool_advice(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Pool_advice(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Advice, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *models.PoolAdvice) graphql.Marshaler {
+			return ec.marshalOPoolAdvice2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPoolAdvice(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Pool_advice(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Pool",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PoolAdvice(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Pool_lossesPerHour(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1215,6 +1247,144 @@ func (ec *executionContext) fieldContext_Pool_scalingHistory(ctx context.Context
 		return fc, err
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _PoolAdvice_at(ctx context.Context, field graphql.CollectedField, obj *models.PoolAdvice) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolAdvice_at(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.At, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PoolAdvice_at(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolAdvice", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _PoolAdvice_pricePerHourUsd(ctx context.Context, field graphql.CollectedField, obj *models.PoolAdvice) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolAdvice_pricePerHourUsd(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PricePerHourUSD, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_PoolAdvice_pricePerHourUsd(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolAdvice", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _PoolAdvice_preempted(ctx context.Context, field graphql.CollectedField, obj *models.PoolAdvice) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolAdvice_preempted(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Preempted, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_PoolAdvice_preempted(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolAdvice", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _PoolAdvice_obtainability(ctx context.Context, field graphql.CollectedField, obj *models.PoolAdvice) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolAdvice_obtainability(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Obtainability, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_PoolAdvice_obtainability(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolAdvice", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _PoolAdvice_uptimeSeconds(ctx context.Context, field graphql.CollectedField, obj *models.PoolAdvice) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolAdvice_uptimeSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.UptimeSeconds, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_PoolAdvice_uptimeSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolAdvice", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _PoolAdvice_problem(ctx context.Context, field graphql.CollectedField, obj *models.PoolAdvice) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolAdvice_problem(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Problem, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_PoolAdvice_problem(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolAdvice", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _PoolChange_kind(ctx context.Context, field graphql.CollectedField, obj *fleet.PoolChange) (ret graphql.Marshaler) {
@@ -2408,6 +2578,11 @@ func (ec *executionContext) _Pool(ctx context.Context, sel ast.SelectionSet, obj
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "advice":
+			out.Values[i] = ec._Pool_advice(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "lossesPerHour":
 			out.Values[i] = ec._Pool_lossesPerHour(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
@@ -2529,6 +2704,69 @@ func (ec *executionContext) _Pool(ctx context.Context, sel ast.SelectionSet, obj
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var poolAdviceImplementors = []string{"PoolAdvice"}
+
+func (ec *executionContext) _PoolAdvice(ctx context.Context, sel ast.SelectionSet, obj *models.PoolAdvice) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, poolAdviceImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("PoolAdvice")
+		case "at":
+			out.Values[i] = ec._PoolAdvice_at(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "pricePerHourUsd":
+			out.Values[i] = ec._PoolAdvice_pricePerHourUsd(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "preempted":
+			out.Values[i] = ec._PoolAdvice_preempted(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "obtainability":
+			out.Values[i] = ec._PoolAdvice_obtainability(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "uptimeSeconds":
+			out.Values[i] = ec._PoolAdvice_uptimeSeconds(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "problem":
+			out.Values[i] = ec._PoolAdvice_problem(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -3109,6 +3347,13 @@ func (ec *executionContext) marshalOPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋjob
 		return graphql.Null
 	}
 	return ec._Pool(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOPoolAdvice2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPoolAdvice(ctx context.Context, sel ast.SelectionSet, v *models.PoolAdvice) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._PoolAdvice(ctx, sel, v)
 }
 
 // endregion ***************************** type.gotpl *****************************

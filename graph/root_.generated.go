@@ -1147,6 +1147,8 @@ func (ec *executionContext) childFields_Pool(ctx context.Context, field graphql.
 		return ec.fieldContext_Pool_price(ctx, field)
 	case "priceHistory":
 		return ec.fieldContext_Pool_priceHistory(ctx, field)
+	case "advice":
+		return ec.fieldContext_Pool_advice(ctx, field)
 	case "lossesPerHour":
 		return ec.fieldContext_Pool_lossesPerHour(ctx, field)
 	case "desired":
@@ -1171,6 +1173,24 @@ func (ec *executionContext) childFields_Pool(ctx context.Context, field graphql.
 		return ec.fieldContext_Pool_scalingHistory(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Pool", field.Name)
+}
+
+func (ec *executionContext) childFields_PoolAdvice(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "at":
+		return ec.fieldContext_PoolAdvice_at(ctx, field)
+	case "pricePerHourUsd":
+		return ec.fieldContext_PoolAdvice_pricePerHourUsd(ctx, field)
+	case "preempted":
+		return ec.fieldContext_PoolAdvice_preempted(ctx, field)
+	case "obtainability":
+		return ec.fieldContext_PoolAdvice_obtainability(ctx, field)
+	case "uptimeSeconds":
+		return ec.fieldContext_PoolAdvice_uptimeSeconds(ctx, field)
+	case "problem":
+		return ec.fieldContext_PoolAdvice_problem(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PoolAdvice", field.Name)
 }
 
 func (ec *executionContext) childFields_PoolChange(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -28,6 +28,8 @@ type Pool struct {
 	DeletedAt time.Time `bun:"deleted_at,nullzero"`
 	// BatchWaits means that jobs of BATCH boot no workers of the pool now: they wait for cheaper ones.
 	BatchWaits bool `bun:"batch_waits"`
+	// Advice is what the provider says of the pool's spot machines, or nil.
+	Advice *PoolAdvice `bun:"advice,type:jsonb"`
 	PoolBackoff
 	PoolQuote
 }

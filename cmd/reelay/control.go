@@ -81,6 +81,7 @@ func (s *stack) control(ctx context.Context) error {
 	scaler := &fleet.Scaler{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers(), Policy: s.cfg.scaling}
 	yielder := &fleet.Yielder{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
 
+	adviser := &fleet.Adviser{DB: s.db, Providers: scaler.Providers}
 	follower := &prices.Follower{DB: s.db, Sources: s.cfg.priceSources, Claim: (&periodic.Periods{DB: s.db}).Claim}
 	upkeep := &upkeep.Upkeep{DB: s.db, Objects: s.objects, Keep: s.cfg.retention}
 
@@ -115,6 +116,7 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "promote", Every: promoteEvery, Run: counted(promoter.Promote)},
 				{Name: "learn", Every: learnEvery, Run: counted((&jobs.Learner{DB: s.db}).Learn)},
 				{Name: "mend", Every: mendEvery, Run: readier.Mend},
+				{Name: "advice", Every: fleet.AdviseEvery, Run: adviser.Pass},
 				{Name: "prices", Every: prices.Every, Run: follower.Pass},
 				{Name: "scale", Every: scaleEvery, Run: scaler.Scale},
 				{Name: "yield", Every: yieldEvery, Run: counted(yielder.Yield)},

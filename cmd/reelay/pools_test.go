@@ -16,7 +16,8 @@ func TestPoolCommands(t *testing.T) {
 	const pool = `{"id": "pol_1", "name": "l4-spot", "provider": "static", "region": "here", "zones": ["here-a"], "gpuType": "L4", "machineType": "",
 		"capacityClass": "SPOT", "models": ["testcard"], "minWorkers": 0, "maxWorkers": 4, "warmWorkers": 1, "scaleDownCooldownSeconds": 300,
 		"bootLimitSeconds": 600, "pricePerHourUsd": 0.28, "priceSource": "l4",
-		"price": {"pricePerHourUsd": 0.31, "source": "l4", "at": "2026-01-31T12:00:00Z", "stale": true, "problem": "It hangs.", "ahead": [{"from": "2026-01-31T18:00:00Z", "pricePerHourUsd": 0.2}]}, "lossesPerHour": 0.04, "maxPricePerHourUsd": 0.5, "accounts": [],
+		"price": {"pricePerHourUsd": 0.31, "source": "l4", "at": "2026-01-31T12:00:00Z", "stale": true, "problem": "It hangs.", "ahead": [{"from": "2026-01-31T18:00:00Z", "pricePerHourUsd": 0.2}]}, "lossesPerHour": 0.04,
+		"advice": {"at": "2026-01-31T12:00:00Z", "pricePerHourUsd": 0.3, "preempted": 0.12, "uptimeSeconds": 7200}, "maxPricePerHourUsd": 0.5, "accounts": [],
 		"yieldingTiers": ["FREE", "BATCH"], "workersPerMachine": 2, "gpusPerWorker": 4, "holdOnFailure": true, "activeHours": "0 2 * * * for 6h", "settings": {}, "paused": true, "desired": 3,
 		"booting": 0, "idle": 1, "busy": 2, "draining": 0, "checkpointPlans": []}`
 	for name, c := range map[string]struct {
@@ -27,7 +28,7 @@ func TestPoolCommands(t *testing.T) {
 		"show": {
 			[]string{"show", "l4-spot"},
 			`{"pools": [` + pool + `], "pool": {"scalingHistory": [{"at": "2026-01-31T12:00:00Z", "from": 1, "to": 3, "reason": "Because.", "error": "no capacity"}]}}`,
-			`(?s)state +paused.*1 idle, 2 busy.*gives way +free, batch.*2 workers each, 4 GPUs.*\$0\.31 per worker.*by l4, .* ago, stale.*\$0\.28, if the source l4.*It hangs\..*\$0\.2 from 2026-01-31 18:00 UTC.*0\.04 per busy hour.*\$0\.5 per.*0 2 \* \* \* for 6h.*1 → 3 +Because\. But: no capacity`,
+			`(?s)state +paused.*1 idle, 2 busy.*gives way +free, batch.*2 workers each, 4 GPUs.*\$0\.31 per worker.*by l4, .* ago, stale.*\$0\.28, if the source l4.*It hangs\..*\$0\.2 from 2026-01-31 18:00 UTC.*0\.04 per busy hour.*list price \$0\.3 per machine, 12 % preempted lately, most run 2 h, .*\$0\.5 per.*0 2 \* \* \* for 6h.*1 → 3 +Because\. But: no capacity`,
 		},
 		"explain": {
 			[]string{"explain", "l4-spot"},

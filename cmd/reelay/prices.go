@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/jobs/prices"
@@ -62,4 +63,25 @@ func printPrice(field func(name, format string, args ...any), p *client.Pool) {
 	if p.LossesPerHour != nil {
 		field("losses", "%.2g per busy hour", *p.LossesPerHour)
 	}
+	if p.Advice != nil {
+		field("advice", "%s, %s", adviceWords(p.Advice), ago(&p.Advice.At))
+	}
+}
+
+// adviceWords is what a provider says of spot machines.
+func adviceWords(a *client.PoolAdvice) string {
+	var said []string
+	add := func(format string, value *float64, unit float64) {
+		if value != nil {
+			said = append(said, fmt.Sprintf(format, *value/unit))
+		}
+	}
+	add("list price $%.4g per machine", a.PricePerHourUsd, 1)
+	add("%.0f %% preempted lately", a.Preempted, 0.01)
+	add("%.0f %% obtainable", a.Obtainability, 0.01)
+	add("most run %.3g h", a.UptimeSeconds, 3600)
+	if a.Problem != nil && *a.Problem != "" {
+		said = append(said, clean(*a.Problem))
+	}
+	return strings.Join(said, ", ")
 }

@@ -137,7 +137,7 @@ func (s *Pools) update(ctx context.Context, tx bun.Tx, p jobs.Principal, action 
 	before := pool.PoolSpec
 	pool.PoolSpec = spec
 	if !samePrice(before, spec) {
-		pool.PoolQuote = models.PoolQuote{}
+		pool.PoolQuote, pool.Advice = models.PoolQuote{}, nil
 	}
 	if err := models.UpdatePool(ctx, tx, pool); err != nil {
 		return err

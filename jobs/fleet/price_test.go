@@ -1,10 +1,14 @@
 package fleet_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -65,4 +69,41 @@ func TestScaleByPrice(t *testing.T) {
 		require.Equal(t, 1, provider.Started, "its patience is over")
 		require.Equal(t, query.WaitCapacityBooting, why().Code)
 	})
+}
+
+// advisor is a provider that gives advice.
+type advisor struct {
+	*jobstest.FakeProvider
+	advice *fleet.Advice
+}
+
+func (a *advisor) Advise(context.Context, *models.Pool) (*fleet.Advice, error) {
+	if a.advice == nil {
+		return nil, errors.New("no <permission>")
+	}
+	return a.advice, nil
+}
+
+func TestAdviser_Pass(t *testing.T) {
+	t.Parallel()
+
+	s, _, provider, pool := scaled(t, 0, 4)
+	preempted := 0.12
+	a := &advisor{provider, &fleet.Advice{Preempted: &preempted, Uptime: 2 * time.Hour}}
+	adviser := &fleet.Adviser{DB: s.DB, Providers: map[string]fleet.Provider{"fake": a}}
+
+	require.NoError(t, adviser.Pass(t.Context()))
+	said := poolStatus(t, s, pool).Advice
+	a.advice = nil
+	require.NoError(t, adviser.Pass(t.Context()))
+	failed := poolStatus(t, s, pool).Advice
+
+	require.InDelta(t, 0.12, *said.Preempted, 0)
+	require.InDelta(t, 7200, *said.UptimeSeconds, 0)
+	require.Nil(t, said.PricePerHourUSD)
+	require.Equal(t, "no <permission>", failed.Problem)
+	require.Nil(t, failed.Preempted)
+	_, err := s.Pools.Pause(t.Context(), s.Admin, pool.ID)
+	require.NoError(t, err)
+	require.Equal(t, "no <permission>", poolStatus(t, s, pool).Advice.Problem, "a pause keeps it")
 }

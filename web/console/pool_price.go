@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/reelay/reelay/models"
@@ -31,6 +32,25 @@ func (r poolRow) lostPerHour() string {
 		return "none measured yet"
 	}
 	return fmt.Sprintf("%.2g per busy hour", *rate)
+}
+
+// advice is what the provider says of its spot machines, or "".
+func (r poolRow) advice() string {
+	a := r.Advice
+	if a == nil || a.Problem != "" {
+		return ""
+	}
+	var said []string
+	add := func(format string, value *float64, unit float64) {
+		if value != nil {
+			said = append(said, fmt.Sprintf(format, *value/unit))
+		}
+	}
+	add("list price $%.4g/h per machine", a.PricePerHourUSD, 1)
+	add("%.0f %% preempted lately", a.Preempted, 0.01)
+	add("%.0f %% obtainable", a.Obtainability, 0.01)
+	add("most run %.3g h", a.UptimeSeconds, 3600)
+	return strings.Join(said, ", ")
 }
 
 // priceChart is what a worker cost over time.
