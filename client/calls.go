@@ -371,6 +371,24 @@ func (c *Client) DrainWorker(ctx context.Context, id string, deadline time.Durat
 	return &data.DrainWorker, nil
 }
 
+// QuarantineWorker keeps jobs from a worker's host for a time of at least a minute.
+func (c *Client) QuarantineWorker(ctx context.Context, id string, lasting time.Duration, reason string) (*Worker, error) {
+	data, err := quarantineWorker(ctx, repeater{c}, id, int(lasting.Minutes()), reason)
+	if err != nil {
+		return nil, err
+	}
+	return &data.QuarantineWorker, nil
+}
+
+// ReleaseQuarantine ends the quarantine of a worker's host.
+func (c *Client) ReleaseQuarantine(ctx context.Context, id string) (*Worker, error) {
+	data, err := releaseQuarantine(ctx, repeater{c}, id)
+	if err != nil {
+		return nil, err
+	}
+	return &data.ReleaseQuarantine, nil
+}
+
 // Terminal reports whether a job with this status has ended.
 func (s JobStatus) Terminal() bool {
 	return s == JobStatusCompleted || s == JobStatusFailed || s == JobStatusCancelled

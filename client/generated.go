@@ -3962,6 +3962,9 @@ type Worker struct {
 	RegisteredAt    *time.Time    `json:"registeredAt"`
 	LastHeartbeatAt *time.Time    `json:"lastHeartbeatAt"`
 	DrainDeadline   *time.Time    `json:"drainDeadline"`
+	// The worker gets no job until then. Null if its host never was in quarantine (see quarantineWorker); in the past if the quarantine is over.
+	QuarantinedUntil *time.Time `json:"quarantinedUntil"`
+	QuarantineReason *string    `json:"quarantineReason"`
 	// The newest samples of the worker's GPUs, by index. Null if the worker never sent any.
 	Gpus          []GPUState `json:"gpus"`
 	JobsCompleted int        `json:"jobsCompleted"`
@@ -4018,6 +4021,12 @@ func (v *Worker) GetLastHeartbeatAt() *time.Time { return v.LastHeartbeatAt }
 
 // GetDrainDeadline returns Worker.DrainDeadline, and is useful for accessing the field via an interface.
 func (v *Worker) GetDrainDeadline() *time.Time { return v.DrainDeadline }
+
+// GetQuarantinedUntil returns Worker.QuarantinedUntil, and is useful for accessing the field via an interface.
+func (v *Worker) GetQuarantinedUntil() *time.Time { return v.QuarantinedUntil }
+
+// GetQuarantineReason returns Worker.QuarantineReason, and is useful for accessing the field via an interface.
+func (v *Worker) GetQuarantineReason() *string { return v.QuarantineReason }
 
 // GetGpus returns Worker.Gpus, and is useful for accessing the field via an interface.
 func (v *Worker) GetGpus() []GPUState { return v.Gpus }
@@ -4496,6 +4505,22 @@ type __previewsInput struct {
 // GetId returns __previewsInput.Id, and is useful for accessing the field via an interface.
 func (v *__previewsInput) GetId() string { return v.Id }
 
+// __quarantineWorkerInput is used internally by genqlient
+type __quarantineWorkerInput struct {
+	Id      string `json:"id"`
+	Minutes int    `json:"minutes"`
+	Reason  string `json:"reason"`
+}
+
+// GetId returns __quarantineWorkerInput.Id, and is useful for accessing the field via an interface.
+func (v *__quarantineWorkerInput) GetId() string { return v.Id }
+
+// GetMinutes returns __quarantineWorkerInput.Minutes, and is useful for accessing the field via an interface.
+func (v *__quarantineWorkerInput) GetMinutes() int { return v.Minutes }
+
+// GetReason returns __quarantineWorkerInput.Reason, and is useful for accessing the field via an interface.
+func (v *__quarantineWorkerInput) GetReason() string { return v.Reason }
+
 // __redeliverWebhookInput is used internally by genqlient
 type __redeliverWebhookInput struct {
 	DeliveryId string `json:"deliveryId"`
@@ -4539,6 +4564,14 @@ type __releaseJobInput struct {
 
 // GetInput returns __releaseJobInput.Input, and is useful for accessing the field via an interface.
 func (v *__releaseJobInput) GetInput() ReleaseJobInput { return v.Input }
+
+// __releaseQuarantineInput is used internally by genqlient
+type __releaseQuarantineInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __releaseQuarantineInput.Id, and is useful for accessing the field via an interface.
+func (v *__releaseQuarantineInput) GetId() string { return v.Id }
 
 // __removeModelInput is used internally by genqlient
 type __removeModelInput struct {
@@ -5322,6 +5355,15 @@ type previewsResponse struct {
 // GetJob returns previewsResponse.Job, and is useful for accessing the field via an interface.
 func (v *previewsResponse) GetJob() *previewsJob { return v.Job }
 
+// quarantineWorkerResponse is returned by quarantineWorker on success.
+type quarantineWorkerResponse struct {
+	// Keeps jobs from the worker's host for so many minutes (1 to 43,200): from this worker, the others of its machine, and those that register there meanwhile. A job that runs goes on.
+	QuarantineWorker Worker `json:"quarantineWorker"`
+}
+
+// GetQuarantineWorker returns quarantineWorkerResponse.QuarantineWorker, and is useful for accessing the field via an interface.
+func (v *quarantineWorkerResponse) GetQuarantineWorker() Worker { return v.QuarantineWorker }
+
 // queuesResponse is returned by queues on success.
 type queuesResponse struct {
 	Queues []Queue `json:"queues"`
@@ -5364,6 +5406,15 @@ type releaseJobResponse struct {
 
 // GetReleaseJob returns releaseJobResponse.ReleaseJob, and is useful for accessing the field via an interface.
 func (v *releaseJobResponse) GetReleaseJob() ReleasedJob { return v.ReleaseJob }
+
+// releaseQuarantineResponse is returned by releaseQuarantine on success.
+type releaseQuarantineResponse struct {
+	// Ends the quarantine of the worker's host, whoever asked for it.
+	ReleaseQuarantine Worker `json:"releaseQuarantine"`
+}
+
+// GetReleaseQuarantine returns releaseQuarantineResponse.ReleaseQuarantine, and is useful for accessing the field via an interface.
+func (v *releaseQuarantineResponse) GetReleaseQuarantine() Worker { return v.ReleaseQuarantine }
 
 // removeModelResponse is returned by removeModel on success.
 type removeModelResponse struct {
@@ -6733,6 +6784,8 @@ fragment Worker on Worker {
 	registeredAt
 	lastHeartbeatAt
 	drainDeadline
+	quarantinedUntil
+	quarantineReason
 	gpus {
 		index
 		utilization
@@ -8417,6 +8470,8 @@ fragment Worker on Worker {
 	registeredAt
 	lastHeartbeatAt
 	drainDeadline
+	quarantinedUntil
+	quarantineReason
 	gpus {
 		index
 		utilization
@@ -8495,6 +8550,85 @@ func previews(
 	}
 
 	data_ = &previewsResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by quarantineWorker.
+const quarantineWorker_Operation = `
+mutation quarantineWorker ($id: ID!, $minutes: Int!, $reason: String!) {
+	quarantineWorker(id: $id, minutes: $minutes, reason: $reason) {
+		... Worker
+	}
+}
+fragment Worker on Worker {
+	id
+	pool {
+		id
+		name
+	}
+	provider
+	providerInstanceId
+	slot
+	gpuCount
+	region
+	zone
+	gpuType
+	capacityClass
+	status
+	currentJob {
+		id
+		model
+		status
+	}
+	models
+	warmModels
+	registeredAt
+	lastHeartbeatAt
+	drainDeadline
+	quarantinedUntil
+	quarantineReason
+	gpus {
+		index
+		utilization
+		memoryUsedBytes
+		memoryTotalBytes
+		temperatureC
+		powerW
+		eccUncorrected
+		xid
+		at
+	}
+	jobsCompleted
+	gpuSeconds
+}
+`
+
+func quarantineWorker(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	minutes int,
+	reason string,
+) (data_ *quarantineWorkerResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "quarantineWorker",
+		Query:  quarantineWorker_Operation,
+		Variables: &__quarantineWorkerInput{
+			Id:      id,
+			Minutes: minutes,
+			Reason:  reason,
+		},
+	}
+
+	data_ = &quarantineWorkerResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -8724,6 +8858,81 @@ func releaseJob(
 	}
 
 	data_ = &releaseJobResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by releaseQuarantine.
+const releaseQuarantine_Operation = `
+mutation releaseQuarantine ($id: ID!) {
+	releaseQuarantine(id: $id) {
+		... Worker
+	}
+}
+fragment Worker on Worker {
+	id
+	pool {
+		id
+		name
+	}
+	provider
+	providerInstanceId
+	slot
+	gpuCount
+	region
+	zone
+	gpuType
+	capacityClass
+	status
+	currentJob {
+		id
+		model
+		status
+	}
+	models
+	warmModels
+	registeredAt
+	lastHeartbeatAt
+	drainDeadline
+	quarantinedUntil
+	quarantineReason
+	gpus {
+		index
+		utilization
+		memoryUsedBytes
+		memoryTotalBytes
+		temperatureC
+		powerW
+		eccUncorrected
+		xid
+		at
+	}
+	jobsCompleted
+	gpuSeconds
+}
+`
+
+func releaseQuarantine(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *releaseQuarantineResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "releaseQuarantine",
+		Query:  releaseQuarantine_Operation,
+		Variables: &__releaseQuarantineInput{
+			Id: id,
+		},
+	}
+
+	data_ = &releaseQuarantineResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -9910,6 +10119,8 @@ fragment Worker on Worker {
 	registeredAt
 	lastHeartbeatAt
 	drainDeadline
+	quarantinedUntil
+	quarantineReason
 	gpus {
 		index
 		utilization
@@ -10183,6 +10394,8 @@ fragment Worker on Worker {
 	registeredAt
 	lastHeartbeatAt
 	drainDeadline
+	quarantinedUntil
+	quarantineReason
 	gpus {
 		index
 		utilization
@@ -10324,6 +10537,8 @@ fragment Worker on Worker {
 	registeredAt
 	lastHeartbeatAt
 	drainDeadline
+	quarantinedUntil
+	quarantineReason
 	gpus {
 		index
 		utilization

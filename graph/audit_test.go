@@ -87,7 +87,16 @@ var acts = map[string]act{
 	"drainWorker":     onWorker,
 	"terminateWorker": onWorker,
 	"preemptWorker":   onWorker,
-	"createPool":      plain("(" + poolInput + ") { id }"),
+	"quarantineWorker": func(t *testing.T, a *api) string {
+		return fmt.Sprintf(`(id: %q, minutes: 5, reason: "loud") { id }`, a.Worker(t, "one").WorkerID)
+	},
+	"releaseQuarantine": func(t *testing.T, a *api) string {
+		id := a.Worker(t, "one").WorkerID
+		_, err := a.Fleet.QuarantineWorker(t.Context(), a.Admin, id, 5, "loud")
+		require.NoError(t, err)
+		return onID(id)
+	},
+	"createPool": plain("(" + poolInput + ") { id }"),
 	"updatePool": func(t *testing.T, a *api) string {
 		return fmt.Sprintf("(id: %q, %s) { id }", jobstest.AddPool(t, a.Stack, 0, 1).ID, poolInput)
 	},

@@ -1577,6 +1577,10 @@ func (ec *executionContext) childFields_Worker(ctx context.Context, field graphq
 		return ec.fieldContext_Worker_lastHeartbeatAt(ctx, field)
 	case "drainDeadline":
 		return ec.fieldContext_Worker_drainDeadline(ctx, field)
+	case "quarantinedUntil":
+		return ec.fieldContext_Worker_quarantinedUntil(ctx, field)
+	case "quarantineReason":
+		return ec.fieldContext_Worker_quarantineReason(ctx, field)
 	case "gpuUtilization":
 		return ec.fieldContext_Worker_gpuUtilization(ctx, field)
 	case "gpus":

@@ -104,6 +104,14 @@ func (r *mutationResolver) DrainWorker(ctx context.Context, id string, deadlineS
 	return r.Fleet.DrainWorker(ctx, principal(ctx), models.WorkerID(id), deadline)
 }
 
+func (r *mutationResolver) QuarantineWorker(ctx context.Context, id string, minutes int, reason string) (*models.Worker, error) {
+	return r.Fleet.QuarantineWorker(ctx, principal(ctx), models.WorkerID(id), minutes, reason)
+}
+
+func (r *mutationResolver) ReleaseQuarantine(ctx context.Context, id string) (*models.Worker, error) {
+	return r.Fleet.ReleaseQuarantine(ctx, principal(ctx), models.WorkerID(id))
+}
+
 func (r *mutationResolver) TerminateWorker(ctx context.Context, id string) (*models.Worker, error) {
 	return r.Fleet.TerminateWorker(ctx, principal(ctx), models.WorkerID(id))
 }

@@ -46,7 +46,7 @@ const (
 	given    verdict = iota
 	stale            // the job has left that queue, or another worker has it
 	capped           // its account is at its running limit
-	notIdle          // the worker is not idle, or its pool has changed what it takes
+	notIdle          // the worker is not idle or in quarantine, or its pool has changed what it takes
 	answered         // the worker's request already had a lease, which is over
 	notForIt         // the worker may not have the job now
 )
@@ -170,7 +170,7 @@ func (b *claimBatch) judge(ctx context.Context, tx bun.Tx, c *claim) error {
 	switch {
 	case known && room < 1:
 		c.verdict = capped
-	case w == nil || w.Status != models.WorkerIdle || w.Key() != c.search.kind:
+	case w == nil || w.Status != models.WorkerIdle || w.Key() != c.search.kind || w.Quarantined(b.now):
 		c.verdict = notIdle
 	case c.answered:
 		c.verdict = answered

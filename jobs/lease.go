@@ -29,6 +29,8 @@ const (
 	// short, so that the worker soon gets another job if that one ends meanwhile, and long
 	// enough that a worker that asks in a loop does not use up a processor.
 	heldPause = time.Second
+	// quarantinePause is how long a lease call of a worker in quarantine waits at most.
+	quarantinePause = 5 * time.Second
 	// SignEvery is the longest time between two signs of life of a healthy worker. One without
 	// a job gives a sign with each lease call, which waits up to MaxLeaseWait.
 	SignEvery = MaxLeaseWait + 5*time.Second
@@ -182,6 +184,9 @@ func (l *Leaser) wait(ctx context.Context, known *catalogue.Snapshot, worker *mo
 		}
 		return lease, directive, err
 	}
+	if sat, err := l.satOut(ctx, worker, call.Wait); sat || err != nil {
+		return nil, nil, err
+	}
 	timeout := time.NewTimer(call.Wait)
 	defer timeout.Stop()
 
@@ -215,6 +220,11 @@ func (l *Leaser) wait(ctx context.Context, known *catalogue.Snapshot, worker *mo
 		if l.Notifier.Waiters.isDismissed() {
 			return nil, nil, nil
 		}
+		if !now.QuarantinedUntil.Equal(worker.QuarantinedUntil) {
+			// Its host went into quarantine since the call began: it asks again at once.
+			l.Notifier.Waiters.passOn(waiting, woken)
+			return nil, nil, nil
+		}
 		if passed {
 			l.Notifier.Waiters.passOn(waiting, woken)
 		}
@@ -226,6 +236,23 @@ func (l *Leaser) wait(ctx context.Context, known *catalogue.Snapshot, worker *mo
 		}
 	}
 	return nil, nil, nil // the worker went away
+}
+
+// satOut reports whether the worker's host is in quarantine, and waits then, for a few seconds at
+// most: an operator may release it.
+func (l *Leaser) satOut(ctx context.Context, worker *models.Worker, wait time.Duration) (bool, error) {
+	if worker.QuarantinedUntil.IsZero() {
+		return false, nil
+	}
+	now, err := models.Now(ctx, l.DB)
+	if err != nil || !worker.Quarantined(now) {
+		return false, err
+	}
+	select {
+	case <-time.After(min(wait, quarantinePause)):
+	case <-ctx.Done():
+	}
+	return true, nil
 }
 
 // held answers a worker that has a lease or takes no more jobs.

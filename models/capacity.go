@@ -14,6 +14,8 @@ type Capacity struct {
 	Booting int `bun:"booting"`
 	Idle    int `bun:"idle"`
 	Busy    int `bun:"busy"`
+	// Quarantined is how many idle workers get no job, because their hosts are in quarantine.
+	Quarantined int `bun:"quarantined"`
 	// Most is how many workers the pools may have together. It is 0 without a pool.
 	Most int `bun:"most"`
 	// Paused means that a pool is paused.
@@ -36,11 +38,13 @@ func ListCapacity(ctx context.Context, db bun.IDB, models []string) ([]Capacity,
 		SELECT models, tiers, accounts, gpu_type, region,
 			count(*) FILTER (WHERE status = 'BOOTING') AS booting,
 			count(*) FILTER (WHERE status = 'IDLE') AS idle,
+			count(*) FILTER (WHERE status = 'QUARANTINED') AS quarantined,
 			count(*) FILTER (WHERE status = 'BUSY') AS busy,
 			sum(max_workers) AS most, bool_or(paused) AS paused, bool_or(dear) AS dear, bool_or(batch_waits) AS batch_waits,
 			min(created_at) FILTER (WHERE status = 'BOOTING') AS booting_since, max(boot_seconds) AS boot_seconds
 		FROM (
-			SELECT models, tiers, accounts, gpu_type, region, status, 0 AS max_workers, false AS paused, false AS dear, false AS batch_waits, created_at, NULL::float8 AS boot_seconds
+			SELECT models, tiers, accounts, gpu_type, region, CASE WHEN status = 'IDLE' AND quarantined_until > clock_timestamp() THEN 'QUARANTINED' ELSE status END AS status,
+				0 AS max_workers, false AS paused, false AS dear, false AS batch_waits, created_at, NULL::float8 AS boot_seconds
 			FROM workers WHERE ended_at IS NULL AND status IN ('BOOTING', 'IDLE', 'BUSY')
 			UNION ALL
 			SELECT models, tiers, accounts, gpu_type, region, '', CASE WHEN paused_at IS NULL AND NOT dear THEN max_workers ELSE 0 END, paused_at IS NOT NULL, dear, batch_waits, NULL, (

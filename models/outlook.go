@@ -48,7 +48,7 @@ func ListHands(ctx context.Context, db bun.IDB, after Slot, limit int) ([]Hand, 
 			coalesce(least(100.0 * a.resumed_from_step / nullif(held.total_steps, 0), 100), 0) AS resumed_percent
 		FROM (
 			SELECT * FROM workers
-			WHERE ended_at IS NULL AND status IN ('BOOTING', 'IDLE', 'BUSY')
+			WHERE ended_at IS NULL AND status IN ('BOOTING', 'IDLE', 'BUSY') AND quarantined_until > clock_timestamp() IS NOT TRUE
 				AND (provider, provider_instance_id, slot) > (?, ?, ?)
 			ORDER BY provider, provider_instance_id, slot LIMIT ?) w
 		LEFT JOIN LATERAL (

@@ -56,6 +56,7 @@ type Worker struct {
 	EndedAt         time.Time `bun:"ended_at,nullzero" json:"ended_at,omitzero"`
 	// LostAt is when the worker was last declared lost.
 	LostAt time.Time `bun:"lost_at,nullzero" json:"lost_at,omitzero"`
+	WorkerQuarantine
 }
 
 // InsertWorker writes a new worker. If another worker that has not ended has its slot, it
@@ -104,10 +105,10 @@ func LockWorker(ctx context.Context, tx bun.Tx, id WorkerID) (*Worker, error) {
 }
 
 // UpdateWorker writes all columns of a worker that can change, except those that its pool
-// sets. It returns sql.ErrNoRows if the worker is not in state from.
+// or the quarantine of its host sets. It returns sql.ErrNoRows if the worker is not in state from.
 func UpdateWorker(ctx context.Context, tx bun.Tx, w *Worker, from WorkerStatus) error {
 	return mustChange(tx.NewUpdate().Model(w).
-		ExcludeColumn("id", "pool_id", "tiers", "accounts", "provider", "provider_instance_id", "slot", "created_at").
+		ExcludeColumn("id", "pool_id", "tiers", "accounts", "provider", "provider_instance_id", "slot", "created_at", "quarantined_until", "quarantine_cause", "quarantine_reason").
 		Where("w.id = ? AND w.status = ?", w.ID, from).
 		Exec(ctx))
 }

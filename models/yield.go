@@ -113,6 +113,7 @@ func ListPerformers(ctx context.Context, db bun.IDB, models []string) ([]*Perfor
 			SELECT count(*) AS yields, max(ended_at) AS last FROM job_attempts
 			WHERE job_id = a.job_id AND failure_class = 'YIELDED' AND ended_at > clock_timestamp() - interval '1 hour') gave ON true
 		WHERE w.ended_at IS NULL AND w.status IN ('BOOTING', 'IDLE', 'BUSY') AND w.models && ?::text[]
+			AND (w.quarantined_until > clock_timestamp()) IS NOT TRUE
 		ORDER BY w.id`, textArray(models)).Scan(ctx, &found)
 	return found, err
 }

@@ -50,23 +50,24 @@ func controlCommand() *cobra.Command {
 const (
 	// reapEvery is short compared with a lease, so a pass that is lost because its process
 	// was killed costs little.
-	reapEvery      = 2 * time.Second
-	silentEvery    = 15 * time.Second
-	overdueEvery   = 10 * time.Second
-	dueEvery       = time.Second
-	sweepEvery     = 5 * time.Second
-	mendEvery      = time.Second
-	relayEvery     = 200 * time.Millisecond
-	scaleEvery     = time.Second
-	yieldEvery     = 5 * time.Second
-	objectsEvery   = 10 * time.Second
-	upkeepEvery    = time.Minute
-	eventsEvery    = time.Hour
-	bulkEvery      = time.Second
-	bulkSweepEvery = time.Minute
-	promoteEvery   = 5 * time.Second
-	learnEvery     = 5 * time.Second
-	analyzeEvery   = 5 * time.Second
+	reapEvery       = 2 * time.Second
+	silentEvery     = 15 * time.Second
+	overdueEvery    = 10 * time.Second
+	dueEvery        = time.Second
+	sweepEvery      = 5 * time.Second
+	mendEvery       = time.Second
+	relayEvery      = 200 * time.Millisecond
+	scaleEvery      = time.Second
+	yieldEvery      = 5 * time.Second
+	quarantineEvery = 5 * time.Second
+	objectsEvery    = 10 * time.Second
+	upkeepEvery     = time.Minute
+	eventsEvery     = time.Hour
+	bulkEvery       = time.Second
+	bulkSweepEvery  = time.Minute
+	promoteEvery    = 5 * time.Second
+	learnEvery      = 5 * time.Second
+	analyzeEvery    = 5 * time.Second
 )
 
 // control runs the periodic passes and the handlers of the lanes until ctx ends. All
@@ -79,6 +80,7 @@ func (s *stack) control(ctx context.Context) error {
 	bulk := s.bulk()
 	promoter := &jobs.Promoter{DB: s.db, Notifier: s.notifier}
 	scaler := &fleet.Scaler{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers(), Policy: s.cfg.scaling}
+	quarantiner := &fleet.Quarantiner{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers()}
 	yielder := &fleet.Yielder{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
 
 	adviser := &fleet.Adviser{DB: s.db, Providers: scaler.Providers}
@@ -119,6 +121,7 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "advice", Every: fleet.AdviseEvery, Run: adviser.Pass},
 				{Name: "prices", Every: prices.Every, Run: follower.Pass},
 				{Name: "scale", Every: scaleEvery, Run: scaler.Scale},
+				{Name: "quarantine", Every: quarantineEvery, Run: counted(quarantiner.Pass)},
 				{Name: "yield", Every: yieldEvery, Run: counted(yielder.Yield)},
 				{Name: "analyze", Every: analyzeEvery, Run: counted(upkeep.Analyze)},
 				{Name: "delete objects", Every: objectsEvery, Run: counted(upkeep.DeleteObjects)},

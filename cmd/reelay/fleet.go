@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/reelay/reelay/client"
 	"github.com/spf13/cobra"
@@ -15,11 +16,11 @@ func workersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "workers",
 		SuggestFor: []string{"top", "agents", "nodes"},
-		Short:      "List, drain, preempt and terminate workers (for operators)",
+		Short:      "List, drain, preempt, terminate and quarantine workers (for operators)",
 		Example:    "  reelay workers --status idle,busy",
 		Args:       noSuchCommand,
 	}
-	cmd.AddCommand(workersDrainCommand(), workersPreemptCommand(), workersTerminateCommand())
+	cmd.AddCommand(workersDrainCommand(), workersPreemptCommand(), workersTerminateCommand(), workersQuarantineCommand(), workersReleaseCommand())
 	cmd.Flags().StringSliceVar(&status, "status", nil, "only workers in these states (default: all but terminated)")
 	var states []client.WorkerStatus
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) (err error) {
@@ -41,7 +42,7 @@ func workersCommand() *cobra.Command {
 			if w.CurrentJob != nil {
 				job = w.CurrentJob.Id
 			}
-			row := append([]string{w.Id, string(w.Status), placeOf(w.ProviderInstanceId, w.Slot), w.GpuType}, gpuCells(w.Gpus)...)
+			row := append([]string{w.Id, workerState(w), placeOf(w.ProviderInstanceId, w.Slot), w.GpuType}, gpuCells(w.Gpus)...)
 			return append(row, job, fmt.Sprint(w.JobsCompleted), ago(w.LastHeartbeatAt))
 		},
 		ask: func(ctx context.Context, c *client.Client, p page) (listed[client.Worker], error) {
@@ -49,6 +50,14 @@ func workersCommand() *cobra.Command {
 		},
 	}
 	return list.command(cmd)
+}
+
+// workerState is a worker's state, and that it gets no jobs if its host is in quarantine.
+func workerState(w client.Worker) string {
+	if w.QuarantinedUntil != nil && w.QuarantinedUntil.After(time.Now()) {
+		return string(w.Status) + ", in quarantine"
+	}
+	return string(w.Status)
 }
 
 // gpuCells sums up a worker's GPUs: mean use, all memory, the highest temperature, all power, and

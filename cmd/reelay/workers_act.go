@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -46,6 +47,46 @@ func workersPreemptCommand() *cobra.Command {
 			return nil, "", err
 		}
 		return w, fmt.Sprintf("is preempted, and its machine ends in %s%s", notice, busyWith(w)), nil
+	})
+}
+
+func workersQuarantineCommand() *cobra.Command {
+	var lasting time.Duration
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "quarantine WORKER",
+		Short: "Keep jobs from a worker's host for a while",
+		Long: "Keeps jobs from the worker's host: from this worker, the others of its machine, and those that register there\n" +
+			"meanwhile. A job that runs goes on. reelay workers release ends it.",
+		Example: "  reelay workers quarantine wrk_01937d3e-… --for 2h --reason 'its fans are loud'",
+		Args:    workerArg,
+	}
+	cmd.Flags().DurationVar(&lasting, "for", 30*time.Minute, "how long, 1m to 720h, in whole minutes")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who see it (required)")
+	return workerCommand(cmd, func(ctx context.Context, c *client.Client, id string) (*client.Worker, string, error) {
+		if lasting%time.Minute != 0 {
+			return nil, "", fmt.Errorf("--for is %s: it must be in whole minutes", lasting)
+		}
+		if reason == "" {
+			return nil, "", errors.New("--reason is missing: say why the host gets no jobs")
+		}
+		w, err := c.QuarantineWorker(ctx, id, lasting, reason)
+		if err != nil {
+			return nil, "", err
+		}
+		return w, "gets no jobs for " + lasting.String() + busyWith(w), nil
+	})
+}
+
+func workersReleaseCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "release WORKER",
+		Short: "End the quarantine of a worker's host",
+		Args:  workerArg,
+	}
+	return workerCommand(cmd, func(ctx context.Context, c *client.Client, id string) (*client.Worker, string, error) {
+		w, err := c.ReleaseQuarantine(ctx, id)
+		return w, "gets jobs again", err
 	})
 }
 

@@ -60,10 +60,12 @@ type Demand struct {
 	// PricePerHourUSD is what a worker costs now.
 	PricePerHourUSD float64 `json:"pricePerHourUsd,omitempty"`
 
-	Booting int          `json:"booting"`
-	Idle    int          `json:"idle"`
-	Busy    int          `json:"busy"`
-	Queues  []LaneDemand `json:"queues"`
+	Booting int `json:"booting"`
+	Idle    int `json:"idle"`
+	Busy    int `json:"busy"`
+	// Quarantined is how many idle workers get no jobs. Max leaves them out.
+	Quarantined int          `json:"quarantined,omitempty"`
+	Queues      []LaneDemand `json:"queues"`
 	// Patient is how many of the busy workers run jobs of lanes without a wait target.
 	Patient int `json:"patient,omitempty"`
 	// Expected is the pool's share of the jobs that will come while a worker boots.
@@ -220,6 +222,7 @@ type poolShare struct {
 	price               float64
 	cheaper             *saving // jobs of BATCH that wait instead of booting workers, or nil
 	booting, idle, busy int
+	quarantined         int // idle, but they get no jobs
 	lanes               map[models.Tier]*laneShare
 }
 
@@ -307,6 +310,10 @@ func newPoolShare(p poolState, now time.Time) *poolShare {
 		case models.WorkerBooting:
 			s.booting++
 		case models.WorkerIdle:
+			if w.Quarantined(now) {
+				s.quarantined++
+				continue
+			}
 			s.idle++
 		case models.WorkerBusy:
 			s.busy++
@@ -333,7 +340,7 @@ func (p *poolShare) open(n int) int {
 
 // most is how many workers the pool may have.
 func (p *poolShare) most() int {
-	most := p.open(p.pool.MaxWorkers)
+	most := max(0, p.open(p.pool.MaxWorkers)-p.quarantined)
 	if p.waits != "" {
 		return min(p.booting+p.idle+p.busy, most)
 	}
@@ -376,7 +383,7 @@ func (p *poolShare) add(lane models.Tier, depth, gpuSeconds float64) {
 
 // demand is the pool's share, with the number of jobs rounded.
 func (p *poolShare) demand() Demand {
-	d := Demand{Min: p.least(), Max: p.most(), Warm: p.open(p.pool.WarmWorkers), PricePerHourUSD: p.price, Booting: p.booting, Idle: p.idle, Busy: p.busy, Queues: []LaneDemand{}, Patient: p.patient, Expected: p.expected}
+	d := Demand{Min: p.least(), Max: p.most(), Warm: p.open(p.pool.WarmWorkers), PricePerHourUSD: p.price, Booting: p.booting, Idle: p.idle, Busy: p.busy, Quarantined: p.quarantined, Queues: []LaneDemand{}, Patient: p.patient, Expected: p.expected}
 	for _, lane := range models.Tiers {
 		if l := p.lanes[lane]; l.depth > 0 {
 			d.Queues = append(d.Queues, LaneDemand{lane, int(math.Round(l.depth)), l.gpuSeconds})

@@ -87,6 +87,9 @@ func (r *Registrar) Register(ctx context.Context, p jobs.Principal, in Registrat
 		worker.Status, worker.TokenHash, worker.EnrolmentKeyID = models.WorkerIdle, hash, p.KeyID
 		worker.Machine = placeOf(p)
 		worker.RegisteredAt, worker.LastHeartbeatAt, worker.IdleSince = now, now, now
+		if worker.WorkerQuarantine, err = models.QuarantineOf(ctx, tx, models.Host{Provider: in.Provider, InstanceID: in.ProviderInstanceID}); err != nil {
+			return err
+		}
 		if booted != nil {
 			return models.UpdateWorker(ctx, tx, worker, models.WorkerBooting)
 		}

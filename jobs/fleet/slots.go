@@ -54,7 +54,7 @@ func bootingWorkers(pool *models.Pool, n int) []*models.Worker {
 // no idle worker stays.
 func longIdle(p poolState, now time.Time, n int, closed bool) []models.WorkerID {
 	idle := slices.DeleteFunc(slices.Clone(p.workers), func(w *models.Worker) bool {
-		return w.Status != models.WorkerIdle || !closed && now.Sub(w.IdleSince) < time.Duration(p.pool.IdleSeconds)*time.Second
+		return w.Status != models.WorkerIdle || w.Quarantined(now) || !closed && now.Sub(w.IdleSince) < time.Duration(p.pool.IdleSeconds)*time.Second
 	})
 	slices.SortFunc(idle, func(a, b *models.Worker) int { return a.IdleSince.Compare(b.IdleSince) })
 	if !closed && perMachine(p.pool) > 1 {

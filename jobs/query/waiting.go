@@ -311,6 +311,7 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 	var ready time.Time
 	for _, c := range s.capacityFor(job) {
 		total.Idle, total.Busy, total.Booting, total.Most = total.Idle+c.Idle, total.Busy+c.Busy, total.Booting+c.Booting, total.Most+c.Most
+		total.Quarantined += c.Quarantined
 		total.Paused, total.Dear, total.BatchWaits = total.Paused || c.Paused, total.Dear || c.Dear, total.BatchWaits || c.BatchWaits
 		if c.Booting > 0 && c.BootSeconds != nil {
 			at := c.BootingSince.Add(time.Duration(*c.BootSeconds * float64(time.Second)))
@@ -340,6 +341,9 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 		return []WaitingReason{{Code: WaitPrice, Message: "The machines that can run it cost more now than the operators pay for them."}}
 	case total.Busy == 0 && total.Most == 0 && total.Paused:
 		return []WaitingReason{{Code: WaitPoolPaused, Message: "The pools that can run it are paused."}}
+	case total.Busy == 0 && total.Most == 0 && total.Quarantined > 0:
+		message := text.Count(total.Quarantined, "worker") + " that can run it " + verb(total.Quarantined, "is", "are") + " in quarantine after failures, and no pool can start more."
+		return []WaitingReason{{Code: WaitCapacityExhausted, Message: message}}
 	case total.Busy == 0 && total.Most == 0:
 		return []WaitingReason{{Code: WaitNoPool, Message: "No pool and no worker can run it" + needs(job) + s.forOthers(job) + "."}}
 	}

@@ -155,45 +155,51 @@ const (
 	decisionAge     = 30 * day
 	// priceAge is how long the prices of pools are kept.
 	priceAge = 30 * day
+	// quarantineAge is how long a host is remembered that is in quarantine no more.
+	quarantineAge = 7 * day
 	// webhookAge is how long deliveries are kept, for display and redelivery.
 	webhookAge = 30 * day
 )
 
-// ForgetRest removes hints that could not be published, old scaling decisions, prices and webhooks,
-// and terminated workers that no attempt refers to.
-func (u *Upkeep) ForgetRest(ctx context.Context) (int, error) {
-	hints, err := u.transactions(ctx, "remove hints", func(ctx context.Context, tx bun.Tx) (int, error) {
-		gone, err := models.DeleteOldHints(ctx, tx, hintAge, rowBatch)
-		for _, m := range gone {
-			slog.WarnContext(ctx, "an outbox message was removed, because it could not be relayed", "id", m.ID, "kind", m.Kind, "written", m.CreatedAt)
+// ForgetRest removes hints that could not be published, old scaling decisions, prices, webhooks and
+// quarantines, and terminated workers that no attempt refers to.
+func (u *Upkeep) ForgetRest(ctx context.Context) (total int, err error) {
+	for _, rest := range []struct {
+		what   string
+		remove func(context.Context, bun.Tx) (int, error)
+	}{
+		{"remove hints", forgetHints},
+		{"remove scaling decisions", func(ctx context.Context, tx bun.Tx) (int, error) {
+			return models.DeleteOldDecisions(ctx, tx, decisionAge, newestDecisions, rowBatch)
+		}},
+		{"remove webhooks", func(ctx context.Context, tx bun.Tx) (int, error) {
+			return models.DeleteOldWebhooks(ctx, tx, webhookAge, rowBatch)
+		}},
+		{"remove prices", func(ctx context.Context, tx bun.Tx) (int, error) {
+			return models.DeleteOldPrices(ctx, tx, priceAge, rowBatch)
+		}},
+		{"remove quarantines", func(ctx context.Context, tx bun.Tx) (int, error) {
+			return models.DeleteOldQuarantines(ctx, tx, quarantineAge, rowBatch)
+		}},
+		{"remove workers", func(ctx context.Context, tx bun.Tx) (int, error) {
+			return models.DeleteWorkersOver(ctx, tx, u.Keep.Jobs, rowBatch)
+		}},
+	} {
+		n, err := u.transactions(ctx, rest.what, rest.remove)
+		total += n
+		if err != nil {
+			return total, err
 		}
-		return len(gone), err
-	})
-	if err != nil {
-		return hints, err
 	}
-	decisions, err := u.transactions(ctx, "remove scaling decisions", func(ctx context.Context, tx bun.Tx) (int, error) {
-		return models.DeleteOldDecisions(ctx, tx, decisionAge, newestDecisions, rowBatch)
-	})
-	if err != nil {
-		return hints + decisions, err
+	return total, nil
+}
+
+func forgetHints(ctx context.Context, tx bun.Tx) (int, error) {
+	gone, err := models.DeleteOldHints(ctx, tx, hintAge, rowBatch)
+	for _, m := range gone {
+		slog.WarnContext(ctx, "an outbox message was removed, because it could not be relayed", "id", m.ID, "kind", m.Kind, "written", m.CreatedAt)
 	}
-	webhooks, err := u.transactions(ctx, "remove webhooks", func(ctx context.Context, tx bun.Tx) (int, error) {
-		return models.DeleteOldWebhooks(ctx, tx, webhookAge, rowBatch)
-	})
-	if err != nil {
-		return hints + decisions + webhooks, err
-	}
-	prices, err := u.transactions(ctx, "remove prices", func(ctx context.Context, tx bun.Tx) (int, error) {
-		return models.DeleteOldPrices(ctx, tx, priceAge, rowBatch)
-	})
-	if err != nil {
-		return hints + decisions + webhooks + prices, err
-	}
-	workers, err := u.transactions(ctx, "remove workers", func(ctx context.Context, tx bun.Tx) (int, error) {
-		return models.DeleteWorkersOver(ctx, tx, u.Keep.Jobs, rowBatch)
-	})
-	return hints + decisions + webhooks + prices + workers, err
+	return len(gone), err
 }
 
 // Analyze renews the statistics of tables that have doubled since their last ANALYZE, and

@@ -80,6 +80,9 @@ func (c *console) routes() []route {
 		{pattern: "GET /workers/live", serve: c.workerListLive},
 		{pattern: "POST /workers/{id}/drain", serve: c.workerDrain, back: "/workers"},
 		{pattern: "POST /workers/{id}/preempt", serve: c.workerPreempt, back: "/workers"},
+		{pattern: "GET /workers/{id}/quarantine", serve: c.quarantineAsk},
+		{pattern: "POST /workers/{id}/quarantine", serve: c.quarantineStart, back: "/workers"},
+		{pattern: "POST /workers/{id}/release", serve: c.quarantineEnd, back: "/workers"},
 		{pattern: "GET /workers/{id}/terminate", serve: c.workerConfirm},
 		{pattern: "POST /workers/{id}/terminate", serve: c.workerTerminate, back: "/workers"},
 

@@ -2,6 +2,7 @@ package console
 
 import (
 	"net/http"
+	"net/url"
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
@@ -103,6 +104,31 @@ func TestWorkerActions(t *testing.T) {
 		b.post(t, path, nil)
 
 		require.Equal(t, models.JobQueued, b.Reload(t, job.ID).Status)
+	})
+
+	t.Run("QuarantineAHostAndReleaseIt", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		path := "/workers/" + string(b.Worker(t, "hot-one").WorkerID)
+		require.Contains(t, b.get(t, "/workers").Body, path+"/quarantine")
+		require.Contains(t, b.get(t, path+"/quarantine").Body, "Quarantine hot-one?")
+		for field, value := range map[string]string{"minutes": "0", "reason": ""} {
+			form := url.Values{"minutes": {"30"}, "reason": {"hot"}}
+			form.Set(field, value)
+			got := b.post(t, path+"/quarantine", form)
+			require.Equal(t, http.StatusUnprocessableEntity, got.Status)
+			require.Contains(t, got.Body, `id="`+field+`-error"`)
+		}
+		require.Equal(t, http.StatusUnprocessableEntity, b.post(t, path+"/quarantine", url.Values{"minutes": {"soon"}, "reason": {"hot"}}).Status)
+
+		require.Equal(t, "/workers", b.post(t, path+"/quarantine", url.Values{"minutes": {"30"}, "reason": {"it runs hot"}}).Header.Get("Location"))
+
+		shown := b.get(t, "/workers").Body
+		require.Regexp(t, `title="it runs hot"><span class="badge is-quarantined">quarantined</span></span> until <time`, shown)
+		require.NotContains(t, shown, path+"/quarantine")
+		require.Equal(t, "/workers", b.post(t, path+"/release", nil).Header.Get("Location"))
+		require.NotContains(t, b.get(t, "/workers").Body, "quarantined")
 	})
 
 	t.Run("OfferOnlyWhatTheProviderCanDo", func(t *testing.T) {

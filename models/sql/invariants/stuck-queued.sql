@@ -5,6 +5,7 @@ WHERE j.status = 'QUEUED' AND j.queued_at < clock_timestamp() - make_interval(se
     AND NOT EXISTS (SELECT FROM queue_pauses p WHERE p.paused AND p.lane = j.lane AND p.model IN ('', j.model))
     AND EXISTS (SELECT FROM workers w
         WHERE w.ended_at IS NULL AND w.status = 'IDLE' AND j.model = ANY (w.models) AND (NOT j.require_region OR w.region = j.region)
+            AND w.quarantined_until > clock_timestamp() IS NOT TRUE
             AND (w.tiers = '{}' OR j.lane = ANY (w.tiers)) AND (w.accounts = '{}' OR j.account_id = ANY (w.accounts))
             AND j.gpu_rank = 0 -- which larger GPUs there are is the catalogue's to say
             AND w.idle_since < clock_timestamp() - interval '1 minute'

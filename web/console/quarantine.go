@@ -1,0 +1,62 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/models"
+)
+
+// quarantineForm is the view of the page that asks for how long and why.
+type quarantineForm struct {
+	workerRow
+	Minutes, Reason string
+	// Errors are messages by the name of the field.
+	Errors map[string]string
+}
+
+// quarantineAsk asks for how long a host gets no jobs, and why.
+func (c *console) quarantineAsk(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+	return c.quarantinePage(w, r, http.StatusOK, &quarantineForm{Minutes: "30"})
+}
+
+func (c *console) quarantinePage(w http.ResponseWriter, r *http.Request, status int, v *quarantineForm) error {
+	worker, err := c.Reader.Worker(r.Context(), workerID(r))
+	if err != nil {
+		return err
+	}
+	rows, err := c.workerRows(r.Context(), []*models.Worker{worker})
+	if err != nil {
+		return err
+	}
+	v.workerRow = rows[0]
+	return render(w, r, status, quarantineFormPage(v))
+}
+
+func (c *console) quarantineStart(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	if err := readForm(r); err != nil {
+		return err
+	}
+	v := &quarantineForm{Minutes: strings.TrimSpace(r.PostForm.Get("minutes")), Reason: strings.TrimSpace(r.PostForm.Get("reason"))}
+	minutes, err := strconv.Atoi(v.Minutes)
+	if err != nil {
+		v.Errors = map[string]string{"minutes": "This must be a whole number."}
+		return c.quarantinePage(w, r, http.StatusUnprocessableEntity, v)
+	}
+	_, err = c.Fleet.QuarantineWorker(r.Context(), p, workerID(r), minutes, v.Reason)
+	var refused *apierror.Error
+	if errors.As(err, &refused) && refused.Code == apierror.CodeInvalidInput {
+		v.Errors = map[string]string{refused.Field: refused.Message}
+		return c.quarantinePage(w, r, http.StatusUnprocessableEntity, v)
+	}
+	return toWorkers(w, r, err)
+}
+
+func (c *console) quarantineEnd(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	_, err := c.Fleet.ReleaseQuarantine(r.Context(), p, workerID(r))
+	return toWorkers(w, r, err)
+}
