@@ -1404,6 +1404,18 @@ type Job struct {
 	MaxAttempts int     `json:"maxAttempts"`
 	// Whether a run of the job has one attempt at most.
 	AtMostOnce bool `json:"atMostOnce"`
+	// After this number of preemptions, a run continues on on-demand capacity only. Null means never.
+	MaxPreemptions *int `json:"maxPreemptions"`
+	// How often the current run lost a spot worker, with notice or without.
+	Preemptions int `json:"preemptions"`
+	// When the job should be complete. Without slack, it runs on on-demand capacity only.
+	FinishBy *time.Time `json:"finishBy"`
+	// Whether the job is or was not complete by finishBy.
+	Late bool `json:"late"`
+	// The highest price of a worker that may run the job, in US dollars per hour. Null means any.
+	MaxPricePerHour *float64 `json:"maxPricePerHour"`
+	// Whether the job runs on on-demand capacity only now, because of maxPreemptions or finishBy.
+	OnDemandOnly bool `json:"onDemandOnly"`
 	// Whether the next attempt would adopt work that goes on outside the worker, such as a job on another server, from the handle that the runtime stored.
 	HasHandle bool `json:"hasHandle"`
 	// The finished video. Null until COMPLETED.
@@ -1486,6 +1498,24 @@ func (v *Job) GetMaxAttempts() int { return v.MaxAttempts }
 
 // GetAtMostOnce returns Job.AtMostOnce, and is useful for accessing the field via an interface.
 func (v *Job) GetAtMostOnce() bool { return v.AtMostOnce }
+
+// GetMaxPreemptions returns Job.MaxPreemptions, and is useful for accessing the field via an interface.
+func (v *Job) GetMaxPreemptions() *int { return v.MaxPreemptions }
+
+// GetPreemptions returns Job.Preemptions, and is useful for accessing the field via an interface.
+func (v *Job) GetPreemptions() int { return v.Preemptions }
+
+// GetFinishBy returns Job.FinishBy, and is useful for accessing the field via an interface.
+func (v *Job) GetFinishBy() *time.Time { return v.FinishBy }
+
+// GetLate returns Job.Late, and is useful for accessing the field via an interface.
+func (v *Job) GetLate() bool { return v.Late }
+
+// GetMaxPricePerHour returns Job.MaxPricePerHour, and is useful for accessing the field via an interface.
+func (v *Job) GetMaxPricePerHour() *float64 { return v.MaxPricePerHour }
+
+// GetOnDemandOnly returns Job.OnDemandOnly, and is useful for accessing the field via an interface.
+func (v *Job) GetOnDemandOnly() bool { return v.OnDemandOnly }
 
 // GetHasHandle returns Job.HasHandle, and is useful for accessing the field via an interface.
 func (v *Job) GetHasHandle() bool { return v.HasHandle }
@@ -1763,6 +1793,24 @@ func (v *JobHistory) GetMaxAttempts() int { return v.Job.MaxAttempts }
 // GetAtMostOnce returns JobHistory.AtMostOnce, and is useful for accessing the field via an interface.
 func (v *JobHistory) GetAtMostOnce() bool { return v.Job.AtMostOnce }
 
+// GetMaxPreemptions returns JobHistory.MaxPreemptions, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetMaxPreemptions() *int { return v.Job.MaxPreemptions }
+
+// GetPreemptions returns JobHistory.Preemptions, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetPreemptions() int { return v.Job.Preemptions }
+
+// GetFinishBy returns JobHistory.FinishBy, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetFinishBy() *time.Time { return v.Job.FinishBy }
+
+// GetLate returns JobHistory.Late, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetLate() bool { return v.Job.Late }
+
+// GetMaxPricePerHour returns JobHistory.MaxPricePerHour, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetMaxPricePerHour() *float64 { return v.Job.MaxPricePerHour }
+
+// GetOnDemandOnly returns JobHistory.OnDemandOnly, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetOnDemandOnly() bool { return v.Job.OnDemandOnly }
+
 // GetHasHandle returns JobHistory.HasHandle, and is useful for accessing the field via an interface.
 func (v *JobHistory) GetHasHandle() bool { return v.Job.HasHandle }
 
@@ -1886,6 +1934,18 @@ type __premarshalJobHistory struct {
 
 	AtMostOnce bool `json:"atMostOnce"`
 
+	MaxPreemptions *int `json:"maxPreemptions"`
+
+	Preemptions int `json:"preemptions"`
+
+	FinishBy *time.Time `json:"finishBy"`
+
+	Late bool `json:"late"`
+
+	MaxPricePerHour *float64 `json:"maxPricePerHour"`
+
+	OnDemandOnly bool `json:"onDemandOnly"`
+
 	HasHandle bool `json:"hasHandle"`
 
 	Result *Artifact `json:"result"`
@@ -1955,6 +2015,12 @@ func (v *JobHistory) __premarshalJSON() (*__premarshalJobHistory, error) {
 	retval.AttemptNo = v.Job.AttemptNo
 	retval.MaxAttempts = v.Job.MaxAttempts
 	retval.AtMostOnce = v.Job.AtMostOnce
+	retval.MaxPreemptions = v.Job.MaxPreemptions
+	retval.Preemptions = v.Job.Preemptions
+	retval.FinishBy = v.Job.FinishBy
+	retval.Late = v.Job.Late
+	retval.MaxPricePerHour = v.Job.MaxPricePerHour
+	retval.OnDemandOnly = v.Job.OnDemandOnly
 	retval.HasHandle = v.Job.HasHandle
 	retval.Result = v.Job.Result
 	retval.Output = v.Job.Output
@@ -3512,6 +3578,15 @@ type SubmitJobInput struct {
 	// Never starts the job twice. If its only attempt ends without a result, also by a preemption or the loss of its worker, the job is
 	// FAILED with that class. A lease counts as a start. retryJob starts it again. INVALID_INPUT with maxAttempts above 1 or with retry.
 	AtMostOnce *bool `json:"atMostOnce,omitempty"`
+	// After this number of losses of spot workers, a run continues on on-demand capacity only: 0 to 1000. With 0 it never runs on
+	// spot capacity. Null means no limit.
+	MaxPreemptions *int `json:"maxPreemptions,omitempty"`
+	// When the job should be complete: after runAt, at most 366 days ahead. While it has slack, it runs on any capacity. Without slack
+	// it runs on on-demand capacity only, if there is any that can run it. A job that misses finishBy is late, and goes on.
+	FinishBy *time.Time `json:"finishBy,omitempty"`
+	// The highest price of a worker that may run the job, in US dollars per hour: 0 to 10,000. Three digits of it count, rounded
+	// down: 2.579 means 2.57. Workers without a pool have no known price, and do not run it.
+	MaxPricePerHour *float64 `json:"maxPricePerHour,omitempty"`
 }
 
 // GetType returns SubmitJobInput.Type, and is useful for accessing the field via an interface.
@@ -3573,6 +3648,15 @@ func (v *SubmitJobInput) GetRetry() *RetryPolicyInput { return v.Retry }
 
 // GetAtMostOnce returns SubmitJobInput.AtMostOnce, and is useful for accessing the field via an interface.
 func (v *SubmitJobInput) GetAtMostOnce() *bool { return v.AtMostOnce }
+
+// GetMaxPreemptions returns SubmitJobInput.MaxPreemptions, and is useful for accessing the field via an interface.
+func (v *SubmitJobInput) GetMaxPreemptions() *int { return v.MaxPreemptions }
+
+// GetFinishBy returns SubmitJobInput.FinishBy, and is useful for accessing the field via an interface.
+func (v *SubmitJobInput) GetFinishBy() *time.Time { return v.FinishBy }
+
+// GetMaxPricePerHour returns SubmitJobInput.MaxPricePerHour, and is useful for accessing the field via an interface.
+func (v *SubmitJobInput) GetMaxPricePerHour() *float64 { return v.MaxPricePerHour }
 
 // Service classes, highest first. A job may have its account's tier or a lower one. CRITICAL is for operators.
 type Tier string
@@ -5919,6 +6003,12 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	maxPreemptions
+	preemptions
+	finishBy
+	late
+	maxPricePerHour
+	onDemandOnly
 	hasHandle
 	result {
 		... Artifact
@@ -6223,6 +6313,12 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	maxPreemptions
+	preemptions
+	finishBy
+	late
+	maxPricePerHour
+	onDemandOnly
 	hasHandle
 	result {
 		... Artifact
@@ -6475,6 +6571,12 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	maxPreemptions
+	preemptions
+	finishBy
+	late
+	maxPricePerHour
+	onDemandOnly
 	hasHandle
 	result {
 		... Artifact
@@ -7068,6 +7170,12 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	maxPreemptions
+	preemptions
+	finishBy
+	late
+	maxPricePerHour
+	onDemandOnly
 	hasHandle
 	result {
 		... Artifact
@@ -7185,6 +7293,12 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	maxPreemptions
+	preemptions
+	finishBy
+	late
+	maxPricePerHour
+	onDemandOnly
 	hasHandle
 	result {
 		... Artifact
@@ -7404,6 +7518,12 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	maxPreemptions
+	preemptions
+	finishBy
+	late
+	maxPricePerHour
+	onDemandOnly
 	hasHandle
 	result {
 		... Artifact
@@ -7556,6 +7676,12 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	maxPreemptions
+	preemptions
+	finishBy
+	late
+	maxPricePerHour
+	onDemandOnly
 	hasHandle
 	result {
 		... Artifact
@@ -7703,6 +7829,12 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	maxPreemptions
+	preemptions
+	finishBy
+	late
+	maxPricePerHour
+	onDemandOnly
 	hasHandle
 	result {
 		... Artifact
@@ -9285,6 +9417,12 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	maxPreemptions
+	preemptions
+	finishBy
+	late
+	maxPricePerHour
+	onDemandOnly
 	hasHandle
 	result {
 		... Artifact
@@ -9618,6 +9756,12 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	maxPreemptions
+	preemptions
+	finishBy
+	late
+	maxPricePerHour
+	onDemandOnly
 	hasHandle
 	result {
 		... Artifact
@@ -9747,6 +9891,12 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	maxPreemptions
+	preemptions
+	finishBy
+	late
+	maxPricePerHour
+	onDemandOnly
 	hasHandle
 	result {
 		... Artifact
@@ -9876,6 +10026,12 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	maxPreemptions
+	preemptions
+	finishBy
+	late
+	maxPricePerHour
+	onDemandOnly
 	hasHandle
 	result {
 		... Artifact
@@ -9997,6 +10153,12 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	maxPreemptions
+	preemptions
+	finishBy
+	late
+	maxPricePerHour
+	onDemandOnly
 	hasHandle
 	result {
 		... Artifact

@@ -16,6 +16,7 @@ import (
 
 const submit = `mutation ($i: SubmitJobInput!) { submitJob(input: $i) { deduplicated job {
 	id type model status tier lane run priority prompt params idempotencyKey metadata userId attemptNo maxAttempts atMostOnce
+	maxPreemptions preemptions finishBy late maxPricePerHour onDemandOnly
 	progress { percent phase message step etaSeconds } failureClass failureReason cancellation { by }
 	account { id name } result { id } latestCheckpoint { id } runAt expiresAt createdAt startedAt createdBy } } }`
 
@@ -30,12 +31,15 @@ func TestSubmitJob(t *testing.T) {
 		data := a.client(t, submit, map[string]any{"i": map[string]any{
 			"model": "testcard", "prompt": "snow over a harbour 🎬", "params": map[string]any{"durationSeconds": 2},
 			"metadata": map[string]any{"order": 9007199254740993}, "idempotencyKey": "k1", "priority": 3, "atMostOnce": true,
+			"maxPreemptions": 0, "maxPricePerHour": 0.5, "finishBy": time.Now().Add(time.Hour),
 		}})
 
 		job := at[map[string]any](t, data, "submitJob", "job")
 		require.Equal(t, "snow over a harbour 🎬", job["prompt"])
 		require.Equal(t, "QUEUED", job["status"])
 		require.Equal(t, true, job["atMostOnce"])
+		require.Equal(t, []any{0.0, 0.0, 0.5, true, false}, []any{job["maxPreemptions"], job["preemptions"], job["maxPricePerHour"], job["onDemandOnly"], job["late"]})
+		require.NotNil(t, job["finishBy"])
 		require.Equal(t, "ENTERPRISE", job["tier"])
 		require.Equal(t, "WAITING", at[string](t, job, "progress", "phase"))
 		require.Equal(t, string(a.Account.ID), at[string](t, job, "account", "id"))

@@ -743,6 +743,18 @@ func (ec *executionContext) childFields_Job(ctx context.Context, field graphql.C
 		return ec.fieldContext_Job_maxAttempts(ctx, field)
 	case "atMostOnce":
 		return ec.fieldContext_Job_atMostOnce(ctx, field)
+	case "maxPreemptions":
+		return ec.fieldContext_Job_maxPreemptions(ctx, field)
+	case "preemptions":
+		return ec.fieldContext_Job_preemptions(ctx, field)
+	case "finishBy":
+		return ec.fieldContext_Job_finishBy(ctx, field)
+	case "late":
+		return ec.fieldContext_Job_late(ctx, field)
+	case "maxPricePerHour":
+		return ec.fieldContext_Job_maxPricePerHour(ctx, field)
+	case "onDemandOnly":
+		return ec.fieldContext_Job_onDemandOnly(ctx, field)
 	case "attempts":
 		return ec.fieldContext_Job_attempts(ctx, field)
 	case "events":

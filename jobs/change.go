@@ -122,6 +122,7 @@ func (c *Change) queued(requeued bool) error {
 	}
 	c.job.Requeued, c.job.QueuedAt, c.job.RunAt = requeued, c.now, time.Time{}
 	c.job.CurrentAttemptID = ""
+	c.job.Needs = c.job.Needs.Also(c.job.Spent())
 	return nil
 }
 
@@ -167,6 +168,9 @@ func (c *Change) save(ctx context.Context) error {
 // enters a lane, fails for good, or has dependents. Accounts are locked last, by the statement
 // that updates their counters, after the dependents are written.
 func saveAll(ctx context.Context, tx bun.Tx, changes []*Change, w models.Writes) error {
+	if err := placeAll(ctx, tx, changes); err != nil {
+		return err
+	}
 	for _, c := range changes {
 		w.Jobs, w.Events = append(w.Jobs, models.Changed[models.Job]{Was: &c.before, Is: c.job}), append(w.Events, c.events...)
 	}

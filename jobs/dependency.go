@@ -70,6 +70,9 @@ func (c *Change) writeOthers(ctx context.Context) error {
 			dead = append(dead, child.dead)
 		}
 	}
+	if err := placeAll(ctx, c.tx, c.others); err != nil {
+		return err
+	}
 	if err := inBatches(c.others, func(some []*Change) error {
 		var w models.Writes
 		for _, child := range some {

@@ -180,9 +180,11 @@ func (s *Submitter) continuation(ctx context.Context, p Principal, draft *models
 		Type: draft.Type, Model: draft.Model, ModelVersion: draft.ModelVersion, Alias: draft.Alias, Params: draft.Params,
 		Tier: draft.Tier, Priority: draft.Priority, MaxAttempts: draft.MaxAttempts, TimeoutSeconds: draft.TimeoutSeconds,
 		Region: draft.Region, RequireRegion: draft.RequireRegion, RetryPolicy: draft.RetryPolicy, AtMostOnce: draft.AtMostOnce,
+		MaxPreemptions: draft.MaxPreemptions, MaxPricePerHour: draft.MaxPricePerHour,
 		UserID: draft.UserID, Metadata: draft.Metadata, CallbackURL: draft.CallbackURL,
 		EstimatedGPUSeconds: model.EstimateGPUSeconds(draft.Params),
 	}
+	job.Needs = draft.Needs.Also(job.Spent())
 	if total := model.Steps(draft.Params); total > 0 {
 		job.EstimatedGPUSeconds *= 1 - float64(min(draft.DraftSteps, total-1))/float64(total)
 	}

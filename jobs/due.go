@@ -6,16 +6,18 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
-// Scheduler queues jobs at their start time, and fails those that no worker started before
-// they expired.
+// Scheduler queues jobs at their start time, moves those whose slack has ended, and fails those
+// that no worker started before they expired.
 type Scheduler struct {
-	DB       *bun.DB
-	Notifier *Notifier
+	DB        *bun.DB
+	Notifier  *Notifier
+	Catalogue *catalogue.Catalogue
 }
 
 const (

@@ -31,6 +31,9 @@ func (l *held) failed(ctx context.Context, known *catalogue.Snapshot, f Failure)
 		job.Failures++
 		l.attempt.Counted = true
 	}
+	if class == models.FailPreempted || class == models.FailWorkerLost {
+		l.preempted()
+	}
 	if class == models.FailModelCrash {
 		if err := l.suspectCheckpoint(ctx); err != nil {
 			return err

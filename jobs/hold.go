@@ -190,6 +190,13 @@ func (h *held) end(status models.AttemptStatus, class models.FailureClass, reaso
 	}
 }
 
+// preempted counts the loss of a spot worker, with notice or without.
+func (h *held) preempted() {
+	if h.worker.CapacityClass == models.CapacitySpot {
+		h.job.Preemptions++
+	}
+}
+
 // requeue puts the job of an ended attempt back in its place in the queue. A job that runs at
 // most once fails instead.
 func (h *held) requeue(message string) error {

@@ -50,6 +50,7 @@ func endUnfenced(ctx context.Context, l *held, lost Loss) error {
 	if blamed && l.crashed() {
 		return l.poison(lost.Reason)
 	}
+	l.preempted()
 	return l.requeue("its worker was lost, waiting for another")
 }
 

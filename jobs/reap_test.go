@@ -130,8 +130,8 @@ func TestSilent(t *testing.T) {
 		require.NoError(t, err)
 		pool := jobstest.AddPool(t, s, 0, 1)
 		boot := &models.Worker{
-			ID: models.NewWorkerID(), PoolID: pool.ID, Provider: "fake", ProviderInstanceID: "slow", Offer: models.Offer{Models: []string{"testcard"}, GPUType: "g", Region: "r"},
-			CapacityClass: models.CapacitySpot, WarmModels: []string{}, Status: models.WorkerBooting,
+			ID: models.NewWorkerID(), PoolID: pool.ID, Provider: "fake", ProviderInstanceID: "slow", Offer: models.Offer{Models: []string{"testcard"}, GPUType: "g", Region: "r", CapacityClass: models.CapacitySpot},
+			WarmModels: []string{}, Status: models.WorkerBooting,
 		}
 		require.NoError(t, models.InsertWorker(t.Context(), s.DB, boot))
 		s.Exec(t, "UPDATE workers SET last_heartbeat_at = clock_timestamp() - interval '91 seconds', created_at = clock_timestamp() - interval '11 minutes' WHERE id <> ?", fresh.WorkerID)

@@ -67,6 +67,9 @@ func (l *held) release(reason models.FailureClass) error {
 		told["why"] = l.worker.DrainReason // such as a preemption
 	}
 	l.end(models.AttemptReleased, reason, how)
+	if reason != models.FailYielded {
+		l.preempted()
+	}
 	l.change.note(models.EventReleased, told)
 	return l.requeue(how + ", " + waits)
 }

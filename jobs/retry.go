@@ -129,7 +129,8 @@ func (c *Change) reopen(ctx context.Context, o opening) error {
 // fresh resets a job to its state at submit, except for its history.
 func (c *Change) fresh(lane models.Tier) {
 	job := c.job
-	job.Lane, job.Requeued, job.Failures, job.Crashes, job.GPURank = lane, false, 0, 0, 0
+	job.Lane, job.Requeued, job.Failures, job.Crashes, job.GPURank, job.Preemptions = lane, false, 0, 0, 0, 0
+	job.Needs = job.Needs.Also(job.Spent())
 	job.FailureClass, job.FailureReason, job.Output, job.Handle = "", "", nil, ""
 	job.RunAt, job.ExpiresAt, job.AvoidUntil, job.AvoidWorkerID = time.Time{}, time.Time{}, time.Time{}, ""
 	job.CancelBy, job.CancelReason = "", ""

@@ -52,6 +52,15 @@ type Submission struct {
 	// AtMostOnce ends the job FAILED if its only attempt ends without success, for whatever
 	// reason. It excludes MaxAttempts above 1 and Retry.
 	AtMostOnce bool
+	// MaxPreemptions is after how many losses of spot workers a run continues on on-demand
+	// capacity only, 0 to 1000; nil means never.
+	MaxPreemptions *int
+	// FinishBy is when the job should be complete; nil means no time. Without slack, the job
+	// runs on on-demand capacity only.
+	FinishBy *time.Time
+	// MaxPricePerHour is the highest price of a worker that may run the job, in USD, 0 to
+	// 10,000. It counts in steps, see priceSteps; nil means any price.
+	MaxPricePerHour *float64
 	// Draft asks for a draft of the video; nil asks for the video.
 	Draft *Draft
 	// Video is the Videos API's own data; nil for any other caller.
@@ -76,6 +85,7 @@ type Submitter struct {
 	// and 100 mean no limit.
 	UserShare int
 
+	prices priceSteps
 	// shares caches the accounts that admission checks.
 	shares  recent.Map[models.AccountID, *models.Account]
 	entries batch.Group[*entry]
@@ -202,6 +212,7 @@ func (s *Submitter) validate(known *catalogue.Snapshot, in *Submission) (*models
 		TimeoutSeconds: model.Timeout(params), EstimatedGPUSeconds: model.EstimateGPUSeconds(params),
 	}
 	in.makeDraft(model, job)
+	in.bear(job, &s.prices)
 	if in.Model != model.Name {
 		job.Alias = in.Model
 	}
@@ -268,6 +279,9 @@ func requestDigest(job *models.Job, in Submission) ([]byte, error) {
 	}
 	if in.AtMostOnce {
 		request = append(request, map[string]bool{"atMostOnce": true})
+	}
+	if bears := in.bears(); bears != nil {
+		request = append(request, bears)
 	}
 	canonical, err := json.Marshal(request)
 	if err != nil {
@@ -362,6 +376,9 @@ func (in *Submission) validLimits() error {
 		return apierror.Invalid("userId", "userId may have %d printable characters.", MaxUserIDBytes)
 	}
 	if err := in.validConditions(); err != nil {
+		return err
+	}
+	if err := in.validBears(); err != nil {
 		return err
 	}
 	return in.validMetadata()

@@ -141,7 +141,7 @@ func (s *Submitter) plain(call *submitCall) bool {
 	}
 	one := &call.set[0]
 	in := &one.in
-	return len(in.DependsOn) == 0 && len(one.files) == 0 && in.CallbackURL == "" && in.RunAt == nil && in.ExpiresAt == nil &&
+	return len(in.DependsOn) == 0 && len(one.files) == 0 && in.CallbackURL == "" && in.RunAt == nil && in.ExpiresAt == nil && in.FinishBy == nil && in.MaxPreemptions == nil &&
 		(in.UserID == "" || !limitsUsers(s.UserShare))
 }
 

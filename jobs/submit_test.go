@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
@@ -27,6 +29,9 @@ func TestSubmit(t *testing.T) {
 		before := s.Dump(t)
 		params := func(raw string) func(*jobs.Submission) {
 			return func(in *jobs.Submission) { in.Params = json.RawMessage(raw) }
+		}
+		price := func(limit float64) func(*jobs.Submission) {
+			return func(in *jobs.Submission) { in.MaxPricePerHour = &limit }
 		}
 		metadata := func(raw string) func(*jobs.Submission) {
 			return func(in *jobs.Submission) { in.Metadata = json.RawMessage(raw) }
@@ -79,6 +84,18 @@ func TestSubmit(t *testing.T) {
 			"21 attempts":                 {"maxAttempts", func(in *jobs.Submission) { in.MaxAttempts = new(21) }},
 			"once, but 2 attempts":        {"maxAttempts", func(in *jobs.Submission) { in.AtMostOnce, in.MaxAttempts = true, new(2) }},
 			"once, with delays":           {"retry", func(in *jobs.Submission) { in.AtMostOnce, in.Retry = true, &models.RetryPolicy{} }},
+			"-1 preemptions":              {"maxPreemptions", func(in *jobs.Submission) { in.MaxPreemptions = new(-1) }},
+			"1001 preemptions":            {"maxPreemptions", func(in *jobs.Submission) { in.MaxPreemptions = new(1001) }},
+			"negative price":              {"maxPricePerHour", price(-0.01)},
+			"price that is NaN":           {"maxPricePerHour", price(math.NaN())},
+			"infinite price":              {"maxPricePerHour", price(math.Inf(1))},
+			"price of 10,001":             {"maxPricePerHour", price(10_001)},
+			"done in the past":            {"finishBy", func(in *jobs.Submission) { in.FinishBy = new(time.Now().Add(-time.Second)) }},
+			"done at year 0":              {"finishBy", func(in *jobs.Submission) { in.FinishBy = &time.Time{} }},
+			"done in two years":           {"finishBy", func(in *jobs.Submission) { in.FinishBy = new(time.Now().Add(2 * 366 * 24 * time.Hour)) }},
+			"done before the start": {"finishBy", func(in *jobs.Submission) {
+				in.FinishBy, in.RunAt = new(time.Now().Add(time.Minute)), new(time.Now().Add(time.Hour))
+			}},
 			"no time":                     {"timeoutSeconds", func(in *jobs.Submission) { in.TimeoutSeconds = new(0) }},
 			"more than 5 h":               {"timeoutSeconds", func(in *jobs.Submission) { in.TimeoutSeconds = new(5*60*60 + 1) }},
 			"empty key":                   {"idempotencyKey", func(in *jobs.Submission) { in.IdempotencyKey = new("") }},
@@ -304,6 +321,9 @@ func TestSubmit(t *testing.T) {
 			"user":     func(in *jobs.Submission) { in.UserID = "u" },
 			"metadata": func(in *jobs.Submission) { in.Metadata = nil },
 			"once":     func(in *jobs.Submission) { in.AtMostOnce = true },
+			"losses":   func(in *jobs.Submission) { in.MaxPreemptions = new(0) },
+			"price":    func(in *jobs.Submission) { in.MaxPricePerHour = new(1.0) },
+			"deadline": func(in *jobs.Submission) { in.FinishBy = new(time.Now().Add(time.Hour)) },
 		} {
 			other := in
 			change(&other)

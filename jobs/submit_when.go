@@ -126,6 +126,9 @@ func (c *Change) beginTimes(in Submission) error {
 			c.job.RunAt = in.RunAt.Truncate(time.Microsecond)
 		}
 	}
+	if err := c.beginFinish(in.FinishBy); err != nil {
+		return err
+	}
 	if in.ExpiresAt == nil {
 		return nil
 	}

@@ -16,6 +16,9 @@ func (b *submitBatch) write(ctx context.Context, sealer *seal.Sealer) error {
 	if len(b.changes) == 0 {
 		return nil
 	}
+	if err := placeAll(ctx, b.tx, b.changes); err != nil {
+		return err
+	}
 	if err := b.writeJobs(ctx, b.tx); err != nil {
 		return fmt.Errorf("write the jobs: %w", err)
 	}

@@ -35,7 +35,7 @@ type Capacity struct {
 func ListCapacity(ctx context.Context, db bun.IDB, models []string) ([]Capacity, error) {
 	var found []Capacity
 	err := db.NewRaw(`
-		SELECT models, tiers, accounts, gpu_type, region,
+		SELECT models, tiers, accounts, gpu_type, region, capacity_class, price_per_hour_usd,
 			count(*) FILTER (WHERE status = 'BOOTING') AS booting,
 			count(*) FILTER (WHERE status = 'IDLE') AS idle,
 			count(*) FILTER (WHERE status = 'QUARANTINED') AS quarantined,
@@ -43,11 +43,11 @@ func ListCapacity(ctx context.Context, db bun.IDB, models []string) ([]Capacity,
 			sum(max_workers) AS most, bool_or(paused) AS paused, bool_or(dear) AS dear, bool_or(batch_waits) AS batch_waits,
 			min(created_at) FILTER (WHERE status = 'BOOTING') AS booting_since, max(boot_seconds) AS boot_seconds
 		FROM (
-			SELECT models, tiers, accounts, gpu_type, region, CASE WHEN status = 'IDLE' AND quarantined_until > clock_timestamp() THEN 'QUARANTINED' ELSE status END AS status,
+			SELECT models, tiers, accounts, gpu_type, region, capacity_class, price_per_hour_usd, CASE WHEN status = 'IDLE' AND quarantined_until > clock_timestamp() THEN 'QUARANTINED' ELSE status END AS status,
 				0 AS max_workers, false AS paused, false AS dear, false AS batch_waits, created_at, NULL::float8 AS boot_seconds
 			FROM workers WHERE ended_at IS NULL AND status IN ('BOOTING', 'IDLE', 'BUSY')
 			UNION ALL
-			SELECT models, tiers, accounts, gpu_type, region, '', CASE WHEN paused_at IS NULL AND NOT dear THEN max_workers ELSE 0 END, paused_at IS NOT NULL, dear, batch_waits, NULL, (
+			SELECT models, tiers, accounts, gpu_type, region, capacity_class, pool_price(pools), '', CASE WHEN paused_at IS NULL AND NOT dear THEN max_workers ELSE 0 END, paused_at IS NOT NULL, dear, batch_waits, NULL, (
 				SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM boots.took)::float8)
 				FROM (
 					SELECT registered_at - created_at AS took FROM workers
@@ -55,6 +55,31 @@ func ListCapacity(ctx context.Context, db bun.IDB, models []string) ([]Capacity,
 			FROM pools, LATERAL (SELECT max_price_per_hour_usd > 0 AND pool_price(pools) > max_price_per_hour_usd AS dear) price
 			WHERE deleted_at IS NULL) kinds
 		WHERE models && ?::text[]
-		GROUP BY models, tiers, accounts, gpu_type, region`, textArray(models)).Scan(ctx, &found)
+		GROUP BY models, tiers, accounts, gpu_type, region, capacity_class, price_per_hour_usd`, textArray(models)).Scan(ctx, &found)
 	return found, err
+}
+
+// OnDemandBoots returns how many seconds a worker of on-demand capacity takes to boot, by model:
+// the longest median of the pools' last boot times. A model without such a boot is left out.
+func OnDemandBoots(ctx context.Context, db bun.IDB, models []string) (map[string]float64, error) {
+	var found []struct {
+		Model   string  `bun:"model"`
+		Seconds float64 `bun:"seconds"`
+	}
+	err := db.NewRaw(`
+		SELECT m.model, max(boots.seconds) AS seconds
+		FROM unnest(?::text[]) AS m (model)
+		JOIN pools p ON p.deleted_at IS NULL AND p.paused_at IS NULL AND p.capacity_class = 'ON_DEMAND' AND m.model = ANY (p.models)
+		CROSS JOIN LATERAL (
+			SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM took)::float8) AS seconds
+			FROM (
+				SELECT registered_at - created_at AS took FROM workers
+				WHERE pool_id = p.id AND registered_at IS NOT NULL ORDER BY id DESC LIMIT 20) last) boots
+		WHERE boots.seconds IS NOT NULL
+		GROUP BY m.model`, textArray(models)).Scan(ctx, &found)
+	boots := map[string]float64{}
+	for _, b := range found {
+		boots[b.Model] = b.Seconds
+	}
+	return boots, err
 }

@@ -41,7 +41,7 @@ type given struct {
 func contenders(t require.TestingT, db bun.IDB) []contender {
 	var all []contender
 	require.NoError(t, db.NewRaw(`
-		SELECT j.id, j.account_id, j.lane, l.promoted, j.model, j.gpu_rank, coalesce(CASE WHEN j.require_region THEN j.region END, '') AS region,
+		SELECT j.id, j.account_id, j.lane, l.promoted, j.model, j.gpu_rank, coalesce(CASE WHEN j.require_region THEN j.region END, '') AS region, j.needs,
 			j.queue_order, l.virtual_time, j.estimated_gpu_seconds AS gpu_seconds, a.weight, a.running, a.max_running
 		FROM jobs j
 		JOIN accounts a ON a.id = j.account_id
@@ -108,6 +108,10 @@ func drawnLanes() *rapid.Generator[models.Tier] {
 }
 func drawnModel() *rapid.Generator[string] { return rapid.SampledFrom([]string{"testcard", "rare"}) }
 
+func drawnNeeds() *rapid.Generator[models.Needs] {
+	return rapid.SampledFrom([]models.Needs{"", "", "on-demand"})
+}
+
 // fillAtRandom adds accounts with queued jobs.
 func fillAtRandom(rt *rapid.T, tx bun.Tx) {
 	var accounts, jobs []map[string]any
@@ -124,7 +128,7 @@ func fillAtRandom(rt *rapid.T, tx bun.Tx) {
 				"queued_at": time.Now(), "model": drawnModel().Draw(rt, "model"), "tier": lanes.Draw(rt, "tier"), "lane": lanes.Draw(rt, "lane"),
 				"estimated_gpu_seconds": drawnSeconds().Draw(rt, "seconds"), "priority": rapid.IntRange(0, 2).Draw(rt, "priority"),
 				"requeued": rapid.IntRange(0, 5).Draw(rt, "requeued") == 0, "gpu_rank": rapid.IntRange(0, 1).Draw(rt, "rank"),
-				"region": "eu", "require_region": rapid.Bool().Draw(rt, "region"),
+				"region": "eu", "require_region": rapid.Bool().Draw(rt, "region"), "needs": drawnNeeds().Draw(rt, "needs"),
 			})
 		}
 	}
@@ -154,6 +158,7 @@ func drawQueues(rt *rapid.T) []models.Queue {
 		return models.Queue{
 			Line:  models.Line{Lane: drawnLanes().Draw(rt, "lane"), Promoted: rapid.Bool().Draw(rt, "promoted")},
 			Model: drawnModel().Draw(rt, "model"), GPURank: rapid.IntRange(0, 1).Draw(rt, "rank"), Region: rapid.SampledFrom([]string{"", "eu"}).Draw(rt, "region"),
+			Needs: drawnNeeds().Draw(rt, "needs"),
 		}
 	}), rapid.SampledFrom([]int{40, 1}).Draw(rt, "least"), 48, rapid.ID).Draw(rt, "queues")
 	turns := fairqueue.Turns{models.TierPro: rapid.SampledFrom([]int{0, models.PromotedEvery - 1}).Draw(rt, "since")}

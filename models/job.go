@@ -128,6 +128,20 @@ type Job struct {
 	Continues JobID `bun:"continues" json:"continues"`
 	// AtMostOnce means that a run of the job has one attempt at most, however that ends.
 	AtMostOnce bool `bun:"at_most_once" json:"at_most_once"`
+	// MaxPreemptions is after how many losses of spot workers a run continues on on-demand
+	// capacity only; nil means never. Preemptions counts those of this run.
+	MaxPreemptions *int `bun:"max_preemptions" json:"max_preemptions"`
+	Preemptions    int  `bun:"preemptions" json:"preemptions"`
+	// FinishBy is when the job should be complete. Without slack, it runs on on-demand
+	// capacity only.
+	FinishBy time.Time `bun:"finish_by,nullzero" json:"finish_by,omitzero"`
+	// SlackUntil is when a queued job with FinishBy is looked at again: the end of its slack.
+	SlackUntil time.Time `bun:"slack_until,nullzero" json:"slack_until,omitzero"`
+	// MaxPricePerHour is the highest price of a worker that may run the job, in USD; nil means
+	// any.
+	MaxPricePerHour *float64 `bun:"max_price_per_hour" json:"max_price_per_hour"`
+	// Needs is what the job requires of a worker's capacity and price now.
+	Needs Needs `bun:"needs" json:"needs"`
 	// BlockedBy counts the dependencies that are not COMPLETED, and the image that is still to
 	// be fetched.
 	BlockedBy int `bun:"blocked_by" json:"blocked_by"`
@@ -349,6 +363,15 @@ func ListExpiringJobs(ctx context.Context, db bun.IDB, limit int) ([]JobID, erro
 		WHERE status IN ('SCHEDULED', 'BLOCKED', 'QUEUED') AND expires_at <= (SELECT clock_timestamp()) AND started_at IS NULL
 		ORDER BY expires_at LIMIT ?`, limit).Scan(ctx, &ids)
 	return ids, err
+}
+
+// ListSlackEnding returns queued jobs with FinishBy whose slack should end, the longest overdue
+// first, without their params and metadata.
+func ListSlackEnding(ctx context.Context, db bun.IDB, limit int) ([]*Job, error) {
+	var found []*Job
+	err := db.NewSelect().Model(&found).ExcludeColumn("params", "metadata").
+		Where("j.status = 'QUEUED' AND j.slack_until <= (SELECT clock_timestamp())").Order("j.slack_until").Limit(int64(limit)).Scan(ctx)
+	return found, err
 }
 
 // DeliverCancel records when the cancel was first delivered to the worker.

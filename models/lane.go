@@ -87,13 +87,25 @@ type LaneState struct {
 	Paused        bool `bun:"paused"`
 	// PausedModels are the models that are paused separately.
 	PausedModels []string `bun:"paused_models,array"`
+	// Needs are those of its queued jobs, without "".
+	Needs []Needs `bun:"needs,array"`
 }
 
-// ReadLanes returns the state of all lanes, in no particular order.
+// ReadLanes returns the state of all lanes, in no particular order. It walks the index
+// jobs_needs from one need of a lane to the next.
 func ReadLanes(ctx context.Context, db bun.IDB) (states []LaneState, err error) {
 	err = db.NewRaw(`
 		SELECT l.lane, l.since_promoted, coalesce(bool_or(p.model = ''), false) AS paused,
-			coalesce(array_agg(p.model) FILTER (WHERE p.model <> ''), '{}') AS paused_models
+			coalesce(array_agg(p.model) FILTER (WHERE p.model <> ''), '{}') AS paused_models,
+			ARRAY(
+				WITH RECURSIVE found AS (
+					SELECT '' AS needs
+					UNION ALL
+					SELECT (
+						SELECT j.needs FROM jobs j WHERE j.status = 'QUEUED' AND j.needs <> '' AND j.lane = l.lane AND j.needs > found.needs
+						ORDER BY j.needs LIMIT 1)
+					FROM found WHERE found.needs IS NOT NULL)
+				SELECT needs FROM found WHERE needs <> '') AS needs
 		FROM lanes l LEFT JOIN queue_pauses p ON p.lane = l.lane AND p.paused
 		GROUP BY l.lane`).Scan(ctx, &states)
 	return states, err

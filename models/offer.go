@@ -12,8 +12,12 @@ type Offer struct {
 	Region  string   `bun:"region" json:"region"`
 	// Tiers are the lanes that it serves, and Accounts those whose jobs it takes, as its pool
 	// says; empty means all.
-	Tiers    []Tier      `bun:"tiers,array,nullzero,default:'{}'" json:"tiers"`
-	Accounts []AccountID `bun:"accounts,array,nullzero,default:'{}'" json:"accounts"`
+	Tiers         []Tier        `bun:"tiers,array,nullzero,default:'{}'" json:"tiers"`
+	Accounts      []AccountID   `bun:"accounts,array,nullzero,default:'{}'" json:"accounts"`
+	CapacityClass CapacityClass `bun:"capacity_class" json:"capacity_class"`
+	// PricePerHourUSD is what a worker costs now, as its pool says; nil, without a pool, is
+	// unknown.
+	PricePerHourUSD *float64 `bun:"price_per_hour_usd" json:"price_per_hour_usd"`
 }
 
 // ServesLane reports whether it takes the jobs of a lane.
@@ -24,7 +28,21 @@ func (o Offer) ServesAccount(id AccountID) bool {
 	return len(o.Accounts) == 0 || slices.Contains(o.Accounts, id)
 }
 
+// Meets reports whether it has the capacity and the price that a job needs. An unknown price
+// meets no limit: nobody could promise that it is kept.
+func (o Offer) Meets(n Needs) bool {
+	if n == "" {
+		return true
+	}
+	limit, cost := n.MaxPrice(), o.PricePerHourUSD
+	return (!n.OnDemand() || o.CapacityClass == CapacityOnDemand) && (limit == nil || cost != nil && *cost <= *limit)
+}
+
 // Key is the same for offers that take the same jobs.
 func (o Offer) Key() string {
-	return fmt.Sprintf("%q %q %q %q %q", o.Models, o.GPUType, o.Region, o.Tiers, o.Accounts)
+	price := "?"
+	if o.PricePerHourUSD != nil {
+		price = fmt.Sprint(*o.PricePerHourUSD)
+	}
+	return fmt.Sprintf("%q %q %q %q %q %s %s", o.Models, o.GPUType, o.Region, o.Tiers, o.Accounts, o.CapacityClass, price)
 }

@@ -41,7 +41,7 @@ type Slot struct {
 func ListHands(ctx context.Context, db bun.IDB, after Slot, limit int) ([]Hand, error) {
 	var found []Hand
 	err := db.NewRaw(`
-		SELECT w.provider, w.provider_instance_id, w.slot, w.models, w.tiers, w.accounts, w.gpu_type, w.region, w.status, extract(epoch FROM clock_timestamp() - w.created_at) AS age_seconds, boots.boot_seconds,
+		SELECT w.provider, w.provider_instance_id, w.slot, w.models, w.tiers, w.accounts, w.gpu_type, w.region, w.capacity_class, w.price_per_hour_usd, w.status, extract(epoch FROM clock_timestamp() - w.created_at) AS age_seconds, boots.boot_seconds,
 			held.account_id, held.model, held.resolution, held.duration_seconds, held.estimated_gpu_seconds, held.percent,
 			extract(epoch FROM clock_timestamp() - a.leased_at) AS held_seconds,
 			extract(epoch FROM clock_timestamp() - greatest(held.progress_at, a.leased_at)) AS silent_seconds,
@@ -98,10 +98,10 @@ func ListStandby(ctx context.Context, db bun.IDB, running []AccountID, accounts,
 			(SELECT account_id, lane, promoted, virtual_time, queued FROM account_lanes
 				WHERE account_id = ANY (?0::uuid[]) AND queued > 0 AND capped LIMIT ?1))
 		SELECT line.account_id, line.lane, line.promoted, line.virtual_time, line.queued, a.weight, a.running, a.max_running,
-			head.model, head.gpu_rank, head.region, head.resolution, head.duration_seconds, head.gpu_seconds
+			head.model, head.gpu_rank, head.region, head.needs, head.resolution, head.duration_seconds, head.gpu_seconds
 		FROM line JOIN accounts a ON a.id = line.account_id
 		CROSS JOIN LATERAL (
-			SELECT `+kindSQL+`, j.gpu_rank, `+regionSQL+` AS region, j.estimated_gpu_seconds AS gpu_seconds, j.queue_order
+			SELECT `+kindSQL+`, j.gpu_rank, `+regionSQL+` AS region, j.needs, j.estimated_gpu_seconds AS gpu_seconds, j.queue_order
 			FROM jobs j
 			WHERE j.status = 'QUEUED' AND j.lane = line.lane AND j.account_id = line.account_id AND `+promotedSQL+` = line.promoted
 			ORDER BY j.queue_order LIMIT ?2) head

@@ -219,7 +219,7 @@ func picking(t *testing.T, text string, queues []models.Queue, accounts ...model
 	t.Helper()
 	asked := make([]map[string]any, len(queues))
 	for i, q := range queues {
-		asked[i] = map[string]any{"place": i, "lane": q.Lane, "promoted": q.Promoted, "model": q.Model, "gpu_rank": q.GPURank, "region": q.Region}
+		asked[i] = map[string]any{"place": i, "lane": q.Lane, "promoted": q.Promoted, "model": q.Model, "gpu_rank": q.GPURank, "region": q.Region, "needs": q.Needs}
 	}
 	encoded, err := json.Marshal(asked)
 	require.NoError(t, err)

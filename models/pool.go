@@ -143,21 +143,33 @@ func (s PoolSpec) Version() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Offer is what the pool's workers offer.
+// Offer is what workers of such a pool offer at its constant price.
 func (s *PoolSpec) Offer() Offer {
-	return Offer{Models: s.Models, GPUType: s.GPUType, Region: s.Region, Tiers: s.Tiers, Accounts: s.Accounts}
+	return Offer{
+		Models: s.Models, GPUType: s.GPUType, Region: s.Region, Tiers: s.Tiers, Accounts: s.Accounts,
+		CapacityClass: s.CapacityClass, PricePerHourUSD: new(s.PricePerHourUSD),
+	}
 }
 
-// CopyToWorkers copies what these pools, which are locked, serve to their workers, so that a
-// lease reads no pool. It returns the workers that it changed. It locks workers in the order
+// Offer is what the pool's workers offer at a time.
+func (p *Pool) Offer(at time.Time) Offer {
+	offer := p.PoolSpec.Offer()
+	offer.PricePerHourUSD = new(p.PriceAt(at))
+	return offer
+}
+
+// CopyToWorkers copies what these pools serve, and what their workers cost now, to the workers,
+// so that a lease reads no pool. The caller has locked the pools, or repeats the call. It returns the workers that it changed. It locks workers in the order
 // of their ids.
 func CopyToWorkers(ctx context.Context, tx bun.Tx, pools []PoolID) (changed []WorkerID, err error) {
 	err = tx.NewRaw(`
 		WITH found AS (
-			SELECT w.id, p.tiers, p.accounts FROM workers w JOIN pools p ON p.id = w.pool_id
-			WHERE w.pool_id = ANY (?::uuid[]) AND w.ended_at IS NULL AND (w.tiers, w.accounts) <> (p.tiers, p.accounts)
+			SELECT w.id, p.tiers, p.accounts, pool_price(p) AS price FROM workers w JOIN pools p ON p.id = w.pool_id
+			WHERE w.pool_id = ANY (?::uuid[]) AND w.ended_at IS NULL
+				AND (w.tiers, w.accounts, w.price_per_hour_usd) IS DISTINCT FROM (p.tiers, p.accounts, pool_price(p))
 			ORDER BY w.id FOR NO KEY UPDATE OF w)
-		UPDATE workers w SET tiers = found.tiers, accounts = found.accounts FROM found WHERE w.id = found.id
+		UPDATE workers w SET tiers = found.tiers, accounts = found.accounts, price_per_hour_usd = found.price
+		FROM found WHERE w.id = found.id
 		RETURNING w.id`, uuidArray(pools)).Scan(ctx, &changed)
 	return changed, err
 }

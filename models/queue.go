@@ -12,18 +12,19 @@ import (
 )
 
 // Queue is the unit that a worker reads or skips as a whole: the queued jobs of one line,
-// model and GPU class that require the same region, or none.
+// model and GPU class that require the same region, or none, and have the same needs.
 type Queue struct {
 	Line
 	Model   string `bun:"model" json:"model"`
 	GPURank int    `bun:"gpu_rank" json:"gpu_rank"`
 	// Region is the region that its jobs must run in, or "".
 	Region string `bun:"region" json:"region"`
+	Needs  Needs  `bun:"needs" json:"needs"`
 }
 
 // Queue returns the queue that the job is in while it is queued.
 func (j *Job) Queue() Queue {
-	q := Queue{Line: j.Line(), Model: j.Model, GPURank: j.GPURank}
+	q := Queue{Line: j.Line(), Model: j.Model, GPURank: j.GPURank, Needs: j.Needs}
 	if j.RequireRegion {
 		q.Region = j.Region
 	}
@@ -47,12 +48,12 @@ type QueuedJob struct {
 	VirtualTime float64 `bun:"virtual_time"`
 }
 
-// These are Line, Queue and QueuedJob as expressions on a row of jobs. The index jobs_next and
-// the statements in sql/ repeat them word for word.
+// These are Line, Queue and QueuedJob as expressions on a row of jobs. The index
+// jobs_next_in_queue and the statements in sql/ repeat them word for word.
 const (
 	promotedSQL   = "(lane <> tier AND lane <> 'CRITICAL')"
 	regionSQL     = "coalesce(CASE WHEN require_region THEN region END, '')"
-	queuedColumns = "id, account_id, lane, " + promotedSQL + " AS promoted, model, gpu_rank, " + regionSQL + " AS region, " +
+	queuedColumns = "id, account_id, lane, " + promotedSQL + " AS promoted, model, gpu_rank, " + regionSQL + " AS region, needs, " +
 		"coalesce(region, '') AS wish, queue_order"
 )
 
@@ -100,7 +101,7 @@ func pick(
 	})
 	err = scan(rows, err, func(rows *sql.Rows) error {
 		var j QueuedJob
-		err := rows.Scan(&j.ID, &j.AccountID, &j.Lane, &j.Promoted, &j.Model, &j.GPURank, &j.Region, &j.Wish, &j.QueueOrder, &j.VirtualTime)
+		err := rows.Scan(&j.ID, &j.AccountID, &j.Lane, &j.Promoted, &j.Model, &j.GPURank, &j.Region, &j.Needs, &j.Wish, &j.QueueOrder, &j.VirtualTime)
 		found = append(found, j)
 		return err
 	})
@@ -113,7 +114,7 @@ func ofAccounts(statement string) string {
 }
 
 // ListQueuedJobs returns the first limit jobs of each queue of each account. It walks the
-// index jobs_next from one queue to the next.
+// index jobs_next_in_queue from one queue to the next.
 func ListQueuedJobs(ctx context.Context, db bun.IDB, limit int) ([]QueuedJob, error) {
 	var found []QueuedJob
 	err := db.NewRaw(`
@@ -121,19 +122,19 @@ func ListQueuedJobs(ctx context.Context, db bun.IDB, limit int) ([]QueuedJob, er
 		FROM account_lanes l
 		CROSS JOIN LATERAL (
 			WITH RECURSIVE queues AS (
-				(SELECT model, gpu_rank, `+regionSQL+` AS region FROM jobs
+				(SELECT model, gpu_rank, `+regionSQL+` AS region, needs FROM jobs
 					WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND `+promotedSQL+` = l.promoted
-					ORDER BY model, gpu_rank, `+regionSQL+` LIMIT 1)
+					ORDER BY model, gpu_rank, `+regionSQL+`, needs LIMIT 1)
 				UNION ALL
 				SELECT next.* FROM queues q CROSS JOIN LATERAL (
-					SELECT model, gpu_rank, `+regionSQL+` AS region FROM jobs
+					SELECT model, gpu_rank, `+regionSQL+` AS region, needs FROM jobs
 					WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND `+promotedSQL+` = l.promoted
-						AND (model, gpu_rank, `+regionSQL+`) > (q.model, q.gpu_rank, q.region)
-					ORDER BY model, gpu_rank, `+regionSQL+` LIMIT 1) next)
+						AND (model, gpu_rank, `+regionSQL+`, needs) > (q.model, q.gpu_rank, q.region, q.needs)
+					ORDER BY model, gpu_rank, `+regionSQL+`, needs LIMIT 1) next)
 			SELECT first.* FROM queues q CROSS JOIN LATERAL (
 				SELECT `+queuedColumns+` FROM jobs
 				WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND `+promotedSQL+` = l.promoted
-					AND model = q.model AND gpu_rank = q.gpu_rank AND `+regionSQL+` = q.region
+					AND model = q.model AND gpu_rank = q.gpu_rank AND `+regionSQL+` = q.region AND needs = q.needs
 				ORDER BY queue_order LIMIT ?) first) j
 		WHERE l.queued > 0`, limit).Scan(ctx, &found)
 	return found, err

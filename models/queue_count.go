@@ -109,52 +109,55 @@ func CountQueue(ctx context.Context, db bun.IDB, lane Tier, model string) (*Queu
 	return count, err
 }
 
-// QueueDemand is the queued work of one kind in one lane.
+// QueueDemand is the queued work of one kind in one lane, with the same requirements.
 type QueueDemand struct {
 	// AccountID is set if the work is one account's.
 	AccountID AccountID `bun:"account_id"`
 	Lane      Tier      `bun:"lane"`
 	Kind
+	// Region is the region that the jobs must run in, or "".
+	Region string `bun:"region"`
+	Needs  Needs  `bun:"needs"`
 	// Depth is the number of jobs, GPUSeconds the catalogue's estimate for them. Both are as
 	// exact as in CountQueues.
 	Depth      float64 `bun:"depth"`
 	GPUSeconds float64 `bun:"gpu_seconds"`
 }
 
-// QueueDemands sums up the queued jobs of these models, by lane and kind.
+// QueueDemands sums up the queued jobs of these models, by lane, kind, and what they require.
 func QueueDemands(ctx context.Context, db bun.IDB, models []string) ([]QueueDemand, error) {
 	demands := []QueueDemand{}
 	err := db.NewRaw(depthsSQL+`
-		SELECT d.lane, kind.model, kind.resolution, kind.duration_seconds,
+		SELECT d.lane, kind.model, kind.resolution, kind.duration_seconds, kind.region, kind.needs,
 			sum(d.depth::float8 / d.sampled * kind.n) AS depth, sum(d.depth::float8 / d.sampled * kind.gpu_seconds) AS gpu_seconds
 		FROM depths d CROSS JOIN LATERAL (
-			SELECT model, resolution, duration_seconds, count(*) AS n, sum(estimated_gpu_seconds) AS gpu_seconds
-			FROM (SELECT `+kindSQL+`, j.estimated_gpu_seconds`+sampleSQL+`) first
-			GROUP BY model, resolution, duration_seconds) kind
+			SELECT model, resolution, duration_seconds, region, needs, count(*) AS n, sum(estimated_gpu_seconds) AS gpu_seconds
+			FROM (SELECT `+kindSQL+`, `+regionSQL+` AS region, j.needs, j.estimated_gpu_seconds`+sampleSQL+`) first
+			GROUP BY model, resolution, duration_seconds, region, needs) kind
 		WHERE d.model = ANY (?::text[])
-		GROUP BY d.lane, kind.model, kind.resolution, kind.duration_seconds
+		GROUP BY d.lane, kind.model, kind.resolution, kind.duration_seconds, kind.region, kind.needs
 		ORDER BY array_position(?::text[], d.lane)`, textArray(models), textArray(Tiers)).Scan(ctx, &demands)
 	return demands, err
 }
 
-// AccountDemands sums up the queued jobs of these models and accounts, by account, lane and
-// kind. At most 10,000 jobs of an account in a line of a model count, and the kinds of 1,000.
+// AccountDemands sums up the queued jobs of these models and accounts, by account, lane,
+// kind, and what they require. At most 10,000 jobs of an account in a line of a model count, and the kinds of 1,000.
 func AccountDemands(ctx context.Context, db bun.IDB, models []string, accounts []AccountID) ([]QueueDemand, error) {
 	demands := []QueueDemand{}
 	const queued = `FROM jobs j
 		WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND ` + promotedSQL + ` = l.promoted AND model = asked.model LIMIT `
 	err := db.NewRaw(`
-		SELECT l.account_id, l.lane, kind.model, kind.resolution, kind.duration_seconds,
+		SELECT l.account_id, l.lane, kind.model, kind.resolution, kind.duration_seconds, kind.region, kind.needs,
 			sum(counted.n::float8 / least(counted.n, `+sampledQueue+`) * kind.n) AS depth,
 			sum(counted.n::float8 / least(counted.n, `+sampledQueue+`) * kind.gpu_seconds) AS gpu_seconds
 		FROM account_lanes l CROSS JOIN unnest(?::text[]) AS asked (model)
 		CROSS JOIN LATERAL (SELECT count(*) AS n FROM (SELECT `+queued+countedQueue+`) first) counted
 		CROSS JOIN LATERAL (
-			SELECT model, resolution, duration_seconds, count(*) AS n, sum(estimated_gpu_seconds) AS gpu_seconds
-			FROM (SELECT `+kindSQL+`, j.estimated_gpu_seconds `+queued+sampledQueue+`) first
-			GROUP BY model, resolution, duration_seconds) kind
+			SELECT model, resolution, duration_seconds, region, needs, count(*) AS n, sum(estimated_gpu_seconds) AS gpu_seconds
+			FROM (SELECT `+kindSQL+`, `+regionSQL+` AS region, j.needs, j.estimated_gpu_seconds `+queued+sampledQueue+`) first
+			GROUP BY model, resolution, duration_seconds, region, needs) kind
 		WHERE l.account_id = ANY (?::uuid[]) AND l.queued > 0
-		GROUP BY l.account_id, l.lane, kind.model, kind.resolution, kind.duration_seconds
+		GROUP BY l.account_id, l.lane, kind.model, kind.resolution, kind.duration_seconds, kind.region, kind.needs
 		ORDER BY l.account_id, array_position(?::text[], l.lane)`, textArray(models), uuidArray(accounts), textArray(Tiers)).Scan(ctx, &demands)
 	return demands, err
 }

@@ -67,11 +67,11 @@ func TestWrites(t *testing.T) {
 
 		for row, fixed := range map[any]string{
 			(*models.Worker)(nil): `id pool_id provider provider_instance_id slot gpu_count region zone gpu_type gpu_memory_bytes capacity_class
-				models tiers accounts agent_version enrolment_key_id machine created_at
+				models tiers accounts price_per_hour_usd agent_version enrolment_key_id machine created_at
 				quarantined_until quarantine_cause quarantine_reason`,
 			(*models.Attempt)(nil): "id job_id run attempt_no worker_id fencing_token lease_request_id leased_at yield_requested_at yield_to",
 			(*models.Job)(nil): `id account_id created_by type model model_version alias queue_order params metadata user_id idempotency_key request_digest
-				region require_region callback_url draft_steps takes_id continues at_most_once created_at`,
+				region require_region callback_url draft_steps takes_id continues at_most_once max_preemptions finish_by max_price_per_hour created_at`,
 		} {
 			table := modelstest.DB(t).Table(reflect.TypeOf(row))
 			_, set, _ := strings.Cut(string(text), "UPDATE "+table.Name+" ")

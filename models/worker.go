@@ -30,13 +30,12 @@ type Worker struct {
 	ProviderInstanceID string   `bun:"provider_instance_id" json:"provider_instance_id"`
 	Slot               int      `bun:"slot" json:"slot"`
 	Offer
-	GPUCount       int           `bun:"gpu_count" json:"gpu_count"`
-	Zone           string        `bun:"zone,nullzero" json:"zone,omitzero"`
-	GPUMemoryBytes *int64        `bun:"gpu_memory_bytes" json:"gpu_memory_bytes"`
-	CapacityClass  CapacityClass `bun:"capacity_class" json:"capacity_class"`
-	WarmModels     []string      `bun:"warm_models,array" json:"warm_models"`
-	AgentVersion   string        `bun:"agent_version" json:"agent_version"`
-	Status         WorkerStatus  `bun:"status" json:"status"`
+	GPUCount       int          `bun:"gpu_count" json:"gpu_count"`
+	Zone           string       `bun:"zone,nullzero" json:"zone,omitzero"`
+	GPUMemoryBytes *int64       `bun:"gpu_memory_bytes" json:"gpu_memory_bytes"`
+	WarmModels     []string     `bun:"warm_models,array" json:"warm_models"`
+	AgentVersion   string       `bun:"agent_version" json:"agent_version"`
+	Status         WorkerStatus `bun:"status" json:"status"`
 	// TokenHash is the SHA-256 of the worker's own token, or nil while the worker boots and
 	// after its end.
 	TokenHash      []byte `bun:"token_hash,nullzero" json:"token_hash,omitzero"`
@@ -108,7 +107,7 @@ func LockWorker(ctx context.Context, tx bun.Tx, id WorkerID) (*Worker, error) {
 // or the quarantine of its host sets. It returns sql.ErrNoRows if the worker is not in state from.
 func UpdateWorker(ctx context.Context, tx bun.Tx, w *Worker, from WorkerStatus) error {
 	return mustChange(tx.NewUpdate().Model(w).
-		ExcludeColumn("id", "pool_id", "tiers", "accounts", "provider", "provider_instance_id", "slot", "created_at", "quarantined_until", "quarantine_cause", "quarantine_reason").
+		ExcludeColumn("id", "pool_id", "tiers", "accounts", "price_per_hour_usd", "provider", "provider_instance_id", "slot", "created_at", "quarantined_until", "quarantine_cause", "quarantine_reason").
 		Where("w.id = ? AND w.status = ?", w.ID, from).
 		Exec(ctx))
 }

@@ -75,7 +75,7 @@ const (
 func (s *stack) control(ctx context.Context) error {
 	reaper := &jobs.Reaper{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
 	presence := &jobs.Presence{DB: s.db, Kind: models.ProcessControl}
-	scheduler := &jobs.Scheduler{DB: s.db, Notifier: s.notifier}
+	scheduler := &jobs.Scheduler{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
 	readier := &jobs.Readier{DB: s.db, Notifier: s.notifier}
 	bulk := s.bulk()
 	promoter := &jobs.Promoter{DB: s.db, Notifier: s.notifier}
@@ -114,6 +114,7 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "overdue", Every: overdueEvery, Run: counted(reaper.Overdue)},
 				{Name: "due", Every: dueEvery, Run: counted(scheduler.Due)},
 				{Name: "expire", Every: dueEvery, Run: counted(scheduler.Expire)},
+				{Name: "slack", Every: dueEvery, Run: counted(scheduler.Slack)},
 				{Name: "sweep", Every: sweepEvery, Run: readier.Sweep},
 				{Name: "promote", Every: promoteEvery, Run: counted(promoter.Promote)},
 				{Name: "learn", Every: learnEvery, Run: counted((&jobs.Learner{DB: s.db}).Learn)},

@@ -61,6 +61,9 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 	if job.AtMostOnce {
 		field("once", "it is never started twice: a loss of its worker ends it")
 	}
+	for _, line := range bears(&job.Job) {
+		field("bears", "%s", line)
+	}
 	if job.HasHandle {
 		field("handle", "the next attempt adopts what this one runs at an external service")
 	}

@@ -26,10 +26,12 @@ type submitOptions struct {
 	resolution, aspectRatio      string
 	tier, idempotencyKey, userID string
 	callback                     string
-	runAt, expiresAt             time.Time
+	runAt, expiresAt, finishBy   time.Time
 	after, inputs                []string
 	file, image                  string
 	priority, maxAttempts        int
+	maxPreemptions               int
+	maxPrice                     float64
 	atMostOnce                   bool
 	wait, force, asJSON          bool
 	output                       string
@@ -108,6 +110,9 @@ func (o *submitOptions) addJobFlags(cmd *cobra.Command) {
 	f.StringVar(&o.userID, "user-id", "", "your id of the user who requested this job")
 	f.IntVar(&o.maxAttempts, "max-attempts", 0, "failed attempts before the job fails, 1 to 20 (default: the tier's)")
 	f.BoolVar(&o.atMostOnce, "at-most-once", false, "never start the job twice: if its worker is lost, it fails")
+	f.IntVar(&o.maxPreemptions, "max-preemptions", 0, "lost spot workers after which a run continues on on-demand capacity only, 0 to 1000")
+	f.Float64Var(&o.maxPrice, "max-price-per-hour", 0, "run only where a worker costs at most so many US dollars per hour")
+	f.TimeVar(&o.finishBy, "finish-by", time.Time{}, []string{time.RFC3339}, "be complete by then: without slack, run on on-demand capacity only")
 	f.TimeVar(&o.runAt, "run-at", time.Time{}, []string{time.RFC3339}, "start no earlier than this, for example 2027-01-02T15:04:05Z")
 	f.TimeVar(&o.expiresAt, "expires-at", time.Time{}, []string{time.RFC3339}, "fail if no worker has started the job by then")
 	f.StringArrayVar(&o.after, "after", nil, "`job` that must complete first; may be repeated")
@@ -226,6 +231,15 @@ func (o *submitOptions) limits(cmd *cobra.Command, in *client.SubmitJobInput) er
 	}
 	if given("at-most-once") {
 		in.AtMostOnce = &o.atMostOnce
+	}
+	if given("max-preemptions") {
+		in.MaxPreemptions = &o.maxPreemptions
+	}
+	if given("finish-by") {
+		in.FinishBy = &o.finishBy
+	}
+	if given("max-price-per-hour") {
+		in.MaxPricePerHour = &o.maxPrice
 	}
 	if given("user-id") {
 		in.UserId = &o.userID

@@ -5,6 +5,7 @@ import (
 
 	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 )
 
 // anyGPU stands for every GPU type, in a model's list and on a worker.
@@ -49,7 +50,7 @@ func (r Capability) Serves(q models.Queue, account models.AccountID) bool {
 // served.
 func (r Capability) Runs(q models.Queue) bool {
 	rank, known := r.Ranks[q.Model]
-	return known && q.GPURank <= rank && (q.Region == "" || q.Region == r.offer.Region)
+	return known && q.GPURank <= rank && r.offer.Meets(q.Needs) && (q.Region == "" || q.Region == r.offer.Region)
 }
 
 // Accounts are those whose jobs can run there; none means all.
@@ -66,23 +67,27 @@ func (r Capability) Queues(lanes []models.LaneState) []models.Queue {
 		if i < 0 || lanes[i].Paused || !r.offer.ServesLane(tier) {
 			continue
 		}
+		// Nearly always no job needs anything.
+		needs := append([]models.Needs{""}, lo.Filter(lanes[i].Needs, func(n models.Needs, _ int) bool { return r.offer.Meets(n) })...)
 		for _, promoted := range []bool{turns.Promoted(tier), !turns.Promoted(tier)} {
-			all = append(all, r.line(models.Line{Lane: tier, Promoted: promoted}, lanes[i].PausedModels)...)
+			all = append(all, r.line(models.Line{Lane: tier, Promoted: promoted}, lanes[i].PausedModels, needs)...)
 		}
 	}
 	return all
 }
 
-func (r Capability) line(line models.Line, paused []string) []models.Queue {
+func (r Capability) line(line models.Line, paused []string, needs []models.Needs) []models.Queue {
 	var all []models.Queue
 	for model, highest := range r.Ranks {
 		if slices.Contains(paused, model) {
 			continue
 		}
 		for rank := range highest + 1 {
-			all = append(all, models.Queue{Line: line, Model: model, GPURank: rank})
-			if r.offer.Region != "" {
-				all = append(all, models.Queue{Line: line, Model: model, GPURank: rank, Region: r.offer.Region})
+			for _, n := range needs {
+				all = append(all, models.Queue{Line: line, Model: model, GPURank: rank, Needs: n})
+				if r.offer.Region != "" {
+					all = append(all, models.Queue{Line: line, Model: model, GPURank: rank, Region: r.offer.Region, Needs: n})
+				}
 			}
 		}
 	}

@@ -66,6 +66,11 @@ func (r RenderTimes) Ratio(kind models.Kind, gpuType string) float64 {
 	return 1
 }
 
+// Seconds is how long a job keeps a worker busy, averaged over all GPU types.
+func (r RenderTimes) Seconds(job *models.Job) float64 {
+	return job.EstimatedGPUSeconds * r.Ratio(kindOf(job), "")
+}
+
 // irregularity is the squared coefficient of variation of render times, at most
 // 1: the variance over the square of the mean.
 func (r RenderTimes) irregularity(kind models.Kind) float64 {

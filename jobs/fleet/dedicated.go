@@ -52,17 +52,20 @@ func apart(all, own []models.QueueDemand) []models.QueueDemand {
 	type queue struct {
 		lane models.Tier
 		models.Kind
+		region string
+		needs  models.Needs
 	}
+	queueOf := func(q models.QueueDemand) queue { return queue{q.Lane, q.Kind, q.Region, q.Needs} }
 	theirs := map[queue]models.QueueDemand{}
 	for _, q := range own {
-		at := queue{q.Lane, q.Kind}
+		at := queueOf(q)
 		sum := theirs[at]
 		sum.Depth, sum.GPUSeconds = sum.Depth+q.Depth, sum.GPUSeconds+q.GPUSeconds
 		theirs[at] = sum
 	}
 	var rest []models.QueueDemand
 	for _, q := range all {
-		out := theirs[queue{q.Lane, q.Kind}]
+		out := theirs[queueOf(q)]
 		// Both are estimates if the queues are long.
 		if q.Depth, q.GPUSeconds = q.Depth-out.Depth, max(q.GPUSeconds-out.GPUSeconds, 0); q.Depth >= 0.5 {
 			rest = append(rest, q)
@@ -71,10 +74,11 @@ func apart(all, own []models.QueueDemand) []models.QueueDemand {
 	return append(rest, own...)
 }
 
-// takes reports whether a pool takes jobs of a queue.
-func takes(pool *models.Pool, q models.QueueDemand) bool {
-	offer := pool.Offer()
-	return slices.Contains(pool.Models, q.Model) && offer.ServesLane(q.Lane) && offer.ServesAccount(q.AccountID)
+// takes reports whether a pool with an offer takes jobs of a queue. Whether its GPU is large
+// enough shows when a worker runs them.
+func takes(o models.Offer, q models.QueueDemand) bool {
+	return slices.Contains(o.Models, q.Model) && o.ServesLane(q.Lane) && o.ServesAccount(q.AccountID) && o.Meets(q.Needs) &&
+		(q.Region == "" || q.Region == o.Region)
 }
 
 // dedicatedFirst puts the pools that are dedicated to accounts first: nobody else can use their

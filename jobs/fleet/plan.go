@@ -85,6 +85,7 @@ type LaneDemand struct {
 // decision is what the scaler wants of one pool, and why.
 type decision struct {
 	pool    *models.Pool
+	now     time.Time
 	demand  Demand
 	need    int    // for the jobs that run, wait and are expected
 	moved   int    // how many more or fewer it has because of the other pools of its region
@@ -106,7 +107,7 @@ func plan(s snapshot) []*decision {
 	shares := share(s)
 	var all []*decision
 	for i, p := range s.pools {
-		d := &decision{pool: p.pool, demand: shares[i].demand(), closed: shares[i].closed, frozen: p.frozen, waits: shares[i].waits, cheaper: shares[i].cheaper.of(shares[i])}
+		d := &decision{pool: p.pool, now: s.now, demand: shares[i].demand(), closed: shares[i].closed, frozen: p.frozen, waits: shares[i].waits, cheaper: shares[i].cheaper.of(shares[i])}
 		d.count()
 		all = append(all, d)
 	}
@@ -243,7 +244,7 @@ func share(s snapshot) []*poolShare {
 		return cmp.Or(cmp.Compare(a.price, b.price), -cmp.Compare(a.pool.CapacityClass, b.pool.CapacityClass))
 	})
 	able := func(q models.QueueDemand) []*poolShare {
-		return dedicatedFirst(lo.Filter(byPrice, func(p *poolShare, _ int) bool { return takes(p.pool, q) }))
+		return dedicatedFirst(lo.Filter(byPrice, func(p *poolShare, _ int) bool { return takes(p.pool.Offer(s.now), q) }))
 	}
 	queues := slices.Clone(s.queues)
 	slices.SortStableFunc(queues, func(a, b models.QueueDemand) int {

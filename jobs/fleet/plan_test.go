@@ -23,6 +23,18 @@ func queueOf(lane models.Tier, model string, depth, gpuSeconds float64) models.Q
 	return models.QueueDemand{Lane: lane, Kind: models.Kind{Model: model}, Depth: depth, GPUSeconds: gpuSeconds}
 }
 
+// costing is a pool of a capacity class, in the region eu, at a price.
+func costing(class models.CapacityClass, price float64, p poolState) poolState {
+	p.pool.CapacityClass, p.pool.PricePerHourUSD, p.pool.Region = class, price, "eu"
+	return p
+}
+
+// needing is a queue whose jobs need something of a worker, and must run in a region.
+func needing(needs models.Needs, region string, q models.QueueDemand) models.QueueDemand {
+	q.Needs, q.Region = needs, region
+	return q
+}
+
 func servingOnly(lane models.Tier, p poolState) poolState {
 	p.pool.Tiers = []models.Tier{lane}
 	return p
@@ -114,6 +126,14 @@ func TestPlanSharesQueuesAmongPools(t *testing.T) {
 			[]poolState{poolOf(0, 9, "m", idle, idle).of("a"), poolOf(0, 0, "m")},
 			[]models.QueueDemand{queueOf("CRITICAL", "m", 2, 2)},
 			[]int{0, 0}, []int{0, 2},
+		},
+		"JobsCountForPoolsThatTheyBear": {
+			[]poolState{costing(models.CapacitySpot, 1, poolOf(0, 9, "m")), costing(models.CapacityOnDemand, 2, poolOf(0, 9, "m"))},
+			[]models.QueueDemand{
+				needing("on-demand", "eu", queueOf("CRITICAL", "m", 2, 4)), needing("price<=1", "", queueOf("CRITICAL", "m", 1, 4)),
+				needing("on-demand,price<=1", "", queueOf("CRITICAL", "m", 4, 4)), needing("", "us", queueOf("CRITICAL", "m", 3, 4)),
+			},
+			[]int{1, 2}, []int{1, 2},
 		},
 		"BatchNeedsOneWorkerTogether": {
 			[]poolState{poolOf(0, 9, "m"), poolOf(0, 9, "m")},

@@ -18,6 +18,24 @@ func tooDear(p *models.Pool, now time.Time) string {
 	return ""
 }
 
+// copyPrices writes to the workers of each pool what they cost now, if that changed.
+func copyPrices(ctx context.Context, tx bun.Tx, s snapshot) error {
+	var changed []models.PoolID
+	for _, p := range s.pools {
+		price := p.pool.PriceAt(s.now)
+		if slices.ContainsFunc(p.workers, func(w *models.Worker) bool { return w.PricePerHourUSD == nil || *w.PricePerHourUSD != price }) {
+			changed = append(changed, p.pool.ID)
+		}
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	if _, err := models.CopyToWorkers(ctx, tx, changed); err != nil {
+		return fmt.Errorf("write what workers cost: %w", err)
+	}
+	return nil
+}
+
 // samePrice reports whether a price source says the same of a pool after a change.
 func samePrice(before, after models.PoolSpec) bool {
 	return before.PriceSource == after.PriceSource && before.Provider == after.Provider && before.Region == after.Region &&

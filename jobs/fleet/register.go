@@ -82,7 +82,7 @@ func (r *Registrar) Register(ctx context.Context, p jobs.Principal, in Registrat
 		worker = cmp.Or(booted, &first)
 		in.describe(worker)
 		if pool != nil {
-			worker.Tiers, worker.Accounts = pool.Tiers, pool.Accounts
+			worker.Tiers, worker.Accounts, worker.PricePerHourUSD = pool.Tiers, pool.Accounts, new(pool.PriceAt(now))
 		}
 		worker.Status, worker.TokenHash, worker.EnrolmentKeyID = models.WorkerIdle, hash, p.KeyID
 		worker.Machine = placeOf(p)

@@ -75,6 +75,9 @@ func (s *Scaler) decide(ctx context.Context, pools []*models.Pool) (r round, err
 		if err != nil {
 			return err
 		}
+		if err := copyPrices(ctx, tx, snapshot); err != nil {
+			return err
+		}
 		if err := s.outlook.look(ctx, tx, &snapshot); err != nil {
 			return err
 		}
@@ -171,7 +174,7 @@ func drainIdle(ctx context.Context, tx bun.Tx, decisions []*decision) (map[model
 // next round finds what to clear away.
 func (r *round) write(ctx context.Context, tx bun.Tx, d *decision, drained map[models.WorkerID]bool) error {
 	gone := slices.DeleteFunc(slices.Clone(d.drain), func(id models.WorkerID) bool { return !drained[id] })
-	workers := bootingWorkers(d.pool, d.create())
+	workers := bootingWorkers(d.pool, d.create(), d.now)
 	if len(workers) == 0 && len(gone) == 0 {
 		return nil
 	}

@@ -32,8 +32,9 @@ func (d *decision) explainMachines() {
 	}
 }
 
-// bootingWorkers returns the rows of n workers, on machines with new names.
-func bootingWorkers(pool *models.Pool, n int) []*models.Worker {
+// bootingWorkers returns the rows of n workers that are booted at a time, on machines with new
+// names.
+func bootingWorkers(pool *models.Pool, n int, now time.Time) []*models.Worker {
 	var workers []*models.Worker
 	machine, per := "", perMachine(pool)
 	for i := range n {
@@ -42,8 +43,8 @@ func bootingWorkers(pool *models.Pool, n int) []*models.Worker {
 		}
 		workers = append(workers, &models.Worker{
 			ID: models.NewWorkerID(), PoolID: pool.ID, Provider: pool.Provider, GPUCount: max(1, pool.GPUsPerWorker),
-			ProviderInstanceID: machine, Slot: i % per, Offer: pool.Offer(),
-			CapacityClass: pool.CapacityClass, WarmModels: []string{}, Status: models.WorkerBooting,
+			ProviderInstanceID: machine, Slot: i % per, Offer: pool.Offer(now),
+			WarmModels: []string{}, Status: models.WorkerBooting,
 		})
 	}
 	return workers

@@ -68,7 +68,7 @@ func TestBootingWorkers(t *testing.T) {
 	t.Parallel()
 
 	pool := machinesOf(8).pool
-	workers := bootingWorkers(pool, 8)
+	workers := bootingWorkers(pool, 8, time.Now())
 	for i, w := range workers {
 		require.Equal(t, []int{i % 4, 2}, []int{w.Slot, w.GPUCount})
 		require.Equal(t, workers[i/4*4].ProviderInstanceID, w.ProviderInstanceID)

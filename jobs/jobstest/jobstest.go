@@ -140,7 +140,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Inputs:    inputs,
 		Fetcher:   &jobs.InputFetcher{Inputs: inputs, Notifier: notifier, Catalogue: catalogue},
 		Promoter:  &jobs.Promoter{DB: db, Notifier: notifier},
-		Scheduler: &jobs.Scheduler{DB: db, Notifier: notifier},
+		Scheduler: &jobs.Scheduler{DB: db, Notifier: notifier, Catalogue: catalogue},
 		Readier:   &jobs.Readier{DB: db, Notifier: notifier},
 		Webhooks:  &webhook.Endpoints{DB: db, Sealer: sealer, Outbound: here},
 		Deliverer: webhook.NewDeliverer(db, reader, webhook.NewSender(here), base),

@@ -40,8 +40,9 @@ type Summary struct {
 	StartedAt            *time.Time   `json:"started_at" doc:"When the first worker of this run started."`
 	CompletedAt          *time.Time   `json:"completed_at" doc:"When the job ended."`
 	AtMostOnce           bool         `json:"at_most_once,omitempty" doc:"True if the job is never started twice."`
-	Draft                *Draft       `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
-	Continues            models.JobID `json:"continues,omitempty" doc:"The draft that the job continues."`
+	Bears
+	Draft     *Draft       `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
+	Continues models.JobID `json:"continues,omitempty" doc:"The draft that the job continues."`
 }
 
 // Draft is what a summary says of a draft.
@@ -177,7 +178,7 @@ func (r *Reader) previews(ctx context.Context, rows []*models.Job) (map[models.A
 func summarize(job *models.Job) *Summary {
 	s := &Summary{
 		JobID: job.ID, Status: strings.ToLower(string(job.Status)), ProgressPct: job.Percent, Phase: strings.ToLower(string(job.Phase)),
-		ProgressMessage: knownText(job.Progress.Message), AttemptNo: job.AttemptNo, MaxAttempts: job.MaxAttempts, AtMostOnce: job.AtMostOnce,
+		ProgressMessage: knownText(job.Progress.Message), AttemptNo: job.AttemptNo, MaxAttempts: job.MaxAttempts, AtMostOnce: job.AtMostOnce, Bears: BearsOf(job),
 		DurationSec: videoSeconds(job.Params), FailureReason: knownText(job.FailureReason),
 		CreatedAt: job.CreatedAt.UTC(), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt),
 	}

@@ -273,7 +273,12 @@ func (s *situation) why(job *models.Job) []WaitingReason {
 		most := s.accounts[job.AccountID].MaxRunning
 		add(WaitAccountRunningCap, time.Time{}, "The account is at its limit of %d running jobs.", most)
 	}
-	reasons = append(reasons, s.whyNoCapacity(job)...)
+	for _, reason := range s.whyNoCapacity(job) {
+		if reason.Message += restrictions(job); job.RequireRegion && reason.Code != WaitNoPool { // else it says so
+			reason.Message += " It runs only in the region " + job.Region + "."
+		}
+		reasons = append(reasons, reason)
+	}
 	ahead, above := s.ahead[job.ID], s.above[job.ID]
 	switch {
 	case ahead+above > countAhead:
@@ -345,6 +350,9 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 		message := text.Count(total.Quarantined, "worker") + " that can run it " + verb(total.Quarantined, "is", "are") + " in quarantine after failures, and no pool can start more."
 		return []WaitingReason{{Code: WaitCapacityExhausted, Message: message}}
 	case total.Busy == 0 && total.Most == 0:
+		if s.tooDear(job) {
+			return []WaitingReason{{Code: WaitPrice, Message: "No worker that can run it costs so little now."}}
+		}
 		return []WaitingReason{{Code: WaitNoPool, Message: "No pool and no worker can run it" + needs(job) + s.forOthers(job) + "."}}
 	}
 	message := "No worker that can run it is available"
@@ -357,38 +365,6 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 		message += ", and no pool can start more."
 	}
 	return []WaitingReason{{Code: WaitCapacityExhausted, Message: message}}
-}
-
-// needs describes what a job requires of a worker.
-func needs(job *models.Job) string {
-	text := ": it needs " + job.Model
-	if job.GPURank > 0 {
-		text += " on a larger GPU"
-	}
-	if job.RequireRegion {
-		text += " in the region " + job.Region
-	}
-	return text
-}
-
-// forOthers says that pools or workers could run the job but for its lane or account, if so. It
-// names no account.
-func (s *situation) forOthers(job *models.Job) string {
-	lanes, accounts := false, false
-	for _, c := range s.capacity {
-		if s.catalogue.CapabilityOf(c.Offer).Runs(job.Queue()) {
-			lanes, accounts = lanes || !c.ServesLane(job.Lane), accounts || !c.ServesAccount(job.AccountID)
-		}
-	}
-	switch lane := strings.ToLower(string(job.Lane)); {
-	case lanes && accounts:
-		return ", and those that have it do not serve the " + lane + " lane or are dedicated to other accounts"
-	case lanes:
-		return ", and those that have it do not serve the " + lane + " lane"
-	case accounts:
-		return ", and those that have it are dedicated to other accounts"
-	}
-	return ""
 }
 
 func verb(n int, one, many string) string {

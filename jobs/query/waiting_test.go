@@ -91,9 +91,25 @@ func TestWaitingFor(t *testing.T) {
 		s.Exec(t, "UPDATE pools SET quoted_usd = 0.5")
 		expect(query.WaitCapacityExhausted)
 
+		for needs, message := range map[string]string{
+			"needs = 'on-demand', max_preemptions = 0":                  "No pool and no worker can run it: it needs testcard. It runs on on-demand capacity only: its maxPreemptions is 0.",
+			"needs = 'on-demand', max_preemptions = 1, preemptions = 1": "No pool and no worker can run it: it needs testcard. It runs on on-demand capacity only: it was preempted once, and its maxPreemptions is 1.",
+			"needs = 'on-demand', finish_by = now()":                    "No pool and no worker can run it: it needs testcard. It runs on on-demand capacity only: its finishBy leaves no slack.",
+			"needs = 'price<=0.4', max_price_per_hour = 0.4":            "No worker that can run it costs so little now. It runs only where a worker costs at most $0.4 per hour, its maxPricePerHour.",
+			"needs = 'price<=0.5', max_price_per_hour = 0.5":            "No worker that can run it is available; the pools are limited to 2. It runs only where a worker costs at most $0.5 per hour, its maxPricePerHour.",
+			"require_region = true, region = 'local'":                   "No worker that can run it is available; the pools are limited to 2. It runs only in the region local.",
+		} {
+			s.Exec(t, "UPDATE jobs SET "+needs)
+			found, err := s.Reader.WaitingFor(t.Context(), []models.JobID{job.ID})
+			require.NoError(t, err)
+			require.Equal(t, message, found[job.ID][0].Message)
+			s.Exec(t, "UPDATE jobs SET needs = '', max_preemptions = NULL, preemptions = 0, finish_by = NULL, max_price_per_hour = NULL, require_region = false")
+		}
+
+		pool.QuotedUSD = new(0.5)
 		booting := &models.Worker{
-			ID: models.NewWorkerID(), PoolID: pool.ID, Provider: "local", ProviderInstanceID: "b", GPUCount: 1, Offer: pool.Offer(),
-			CapacityClass: models.CapacitySpot, WarmModels: []string{}, Status: models.WorkerBooting,
+			ID: models.NewWorkerID(), PoolID: pool.ID, Provider: "local", ProviderInstanceID: "b", GPUCount: 1, Offer: pool.Offer(time.Now()),
+			WarmModels: []string{}, Status: models.WorkerBooting,
 		}
 		require.NoError(t, models.InsertWorker(t.Context(), s.DB, booting))
 		require.Zero(t, expect(query.WaitCapacityBooting)[0].Until)

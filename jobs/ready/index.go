@@ -15,9 +15,10 @@
 //	times                 hash of "LINE:ACCOUNT": its virtual time
 //	standings             hash of accounts: "version:1" at its cap, else "version:0"
 //
-// The name of a queue is "LINE:RANK:REGION:MODEL", and that of a line its lane's,
-// with a plus for the promoted jobs. The channels are "wakes", with an Index's own
-// mark, an account and the name of a queue without its line, and "news:JOB".
+// The name of a queue is "LINE:RANK:REGION:MODEL", or "LINE:RANK:REGION&NEEDS:MODEL" if its
+// jobs need anything. That of a line is its lane's, with a plus for the promoted jobs. The
+// channels are "wakes", with an Index's own mark, an account and the name of a queue without
+// its line, and "news:JOB".
 package ready
 
 import (
@@ -246,7 +247,11 @@ func lineName(l models.Line) string {
 // queueName is a queue's name in keys. Only the model, at its end, may hold a
 // colon.
 func queueName(q models.Queue) string {
-	return fmt.Sprintf("%s:%d:%s:%s", lineName(q.Line), q.GPURank, url.QueryEscape(q.Region), q.Model)
+	place := url.QueryEscape(q.Region)
+	if q.Needs != "" {
+		place += "&" + url.QueryEscape(string(q.Needs))
+	}
+	return fmt.Sprintf("%s:%d:%s:%s", lineName(q.Line), q.GPURank, place, q.Model)
 }
 
 // readTopic parses the name of a queue without its line. For a malformed name it returns a
@@ -257,8 +262,10 @@ func readTopic(topic string) models.Queue {
 		return models.Queue{}
 	}
 	rank, _ := strconv.Atoi(parts[0])
-	region, _ := url.QueryUnescape(parts[1])
-	return models.Queue{GPURank: rank, Region: region, Model: parts[2]}
+	place, asked, _ := strings.Cut(parts[1], "&")
+	region, _ := url.QueryUnescape(place)
+	needs, _ := url.QueryUnescape(asked)
+	return models.Queue{GPURank: rank, Region: region, Needs: models.Needs(needs), Model: parts[2]}
 }
 
 // jobName is a job's member in its account's queue: its id, with its preferred region.

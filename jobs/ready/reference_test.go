@@ -89,6 +89,7 @@ func drawQueue(rt *rapid.T) models.Queue {
 		Line:    models.Line{Lane: rapid.SampledFrom(models.Tiers[:3]).Draw(rt, "lane"), Promoted: rapid.Bool().Draw(rt, "promoted")},
 		Model:   rapid.SampledFrom(modelNames).Draw(rt, "model"),
 		GPURank: rapid.IntRange(0, 1).Draw(rt, "rank"),
+		Needs:   rapid.SampledFrom([]models.Needs{"", "", "on-demand,price<=0.5"}).Draw(rt, "needs"),
 		Region:  rapid.SampledFrom([]string{"", "eu:west 4"}).Draw(rt, "region"),
 	}
 }

@@ -13,10 +13,10 @@
 -- The conditions in comments hold for workers that take jobs of @accounts only. They are apart,
 -- so that PostgreSQL plans each statement for what it reads.
 --
--- Locks nothing. The expressions are those of the indexes jobs_next and account_lanes_ready.
+-- Locks nothing. The expressions are those of the indexes jobs_next_in_queue and account_lanes_ready.
 WITH asked AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(@queues)
-        AS q (place integer, lane text, promoted boolean, model text, gpu_rank integer, region text)
+        AS q (place integer, lane text, promoted boolean, model text, gpu_rank integer, region text, needs text)
 ),
 -- The first line that has a job which may start.
 line AS MATERIALIZED (
@@ -28,7 +28,7 @@ line AS MATERIALIZED (
             WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id
                 AND (lane <> tier AND lane <> 'CRITICAL') = l.promoted
                 AND model = q.model AND gpu_rank = q.gpu_rank
-                AND coalesce(CASE WHEN require_region THEN region END, '') = q.region
+                AND coalesce(CASE WHEN require_region THEN region END, '') = q.region AND needs = q.needs
                 AND (expires_at IS NULL OR started_at IS NOT NULL OR expires_at > clock_timestamp())
                 AND id <> ALL (@passed::uuid[])
             ORDER BY queue_order LIMIT 1) j
@@ -42,13 +42,13 @@ heads AS MATERIALIZED (
     SELECT head.*, l.lane, l.promoted, l.virtual_time
     FROM account_lanes l CROSS JOIN LATERAL (
         SELECT j.* FROM asked q CROSS JOIN LATERAL (
-            SELECT id, account_id, model, gpu_rank, coalesce(CASE WHEN require_region THEN region END, '') AS region,
+            SELECT id, account_id, model, gpu_rank, coalesce(CASE WHEN require_region THEN region END, '') AS region, needs,
                 coalesce(region, '') AS wish, queue_order
             FROM jobs
             WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id
                 AND (lane <> tier AND lane <> 'CRITICAL') = l.promoted
                 AND model = q.model AND gpu_rank = q.gpu_rank
-                AND coalesce(CASE WHEN require_region THEN region END, '') = q.region
+                AND coalesce(CASE WHEN require_region THEN region END, '') = q.region AND needs = q.needs
                 AND (expires_at IS NULL OR started_at IS NOT NULL OR expires_at > clock_timestamp())
                 AND id <> ALL (@passed::uuid[])
             ORDER BY queue_order LIMIT 1) j
@@ -70,13 +70,13 @@ next AS (
             THEN l.virtual_time + sum(j.estimated_gpu_seconds / l.weight) OVER own END AS goes_on
     FROM first l CROSS JOIN LATERAL (
         SELECT j.* FROM asked q CROSS JOIN LATERAL (
-            SELECT id, account_id, model, gpu_rank, coalesce(CASE WHEN require_region THEN region END, '') AS region,
+            SELECT id, account_id, model, gpu_rank, coalesce(CASE WHEN require_region THEN region END, '') AS region, needs,
                 coalesce(region, '') AS wish, queue_order, estimated_gpu_seconds
             FROM jobs
             WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id
                 AND (lane <> tier AND lane <> 'CRITICAL') = l.promoted
                 AND model = q.model AND gpu_rank = q.gpu_rank
-                AND coalesce(CASE WHEN require_region THEN region END, '') = q.region
+                AND coalesce(CASE WHEN require_region THEN region END, '') = q.region AND needs = q.needs
                 AND (expires_at IS NULL OR started_at IS NOT NULL OR expires_at > clock_timestamp())
                 AND id <> ALL (@passed::uuid[]) AND queue_order >= l.queue_order
             ORDER BY queue_order LIMIT least(l.depth, l.room)) j
@@ -85,7 +85,7 @@ next AS (
     WINDOW own AS (PARTITION BY j.account_id ORDER BY j.queue_order),
         before AS (PARTITION BY j.account_id ORDER BY j.queue_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 )
-SELECT id, account_id, lane, promoted, model, gpu_rank, region, wish, queue_order, virtual_time
+SELECT id, account_id, lane, promoted, model, gpu_rank, region, needs, wish, queue_order, virtual_time
 FROM (SELECT *, min(goes_on) OVER () AS known_until, min(virtual_time) OVER () AS beginning FROM next) n
 WHERE known_until IS NULL OR virtual_time < known_until OR virtual_time = beginning
 ORDER BY virtual_time, queue_order LIMIT @most

@@ -52,7 +52,8 @@ jobs_saved AS (
         status = n.status, run = n.run, tier = n.tier, lane = n.lane, priority = n.priority, requeued = n.requeued,
         max_attempts = n.max_attempts, retry_policy = n.retry_policy, timeout_seconds = n.timeout_seconds,
         run_at = n.run_at, expires_at = n.expires_at, blocked_by = n.blocked_by,
-        gpu_rank = n.gpu_rank, avoid_worker_id = n.avoid_worker_id, avoid_until = n.avoid_until,
+        gpu_rank = n.gpu_rank, preemptions = n.preemptions, needs = n.needs, slack_until = n.slack_until,
+        avoid_worker_id = n.avoid_worker_id, avoid_until = n.avoid_until,
         attempt_no = n.attempt_no, failures = n.failures, crashes = n.crashes, event_seq = n.event_seq,
         current_attempt_id = n.current_attempt_id, latest_checkpoint_id = n.latest_checkpoint_id,
         handle = n.handle,
@@ -73,7 +74,7 @@ jobs_saved AS (
     FROM json_to_recordset(@jobs) AS n (
         id uuid, was text, status text, run integer, tier text, lane text, priority integer, requeued boolean,
         max_attempts integer, retry_policy jsonb, timeout_seconds integer, run_at timestamptz, expires_at timestamptz,
-        blocked_by integer, gpu_rank integer, avoid_worker_id uuid, avoid_until timestamptz, attempt_no integer,
+        blocked_by integer, gpu_rank integer, preemptions integer, needs text, slack_until timestamptz, avoid_worker_id uuid, avoid_until timestamptz, attempt_no integer,
         failures integer, crashes integer, event_seq integer, current_attempt_id uuid, latest_checkpoint_id uuid, handle text,
         result_id uuid, output jsonb, failure_class text, failure_reason text, wasted_gpu_seconds float8,
         cancel_by text, cancel_reason text, cancel_requested_at timestamptz, cancel_delivered_at timestamptz,

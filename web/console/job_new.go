@@ -52,7 +52,7 @@ func (f *jobForm) setDefaults() {
 // focus returns the field with the focus: the first invalid one, or the prompt.
 func (f *jobForm) focus() string {
 	names := lo.Map(f.Fields, func(field field, _ int) string { return field.Name })
-	for _, name := range append(names, "takes", "draftSteps") {
+	for _, name := range append(names, "takes", "draftSteps", "maxPreemptions", "finishBy", "maxPricePerHour") {
 		if f.Errors["prompt"] == "" && f.Errors[name] != "" {
 			return name
 		}
@@ -124,6 +124,9 @@ func (c *console) submit(r *http.Request, p jobs.Principal, form *jobForm) (to s
 		Model: form.Model.Name, Prompt: strings.ReplaceAll(form.Values.Get("prompt"), "\r\n", "\n"), Params: params,
 		Tier: models.Tier(form.Values.Get("tier")), AtMostOnce: form.Values.Get("atMostOnce") == "true",
 	}
+	if readLimits(&in, form.Values, form.Errors); len(form.Errors) > 0 {
+		return "", nil
+	}
 	if key := form.Values.Get("key"); key != "" {
 		form.Key, in.IdempotencyKey = key, &key
 	}
@@ -176,7 +179,7 @@ func (f *jobForm) refuse(err *apierror.Error) {
 		f.Errors[name] = err.Message
 		return
 	}
-	for _, known := range f.Fields {
+	for _, known := range append(slices.Clone(f.Fields), jobLimits...) {
 		if known.Name == err.Field {
 			f.Errors[err.Field] = err.Message
 			return

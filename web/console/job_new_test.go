@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/paging"
@@ -63,7 +64,8 @@ func TestJobSubmit(t *testing.T) {
 	t.Parallel()
 
 	form := func(changes ...string) url.Values {
-		v := url.Values{"model": {"testcard"}, "prompt": {"a lighthouse\r\nin the fog"}, "params.fps": {"12"}, "params.resolution": {"720p"}, "params.pace": {""}, "atMostOnce": {"true"}}
+		v := url.Values{"model": {"testcard"}, "prompt": {"a lighthouse\r\nin the fog"}, "params.fps": {"12"}, "params.resolution": {"720p"}, "params.pace": {""}, "atMostOnce": {"true"},
+			"maxPreemptions": {"0"}, "maxPricePerHour": {"0.5"}, "finishBy": {time.Now().UTC().Add(time.Hour).Format("2006-01-02T15:04")}}
 		for i := 0; i < len(changes); i += 2 {
 			v.Set(changes[i], changes[i+1])
 		}
@@ -87,6 +89,9 @@ func TestJobSubmit(t *testing.T) {
 		require.Equal(t, "720p", params["resolution"])
 		require.EqualValues(t, 1, params["pace"], "an empty field means the default")
 		require.True(t, made[0].AtMostOnce)
+		require.Equal(t, models.Needs("on-demand,price<=0.5"), made[0].Needs)
+		require.WithinDuration(t, time.Now().Add(time.Hour), made[0].FinishBy, time.Minute)
+		require.Contains(t, b.get(t, got.Header.Get("Location")).Body, "on-demand only: its maxPreemptions is 0")
 		require.Contains(t, b.get(t, got.Header.Get("Location")).Body, "never started twice")
 		prompts, err := b.Reader.Prompts(t.Context(), []models.JobID{made[0].ID})
 		require.NoError(t, err)
@@ -119,6 +124,9 @@ func TestJobSubmit(t *testing.T) {
 			"params.durationSeconds": "1e9",
 			"params.pace":            "NaN",
 			"params.seed":            "0x10",
+			"maxPreemptions":         "-1",
+			"maxPricePerHour":        "NaN",
+			"finishBy":               "2020-01-01T12:00",
 			"params.resolution":      `"><script>alert(1)</script>`,
 		} {
 			got := b.post(t, "/jobs/new", form(name, bad))

@@ -18,16 +18,17 @@ import (
 
 // jobRequest submits a job of any type.
 type jobRequest struct {
-	JobType        *string      `json:"job_type,omitempty" doc:"The type of the job. The default is the model's type, the only one that it supports." example:"video.generate"`
-	Model          *string      `json:"model,omitempty" doc:"A model's name. The default is the first model of the catalogue with this type."`
-	ExecuteAt      *string      `json:"execute_at,omitempty" format:"date-time" doc:"The earliest start, at most one year ahead. The default is at once."`
-	Priority       *string      `json:"priority,omitempty" enum:"critical,high,normal,low" doc:"critical is for operators. high starts before the account's normal jobs. low is the tier BATCH."`
-	Payload        object       `json:"payload" doc:"The prompt and the model's parameters."`
-	RetryPolicy    *retryPolicy `json:"retry_policy,omitempty"`
-	CallbackURL    *string      `json:"callback_url,omitempty" doc:"An https URL that receives a webhook when a run of the job ends: see docs/users/webhooks.md."`
-	AtMostOnce     *bool        `json:"at_most_once,omitempty" doc:"Never start the job twice: if its only attempt ends without a result, the job fails. Not with retry_policy, unless max_retries alone is 0."`
-	Draft          *draftAsked  `json:"draft,omitempty" doc:"Ends the job after some steps, with a preview and without a video: see docs/users/drafts.md."`
-	IdempotencyKey *string      `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters. The header Idempotency-Key has the same meaning. The same key with the same request returns the same job."`
+	JobType     *string      `json:"job_type,omitempty" doc:"The type of the job. The default is the model's type, the only one that it supports." example:"video.generate"`
+	Model       *string      `json:"model,omitempty" doc:"A model's name. The default is the first model of the catalogue with this type."`
+	ExecuteAt   *string      `json:"execute_at,omitempty" format:"date-time" doc:"The earliest start, at most one year ahead. The default is at once."`
+	Priority    *string      `json:"priority,omitempty" enum:"critical,high,normal,low" doc:"critical is for operators. high starts before the account's normal jobs. low is the tier BATCH."`
+	Payload     object       `json:"payload" doc:"The prompt and the model's parameters."`
+	RetryPolicy *retryPolicy `json:"retry_policy,omitempty"`
+	CallbackURL *string      `json:"callback_url,omitempty" doc:"An https URL that receives a webhook when a run of the job ends: see docs/users/webhooks.md."`
+	AtMostOnce  *bool        `json:"at_most_once,omitempty" doc:"Never start the job twice: if its only attempt ends without a result, the job fails. Not with retry_policy, unless max_retries alone is 0."`
+	Bearing
+	Draft          *draftAsked `json:"draft,omitempty" doc:"Ends the job after some steps, with a preview and without a video: see docs/users/drafts.md."`
+	IdempotencyKey *string     `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters. The header Idempotency-Key has the same meaning. The same key with the same request returns the same job."`
 }
 
 type draftAsked struct {
@@ -50,23 +51,24 @@ type scheduled struct {
 
 // jobView is a job of any type.
 type jobView struct {
-	JobID       models.JobID   `json:"job_id"`
-	JobType     string         `json:"job_type" doc:"The type of the job, such as video.generate."`
-	Model       string         `json:"model"`
-	Status      string         `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked"`
-	ExecuteAt   *time.Time     `json:"execute_at" doc:"The earliest start."`
-	StartedAt   *time.Time     `json:"started_at"`
-	CompletedAt *time.Time     `json:"completed_at" doc:"When the job ended."`
-	Retries     int            `json:"retries" doc:"The number of attempts after the first."`
-	Waited      *float64       `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together. The current wait is added when it ends."`
-	Ran         *float64       `json:"ran_seconds" doc:"Seconds that workers have held this run, all attempts together. The current attempt is added when it ends."`
-	PreviewURL  *string        `json:"preview_url" doc:"A signed link to the newest picture of the unfinished video. Null if its runtime sends none, and once the job has ended; of a completed draft, its clip or picture."`
-	AtMostOnce  bool           `json:"at_most_once,omitempty" doc:"True if the job is never started twice."`
-	HasHandle   bool           `json:"has_handle,omitempty" doc:"True if the next attempt adopts what this one runs at an external service."`
-	Draft       *query.Draft   `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
-	Continues   models.JobID   `json:"continues,omitempty" doc:"The draft that the job continues."`
-	Inputs      []jobInputView `json:"inputs" nullable:"false" doc:"The files that the payload names, referenceImage first: see docs/users/inputs.md."`
-	Result      object         `json:"result" doc:"For a completed job: result_url, thumbnail_url, duration_sec, and output, the data that its runtime returned."`
+	JobID       models.JobID `json:"job_id"`
+	JobType     string       `json:"job_type" doc:"The type of the job, such as video.generate."`
+	Model       string       `json:"model"`
+	Status      string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked"`
+	ExecuteAt   *time.Time   `json:"execute_at" doc:"The earliest start."`
+	StartedAt   *time.Time   `json:"started_at"`
+	CompletedAt *time.Time   `json:"completed_at" doc:"When the job ended."`
+	Retries     int          `json:"retries" doc:"The number of attempts after the first."`
+	Waited      *float64     `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together. The current wait is added when it ends."`
+	Ran         *float64     `json:"ran_seconds" doc:"Seconds that workers have held this run, all attempts together. The current attempt is added when it ends."`
+	PreviewURL  *string      `json:"preview_url" doc:"A signed link to the newest picture of the unfinished video. Null if its runtime sends none, and once the job has ended; of a completed draft, its clip or picture."`
+	AtMostOnce  bool         `json:"at_most_once,omitempty" doc:"True if the job is never started twice."`
+	query.Bears
+	HasHandle bool           `json:"has_handle,omitempty" doc:"True if the next attempt adopts what this one runs at an external service."`
+	Draft     *query.Draft   `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
+	Continues models.JobID   `json:"continues,omitempty" doc:"The draft that the job continues."`
+	Inputs    []jobInputView `json:"inputs" nullable:"false" doc:"The files that the payload names, referenceImage first: see docs/users/inputs.md."`
+	Result    object         `json:"result" doc:"For a completed job: result_url, thumbnail_url, duration_sec, and output, the data that its runtime returned."`
 }
 
 type scheduledOutput struct {
@@ -113,6 +115,7 @@ func (s *service) registerJobs(api huma.API) {
 var jobNames = map[string]string{
 	"type": "job_type", "tier": "priority", "runAt": "execute_at", "idempotencyKey": "idempotency_key", "callbackUrl": "callback_url", "prompt": "payload.prompt", "params": "payload",
 	"maxAttempts": "retry_policy.max_retries", "retry": "retry_policy", "retry.initialDelaySeconds": "retry_policy.initial_delay_sec",
+	"maxPreemptions": "max_preemptions", "finishBy": "finish_by", "maxPricePerHour": "max_price_per_hour",
 }
 
 func (s *service) createJob(ctx context.Context, in *jobInput) (*scheduledOutput, error) {
@@ -184,6 +187,9 @@ func (s *service) jobSubmission(p jobs.Principal, in *jobInput) (jobs.Submission
 	submission := jobs.Submission{
 		Type: value(asked.JobType), Model: model, Prompt: prompt, Params: params, RunAt: knownTime(due), CallbackURL: callback, IdempotencyKey: key,
 		AtMostOnce: asked.AtMostOnce != nil && *asked.AtMostOnce,
+	}
+	if err := asked.addTo(&submission); err != nil {
+		return submission, err
 	}
 	switch value(asked.Priority) {
 	case "critical":
@@ -322,7 +328,7 @@ func view(job *models.Job) *jobView {
 		JobID: job.ID, JobType: job.Type, Model: job.Model, Status: strings.ToLower(string(job.Status)),
 		ExecuteAt: knownTime(job.RunAt), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt), Retries: max(0, job.AttemptNo-1),
 		Waited: job.QueuedSeconds, Ran: job.LeasedSeconds, Continues: job.Continues, AtMostOnce: job.AtMostOnce, HasHandle: job.HasHandle(),
-		Inputs: []jobInputView{},
+		Inputs: []jobInputView{}, Bears: query.BearsOf(job),
 	}
 }
 

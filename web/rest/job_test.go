@@ -96,6 +96,12 @@ func TestCreateJob(t *testing.T) {
 			`{"payload": {"prompt": "x"}, "at_most_once": "yes"}`:                                                                          "422 INVALID_INPUT at_most_once",
 			`{"payload": {"prompt": "x"}, "at_most_once": true, "retry_policy": {"max_retries": 1}}`:                                       "422 INVALID_INPUT retry_policy.max_retries",
 			`{"payload": {"prompt": "x"}, "at_most_once": true, "retry_policy": {"backoff": "fixed"}}`:                                     "422 INVALID_INPUT retry_policy",
+			`{"payload": {"prompt": "x"}, "max_preemptions": -1}`:                                                                          "422 INVALID_INPUT max_preemptions",
+			`{"payload": {"prompt": "x"}, "max_preemptions": 1.5}`:                                                                         "422 INVALID_INPUT max_preemptions",
+			`{"payload": {"prompt": "x"}, "max_price_per_hour": -0.5}`:                                                                     "422 INVALID_INPUT max_price_per_hour",
+			`{"payload": {"prompt": "x"}, "max_price_per_hour": "NaN"}`:                                                                    "422 INVALID_INPUT max_price_per_hour",
+			`{"payload": {"prompt": "x"}, "finish_by": "2020-01-01T00:00:00Z"}`:                                                            "422 INVALID_INPUT finish_by",
+			`{"payload": {"prompt": "x"}, "finish_by": "tomorrow"}`:                                                                        "422 INVALID_INPUT finish_by",
 			`{"payload": {"prompt": "x"}, "idempotency_key": ""}`:                                                                          "422 INVALID_INPUT idempotency_key",
 		} {
 			got := a.ask(t, http.MethodPost, work, body, nil)
@@ -110,7 +116,7 @@ func TestDraft(t *testing.T) {
 
 	a := newAPI(t)
 	ask := func(steps any) answer {
-		return a.post(t, work, map[string]any{"payload": map[string]any{"prompt": "a lighthouse", "durationSeconds": 1, "pace": 0}, "draft": map[string]any{"steps": steps}, "at_most_once": true})
+		return a.post(t, work, map[string]any{"payload": map[string]any{"prompt": "a lighthouse", "durationSeconds": 1, "pace": 0}, "draft": map[string]any{"steps": steps}, "at_most_once": true, "max_preemptions": 3, "finish_by": time.Now().Add(24 * time.Hour)})
 	}
 	for _, bad := range []any{0, 25, 1.5, "x"} {
 		got := ask(bad)
@@ -122,6 +128,8 @@ func TestDraft(t *testing.T) {
 	at := work + "/" + made.body["job_id"].(string)
 	require.Equal(t, map[string]any{"steps": 6.0, "kept_until": nil, "continued_by": nil}, a.get(t, at).body["draft"])
 	require.Equal(t, true, a.get(t, at).body["at_most_once"])
+	require.Equal(t, 3.0, a.get(t, at).body["max_preemptions"])
+	require.NotEmpty(t, a.get(t, at).body["finish_by"])
 	require.Equal(t, http.StatusConflict, a.post(t, at+"/continue", nil).status)
 	require.Equal(t, http.StatusNotFound, a.post(t, work+"/"+string(models.NewJobID())+"/continue", nil).status)
 	draft := jobstest.FinishDraft(t, a.Stack, a.Worker(t, "one"), a.Reload(t, models.JobID(made.body["job_id"].(string))))

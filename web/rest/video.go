@@ -30,6 +30,7 @@ type videoRequest struct {
 	ReferenceImage *string `json:"reference_image_url,omitempty" doc:"An image with which the video begins: an https URL, or the id of an uploaded input. For models with the parameter referenceImage."`
 	CallbackURL    *string `json:"callback_url,omitempty" doc:"An https URL that receives a webhook when a run of the job ends: see docs/users/webhooks.md."`
 	AtMostOnce     *bool   `json:"at_most_once,omitempty" doc:"Never start the job twice: if its only attempt ends without a result, the job fails."`
+	Bearing
 	IdempotencyKey *string `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters. The header Idempotency-Key has the same meaning. The same key with the same request returns the same job."`
 	PriorityTier   *string `json:"priority_tier,omitempty" doc:"critical, enterprise, pro, free or batch: the account's tier (the default) or a lower one."`
 	UserID         *string `json:"user_id,omitempty" doc:"The account's own name for its end user."`
@@ -137,7 +138,8 @@ func notModified() map[string]*huma.Response {
 }
 
 // submitNames are the request's names of the domain's fields.
-var submitNames = map[string]string{"model": "model_version", "tier": "priority_tier", "userId": "user_id", "idempotencyKey": "idempotency_key", "callbackUrl": "callback_url"}
+var submitNames = map[string]string{"model": "model_version", "tier": "priority_tier", "userId": "user_id", "idempotencyKey": "idempotency_key", "callbackUrl": "callback_url",
+	"maxPreemptions": "max_preemptions", "finishBy": "finish_by", "maxPricePerHour": "max_price_per_hour"}
 
 func (s *service) createVideo(ctx context.Context, in *videoInput) (*acceptedOutput, error) {
 	submission, names, err := s.videoSubmission(in)
@@ -192,11 +194,12 @@ func (s *service) videoSubmission(in *videoInput) (submission jobs.Submission, n
 			return submission, names, err
 		}
 	}
-	return jobs.Submission{
+	submission = jobs.Submission{
 		Model: name, Prompt: asked.Prompt, Params: params, Tier: tier, IdempotencyKey: key,
 		UserID: value(asked.UserID), Metadata: []byte(asked.Metadata), CallbackURL: callback,
 		AtMostOnce: asked.AtMostOnce != nil && *asked.AtMostOnce,
-	}, names, nil
+	}
+	return submission, names, asked.addTo(&submission)
 }
 
 func (v *videoRequest) fields() []field {

@@ -1,0 +1,82 @@
+package models_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/modelstest"
+	"github.com/stretchr/testify/require"
+)
+
+func TestNeeds(t *testing.T) {
+	t.Parallel()
+
+	cheap, dear := new(0.5), new(1e-7)
+	for want, got := range map[models.Needs]models.Needs{
+		"":                     models.NewNeeds(false, nil),
+		"on-demand":            models.NewNeeds(true, nil),
+		"price<=0.5":           models.NewNeeds(false, cheap),
+		"on-demand,price<=0.5": models.NewNeeds(false, cheap).Also(true),
+		"price<=1e-07":         models.NewNeeds(true, dear).Also(false),
+	} {
+		require.Equal(t, want, got)
+		require.Equal(t, got, models.NewNeeds(got.OnDemand(), got.MaxPrice()))
+	}
+
+	spot := models.Offer{CapacityClass: models.CapacitySpot, PricePerHourUSD: new(0.5)}
+	safe := models.Offer{CapacityClass: models.CapacityOnDemand, PricePerHourUSD: new(0.51)}
+	unknown := models.Offer{CapacityClass: models.CapacityOnDemand}
+	for needs, who := range map[models.Needs][3]bool{
+		"":                      {true, true, true},
+		"on-demand":             {false, true, true},
+		"price<=0.5":            {true, false, false},
+		"price<=0.51":           {true, true, false},
+		"on-demand,price<=0.51": {false, true, false},
+		"price<=cheap":          {false, false, false}, // of a release to come
+	} {
+		require.Equal(t, who, [3]bool{spot.Meets(needs), safe.Meets(needs), unknown.Meets(needs)}, needs)
+	}
+	require.NotEqual(t, safe.Key(), unknown.Key())
+}
+
+func TestLate(t *testing.T) {
+	t.Parallel()
+
+	due := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	job := models.Job{FinishBy: due}
+	require.False(t, job.Late(due))
+	require.True(t, job.Late(due.Add(1)))
+	job.CompletedAt = due
+	require.False(t, job.Late(due.Add(time.Hour)), "it was complete in time")
+	require.False(t, (&models.Job{}).Late(due))
+}
+
+func TestReadLanes(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ListsWhatTheQueuedJobsOfALaneNeed", func(t *testing.T) {
+		t.Parallel()
+		db := modelstest.DB(t)
+		fillWith(t, db, 3, 40, 5, 5)
+		for _, query := range []string{
+			"UPDATE jobs SET needs = 'on-demand' WHERE id IN (SELECT id FROM jobs WHERE status = 'QUEUED' LIMIT 3)",
+			"UPDATE jobs SET needs = 'price<=2' WHERE id IN (SELECT id FROM jobs WHERE status = 'QUEUED' AND needs = '' LIMIT 3)",
+			"UPDATE jobs SET needs = 'price<=1' WHERE status = 'FAILED'",
+		} {
+			_, err := db.ExecContext(t.Context(), query)
+			require.NoError(t, err)
+		}
+
+		lanes, err := models.ReadLanes(t.Context(), db)
+
+		require.NoError(t, err)
+		for _, lane := range lanes {
+			if lane.Lane == models.TierPro {
+				require.Equal(t, []models.Needs{"on-demand", "price<=2"}, lane.Needs)
+			} else {
+				require.Empty(t, lane.Needs)
+			}
+		}
+	})
+}

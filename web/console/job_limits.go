@@ -1,0 +1,44 @@
+package console
+
+import (
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+)
+
+// jobLimits are the fields of the form that say what a job can bear.
+var jobLimits = []field{
+	{Name: "maxPreemptions", Label: "Most preemptions", Type: "number", Description: "After this number of lost spot workers, it continues on on-demand capacity only. Empty means any number."},
+	{Name: "finishBy", Label: "Finish by (UTC)", Type: "datetime-local", Description: "Without slack, it runs on on-demand capacity only. Empty means no deadline."},
+	{Name: "maxPricePerHour", Label: "Most USD per hour", Type: "number", Description: "It runs only where a worker costs at most this. Empty means any price."},
+}
+
+// pageTime is how browsers send a time without a zone.
+const pageTime = "2006-01-02T15:04"
+
+// readLimits reads what the job of the form can bear, and adds the errors to problems.
+func readLimits(in *jobs.Submission, values url.Values, problems map[string]string) {
+	if text := values.Get("maxPreemptions"); text != "" {
+		n, err := strconv.Atoi(text)
+		if in.MaxPreemptions = &n; err != nil {
+			problems["maxPreemptions"] = "This must be a whole number."
+		}
+	}
+	if text := values.Get("maxPricePerHour"); text != "" {
+		price, err := strconv.ParseFloat(text, 64)
+		if in.MaxPricePerHour = &price; err != nil {
+			problems["maxPricePerHour"] = "This must be a number."
+		}
+	}
+	if text := values.Get("finishBy"); text != "" {
+		at, err := time.Parse(pageTime, text)
+		if err != nil {
+			at, err = time.Parse(time.DateTime, text)
+		}
+		if in.FinishBy = &at; err != nil {
+			problems["finishBy"] = "This must be a date and a time, such as 2027-01-31T12:00."
+		}
+	}
+}

@@ -1,0 +1,20 @@
+package rest
+
+import "github.com/reelay/reelay/jobs"
+
+// Bearing is what a request says that its job can bear.
+type Bearing struct {
+	MaxPreemptions  *int     `json:"max_preemptions,omitempty" doc:"After this number of lost spot workers, a run continues on on-demand capacity only: 0 to 1000. With 0 it never runs on spot capacity."`
+	FinishBy        *string  `json:"finish_by,omitempty" format:"date-time" doc:"When the job should be complete, at most one year ahead. Without slack, it runs on on-demand capacity only. A job that misses it is late, and goes on."`
+	MaxPricePerHour *float64 `json:"max_price_per_hour,omitempty" doc:"The highest price of a worker that may run the job, in US dollars per hour: 0 to 10,000. Three digits of it count, rounded down."`
+}
+
+// addTo copies it to a submission.
+func (b *Bearing) addTo(in *jobs.Submission) error {
+	finish, err := readTime("finish_by", value(b.FinishBy))
+	if err != nil {
+		return err
+	}
+	in.MaxPreemptions, in.FinishBy, in.MaxPricePerHour = b.MaxPreemptions, knownTime(finish), b.MaxPricePerHour
+	return nil
+}
