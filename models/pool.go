@@ -308,13 +308,12 @@ func CountPoolWorkers(ctx context.Context, db bun.IDB) ([]PoolCount, error) {
 	return counts, err
 }
 
-// ListPoolWorkers returns the workers of these pools that have not ended. The scaler reads
-// thousands each second, so it leaves out what says nothing of a worker's place, state and times,
-// such as its models and token.
+// ListPoolWorkers returns the workers of these pools that have not ended: their ids, places,
+// states and times. The scaler reads thousands each second, so their other fields are zero.
 func ListPoolWorkers(ctx context.Context, db bun.IDB, pools []PoolID) ([]*Worker, error) {
 	var workers []*Worker
-	err := db.NewSelect().Model(&workers).ExcludeColumn("models", "warm_models", "gpu_utilization", "token_hash", "machine", "agent_version",
-		"enrolment_key_id", "drain_reason", "gpu_memory_bytes", "gpu_seconds", "jobs_completed").
+	err := db.NewSelect().Model(&workers).
+		Column("id", "pool_id", "provider_instance_id", "slot", "status", "created_at", "idle_since", "lost_at").
 		Where("w.pool_id = ANY (?::uuid[]) AND w.ended_at IS NULL", uuidArray(pools)).Order("w.id").Scan(ctx)
 	return workers, err
 }
