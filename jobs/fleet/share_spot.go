@@ -166,12 +166,12 @@ func (d *decision) add(n int) int {
 
 // String says how the workers are divided.
 func (x *Mix) String() string {
-	s := fmt.Sprintf("of the %s that %s needs, %d are on-demand", text.Count(x.Workers, "worker"), x.Region, x.OnDemand)
+	s := fmt.Sprintf("%s needs %s, at least %d of them on-demand", x.Region, text.Count(x.Workers, "worker"), x.OnDemand)
 	if x.halved {
 		s += fmt.Sprintf(", because %.0f %% of its spot workers were preempted in the last hour", 100*x.PreemptedPerHour)
 	}
 	if x.Reserve > 0 {
-		s += fmt.Sprintf(", and %d more are kept in reserve", x.Reserve)
+		s += fmt.Sprintf(", and %d more in reserve", x.Reserve)
 	}
 	return s
 }
