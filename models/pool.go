@@ -313,7 +313,7 @@ func CountPoolWorkers(ctx context.Context, db bun.IDB) ([]PoolCount, error) {
 func ListPoolWorkers(ctx context.Context, db bun.IDB, pools []PoolID) ([]*Worker, error) {
 	var workers []*Worker
 	err := db.NewSelect().Model(&workers).
-		Column("id", "pool_id", "provider_instance_id", "slot", "status", "created_at", "idle_since", "lost_at").
+		Column("id", "pool_id", "provider_instance_id", "slot", "status", "created_at", "idle_since", "lost_at", "quarantined_until").
 		Where("w.pool_id = ANY (?::uuid[]) AND w.ended_at IS NULL", uuidArray(pools)).Order("w.id").Scan(ctx)
 	return workers, err
 }

@@ -125,12 +125,20 @@ func parseEnums[T ~string](name string, values []string, all []T) ([]T, error) {
 	return parsed, nil
 }
 
+// joined lists words, separated by commas.
+func joined[T ~string](all []T) string { return strings.Join(wordsOf(all), ", ") }
+
 // oneOf lists the allowed values.
 func oneOf[T ~string](all []T) string {
-	names := make([]string, len(all))
-	for i, v := range all {
-		names[i] = string(v)
-	}
+	names := wordsOf(all)
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
+func wordsOf[T ~string](all []T) []string {
+	words := make([]string, len(all))
+	for i, word := range all {
+		words[i] = string(word)
+	}
+	return words
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/client"
-	"github.com/samber/lo"
 	"github.com/spf13/cobra"
 )
 
@@ -80,12 +79,12 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 	field("class", "%s", p.CapacityClass)
 	field("models", "%s", strings.Join(p.Models, ", "))
 	if len(p.Tiers) > 0 {
-		field("lanes", "%s", strings.ToLower(oneOf(p.Tiers)))
+		field("lanes", "%s", strings.ToLower(joined(p.Tiers)))
 	}
 	if len(p.Accounts) > 0 {
 		field("accounts", "%s", strings.Join(p.Accounts, ", "))
 	}
-	field("gives way", "%s", cmp.Or(strings.ToLower(strings.Join(lo.Map(p.YieldingTiers, func(t client.Tier, _ int) string { return string(t) }), ", ")), "none"))
+	field("gives way", "%s", cmp.Or(strings.ToLower(joined(p.YieldingTiers)), "none"))
 	field("machines", "%d workers each, %d GPUs per worker", p.WorkersPerMachine, p.GpusPerWorker)
 	printPrice(field, p)
 	if p.MaxPricePerHourUsd > 0 {
