@@ -71,7 +71,7 @@ func TestMachine(t *testing.T) {
 	got = ask(t, server.URL, good, register, input)
 	require.Empty(t, got.Errors)
 	require.Equal(t, "us-central1-a", at[string](t, got.Data, "registerWorker", "worker", "zone"))
-	token := at[string](t, got.Data, "registerWorker", "workerToken")
+	require.NotEmpty(t, at[string](t, got.Data, "registerWorker", "workerToken"))
 	got = ask(t, server.URL, good, register, input)
 	require.Equal(t, []string{"UNAUTHENTICATED"}, got.codes(), "a token registers once")
 
@@ -103,12 +103,12 @@ func TestMachine(t *testing.T) {
 		values["identityToken"] = try.token
 		got := ask(t, server.URL, try.header, register, input)
 		require.Empty(t, got.Errors, name)
-		token = at[string](t, got.Data, "registerWorker", "workerToken")
+		require.NotEmpty(t, at[string](t, got.Data, "registerWorker", "workerToken"), name)
 	}
 	literal := `mutation { registerWorker(input: {provider: "gce", providerInstanceId: "spot-1", poolId: "` + string(pool.ID) + `", region: "us-central1", gpuType: "L4", models: ["testcard"], agentVersion: "test", identityToken: "eyJliteral.e.s"}) { workerToken } }`
 	got = ask(t, server.URL, "", literal, nil)
 	require.Empty(t, got.Errors)
-	token = at[string](t, got.Data, "registerWorker", "workerToken")
+	token := at[string](t, got.Data, "registerWorker", "workerToken")
 	got = ask(t, server.URL, "", `{ viewer { role } } # identityToken eyJviewer.e.s`, nil)
 	require.Equal(t, []string{"FORBIDDEN"}, got.codes())
 
