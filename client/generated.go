@@ -2625,6 +2625,9 @@ type Pool struct {
 	BackoffUntil *time.Time `json:"backoffUntil"`
 	// The provider's error.
 	BackoffReason *string `json:"backoffReason"`
+	// Why the provider could not list or delete the pool's machines when it was last asked, and since when. Null or empty while it can.
+	ProviderProblem      *string    `json:"providerProblem"`
+	ProviderProblemSince *time.Time `json:"providerProblemSince"`
 	// The number of workers in the scaler's last decision.
 	Desired  int `json:"desired"`
 	Booting  int `json:"booting"`
@@ -2727,6 +2730,12 @@ func (v *Pool) GetBackoffUntil() *time.Time { return v.BackoffUntil }
 
 // GetBackoffReason returns Pool.BackoffReason, and is useful for accessing the field via an interface.
 func (v *Pool) GetBackoffReason() *string { return v.BackoffReason }
+
+// GetProviderProblem returns Pool.ProviderProblem, and is useful for accessing the field via an interface.
+func (v *Pool) GetProviderProblem() *string { return v.ProviderProblem }
+
+// GetProviderProblemSince returns Pool.ProviderProblemSince, and is useful for accessing the field via an interface.
+func (v *Pool) GetProviderProblemSince() *time.Time { return v.ProviderProblemSince }
 
 // GetDesired returns Pool.Desired, and is useful for accessing the field via an interface.
 func (v *Pool) GetDesired() int { return v.Desired }
@@ -8286,6 +8295,8 @@ fragment Pool on Pool {
 	paused
 	backoffUntil
 	backoffReason
+	providerProblem
+	providerProblemSince
 	desired
 	booting
 	idle
@@ -8531,6 +8542,8 @@ fragment Pool on Pool {
 	paused
 	backoffUntil
 	backoffReason
+	providerProblem
+	providerProblemSince
 	desired
 	booting
 	idle
@@ -9293,6 +9306,8 @@ fragment Pool on Pool {
 	paused
 	backoffUntil
 	backoffReason
+	providerProblem
+	providerProblemSince
 	desired
 	booting
 	idle

@@ -1177,6 +1177,10 @@ func (ec *executionContext) childFields_Pool(ctx context.Context, field graphql.
 		return ec.fieldContext_Pool_backoffUntil(ctx, field)
 	case "backoffReason":
 		return ec.fieldContext_Pool_backoffReason(ctx, field)
+	case "providerProblem":
+		return ec.fieldContext_Pool_providerProblem(ctx, field)
+	case "providerProblemSince":
+		return ec.fieldContext_Pool_providerProblemSince(ctx, field)
 	case "explanation":
 		return ec.fieldContext_Pool_explanation(ctx, field)
 	case "checkpointPlans":

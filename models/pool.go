@@ -31,7 +31,16 @@ type Pool struct {
 	// Advice is what the provider says of the pool's spot machines, or nil.
 	Advice *PoolAdvice `bun:"advice,type:jsonb"`
 	PoolBackoff
+	PoolTrouble
 	PoolQuote
+}
+
+// PoolTrouble is why a pool's provider fails.
+type PoolTrouble struct {
+	// ProviderProblem is why the provider could not list or delete the pool's machines when it was
+	// last asked, or "". ProviderProblemSince is since when that is so, or zero.
+	ProviderProblem      string    `bun:"provider_problem"`
+	ProviderProblemSince time.Time `bun:"provider_problem_since,nullzero"`
 }
 
 // PoolBackoff is how long the scaler boots no worker of a pool, because its provider refused
@@ -208,6 +217,15 @@ func RecordRefusal(ctx context.Context, db bun.IDB, id PoolID, class, reason str
 		UPDATE pools SET backoff_class = ?1, backoff_reason = ?2, refusals = refusals + 1,
 			backoff_until = clock_timestamp() + make_interval(secs => ?3)
 		WHERE id = ?0`, id, class, reason, wait.Seconds()).Exec(ctx)
+	return err
+}
+
+// SetProviderProblem records why a pool's provider fails, or with "" that it does not.
+func SetProviderProblem(ctx context.Context, db bun.IDB, id PoolID, problem string) error {
+	_, err := db.NewRaw(`
+		UPDATE pools SET provider_problem = ?1, provider_problem_since =
+			CASE WHEN ?1 = '' THEN NULL ELSE coalesce(provider_problem_since, clock_timestamp()) END
+		WHERE id = ?0 AND provider_problem <> ?1`, id, problem).Exec(ctx)
 	return err
 }
 

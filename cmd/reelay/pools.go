@@ -72,6 +72,8 @@ func poolState(p client.Pool) string {
 		return "refused"
 	case p.MaxPricePerHourUsd > 0 && p.Price.PricePerHourUsd > p.MaxPricePerHourUsd:
 		return "too dear"
+	case p.ProviderProblem != nil && *p.ProviderProblem != "":
+		return "failing"
 	}
 	return "active"
 }

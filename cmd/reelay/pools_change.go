@@ -59,14 +59,13 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 	field := func(name, format string, args ...any) {
 		fmt.Fprintf(out, "%-20s"+format+"\n", append([]any{name}, args...)...)
 	}
-	state := "active"
-	if p.Paused {
-		state = "paused"
-	}
 	field("name", "%s  (%s)", p.Name, p.Id)
-	field("state", "%s", state)
+	field("state", "%s", poolState(*p))
 	if p.BackoffReason != nil && *p.BackoffReason != "" {
 		field("refused", "%s", clean(*p.BackoffReason))
+	}
+	if p.ProviderProblem != nil && *p.ProviderProblem != "" {
+		field("provider fails", "since %s: %s", ago(p.ProviderProblemSince), clean(*p.ProviderProblem))
 	}
 	field("workers", "%d booting, %d idle, %d busy, %d draining; the scaler wants %d", p.Booting, p.Idle, p.Busy, p.Draining, p.Desired)
 	field("limits", "%d to %d workers, %d kept warm", p.MinWorkers, p.MaxWorkers, p.WarmWorkers)

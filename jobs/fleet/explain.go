@@ -62,6 +62,11 @@ func (s *Pools) explain(ctx context.Context, match func(*models.Pool) bool) (*Ex
 		}
 	}
 	state.freeze(scaled)
+	for i, p := range state.pools {
+		if p.frozen == "" && p.pool.Provider != Static && p.pool.ProviderProblem != "" {
+			state.pools[i].frozen = "nothing is changed, because its provider fails: " + p.pool.ProviderProblem
+		}
+	}
 	for _, d := range plan(state) {
 		if match(d.pool) {
 			return &Explanation{

@@ -151,7 +151,7 @@ func (d *decision) size() {
 	switch need += in.Warm; {
 	case d.closed != "":
 		d.reason += "; " + d.closed + "."
-	case d.waits != "" && need > in.Max:
+	case d.waits != "" && max(need, d.pool.MinWorkers) > in.Max:
 		d.reason += "; " + d.waits + "."
 	case need > in.Max:
 		d.reason += fmt.Sprintf("; the pool is limited to %d.", in.Max)

@@ -23,8 +23,9 @@ type Scaler struct {
 	Providers map[string]Provider
 	Policy    Policy
 
-	calls   calls
-	outlook outlook
+	calls     calls
+	outlook   outlook
+	sightings sightings
 }
 
 // scalerLock is the advisory lock that allows one process to scale at a time.

@@ -45,17 +45,36 @@ func (s *Scaler) survey(ctx context.Context) ([]*models.Pool, error) {
 }
 
 // compare ends the workers of a pool whose machine is gone, and the machines that no worker
-// needs.
+// needs. It notes with the pool whether its provider fails.
 func (s *Scaler) compare(ctx context.Context, p poolState, now time.Time) error {
-	provider := s.Providers[p.pool.Provider]
-	instances, err := provider.List(ctx, p.pool)
-	if err != nil {
-		return err
+	instances, trouble := s.Providers[p.pool.Provider].List(ctx, p.pool)
+	if errors.Is(trouble, ErrProviderGone) {
+		return trouble
 	}
-	if err := s.forget(ctx, p, instances, now); err != nil {
-		return err
+	if trouble == nil {
+		err := s.forget(ctx, p, instances, now)
+		if err == nil {
+			trouble, err = s.clear(ctx, p, instances, now)
+		}
+		if err != nil {
+			return err
+		}
+	} else {
+		trouble = fmt.Errorf("list its machines: %w", trouble)
 	}
-	return s.clear(ctx, p, instances, now)
+	return errors.Join(trouble, s.note(ctx, p.pool, trouble))
+}
+
+// note records why a pool's provider fails, or that it does not, if that has changed.
+func (s *Scaler) note(ctx context.Context, pool *models.Pool, trouble error) error {
+	problem := ""
+	if trouble != nil {
+		problem = text.Clip(text.Printable(trouble.Error()), jobs.MaxMessageBytes)
+	}
+	if problem == pool.ProviderProblem {
+		return nil
+	}
+	return models.SetProviderProblem(ctx, s.DB, pool.ID, problem)
 }
 
 // bootGrace is how long a booting worker's row may be without an instance: the time
@@ -113,26 +132,27 @@ func (s *Scaler) forget(ctx context.Context, p poolState, instances []Instance, 
 // can exit by itself, or register again.
 const clearGrace = time.Minute
 
-// clear deletes the machines that no worker needs. Their worker has ended, or never had a row.
-func (s *Scaler) clear(ctx context.Context, p poolState, instances []Instance, now time.Time) error {
+// clear deletes the machines that no worker needs. Their worker has ended, or never had a row. It
+// returns as trouble what the provider refused.
+func (s *Scaler) clear(ctx context.Context, p poolState, instances []Instance, now time.Time) (trouble, err error) {
 	var unknown []string
 	needed := map[string]bool{}
 	for _, w := range p.workers {
 		needed[w.ProviderInstanceID] = true
 	}
-	byID := map[string]Instance{}
+	byID, since := map[string]Instance{}, s.sightings.since(p.pool.ID, instances, now)
 	for _, i := range instances {
-		if !needed[i.ID] && (i.State == InstanceBooting || i.State == InstanceRunning) && now.Sub(i.CreatedAt) > clearGrace {
+		if !needed[i.ID] && (i.State == InstanceBooting || i.State == InstanceRunning) && now.Sub(since[i.ID]) > clearGrace {
 			unknown, byID[i.ID] = append(unknown, i.ID), i
 		}
 	}
 	if len(unknown) == 0 {
-		return nil
+		return nil, nil
 	}
 	// The rows were read before the machines were listed, and may have come since.
 	kept, err := models.ListKeptInstances(ctx, s.DB, p.pool.Provider, unknown, clearGrace)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, id := range kept {
 		delete(byID, id)
@@ -142,14 +162,44 @@ func (s *Scaler) clear(ctx context.Context, p poolState, instances []Instance, n
 		idle = append(idle, i)
 	}
 	if len(idle) == 0 {
-		return nil
+		return nil, nil
 	}
 	slog.InfoContext(ctx, "machines without a worker are deleted", "pool", p.pool.Name, "machines", len(idle), "first", text.Clip(idle[0].ID, 64))
 	var failed []error
 	for id, err := range s.Providers[p.pool.Provider].Delete(ctx, p.pool, idle) {
 		failed = append(failed, fmt.Errorf("delete the machine %s: %w", text.Clip(id, 64), err))
 	}
-	return errors.Join(failed...)
+	return errors.Join(failed...), nil
+}
+
+// sightings remember when machines were first listed whose provider does not say when it created
+// them.
+type sightings struct {
+	mu    sync.Mutex
+	first map[models.PoolID]map[string]time.Time
+}
+
+// since returns since when each of a pool's machines exists, as far as is known. It forgets those
+// that are listed no more.
+func (s *sightings) since(pool models.PoolID, instances []Instance, now time.Time) map[string]time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since := map[string]time.Time{}
+	for _, i := range instances {
+		switch before, seen := s.first[pool][i.ID]; {
+		case !i.CreatedAt.IsZero():
+			since[i.ID] = i.CreatedAt
+		case seen:
+			since[i.ID] = before
+		default:
+			since[i.ID] = now
+		}
+	}
+	if s.first == nil {
+		s.first = map[models.PoolID]map[string]time.Time{}
+	}
+	s.first[pool] = since
+	return since
 }
 
 // callPatience is how long a round waits for the providers. What takes longer goes on, and the

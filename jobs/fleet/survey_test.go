@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -24,6 +26,30 @@ func (h hanging) List(ctx context.Context, _ *models.Pool) ([]fleet.Instance, er
 	h.asked <- ctx
 	<-h.release
 	return nil, fleet.ErrProviderGone
+}
+
+// failing is a provider that cannot list or delete machines.
+type failing struct {
+	fleet.Provider
+	list, delete error
+}
+
+func (f *failing) List(ctx context.Context, pool *models.Pool) ([]fleet.Instance, error) {
+	if f.list != nil {
+		return nil, f.list
+	}
+	return f.Provider.List(ctx, pool)
+}
+
+func (f *failing) Delete(ctx context.Context, pool *models.Pool, all []fleet.Instance) map[string]error {
+	if f.delete == nil {
+		return f.Provider.Delete(ctx, pool, all)
+	}
+	failed := map[string]error{}
+	for _, i := range all {
+		failed[i.ID] = f.delete
+	}
+	return failed
 }
 
 func TestSurvey(t *testing.T) {
@@ -45,6 +71,9 @@ func TestSurvey(t *testing.T) {
 		require.Contains(t, provider.Running, gone.ProviderInstanceID, "its agent has a minute to exit by itself")
 		s.Exec(t, "UPDATE workers SET ended_at = ended_at - interval '2 minutes'")
 		require.NoError(t, scaler.Scale(t.Context()))
+		require.Contains(t, provider.Running, "fakes-orphan", "nobody knows how old it is: it was seen first just now")
+		provider.Created = time.Now().Add(-2 * time.Minute)
+		require.NoError(t, scaler.Scale(t.Context()))
 
 		require.NotContains(t, provider.Running, gone.ProviderInstanceID)
 		require.NotContains(t, provider.Running, "fakes-orphan")
@@ -57,6 +86,7 @@ func TestSurvey(t *testing.T) {
 		require.NoError(t, scaler.Scale(t.Context()))
 		enrol(t, s, provider, pool)
 		machine := provider.Running[0]
+		provider.Created = time.Now().Add(-time.Hour)
 		s.Exec(t, "UPDATE workers SET status = 'LOST', idle_since = NULL, lost_at = now() - interval '9 minutes'")
 		s.Exec(t, "UPDATE pools SET min_workers = 0")
 
@@ -69,6 +99,35 @@ func TestSurvey(t *testing.T) {
 		require.NoError(t, scaler.Scale(t.Context()))
 
 		require.False(t, slices.Contains(provider.Running, machine), "its machine is paid for")
+	})
+
+	t.Run("SaysWhyAProviderFails", func(t *testing.T) {
+		t.Parallel()
+		s, _, provider, pool := scaled(t, 1, 2)
+		broken := &failing{Provider: provider, list: errors.New("no such file"), delete: errors.New("it may not be deleted")}
+		scaler := &fleet.Scaler{DB: s.DB, Notifier: s.Notifier, Providers: map[string]fleet.Provider{"fake": broken}}
+		read := func() *query.PoolStatus {
+			found, err := s.Reader.Pool(t.Context(), pool.ID)
+			require.NoError(t, err)
+			return found
+		}
+
+		require.ErrorContains(t, scaler.Scale(t.Context()), "no such file")
+		require.Equal(t, "list its machines: no such file", read().ProviderProblem)
+		require.NotZero(t, read().ProviderProblemSince)
+		explained, err := s.Pools.Explain(t.Context(), s.Admin, pool.ID)
+		require.NoError(t, err)
+		require.Contains(t, explained.Reason, "nothing is changed, because its provider fails: list its machines: no such file.")
+		require.Zero(t, explained.Boot)
+
+		broken.list, provider.Running, provider.Created = nil, []string{"fakes-orphan"}, time.Now().Add(-time.Hour)
+		require.ErrorContains(t, scaler.Scale(t.Context()), "may not be deleted")
+		require.Equal(t, "delete the machine fakes-orphan: it may not be deleted", read().ProviderProblem)
+
+		broken.delete = nil
+		require.NoError(t, scaler.Scale(t.Context()))
+		require.Empty(t, read().ProviderProblem)
+		require.Zero(t, read().ProviderProblemSince)
 	})
 
 	t.Run("ScalesOtherPoolsWhileAProviderHangs", func(t *testing.T) {

@@ -19,6 +19,8 @@ type FakeProvider struct {
 	reclaimed []string
 	Started   int
 	Refuse    error
+	// Created is when all its machines were created; zero if it does not say.
+	Created time.Time
 }
 
 func NewFakeProvider(running ...string) *FakeProvider { return &FakeProvider{Running: running} }
@@ -39,7 +41,7 @@ func (f *FakeProvider) List(context.Context, *models.Pool) ([]fleet.Instance, er
 	defer f.mu.Unlock()
 	var all []fleet.Instance
 	for _, id := range f.Running {
-		all = append(all, fleet.Instance{ID: id, State: fleet.InstanceRunning})
+		all = append(all, fleet.Instance{ID: id, State: fleet.InstanceRunning, CreatedAt: f.Created})
 	}
 	for _, id := range f.reclaimed {
 		all = append(all, fleet.Instance{ID: id, State: fleet.InstanceEnded, Reclaimed: true})

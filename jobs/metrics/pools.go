@@ -27,6 +27,7 @@ var (
 	poolRefusedDesc = poolDesc("reelay_pool_refusals", "How many creations in a row the pool's provider refused.")
 	poolPriceDesc   = poolDesc("reelay_pool_price_usd", "The price of a worker for an hour, in US dollars.")
 	poolStaleDesc   = poolDesc("reelay_pool_price_stale", "1 if the price is an old one of its source.")
+	poolFailsDesc   = poolDesc("reelay_pool_provider_failing", "1 if the provider could not list or delete the pool's machines when it was last asked.")
 	poolTroubleDesc = poolDesc("reelay_pool_price_problem", "1 if the source of the price gave none when it was last read.")
 	poolCostDesc    = poolDesc("reelay_pool_cost_usd_per_hour", "The price of the pool's workers, also of those that boot or drain.")
 )
@@ -37,7 +38,7 @@ func poolDesc(name, help string) *prometheus.Desc {
 
 // Describe implements prometheus.Collector.
 func (p *pools) Describe(into chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{poolWorkersDesc, poolDesiredDesc, poolMaxDesc, poolPausedDesc, poolRefusedDesc, poolPriceDesc, poolStaleDesc, poolTroubleDesc, poolCostDesc} {
+	for _, desc := range []*prometheus.Desc{poolWorkersDesc, poolDesiredDesc, poolMaxDesc, poolPausedDesc, poolRefusedDesc, poolPriceDesc, poolStaleDesc, poolTroubleDesc, poolCostDesc, poolFailsDesc} {
 		into <- desc
 	}
 }
@@ -61,6 +62,7 @@ func (p *pools) Collect(into chan<- prometheus.Metric) {
 		gauge(poolTroubleDesc, oneIf(price.Problem != ""))
 		gauge(poolCostDesc, float64(pool.Booting+pool.Idle+pool.Busy+pool.Draining)*price.PricePerHourUSD)
 		gauge(poolPausedDesc, oneIf(pool.Paused()))
+		gauge(poolFailsDesc, oneIf(pool.ProviderProblem != ""))
 	}
 }
 
