@@ -5225,6 +5225,7 @@ func (v *drainSelfResponse) GetDrainSelf() DrainedWorker { return v.DrainSelf }
 
 // drainWorkerResponse is returned by drainWorker on success.
 type drainWorkerResponse struct {
+	// The worker takes no more jobs. Its job may run for deadlineSeconds (0 to 86,400); then it has 30 s to save a checkpoint and hand the job over.
 	DrainWorker Worker `json:"drainWorker"`
 }
 

@@ -263,6 +263,7 @@ func TestLease(t *testing.T) {
 		directive := <-told
 		require.NotNil(t, directive)
 		require.Equal(t, jobs.DirectDrain, directive.Action)
+		require.Greater(t, time.Until(directive.Deadline), 75*time.Second, "its job may run for a minute, and is saved after that")
 		s.Submit(t)
 		require.Nil(t, jobstest.LeaseNext(t, s, worker), "a draining worker takes no job")
 	})

@@ -22,7 +22,12 @@ type Operator struct {
 	Providers map[string]Provider
 }
 
-// DrainWorker asks a worker to take no more jobs and to exit within the deadline.
+// savesWithin is how long a drained worker has after its deadline to save a checkpoint and hand its
+// job over: the notice of a preemption that agents expect if nothing else is said.
+const savesWithin = 30 * time.Second
+
+// DrainWorker asks a worker to take no more jobs. Its job may run until the deadline; then the worker
+// has half a minute to save a checkpoint and hand it over.
 func (o *Operator) DrainWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, deadline time.Duration) (*models.Worker, error) {
 	if err := operates(p, id); err != nil {
 		return nil, err
@@ -30,7 +35,7 @@ func (o *Operator) DrainWorker(ctx context.Context, p jobs.Principal, id models.
 	if deadline < 0 || deadline > maxDrain {
 		return nil, apierror.Invalid("deadlineSeconds", "deadlineSeconds must be from 0 to %.0f.", maxDrain.Seconds())
 	}
-	w, err := drain(ctx, o.DB, id, reasonOperator, func(now time.Time) time.Time { return now.Add(deadline) },
+	w, err := drain(ctx, o.DB, id, reasonOperator, func(now time.Time) time.Time { return now.Add(deadline + savesWithin) },
 		func(tx bun.Tx) error {
 			return p.Audit(ctx, tx, "drainWorker", string(id), jobs.Payload{"deadlineSeconds": deadline.Seconds()})
 		})
