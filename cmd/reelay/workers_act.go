@@ -36,7 +36,7 @@ func workersPreemptCommand() *cobra.Command {
 		Use:   "preempt WORKER",
 		Short: "Preempt a worker as a cloud preempts a spot machine",
 		Long: "Preempts a worker: it gets a notice, saves a checkpoint and hands over its job, and its machine ends after the\n" +
-			"notice. Only providers that Reelay itself runs, such as local, can preempt.",
+			"notice. Only spot machines of providers that can preempt are preempted: local, gce, and programs that know the verb.",
 		Example: "  reelay workers preempt wrk_01937d3e-… --notice 30s",
 		Args:    workerArg,
 	}

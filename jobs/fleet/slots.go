@@ -28,7 +28,7 @@ func (d *decision) create() int {
 // explainMachines says how many machines the workers to boot are.
 func (d *decision) explainMachines() {
 	if per, n := perMachine(d.pool), d.create(); per > 1 && n > 0 {
-		d.reason += fmt.Sprintf(" A machine runs %d workers: %s are created.", per, text.Count(n/per, "machine"))
+		d.reason += fmt.Sprintf(" A machine runs %d workers: the scaler creates %s.", per, text.Count(n/per, "machine"))
 	}
 }
 

@@ -61,7 +61,7 @@ func TestPlanOfMachines(t *testing.T) {
 	}
 
 	reason := plan(snapshot{now: planned, pools: []poolState{machinesOf(8)}, queues: []models.QueueDemand{queueOf("CRITICAL", "m", 5, 5)}})[0].reason
-	require.Contains(t, reason, "A machine runs 4 workers: 2 machines are created.")
+	require.Contains(t, reason, "A machine runs 4 workers: the scaler creates 2 machines.")
 }
 
 func TestBootingWorkers(t *testing.T) {
