@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/spf13/cobra"
 )
 
@@ -84,7 +85,7 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 		field("accounts", "%s", strings.Join(p.Accounts, ", "))
 	}
 	field("gives way", "%s", cmp.Or(strings.ToLower(joined(p.YieldingTiers)), "none"))
-	field("machines", "%d workers each, %d GPUs per worker", p.WorkersPerMachine, p.GpusPerWorker)
+	field("machines", "%s each, %s per worker", text.Count(p.WorkersPerMachine, "worker"), text.Count(p.GpusPerWorker, "GPU"))
 	printPrice(field, p)
 	if p.MaxPricePerHourUsd > 0 {
 		field("most", "$%g per worker and hour", p.MaxPricePerHourUsd)

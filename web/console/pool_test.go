@@ -154,7 +154,7 @@ func TestPoolForm(t *testing.T) {
 		require.Equal(t, 9, pools[0].MaxWorkers)
 		require.Equal(t, []string{"b"}, pools[0].Zones)
 		require.Equal(t, []models.Tier{models.TierBatch, models.TierFree}, pools[0].Tiers)
-		require.Regexp(t, `<dt>Lanes</dt>\s*<dd>BATCH, FREE<`, b.get(t, path).Body)
+		require.Regexp(t, `<dt>Lanes</dt>\s*<dd>batch, free<`, b.get(t, path).Body)
 		require.Regexp(t, `name="tiers" value="BATCH" checked`, b.get(t, path+"/edit").Body)
 		require.Equal(t, 0.28, pools[0].PricePerHourUSD)
 	})

@@ -62,7 +62,7 @@ for (const [name, open] of Object.entries(clients)) {
   const rest = (await answers(later, events, { job: job.id, after: some.at(-1).seq })).map((data) => data.jobEvents);
   const seqs = [...some, ...rest].map((event) => event.seq);
   assert.deepEqual(seqs, seqs.map((_, i) => i + 1), "no gap, no repeat");
-  assert.equal(rest.at(-1).type, "COMPLETED");
+  assert.equal(rest.at(-1).type, "COMPLETED", JSON.stringify(rest.at(-1)));
   assert.deepEqual((await answers(client, events, { job: job.id })).map((data) => data.jobEvents), [...some, ...rest]);
 
   // The API reports a refusal as an error of the operation, and a bad key before any.
