@@ -83,7 +83,7 @@ func fleet() Measurement {
 // crew is all workers of a fleet.
 type crew struct {
 	site      *Site
-	busy      int // how many shall have a job
+	busy      int // how many hold a job
 	endpoint  *url.URL
 	hands     []*member
 	sellers   []*conn
@@ -104,7 +104,7 @@ type times struct {
 	all []time.Duration
 }
 
-// newCrew registers the workers of a pool, of which busy shall have a job.
+// newCrew registers the workers of a pool, of which busy get a job.
 func (s *Site) newCrew(ctx context.Context, busy int) (*crew, error) {
 	if _, err := os.Stat(s.log()); s.Data == "" || err != nil {
 		return nil, errors.New("the log and the provider of the stack are not known: let the bench start one")

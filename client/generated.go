@@ -730,7 +730,7 @@ func (v *Directive) GetJobId() *string { return v.JobId }
 // GetDeadline returns Directive.Deadline, and is useful for accessing the field via an interface.
 func (v *Directive) GetDeadline() *time.Time { return v.Deadline }
 
-// CHECKPOINT: save a checkpoint of the job and release it as YIELDED. A worker that cannot goes on, and is soon no longer asked.
+// CHECKPOINT: save a checkpoint of the job and release it as YIELDED. A worker that cannot save one continues its job. The request lapses after 2 minutes.
 type DirectiveAction string
 
 const (
@@ -811,7 +811,7 @@ type DraftUsage struct {
 	Undecided DraftSum `json:"undecided"`
 	// Those that were continued: their GPU seconds were useful.
 	Continued DraftSum `json:"continued"`
-	// Those that were deleted, expired, failed or were cancelled, and that nobody continued: their GPU seconds were wasted.
+	// Drafts that were deleted, expired, failed or cancelled, and not continued. Their GPU seconds were wasted.
 	Discarded DraftSum `json:"discarded"`
 }
 
@@ -1416,7 +1416,7 @@ type Job struct {
 	MaxPricePerHour *float64 `json:"maxPricePerHour"`
 	// Whether the job runs on on-demand capacity only now, because of maxPreemptions or finishBy.
 	OnDemandOnly bool `json:"onDemandOnly"`
-	// Whether the next attempt would adopt work that goes on outside the worker, such as a job on another server, from the handle that the runtime stored.
+	// Whether the runtime stored a handle: the next attempt then adopts work that runs outside the worker, such as a job on another server.
 	HasHandle bool `json:"hasHandle"`
 	// The finished video. Null until COMPLETED.
 	Result *Artifact `json:"result"`
@@ -3591,7 +3591,7 @@ type SubmitJobInput struct {
 	// spot capacity. Null means no limit.
 	MaxPreemptions *int `json:"maxPreemptions,omitempty"`
 	// When the job should be complete: after runAt, at most 366 days ahead. While it has slack, it runs on any capacity. Without slack
-	// it runs on on-demand capacity only, if there is any that can run it. A job that misses finishBy is late, and goes on.
+	// it runs on on-demand capacity only, if there is any that can run it. A job that misses finishBy is marked late and continues.
 	FinishBy *time.Time `json:"finishBy,omitempty"`
 	// The highest price of a worker that may run the job, in US dollars per hour: 0 to 10,000. Three digits of it count, rounded
 	// down: 2.579 means 2.57. Workers without a pool have no known price, and do not run it.
@@ -5451,7 +5451,7 @@ func (v *previewsResponse) GetJob() *previewsJob { return v.Job }
 
 // quarantineWorkerResponse is returned by quarantineWorker on success.
 type quarantineWorkerResponse struct {
-	// Keeps jobs from the worker's host for so many minutes (1 to 43,200): from this worker, the others of its machine, and those that register there meanwhile. A job that runs goes on.
+	// Quarantines the worker's host for that many minutes (1 to 43,200). No worker on the machine gets a job, nor does one that registers there later. A running job continues.
 	QuarantineWorker Worker `json:"quarantineWorker"`
 }
 
@@ -5503,7 +5503,7 @@ func (v *releaseJobResponse) GetReleaseJob() ReleasedJob { return v.ReleaseJob }
 
 // releaseQuarantineResponse is returned by releaseQuarantine on success.
 type releaseQuarantineResponse struct {
-	// Ends the quarantine of the worker's host, whoever asked for it.
+	// Ends the quarantine of the worker's host, whether an operator or Reelay started it.
 	ReleaseQuarantine Worker `json:"releaseQuarantine"`
 }
 

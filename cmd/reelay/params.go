@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/reelay/reelay/internal/text"
 )
 
 // maxFile limits the size of a file that an argument names. The API accepts less.
@@ -125,20 +127,8 @@ func parseEnums[T ~string](name string, values []string, all []T) ([]T, error) {
 	return parsed, nil
 }
 
-// joined lists words, separated by commas.
-func joined[T ~string](all []T) string { return strings.Join(wordsOf(all), ", ") }
-
 // oneOf lists the allowed values.
 func oneOf[T ~string](all []T) string {
-	names := wordsOf(all)
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " or " + names[last]
-}
-
-func wordsOf[T ~string](all []T) []string {
-	words := make([]string, len(all))
-	for i, word := range all {
-		words[i] = string(word)
-	}
-	return words
+	last := len(all) - 1
+	return text.Join(all[:last]) + " or " + string(all[last])
 }

@@ -79,12 +79,12 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 	field("class", "%s", p.CapacityClass)
 	field("models", "%s", strings.Join(p.Models, ", "))
 	if len(p.Tiers) > 0 {
-		field("lanes", "%s", strings.ToLower(joined(p.Tiers)))
+		field("lanes", "%s", strings.ToLower(text.Join(p.Tiers)))
 	}
 	if len(p.Accounts) > 0 {
 		field("accounts", "%s", strings.Join(p.Accounts, ", "))
 	}
-	field("gives way", "%s", cmp.Or(strings.ToLower(joined(p.YieldingTiers)), "none"))
+	field("gives way", "%s", cmp.Or(strings.ToLower(text.Join(p.YieldingTiers)), "none"))
 	field("machines", "%s each, %s per worker", text.Count(p.WorkersPerMachine, "worker"), text.Count(p.GpusPerWorker, "GPU"))
 	printPrice(field, p)
 	if p.MaxPricePerHourUsd > 0 {

@@ -56,8 +56,8 @@ func workersQuarantineCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quarantine WORKER",
 		Short: "Keep jobs from a worker's host for a while",
-		Long: "Keeps jobs from the worker's host: from this worker, the others of its machine, and those that register there\n" +
-			"meanwhile. A job that runs goes on. reelay workers release ends it.",
+		Long: "Quarantines the worker's host. No worker on the machine gets a job, nor does one that registers there later.\n" +
+			"A running job continues. `reelay workers release` ends the quarantine.",
 		Example: "  reelay workers quarantine wrk_01937d3e-… --for 2h --reason 'its fans are loud'",
 		Args:    workerArg,
 	}

@@ -43,3 +43,12 @@ func Count(n int, what string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }
+
+// Join lists words, separated by commas.
+func Join[T ~string](words []T) string {
+	plain := make([]string, len(words))
+	for i, word := range words {
+		plain[i] = string(word)
+	}
+	return strings.Join(plain, ", ")
+}

@@ -36,9 +36,9 @@ const (
 // https://docs.nvidia.com/deploy/xid-errors.
 var fatalXids = []int{48, 62, 64, 74, 79, 92, 95, 119, 120, 140}
 
-// QuarantineWorker keeps jobs from a worker's host for so many minutes, 1 to 43,200 (30 days): from
-// this worker, the others of its machine, and those that register there meanwhile. A job that runs
-// goes on. A further call replaces the time and the reason.
+// QuarantineWorker quarantines a worker's host for that many minutes, 1 to 43,200 (30 days). No
+// worker on the machine gets a job, nor does one that registers there later. A running job
+// continues. Another call replaces the time and the reason.
 func (o *Operator) QuarantineWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, minutes int, reason string) (*models.Worker, error) {
 	if minutes < 1 || minutes > int(maxQuarantine.Minutes()) {
 		return nil, apierror.Invalid("minutes", "minutes must be from 1 to %.0f.", maxQuarantine.Minutes())

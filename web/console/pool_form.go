@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
@@ -197,7 +198,7 @@ func poolValues(s models.PoolSpec) url.Values {
 		"pricePerHourUsd": {strconv.FormatFloat(s.PricePerHourUSD, 'f', -1, 64)}, "activeHours": {s.ActiveHours}, "settings": {settings},
 		"priceSource": {s.PriceSource}, "maxPricePerHourUsd": {strconv.FormatFloat(s.MaxPricePerHourUSD, 'f', -1, 64)},
 		"workersPerMachine": {strconv.Itoa(s.WorkersPerMachine)}, "gpusPerWorker": {strconv.Itoa(s.GPUsPerWorker)},
-		"accounts": {joined(s.Accounts)}, "tiers": texts[string](s.Tiers), "yieldingTiers": texts[string](s.YieldingTiers),
+		"accounts": {text.Join(s.Accounts)}, "tiers": texts[string](s.Tiers), "yieldingTiers": texts[string](s.YieldingTiers),
 	}
 	if s.HoldOnFailure {
 		values["holdOnFailure"] = []string{"true"}
@@ -237,11 +238,6 @@ func (f *poolForm) spec() models.PoolSpec {
 		s.Settings = json.RawMessage(settings)
 	}
 	return s
-}
-
-// joined lists words, separated by commas.
-func joined[T ~string](all []T) string {
-	return strings.Join(texts[string](all), ", ")
 }
 
 // texts converts a list of texts.

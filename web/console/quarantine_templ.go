@@ -67,12 +67,12 @@ func quarantineFormPage(v *quarantineForm) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "?</h1><p>Its machine gets no jobs for that time, whatever worker runs there. ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "?</h1><p>No worker on its machine gets a job until then. ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			if v.Job != nil {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "Its current job goes on.")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "Its current job continues.")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

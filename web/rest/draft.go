@@ -18,7 +18,7 @@ type draftSum struct {
 type draftUsage struct {
 	Undecided draftSum `json:"undecided" doc:"Drafts that have not ended, or are still kept and can be continued."`
 	Continued draftSum `json:"continued" doc:"Drafts that were continued: their GPU seconds were useful."`
-	Discarded draftSum `json:"discarded" doc:"Drafts that were deleted, expired, failed or were cancelled, and that nobody continued: their GPU seconds were wasted."`
+	Discarded draftSum `json:"discarded" doc:"Drafts that were deleted, expired, failed or cancelled, and not continued. Their GPU seconds were wasted."`
 }
 
 type draftUsageInput struct {

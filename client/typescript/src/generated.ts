@@ -189,7 +189,7 @@ export type SubmitJobInput = {
   maxPreemptions?: InputMaybe<Scalars['Int']['input']>;
   /**
    * When the job should be complete: after runAt, at most 366 days ahead. While it has slack, it runs on any capacity. Without slack
-   * it runs on on-demand capacity only, if there is any that can run it. A job that misses finishBy is late, and goes on.
+   * it runs on on-demand capacity only, if there is any that can run it. A job that misses finishBy is marked late and continues.
    */
   finishBy?: InputMaybe<Scalars['Time']['input']>;
   /**
@@ -406,7 +406,7 @@ export type GpuSample = {
   xid?: InputMaybe<Scalars['Int']['input']>;
 };
 
-/** CHECKPOINT: save a checkpoint of the job and release it as YIELDED. A worker that cannot goes on, and is soon no longer asked. */
+/** CHECKPOINT: save a checkpoint of the job and release it as YIELDED. A worker that cannot save one continues its job. The request lapses after 2 minutes. */
 export type DirectiveAction =
   | 'CONTINUE'
   | 'CANCEL'
