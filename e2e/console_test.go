@@ -48,7 +48,7 @@ func TestConsole(t *testing.T) {
 		const prompt = `a lighthouse <script>document.title = "broken"</script>`
 
 		require.NoError(t, chromedp.Run(ctx,
-			chromedp.Navigate(s.keys.Endpoint+"/jobs/new"),
+			chromium.Visit(s.keys.Endpoint+"/jobs/new"),
 			chromedp.SendKeys("#key", s.keys.OperatorKey+"\r"),
 			chromedp.WaitVisible("#prompt"),
 			chromedp.SendKeys("#prompt", prompt),
@@ -106,7 +106,7 @@ func TestConsole(t *testing.T) {
 			var played float64
 			var poster bool
 			require.NoError(t, chromedp.Run(ctx,
-				chromedp.Navigate(address+"/jobs/"+id),
+				chromium.Visit(address+"/jobs/"+id),
 				chromedp.SendKeys("#key", s.keys.OperatorKey+"\r"),
 				chromedp.WaitVisible("#video"),
 				chromedp.Evaluate(playVideo, &played, promised),
@@ -127,9 +127,10 @@ func TestConsole(t *testing.T) {
 
 		var focused, heading string
 		require.NoError(t, chromedp.Run(ctx,
-			chromedp.Navigate(s.keys.Endpoint),
+			chromium.Visit(s.keys.Endpoint),
 			chromedp.SendKeys("#key", s.keys.OperatorKey+"\r"),
 			chromedp.WaitVisible(".facets"),
+			chromium.Complete(), // and so hears keys
 			chromedp.KeyEvent("/"),
 			chromedp.Evaluate("document.activeElement.name", &focused),
 			chromedp.Evaluate("document.activeElement.blur()", nil),

@@ -16,7 +16,7 @@ import (
 const (
 	runQuery = ".graphiql-execute-button"
 	// knowsSchema is true if the editor has loaded the schema for completion.
-	knowsSchema = `!!document.querySelector(".graphiql-query-editor .CodeMirror").CodeMirror.options.lint?.schema`
+	knowsSchema = `!!document.querySelector(".graphiql-query-editor .CodeMirror")?.CodeMirror.options.lint?.schema`
 	// hideSchema answers introspection like an API where it is disabled.
 	hideSchema = `{
 		window.hidden = 0;
@@ -44,7 +44,7 @@ func TestGraphiQL(t *testing.T) {
 
 		var address, stored string
 		require.NoError(t, chromedp.Run(ctx,
-			chromedp.Navigate(s.keys.Endpoint+"/graphql"),
+			chromium.Visit(s.keys.Endpoint+"/graphql"),
 			chromedp.WaitVisible(runQuery),
 			write("{ viewer { role } }"),
 			chromedp.Click(runQuery),
@@ -52,7 +52,7 @@ func TestGraphiQL(t *testing.T) {
 		), "open it")
 		require.NoError(t, chromedp.Run(ctx,
 			chromedp.SendKeys("#key", s.keys.ClientKey+kb.Enter),
-			chromedp.Poll(knowsSchema, nil),
+			chromium.Until(knowsSchema),
 			write("{ viewer { role } }"),
 			chromedp.Click(runQuery),
 			become(`"role": "CLIENT"`),
@@ -81,10 +81,10 @@ func TestGraphiQL(t *testing.T) {
 				_, err := page.AddScriptToEvaluateOnNewDocument(hideSchema).Do(ctx)
 				return err
 			}),
-			chromedp.Navigate(s.keys.Endpoint+"/graphql"),
+			chromium.Visit(s.keys.Endpoint+"/graphql"),
 			chromedp.WaitVisible(runQuery),
 			chromedp.SendKeys("#key", s.keys.ClientKey+kb.Enter),
-			chromedp.Poll("window.hidden > 0", nil),
+			chromium.Until("window.hidden > 0"),
 			write("{ viewer { role } }"),
 			chromedp.Click(runQuery),
 			become(`"role": "CLIENT"`),
@@ -94,12 +94,16 @@ func TestGraphiQL(t *testing.T) {
 	})
 }
 
-// write writes a query into GraphiQL's editor.
+// write writes a query into GraphiQL's editor, once it is there.
 func write(query string) chromedp.Action {
-	return chromedp.Evaluate(`document.querySelector(".graphiql-query-editor .CodeMirror").CodeMirror.setValue(`+strconv.Quote(query)+`)`, nil)
+	return chromium.Until(`(() => {
+		const editor = document.querySelector(".graphiql-query-editor .CodeMirror")?.CodeMirror;
+		editor?.setValue(` + strconv.Quote(query) + `);
+		return !!editor;
+	})()`)
 }
 
 // become waits until GraphiQL shows a text as the answer.
 func become(text string) chromedp.Action {
-	return chromedp.Poll(`document.querySelector(".graphiql-response .result-window").textContent.includes(`+strconv.Quote(text)+`)`, nil)
+	return chromium.Until(`document.querySelector(".graphiql-response .result-window")?.textContent.includes(` + strconv.Quote(text) + `)`)
 }

@@ -35,9 +35,9 @@ func TestGraphiQL(t *testing.T) {
 
 		var names []string
 		require.NoError(t, chromedp.Run(ctx,
-			chromedp.Navigate(b.url+"/graphql"),
-			until(`document.querySelectorAll("#graphiql textarea").length > 2`),
-			until(`[...document.querySelectorAll("#graphiql textarea")].every((editor) => editor.ariaLabel)`),
+			chromium.Visit(b.url+"/graphql"),
+			chromium.Until(`document.querySelectorAll("#graphiql textarea").length > 2`),
+			chromium.Until(`[...document.querySelectorAll("#graphiql textarea")].every((editor) => editor.ariaLabel)`),
 			chromedp.Evaluate(`[...document.querySelectorAll("#graphiql textarea")].map((editor) => editor.ariaLabel)`, &names),
 			chromedp.WaitReady("h1"),
 		), "did `go tool task assets` bundle GraphiQL?")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	"github.com/reelay/reelay/internal/chromium"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -40,11 +41,11 @@ func TestLivePage(t *testing.T) {
 		server.Listener.Close()
 		var text string
 		require.NoError(t, chromedp.Run(ctx,
-			until(shownStale),
-			chromedp.Poll(`(() => {
+			chromium.Until(shownStale),
+			chromium.Poll(`(() => {
 				const text = document.querySelector("#stale").innerText;
 				return / s ago/.test(text) && text;
-			})()`, &text, forever),
+			})()`, &text),
 		))
 		require.Regexp(t, `^Live updates interrupted\. Reconnecting… Last update \d s ago\.`, text, "it says so at once")
 
@@ -53,7 +54,7 @@ func TestLivePage(t *testing.T) {
 		back.Listener = listenAt(t, away)
 		back.Start()
 		t.Cleanup(back.Close)
-		require.NoError(t, chromedp.Run(ctx, until(hiddenStale)))
+		require.NoError(t, chromedp.Run(ctx, chromium.Until(hiddenStale)))
 	})
 
 	t.Run("SaysThatItsDataAreOldOnceItHearsNothing", func(t *testing.T) {
@@ -79,7 +80,7 @@ func TestLivePage(t *testing.T) {
 		ctx, _ := b.open(t, "/jobs")
 
 		<-opened
-		require.NoError(t, chromedp.Run(ctx, until(shownStale)))
+		require.NoError(t, chromedp.Run(ctx, chromium.Until(shownStale)))
 		<-opened // it tries another connection
 	})
 
@@ -106,7 +107,7 @@ func TestLivePage(t *testing.T) {
 
 			var text, link, location string
 			require.NoError(t, chromedp.Run(ctx,
-				until(shownStale),
+				chromium.Until(shownStale),
 				chromedp.WaitVisible("#stale a"),
 				chromedp.Text("#stale", &text),
 				chromedp.AttributeValue("#stale a", "href", &link, nil),
@@ -134,7 +135,7 @@ func TestLivePage(t *testing.T) {
 
 		var open string
 		require.NoError(t, chromedp.Run(ctx,
-			until(`document.querySelectorAll("details").length === 2`),
+			chromium.Until(`document.querySelectorAll("details").length === 2`),
 			chromedp.Evaluate(`[...document.querySelectorAll("details")].map((each) => each.open).join()`, &open),
 		))
 		require.Equal(t, "false,true", open, "the newer decision is above")
@@ -164,7 +165,7 @@ func TestLivePage(t *testing.T) {
 		close(ended)
 		server.CloseClientConnections()
 
-		require.NoError(t, chromedp.Run(ctx, until(`document.querySelector("#stale strong").textContent === "Your session ended."`)))
+		require.NoError(t, chromedp.Run(ctx, chromium.Until(`document.querySelector("#stale strong").textContent === "Your session ended."`)))
 	})
 
 	t.Run("KeepsWhatWasTypedOverALogin", func(t *testing.T) {
@@ -212,7 +213,7 @@ func TestLivePage(t *testing.T) {
 				document.addEventListener("copy", () => { window.copied = document.activeElement.value; });
 				document.querySelector(".copy").focus()`, nil),
 			chromedp.KeyEvent(kb.Enter),
-			chromedp.Poll("window.copied", &copied, forever),
+			chromium.Poll("window.copied", &copied),
 			chromedp.Text(".facts", &text),
 		))
 		require.Equal(t, string(job.ID), copied)

@@ -23,21 +23,16 @@ func (b *browser) open(t *testing.T, path string) (ctx context.Context, complain
 	t.Helper()
 	ctx, complaints = chromium.Open(t)
 	require.NoError(t, chromedp.Run(ctx,
-		chromedp.Navigate(b.url+loginPath(path)),
+		chromium.Visit(b.url+loginPath(path)),
 		chromedp.SendKeys("#key", b.Secrets[models.RoleOperator]+"\r"),
 		chromedp.WaitReady("#content h1:not(.login h1)"),
+		chromium.Complete(),
 	))
 	return ctx, complaints
 }
 
 // promised waits for a promise of the page.
 func promised(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }
-
-// forever waits for as long as the browser may take.
-var forever = chromedp.WithPollingTimeout(0)
-
-// until waits until an expression is true in the page.
-func until(expression string) chromedp.Action { return chromedp.Poll(expression, nil, forever) }
 
 // busy is a console with something of each kind on its pages, which it names.
 func busy(t *testing.T) (b *browser, pages map[string]string) {
@@ -93,7 +88,7 @@ func TestPages(t *testing.T) {
 		phone := emulation.SetDeviceMetricsOverride(390, 844, 1, true)
 		fits := func(name, path string) {
 			var wide int
-			require.NoError(t, chromedp.Run(ctx, phone, chromedp.Navigate(b.url+path), chromedp.Evaluate("document.documentElement.scrollWidth", &wide)))
+			require.NoError(t, chromedp.Run(ctx, phone, chromium.Visit(b.url+path), chromedp.Evaluate("document.documentElement.scrollWidth", &wide)))
 			require.LessOrEqual(t, wide, 390, name)
 		}
 		fits("login", pages["login"])
@@ -130,7 +125,7 @@ func TestPages(t *testing.T) {
 				require.NoError(t, chromedp.Run(ctx,
 					emulation.SetDeviceMetricsOverride(width, 900, 1, width < 500),
 					emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
-					chromedp.Navigate(b.url+path),
+					chromium.Visit(b.url+path),
 					chromedp.Evaluate(string(axe), nil),
 					chromedp.Evaluate("axe.run().then((found) => found.violations)", &found, promised),
 				), name)
