@@ -3262,11 +3262,15 @@ func (v *RegisterWorkerInput) __premarshalJSON() (*__premarshalRegisterWorkerInp
 
 // RegisteredWorker includes the requested fields of the GraphQL type Worker.
 type RegisteredWorker struct {
-	Id string `json:"id"`
+	Id           string     `json:"id"`
+	RegisteredAt *time.Time `json:"registeredAt"`
 }
 
 // GetId returns RegisteredWorker.Id, and is useful for accessing the field via an interface.
 func (v *RegisteredWorker) GetId() string { return v.Id }
+
+// GetRegisteredAt returns RegisteredWorker.RegisteredAt, and is useful for accessing the field via an interface.
+func (v *RegisteredWorker) GetRegisteredAt() *time.Time { return v.RegisteredAt }
 
 // Registration includes the requested fields of the GraphQL type RegisterWorkerPayload.
 type Registration struct {
@@ -8895,6 +8899,7 @@ mutation registerWorker ($input: RegisterWorkerInput!) {
 	registerWorker(input: $input) {
 		worker {
 			id
+			registeredAt
 		}
 		workerToken
 		heartbeatSeconds

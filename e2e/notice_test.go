@@ -43,7 +43,7 @@ func (resuming) Render(ctx context.Context, job *runtime.Job) (runtime.Result, e
 	}
 }
 
-// TestPreemption has the metadata server of a machine announce its preemption.
+// TestPreemption has the metadata server of a machine with two workers announce its preemption.
 func TestPreemption(t *testing.T) {
 	t.Parallel()
 	s := common(t)
@@ -73,29 +73,36 @@ func TestPreemption(t *testing.T) {
 	t.Cleanup(cloud.Close)
 	t.Cleanup(cloud.CloseClientConnections)
 	command := fmt.Sprintf("%s=env %s=%s %s", interruptible, asOutside, interruptible, self)
-	first := s.workerOf(t, "preempted", command, "REELAY_AGENT_NOTICES=gce", "GCE_METADATA_HOST="+strings.TrimPrefix(cloud.URL, "http://"))
-	submitted, err := c.SubmitJob(t.Context(), client.SubmitJobInput{Model: interruptible})
-	require.NoError(t, err)
-	id := submitted.Job.Id
-	until(t, c, id, beyond(5, 1))
+	first := s.workerOf(t, "preempted", command, "REELAY_AGENT_WORKERS=2", "REELAY_AGENT_NOTICES=gce", "GCE_METADATA_HOST="+strings.TrimPrefix(cloud.URL, "http://"))
+	var ids []string
+	for range 2 { // a job for each worker of the machine
+		submitted, err := c.SubmitJob(t.Context(), client.SubmitJobInput{Model: interruptible})
+		require.NoError(t, err)
+		ids = append(ids, submitted.Job.Id)
+	}
+	for _, id := range ids {
+		until(t, c, id, beyond(5, 1))
+	}
 
 	close(preempted)
 
 	<-first.Done()
 	require.Zero(t, first.ExitCode())
 	s.workerOf(t, "next", command)
-	done := until(t, c, id, completed)
-	require.Equal(t, 2, done.AttemptNo)
-	require.JSONEq(t, `{"resumed": true}`, string(*done.Output))
-	history, err := c.JobHistory(t.Context(), id)
-	require.NoError(t, err)
-	require.Equal(t, client.AttemptStatusReleased, history.Attempts[0].Status)
-	var why []string
-	for _, edge := range history.Events.Edges {
-		if edge.Node.Type == client.JobEventTypeReleased {
-			why = append(why, string(edge.Node.Payload))
+	for _, id := range ids {
+		done := until(t, c, id, completed)
+		require.Equal(t, 2, done.AttemptNo)
+		require.JSONEq(t, `{"resumed": true}`, string(*done.Output))
+		history, err := c.JobHistory(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, client.AttemptStatusReleased, history.Attempts[0].Status)
+		var why []string
+		for _, edge := range history.Events.Edges {
+			if edge.Node.Type == client.JobEventTypeReleased {
+				why = append(why, string(edge.Node.Payload))
+			}
 		}
+		require.Len(t, why, 1)
+		require.JSONEq(t, `{"reason": "PREEMPTED", "why": "Compute Engine preempts this machine"}`, why[0])
 	}
-	require.Len(t, why, 1)
-	require.JSONEq(t, `{"reason": "PREEMPTED", "why": "Compute Engine preempts this machine"}`, why[0])
 }

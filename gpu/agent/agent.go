@@ -25,11 +25,15 @@ type Agent struct {
 	secrets  *redactor
 	packer   *packer
 	current  atomic.Pointer[attempt] // nil between jobs
+	// telling is closed when the control plane knows of the notice, or cannot be told. Nil means
+	// that there was none.
+	telling atomic.Pointer[chan struct{}]
 
 	// Set by register before it closes registered.
 	registered           chan struct{}
 	worker               string
 	heartbeat, leaseTime time.Duration
+	times                times
 }
 
 func newAgent(config Config, launch launcher) *Agent {
@@ -168,10 +172,11 @@ func (a *Agent) register(ctx context.Context, models []string) error {
 		Models: models, WarmModels: a.runtimes.warm(), AgentVersion: c.Version,
 	}
 	for failures := 1; ; failures++ {
-		r, err := a.registerOnce(ctx, in)
+		r, asked, err := a.registerOnce(ctx, in)
 		if err == nil {
 			a.api = a.api.WithKey(r.WorkerToken)
 			a.worker = r.Worker.Id
+			a.times = times{here: asked, there: r.Worker.RegisteredAt}
 			a.heartbeat, a.leaseTime = time.Duration(r.HeartbeatSeconds)*time.Second, time.Duration(r.LeaseSeconds)*time.Second
 			a.log = a.log.With("worker", a.worker)
 			a.log.Info("worker registered", "instance", c.InstanceID, "models", models)
@@ -201,17 +206,21 @@ func (a *Agent) register(ctx context.Context, models []string) error {
 	}
 }
 
-func (a *Agent) registerOnce(ctx context.Context, in client.RegisterWorkerInput) (*client.Registration, error) {
+// registerOnce also returns when it called the control plane.
+func (a *Agent) registerOnce(ctx context.Context, in client.RegisterWorkerInput) (_ *client.Registration, asked time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if a.config.Identity == nil {
-		return a.api.RegisterWorker(ctx, in)
+	api := a.api
+	if a.config.Identity != nil {
+		proof, err := a.config.Identity(ctx)
+		if err != nil {
+			return nil, asked, err
+		}
+		api = api.WithKey(proof)
 	}
-	proof, err := a.config.Identity(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return a.api.WithKey(proof).RegisterWorker(ctx, in)
+	asked = time.Now()
+	r, err := api.RegisterWorker(ctx, in)
+	return r, asked, err
 }
 
 // identityTries is how many refusals of the machine's identity the agent accepts in a row.

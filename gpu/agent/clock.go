@@ -76,3 +76,27 @@ func (c *clock) await(ctx context.Context) error {
 		}
 	}
 }
+
+// times translates between the clocks of this machine and of the control plane, which may differ
+// by hours. The registration happened at here and at there, by the one and the other. The zero
+// value takes them for equal.
+type times struct {
+	here  time.Time // with the reading of the monotonic clock
+	there *time.Time
+}
+
+// ours is when it is at, by the control plane's clock: early by what the registration took.
+func (c times) ours(at time.Time) time.Time {
+	if c.there == nil {
+		return at
+	}
+	return c.here.Add(at.Sub(*c.there))
+}
+
+// theirs is the control plane's time at a time of this machine.
+func (c times) theirs(at time.Time) time.Time {
+	if c.there == nil || at.IsZero() {
+		return at
+	}
+	return c.there.Add(at.Sub(c.here))
+}

@@ -40,9 +40,10 @@ type control struct {
 	granted map[any]any       // leases, by request
 	stored  map[string]string // objects, by path
 	outage  outage
-	missed  []call         // calls that met an outage
-	refusal client.Code    // of every call, if there is one
-	losing  map[string]int // how many answers of a call will not arrive
+	missed  []call                   // calls that met an outage
+	refusal client.Code              // of every call, if there is one
+	losing  map[string]int           // how many answers of a call will not arrive
+	slow    map[string]time.Duration // how long calls take to answer; set before the agent starts
 	// storing may refuse a request to the store, which it does by answering it.
 	storing func(*http.Request) (*http.Response, error)
 	sockets []*websocket.Conn
@@ -124,6 +125,7 @@ func (c *control) RoundTrip(r *http.Request) (*http.Response, error) {
 		return c.offer(r, in)
 	}
 	data, code := c.answer(request.OperationName, in)
+	time.Sleep(c.slow[request.OperationName])
 	return c.deliver(r, request.OperationName, data, code)
 }
 

@@ -122,11 +122,16 @@ func (a *Agent) watchNotices(ctx context.Context) {
 			}
 			signalled = signalled || !n.Announced
 			a.log.Info("the machine is going away", "reason", n.Reason, "deadline", n.Deadline)
-			a.going.hurry(n.Deadline)
-			if !told {
-				told = true
-				a.sayDraining(ctx, n)
+			if told {
+				a.going.hurry(n.Deadline)
+				continue
 			}
+			told = true
+			done := make(chan struct{})
+			a.telling.Store(&done)
+			a.going.hurry(n.Deadline)
+			a.sayDraining(ctx, n)
+			close(done)
 		}
 	}
 }
@@ -139,9 +144,28 @@ func (a *Agent) sayDraining(ctx context.Context, n Notice) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, farewellTimeout)
 	defer cancel()
-	err := a.api.DrainSelf(ctx, a.worker, n.Reason, n.Deadline)
+	err := a.api.DrainSelf(ctx, a.worker, n.Reason, a.times.theirs(n.Deadline))
 	// An agent with nothing to hand over may have left before this call ended.
 	if err != nil && !errors.Is(err, context.Canceled) && !gone(err) {
 		a.log.Warn("could not report that this worker is draining", "error", err)
+	}
+}
+
+// toldWithin is how long a job that is handed over waits for the control plane to know why.
+const toldWithin = time.Second
+
+// awaitTold waits until the control plane knows why this worker leaves, so that the job's events
+// say it.
+func (a *Agent) awaitTold() {
+	telling := a.telling.Load()
+	if telling == nil {
+		return
+	}
+	limit := time.NewTimer(toldWithin)
+	defer limit.Stop()
+	select {
+	case <-*telling:
+	case <-limit.C:
+	case <-a.going.over:
 	}
 }

@@ -30,6 +30,26 @@ func TestNotice(t *testing.T) {
 		})
 	})
 
+	for name, c := range map[string]struct{ takes, released time.Duration }{
+		"IsToldBeforeTheJobIsHandedOver": {300 * time.Millisecond, 300 * time.Millisecond}, "IsToldForASecondAtMost": {5 * time.Second, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			story(t, func(control *control, m *model) {
+				oneJob(control, m)
+				control.slow = map[string]time.Duration{"drainSelf": c.takes}
+			}, func(t *testing.T, f *fixture) {
+				order := <-f.model.started
+				f.notices <- Notice{Reason: "spot", Deadline: time.Now().Add(30 * time.Second)}
+				require.Equal(t, "checkpoint", <-f.model.orders)
+				f.model.messages <- &runtime.Checkpoint{Path: file(t, order, "state"), Step: 7, Percent: 62}
+
+				require.NoError(t, <-f.ended)
+				require.Equal(t, c.released, f.of("releaseJob")[0].at)
+			})
+		})
+	}
+
 	t.Run("IsKeptByARuntimeThatDoesNot", func(t *testing.T) {
 		t.Parallel()
 		story(t, oneJob, func(t *testing.T, f *fixture) {
@@ -100,21 +120,49 @@ func TestDrain(t *testing.T) {
 		})
 	})
 
-	t.Run("HandsTheJobOverBeforeTheDeadline", func(t *testing.T) {
-		t.Parallel()
-		story(t, oneJob, func(t *testing.T, f *fixture) {
-			order := <-f.model.started
-			deadline := time.Now().Add(135 * time.Second)
-			f.set("heartbeat", func(object) (object, client.Code) {
-				return object{"leaseExpiresAt": time.Now(), "directive": object{"action": "DRAIN", "deadline": deadline}}, ""
-			})
-			for range 4 { // at 30, 60 and 90 s by the lease's pace, at 105 s for the deadline
-				require.Equal(t, "checkpoint", <-f.model.orders)
-				f.model.messages <- &runtime.Checkpoint{Path: file(t, order, "state"), Step: 7, Percent: 62}
-			}
+	for name, wrong := range map[string]time.Duration{"": 0, "ByAClockThatIsAnHourFast": -time.Hour, "ByAClockThatIsAnHourSlow": time.Hour} {
+		t.Run("HandsTheJobOverBeforeTheDeadline"+name, func(t *testing.T) {
+			t.Parallel()
+			story(t, func(c *control, m *model) {
+				oneJob(c, m)
+				registered := c.answers["registerWorker"]
+				c.answers["registerWorker"] = func(in object) (object, client.Code) {
+					answer, code := registered(in)
+					answer["worker"].(object)["registeredAt"] = time.Now().Add(wrong)
+					return answer, code
+				}
+			}, func(t *testing.T, f *fixture) {
+				order := <-f.model.started
+				deadline := time.Now().Add(wrong + 135*time.Second)
+				f.set("heartbeat", func(object) (object, client.Code) {
+					return object{"leaseExpiresAt": time.Now(), "directive": object{"action": "DRAIN", "deadline": deadline}}, ""
+				})
+				for range 4 { // at 30, 60 and 90 s by the lease's pace, at 105 s for the deadline
+					require.Equal(t, "checkpoint", <-f.model.orders)
+					f.model.messages <- &runtime.Checkpoint{Path: file(t, order, "state"), Step: 7, Percent: 62}
+				}
 
-			require.NoError(t, <-f.ended)
-			require.Equal(t, 105*time.Second, f.of("releaseJob")[0].at)
+				require.NoError(t, <-f.ended)
+				require.Equal(t, 105*time.Second, f.of("releaseJob")[0].at)
+			})
+		})
+	}
+
+	t.Run("IsAnnouncedByTheControlPlanesClock", func(t *testing.T) {
+		t.Parallel()
+		story(t, func(c *control, m *model) {
+			oneJob(c, m)
+			c.answers["registerWorker"] = func(object) (object, client.Code) {
+				return object{"worker": object{"id": "wrk_1", "registeredAt": time.Now().Add(time.Hour)}, "workerToken": "rlw_1", "heartbeatSeconds": 10, "leaseSeconds": 30}, ""
+			}
+		}, func(t *testing.T, f *fixture) {
+			<-f.model.started
+			deadline := time.Now().Add(time.Hour + 30*time.Second)
+			f.leave(t)
+
+			told, err := time.Parse(time.RFC3339Nano, f.of("drainSelf")[0].in["deadline"].(string))
+			require.NoError(t, err)
+			require.True(t, told.Equal(deadline), told)
 		})
 	})
 }

@@ -193,6 +193,7 @@ func (t *attempt) release(why error) {
 		class = client.FailureClassYielded
 	}
 	t.keepLog(t.agent.lastWords())
+	t.agent.awaitTold()
 	ctx, stop := t.lastCall()
 	defer stop()
 	err := t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {

@@ -47,7 +47,7 @@ func (a *Agent) obey(d client.Directive) {
 	case client.DirectiveActionDrain:
 		var deadline time.Time
 		if d.Deadline != nil {
-			deadline = *d.Deadline
+			deadline = a.times.ours(*d.Deadline)
 		}
 		if !closed(a.going.draining) {
 			a.log.Info("draining", "reason", reason, "deadline", deadline)
