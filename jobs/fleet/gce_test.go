@@ -26,7 +26,7 @@ func onGCE(t *testing.T, wait time.Duration) (*jobstest.Stack, *fleet.Scaler, *f
 	file := filepath.Join(t.TempDir(), "key")
 	require.NoError(t, os.WriteFile(file, []byte(key), 0o600))
 	provider := gce.New(gce.Config{
-		APIEndpoint: server.URL, KeepList: -1, Retry: time.Millisecond, Wait: wait,
+		APIEndpoint: server.URL, Retry: time.Millisecond, Wait: wait,
 		Enrolment: fleet.Enrolment{Endpoint: "https://reelay.example", KeyFile: file},
 	})
 	pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{

@@ -23,9 +23,9 @@ type Scaler struct {
 	Providers map[string]Provider
 	Policy    Policy
 
-	calls     calls
-	outlook   outlook
-	sightings sightings
+	calls   calls
+	outlook outlook
+	surveys surveys
 }
 
 // scalerLock is the advisory lock that allows one process to scale at a time.
@@ -205,6 +205,7 @@ func (r *round) write(ctx context.Context, tx bun.Tx, d *decision, drained map[m
 // their rows.
 func (s *Scaler) create(ctx context.Context, boots []boot) error {
 	for _, b := range boots {
+		s.surveys.drop(b.pool.ID)
 		s.calls.start(ctx, b.pool.ID, func(ctx context.Context) error { return s.createPool(ctx, b) })
 	}
 	return s.calls.wait(ctx)

@@ -14,15 +14,22 @@ import (
 )
 
 // survey compares the workers with the machines that the providers list. It returns
-// the pools whose provider answered.
+// the pools whose provider answered, now or shortly before.
 func (s *Scaler) survey(ctx context.Context) ([]*models.Pool, error) {
+	var pools []*models.Pool
 	// Rows first: a machine that is created after this is in neither list.
-	states, now, err := readPools(ctx, s.DB, models.NoPoolLock, func(p *models.Pool) bool { return s.Providers[p.Provider] != nil })
+	states, now, err := readPools(ctx, s.DB, models.NoPoolLock, func(p *models.Pool) bool {
+		provider := s.Providers[p.Provider]
+		current := provider != nil && isRemote(provider) && s.surveys.isCurrent(p, time.Now())
+		if current {
+			pools = append(pools, p)
+		}
+		return provider != nil && !current
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list pools and workers: %w", err)
 	}
 	var mu sync.Mutex
-	var pools []*models.Pool
 	for _, p := range states {
 		s.calls.start(ctx, p.pool.ID, func(ctx context.Context) error {
 			err := s.compare(ctx, p, now)
@@ -47,6 +54,7 @@ func (s *Scaler) survey(ctx context.Context) ([]*models.Pool, error) {
 // compare ends the workers of a pool whose machine is gone, and the machines that no worker
 // needs. It notes with the pool whether its provider fails.
 func (s *Scaler) compare(ctx context.Context, p poolState, now time.Time) error {
+	asked := time.Now()
 	instances, trouble := s.Providers[p.pool.Provider].List(ctx, p.pool)
 	if errors.Is(trouble, ErrProviderGone) {
 		return trouble
@@ -62,7 +70,11 @@ func (s *Scaler) compare(ctx context.Context, p poolState, now time.Time) error 
 	} else {
 		trouble = fmt.Errorf("list its machines: %w", trouble)
 	}
-	return errors.Join(trouble, s.note(ctx, p.pool, trouble))
+	err := errors.Join(trouble, s.note(ctx, p.pool, trouble))
+	if err == nil {
+		s.surveys.done(p.pool, asked)
+	}
+	return err
 }
 
 // note records why a pool's provider fails, or that it does not, if that has changed.
@@ -81,14 +93,20 @@ func (s *Scaler) note(ctx context.Context, pool *models.Pool, trouble error) err
 // between the commit of the row and the creation of the machine.
 const bootGrace = 10 * time.Second
 
-// creationLimiter is a provider whose Create can take long.
-type creationLimiter interface {
+// remote is a provider whose machines are elsewhere. Its Create can take long, and it is asked for
+// its machines every listEvery only.
+type remote interface {
 	// CreateLimit is how long a Create takes at most.
 	CreateLimit() time.Duration
 }
 
+func isRemote(p Provider) bool {
+	_, ok := p.(remote)
+	return ok
+}
+
 func graceOf(p Provider) time.Duration {
-	if slow, ok := p.(creationLimiter); ok {
+	if slow, ok := p.(remote); ok {
 		return bootGrace + slow.CreateLimit()
 	}
 	return bootGrace
@@ -140,7 +158,7 @@ func (s *Scaler) clear(ctx context.Context, p poolState, instances []Instance, n
 	for _, w := range p.workers {
 		needed[w.ProviderInstanceID] = true
 	}
-	byID, since := map[string]Instance{}, s.sightings.since(p.pool.ID, instances, now)
+	byID, since := map[string]Instance{}, s.surveys.since(p.pool.ID, instances, now)
 	for _, i := range instances {
 		if !needed[i.ID] && (i.State == InstanceBooting || i.State == InstanceRunning) && now.Sub(since[i.ID]) > clearGrace {
 			unknown, byID[i.ID] = append(unknown, i.ID), i
@@ -172,16 +190,56 @@ func (s *Scaler) clear(ctx context.Context, p poolState, instances []Instance, n
 	return errors.Join(failed...), nil
 }
 
-// sightings remember when machines were first listed whose provider does not say when it created
-// them.
-type sightings struct {
-	mu    sync.Mutex
+// listEvery is how often a remote provider is asked for the machines of a pool. Clouds limit such
+// calls.
+const listEvery = 5 * time.Second
+
+// surveys remember for each pool the newest comparison with its provider's list.
+type surveys struct {
+	mu sync.Mutex
+	// newest are those that succeeded, since the pool's last Create.
+	newest map[models.PoolID]comparison
+	// first is when machines were first listed whose provider does not say when it created
+	// them.
 	first map[models.PoolID]map[string]time.Time
+}
+
+// comparison is when a provider was asked, and whether the pool was closed then.
+type comparison struct {
+	asked  time.Time
+	closed bool
+}
+
+// isCurrent reports whether a pool needs no comparison now. One that has been closed since does,
+// to end what boots.
+func (s *surveys) isCurrent(p *models.Pool, now time.Time) bool {
+	_, closed := closedNow(p, now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last, known := s.newest[p.ID]
+	return known && now.Sub(last.asked) < listEvery && last.closed == closed
+}
+
+func (s *surveys) done(p *models.Pool, asked time.Time) {
+	_, closed := closedNow(p, asked)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.newest == nil {
+		s.newest = map[models.PoolID]comparison{}
+	}
+	s.newest[p.ID] = comparison{asked, closed}
+}
+
+// drop makes the next round compare a pool.
+func (s *surveys) drop(id models.PoolID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.newest, id)
 }
 
 // since returns since when each of a pool's machines exists, as far as is known. It forgets those
 // that are listed no more.
-func (s *sightings) since(pool models.PoolID, instances []Instance, now time.Time) map[string]time.Time {
+func (s *surveys) since(pool models.PoolID, instances []Instance, now time.Time) map[string]time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	since := map[string]time.Time{}

@@ -52,6 +52,19 @@ func (f *failing) Delete(ctx context.Context, pool *models.Pool, all []fleet.Ins
 	return failed
 }
 
+// distant is a provider whose machines are elsewhere.
+type distant struct {
+	*failing
+	lists int
+}
+
+func (*distant) CreateLimit() time.Duration { return 0 }
+
+func (d *distant) List(ctx context.Context, pool *models.Pool) ([]fleet.Instance, error) {
+	d.lists++
+	return d.failing.List(ctx, pool)
+}
+
 func TestSurvey(t *testing.T) {
 	t.Parallel()
 
@@ -128,6 +141,41 @@ func TestSurvey(t *testing.T) {
 		require.NoError(t, scaler.Scale(t.Context()))
 		require.Empty(t, read().ProviderProblem)
 		require.Zero(t, read().ProviderProblemSince)
+	})
+
+	t.Run("AsksARemoteProviderNowAndThen", func(t *testing.T) {
+		t.Parallel()
+		s, _, fake, pool := scaled(t, 1, 2)
+		provider := &distant{failing: &failing{Provider: fake}}
+		scaler := &fleet.Scaler{DB: s.DB, Notifier: s.Notifier, Providers: map[string]fleet.Provider{"fake": provider}}
+		// rounds scales several times, as if so much time had passed since the provider was asked.
+		rounds := func(since time.Duration) int {
+			before := provider.lists
+			for range 3 {
+				fleet.SetAsked(scaler, pool.ID, time.Now().Add(-since))
+				_ = scaler.Scale(t.Context())
+			}
+			return provider.lists - before
+		}
+
+		require.Equal(t, 2, rounds(-time.Hour), "at first, and after machines were created")
+		require.Equal(t, 1, fake.Started)
+		s.Exec(t, "UPDATE pools SET min_workers = 2")
+		require.Equal(t, 1, rounds(-time.Hour), "pools are scaled meanwhile")
+		require.Equal(t, 2, fake.Started)
+		s.Exec(t, "UPDATE workers SET created_at = created_at - interval '1 minute'")
+		fake.Running = fake.Running[:1]
+		require.Zero(t, rounds(-time.Hour))
+		require.Zero(t, ended(t, s))
+		require.Equal(t, 3, rounds(5*time.Second))
+		require.Equal(t, 1, ended(t, s), "its machine is gone")
+
+		require.Zero(t, rounds(-time.Hour))
+		s.Exec(t, "UPDATE pools SET paused_at = now()")
+		require.Equal(t, 1, rounds(-time.Hour), "what boots ends at once")
+		require.Equal(t, 3, ended(t, s))
+		provider.list = errors.New("no such file")
+		require.Equal(t, 3, rounds(5*time.Second), "until it answers")
 	})
 
 	t.Run("ScalesOtherPoolsWhileAProviderHangs", func(t *testing.T) {

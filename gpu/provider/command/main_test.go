@@ -85,7 +85,7 @@ func setupIn(t *testing.T, folder, program string) *cloud {
 	file := filepath.Join(t.TempDir(), "key")
 	require.NoError(t, os.WriteFile(file, []byte(key), 0o600))
 	c := &cloud{folder: folder, key: key}
-	c.Provider = command.New(command.Config{Folder: folder, KeepList: -1, Enrolment: fleet.Enrolment{Endpoint: "https://reelay.example", KeyFile: file}})
+	c.Provider = command.New(command.Config{Folder: folder, Enrolment: fleet.Enrolment{Endpoint: "https://reelay.example", KeyFile: file}})
 	c.pool = &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{
 		Name: "spot", Provider: command.Name, Region: "eu-1", Zones: []string{"eu-1a"}, GPUType: "L4", MachineType: "big", CapacityClass: models.CapacitySpot,
 		Models: []string{"testcard", "other"}, Settings: []byte(`{"program": "` + program + `", "options": {"size": 2}, "timeoutSeconds": 60}`),

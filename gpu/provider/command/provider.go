@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,9 +30,6 @@ type Config struct {
 	Folder string
 	// Enrolment is passed to a program that creates machines, and to no other call.
 	Enrolment fleet.Enrolment
-	// KeepList is how long the answer of List is used again, unless this provider changes the
-	// pool's machines. 0 is 5 seconds, and less is not at all.
-	KeepList time.Duration
 }
 
 // Provider runs a program per call. It implements [fleet.Preemptor]. Its methods can be called
@@ -41,9 +37,8 @@ type Config struct {
 type Provider struct {
 	config Config
 
-	mu    sync.Mutex
-	logs  map[string]*limiter // by program
-	lists map[models.PoolID]list
+	mu   sync.Mutex
+	logs map[string]*limiter // by program
 	// strangers are the pools whose program listed machines of others, which is logged once.
 	strangers map[models.PoolID]bool
 }
@@ -53,16 +48,7 @@ func New(config Config) *Provider {
 	if folder, err := filepath.Abs(config.Folder); err == nil {
 		config.Folder = folder
 	}
-	if config.KeepList == 0 {
-		config.KeepList = 5 * time.Second
-	}
-	return &Provider{config: config, logs: map[string]*limiter{}, lists: map[models.PoolID]list{}, strangers: map[models.PoolID]bool{}}
-}
-
-// list is what List returned, and when it was asked.
-type list struct {
-	at        time.Time
-	instances []fleet.Instance
+	return &Provider{config: config, logs: map[string]*limiter{}, strangers: map[models.PoolID]bool{}}
 }
 
 // CreateLimit is how long the scaler waits for a machine that no list names yet.
@@ -122,9 +108,6 @@ type result struct {
 func (p *Provider) resultsOf(ctx context.Context, pool *models.Pool, r request) map[string]result {
 	results := map[string]result{}
 	c, failed := p.call(ctx, pool, r)
-	p.mu.Lock()
-	delete(p.lists, pool.ID)
-	p.mu.Unlock()
 	for _, i := range r.Instances {
 		a, found := c.answers[i.ID]
 		switch {
@@ -140,26 +123,8 @@ func (p *Provider) resultsOf(ctx context.Context, pool *models.Pool, r request) 
 }
 
 // List implements [fleet.Provider]. It returns all machines or an error: a machine that is left
-// out counts as gone. The answer can be some seconds old.
+// out counts as gone.
 func (p *Provider) List(ctx context.Context, pool *models.Pool) ([]fleet.Instance, error) {
-	p.mu.Lock()
-	kept := p.lists[pool.ID]
-	p.mu.Unlock()
-	now := time.Now()
-	if now.Sub(kept.at) < p.config.KeepList {
-		return slices.Clone(kept.instances), nil
-	}
-	all, err := p.list(ctx, pool)
-	if err != nil {
-		return nil, err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.lists[pool.ID] = list{now, slices.Clone(all)}
-	return all, nil
-}
-
-func (p *Provider) list(ctx context.Context, pool *models.Pool) ([]fleet.Instance, error) {
 	c, err := p.call(ctx, pool, request{Verb: verbList})
 	if err == nil && c.problem != "" {
 		err = fleet.Refuse(fleet.Transient, "the list of the program %s cannot be used%s", c.program, c.because())

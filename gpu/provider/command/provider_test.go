@@ -172,22 +172,6 @@ func TestList(t *testing.T) {
 		require.Equal(t, 1, strings.Count(log, "machines that are not the pool's"), log)
 	})
 
-	t.Run("KeepsItsAnswerUntilTheMachinesChange", func(t *testing.T) {
-		t.Parallel()
-		c := setup(t, `echo $1 >>calls; [ -e bad ] && exit 1; [ $1 = list ] || echo '{"id": "spot-a"}'`)
-		c.Provider = command.New(command.Config{Folder: c.folder, KeepList: time.Hour})
-		list := func() error { _, err := c.List(t.Context(), c.pool); return err }
-
-		require.NoError(t, list())
-		require.NoError(t, list())
-		c.delete(t, "spot-a")
-		require.NoError(t, os.WriteFile(filepath.Join(c.folder, "bad"), nil, 0o600))
-		require.Error(t, list())
-		require.Error(t, list())
-
-		require.Equal(t, "list\ndelete\nlist\nlist\n", c.read(t, "calls"))
-	})
-
 	for name, f := range map[string]struct{ script, says string }{
 		"nonsense":         {`echo Hello`, "the list of the program cloud cannot be used (a line of its output is not the JSON object"},
 		"an unknown state": {`echo '{"id": "spot-b", "state": "UP"}'`, `state "UP"`},

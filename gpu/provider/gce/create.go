@@ -55,7 +55,6 @@ func (p *Provider) Create(ctx context.Context, pool *models.Pool, requestID stri
 	if err != nil {
 		return fleet.Undone(ids, err)
 	}
-	defer p.dropList(pool)
 	b.create(ctx, results, rest)
 	var all []fleet.Created
 	for _, id := range ids {

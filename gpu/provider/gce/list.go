@@ -30,33 +30,8 @@ const (
 // List implements [fleet.Provider]. It returns an error if a zone of the pool's region
 // cannot be reached: its instances are unknown, not gone. Instances that Compute Engine
 // reclaimed within the last hour are listed as ended, and so are those that could not be
-// created, with the reason. The answer can be some seconds old.
+// created, with the reason.
 func (p *Provider) List(ctx context.Context, pool *models.Pool) ([]fleet.Instance, error) {
-	p.mu.Lock()
-	kept := p.lists[pool.ID]
-	p.mu.Unlock()
-	if time.Since(kept.at) < p.config.KeepList {
-		return slices.Clone(kept.instances), nil
-	}
-	now := time.Now()
-	all, err := p.list(ctx, pool)
-	if err != nil {
-		return nil, err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.lists[pool.ID] = answer{now, slices.Clone(all)}
-	return all, nil
-}
-
-// dropList makes the next List ask Compute Engine.
-func (p *Provider) dropList(pool *models.Pool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.lists, pool.ID)
-}
-
-func (p *Provider) list(ctx context.Context, pool *models.Pool) ([]fleet.Instance, error) {
 	service, m, err := p.of(pool)
 	if err != nil {
 		return nil, err

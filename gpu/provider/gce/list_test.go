@@ -109,23 +109,6 @@ func TestList(t *testing.T) {
 		require.Len(t, list(t, provider, pool), 1)
 	})
 
-	t.Run("AsksComputeEngineNowAndThen", func(t *testing.T) {
-		t.Parallel()
-		server, provider := start(t, func(c *gce.Config) { c.KeepList = time.Hour })
-		pool := newPool(t)
-		require.Empty(t, list(t, provider, pool))
-		provider.Create(t.Context(), pool, "batch", []string{"video-1"})
-		before := len(server.Calls("instances.aggregatedList"))
-
-		for range 3 {
-			require.Len(t, list(t, provider, pool), 1)
-		}
-		require.Len(t, server.Calls("instances.aggregatedList"), before+1)
-
-		provider.Delete(t.Context(), pool, list(t, provider, pool))
-		require.Empty(t, list(t, provider, pool))
-	})
-
 	t.Run("FailsIfComputeEngineDoes", func(t *testing.T) {
 		t.Parallel()
 		for method, fault := range map[string]fakegce.Fault{

@@ -35,7 +35,7 @@ func start(t *testing.T, edits ...func(*gce.Config)) (*fakegce.Server, *gce.Prov
 	require.NoError(t, os.WriteFile(key, []byte(enrolmentKey+"\n"), 0o600))
 	config := gce.Config{
 		APIEndpoint: server.URL, Cluster: "Production #1", Enrolment: fleet.Enrolment{Endpoint: "https://reelay.example", KeyFile: key},
-		Wait: 20 * time.Second, CallTimeout: 10 * time.Second, Retry: time.Millisecond, KeepList: -1,
+		Wait: 20 * time.Second, CallTimeout: 10 * time.Second, Retry: time.Millisecond,
 	}
 	for _, edit := range edits {
 		edit(&config)

@@ -42,6 +42,5 @@ func (p *Provider) Preempt(ctx context.Context, pool *models.Pool, instance flee
 	if err != nil {
 		return fmt.Errorf("preempt instance %s: %w", instance.ID, err)
 	}
-	p.dropList(pool)
 	return nil
 }

@@ -37,10 +37,6 @@ type Config struct {
 	// Wait is how long a Create waits for the operations that it starts. The default is
 	// 10 seconds.
 	Wait time.Duration
-	// KeepList is how long the answer of List is used again, unless this provider creates
-	// or deletes machines of the pool meanwhile. The default is 5 seconds: the scaler asks
-	// each second, and Google limits such calls. A negative value keeps none.
-	KeepList time.Duration
 	// CallTimeout is how long one call to Compute Engine can take. The default is 5
 	// seconds.
 	CallTimeout time.Duration
@@ -58,13 +54,6 @@ type Provider struct {
 	service  *compute.Service
 	stockout map[place]time.Time // until when other zones are tried first
 	pending  map[string]*pending // operations that ran when Create returned, by instance
-	lists    map[models.PoolID]answer
-}
-
-// answer is what List returned.
-type answer struct {
-	at        time.Time
-	instances []fleet.Instance
 }
 
 // place is a zone for the machines of a pool.
@@ -86,13 +75,10 @@ func New(config Config) *Provider {
 	if config.CallTimeout == 0 {
 		config.CallTimeout = 5 * time.Second
 	}
-	if config.KeepList == 0 {
-		config.KeepList = 5 * time.Second
-	}
 	if config.Retry == 0 {
 		config.Retry = 200 * time.Millisecond
 	}
-	return &Provider{config: config, stockout: map[place]time.Time{}, pending: map[string]*pending{}, lists: map[models.PoolID]answer{}}
+	return &Provider{config: config, stockout: map[place]time.Time{}, pending: map[string]*pending{}}
 }
 
 // CreateLimit is how long a Create takes at most.
@@ -201,7 +187,6 @@ func (p *Provider) Delete(ctx context.Context, pool *models.Pool, instances []fl
 	if err != nil {
 		return all(err)
 	}
-	defer p.dropList(pool)
 	var mu sync.Mutex
 	var running sync.WaitGroup
 	slots := make(chan struct{}, deleting)
