@@ -299,7 +299,7 @@ func TestOverload(t *testing.T) {
 		s.Notifier.Observer = meter
 		worker := s.Worker(t, "one")
 		require.NoError(t, s.Estimates.Refresh(t.Context()))
-		first, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "20"))
+		first, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "119"))
 		require.NoError(t, err)
 		require.Zero(t, *first.PredictedWaitSeconds, "a worker is idle")
 
@@ -310,14 +310,14 @@ func TestOverload(t *testing.T) {
 		require.Zero(t, *assigned[0].PredictedWaitSeconds)
 		require.Equal(t, *s.Reload(t, first.ID).WaitedSeconds, *assigned[0].WaitedSeconds)
 		require.NoError(t, s.Estimates.Refresh(t.Context()))
-		second, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "20"))
+		second, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "119"))
 		require.NoError(t, err)
-		require.InDelta(t, 21, *second.PredictedWaitSeconds, 3, "the first one's render")
-		require.InDelta(t, 42, *second.PredictedSeconds, 3, "and its own")
+		require.InDelta(t, 120, *second.PredictedWaitSeconds, 40, "the first one's render")
+		require.InDelta(t, 240, *second.PredictedSeconds, 40, "and its own")
 		s.Estimates.CaughtUp()
-		third, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "20"))
+		third, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "119"))
 		require.NoError(t, err)
-		require.InDelta(t, 42, *third.PredictedWaitSeconds, 3, "the second one is known, though nothing was refreshed")
+		require.InDelta(t, 240, *third.PredictedWaitSeconds, 40, "the second one is known, though nothing was refreshed")
 	})
 
 	t.Run("ReportsCompletionsToTheObserver", func(t *testing.T) {

@@ -40,9 +40,10 @@ const (
 
 // Limiter is buckets in Redis.
 type Limiter struct {
-	client redis.UniversalClient
-	prefix string
-	alone  local
+	client  redis.UniversalClient
+	prefix  string
+	timeout time.Duration
+	alone   local
 }
 
 var _ jobs.Rates = (*Limiter)(nil)
@@ -50,7 +51,7 @@ var _ jobs.Rates = (*Limiter)(nil)
 // New returns the buckets under that prefix. The client must come from ready.NewClient, which
 // has short timeouts and skips a Redis that did not answer a moment ago.
 func New(client redis.UniversalClient, prefix string) *Limiter {
-	return &Limiter{client: client, prefix: "{" + prefix + "}:rate:"}
+	return &Limiter{client: client, prefix: "{" + prefix + "}:rate:", timeout: callTimeout}
 }
 
 // Take takes one token for each submit from the bucket with this name, which holds perMinute
@@ -68,7 +69,7 @@ func (l *Limiter) Give(ctx context.Context, name string, keys []string, perMinut
 	if len(keys) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
 	defer cancel()
 	err := giveScript.Run(ctx, l.client, l.keys(name), args(keys, perMinute)...).Err()
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -77,7 +78,7 @@ func (l *Limiter) Give(ctx context.Context, name string, keys []string, perMinut
 }
 
 func (l *Limiter) take(ctx context.Context, name string, keys []string, perMinute int) (tokens []jobs.Token, wait time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	answer, err := takeScript.Run(ctx, l.client, l.keys(name), args(keys, perMinute, holds.Microseconds())...).StringSlice()
 	if err != nil {
