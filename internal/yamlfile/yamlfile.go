@@ -3,10 +3,12 @@
 package yamlfile
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -72,6 +74,9 @@ func Read(name, what string, data []byte, into any) (*File, error) {
 	if line := aliasLine(f.root); line > 0 {
 		return nil, fmt.Errorf("%s:%d: anchors and aliases of YAML are not supported: repeat the text", name, line)
 	}
+	if err := f.wholeNumbers(f.root, reflect.TypeOf(into)); err != nil {
+		return nil, err
+	}
 	if err := yaml.NewDecoder(strings.NewReader(""), yaml.Strict()).DecodeFromNode(f.root, into); err != nil && !errors.Is(err, io.EOF) {
 		return nil, f.syntax(err)
 	}
@@ -135,7 +140,7 @@ func firstLine(node ast.Node) int {
 func (f *File) syntax(err error) error {
 	var at yaml.Error
 	if errors.As(err, &at) && at.GetToken() != nil {
-		return fmt.Errorf("%s:%d: %s", f.name, at.GetToken().Position.Line, text.Clip(at.GetMessage(), maxText))
+		return fmt.Errorf("%s:%d: %s", f.name, at.GetToken().Position.Line, text.Clip(cmp.Or(f.wrongType(err), at.GetMessage()), maxText))
 	}
 	return fmt.Errorf("%s: %s", f.name, text.Clip(text.Printable(err.Error()), maxText))
 }

@@ -74,11 +74,14 @@ func parse(data []byte, mayOmitAt bool) (*document, error) {
 	var w written
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&w); err != nil && !errors.Is(err, io.EOF) {
+	err := decoder.Decode(&w)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+		return nil, errors.New(text.WrongType("", wrong))
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("it is not an object with at and prices: %s", text.Clip(text.Printable(err.Error()), 200))
 	}
 	d := &document{}
-	var err error
 	if w.At == "" && !mayOmitAt {
 		return nil, errors.New("at, the time of the prices, is missing")
 	}

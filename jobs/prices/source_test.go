@@ -79,7 +79,7 @@ func TestParse(t *testing.T) {
 		"NaN":            {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "pricePerHourUsd": NaN}]}`, "it is not JSON"},
 		"Infinite":       {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "pricePerHourUsd": 1e999}]}`, "out of range"},
 		"Absurd":         {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "pricePerHourUsd": 10001}]}`, "prices[0].pricePerHourUsd must be"},
-		"Text":           {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "pricePerHourUsd": "1"}]}`, "cannot unmarshal"},
+		"Text":           {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "pricePerHourUsd": "1"}]}`, "prices.pricePerHourUsd must be a number; it is a text"},
 		"ForAllMachines": {`{"at": "2026-01-31T12:00:00Z", "prices": [{"region": "r", "pricePerHourUsd": 1}]}`, "prices[0] must have a gpuType or a pool"},
 		"Class":          {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "capacityClass": "spot", "pricePerHourUsd": 1}]}`, "SPOT or ON_DEMAND"},
 		"From":           {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "from": "later", "pricePerHourUsd": 1}]}`, `prices[0].from is "later"`},

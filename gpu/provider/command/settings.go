@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"regexp"
 	"strings"
@@ -44,6 +45,9 @@ func readSettings(pool *models.Pool) (*Settings, error) {
 	decoder := json.NewDecoder(bytes.NewReader(pool.Settings))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(s); err != nil && err != io.EOF {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+			return nil, apierror.Invalid("settings."+wrong.Field, "%s.", text.WrongType("settings.", wrong))
+		}
 		if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
 			return nil, apierror.Invalid("settings", "settings have no field %s: those of the provider command have program, options and timeoutSeconds.", text.Clip(name, 64))
 		}

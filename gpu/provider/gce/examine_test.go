@@ -102,7 +102,7 @@ func TestCheckPool(t *testing.T) {
 		"NoProject":        {func(s map[string]any) { delete(s, "project") }, "settings.project"},
 		"NoImage":          {func(s map[string]any) { delete(s, "image") }, "settings.image"},
 		"AnUnknownKey":     {func(s map[string]any) { s["colour"] = "red" }, "settings.colour"},
-		"AWrongType":       {func(s map[string]any) { s["diskGB"] = "big" }, "settings.diskGB"},
+		"AWrongType":       {func(s map[string]any) { s["diskGB"] = "big" }, "settings.diskGB must be a whole number; it is a text."},
 		"ASmallDisk":       {func(s map[string]any) { s["diskGB"] = 1 }, "settings.diskGB"},
 		"ALongRun":         {func(s map[string]any) { s["maxRunSeconds"] = 1e9 }, "settings.maxRunSeconds"},
 		"ALongNotice":      {func(s map[string]any) { s["preemptionNoticeSeconds"] = 121 }, "settings.preemptionNoticeSeconds"},

@@ -113,7 +113,7 @@ func ReadSettings(pool *models.Pool) (*Settings, error) {
 		}
 	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return nil, apierror.Invalid("settings."+wrong.Field, "settings.%s is a %s: it must be a %s.", wrong.Field, wrong.Value, wrong.Type)
+		return nil, apierror.Invalid("settings."+wrong.Field, "%s.", text.WrongType("settings.", wrong))
 	}
 	if name, ok := strings.CutPrefix(errorText(err), "json: unknown field "); ok {
 		name = strings.Trim(name, `"`)
