@@ -255,6 +255,9 @@ func (c *checker) happenings() {
 
 func (s *Spread) check(c *checker, place string, most float64) {
 	c.number(place+".median", s.Median, 0, most)
+	if !(s.Median >= 0 && s.Median <= most) {
+		return // no bound for p95
+	}
 	if s.P95 == 0 {
 		s.P95 = s.Median
 	}

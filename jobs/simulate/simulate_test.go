@@ -289,6 +289,7 @@ func TestRead(t *testing.T) {
 		"NoSuchRegion": {"region: r1, from", "region: r9, from", `no pool is in the region "r9"`},
 		"Backwards":    {"toHour: 1.8", "toHour: 1.2", "toHour must not be before fromHour"},
 		"Spread":       {"p95: 2 }", "p95: 0.5 }", "bad.yaml:10: p95 must be from 1 to 1000"},
+		"Median":       {"median: 1, p95: 2 }", "median: .nan, p95: 2 }", "bad.yaml:10: median must be from 0 to 1000"},
 		"Shape":        {"shape: burst", "shape: wave", "shape must be constant, diurnal, burst or times"},
 		"Policy":       {"checkpoints: {", "checkpoints: { policy: often,", "policy must be adaptive, fixed or none"},
 		"NoTrace":      {"reclaims:", "traces: [{ pool: a, file: missing.json }]\nreclaims:", "no such file"},
