@@ -266,11 +266,11 @@ func TestFail(t *testing.T) {
 		worker := s.Worker(t, "one")
 		_, fence := s.Lease(t, worker)
 
-		end, err := s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailTransient, Message: "a \x1b[31mglitch\x00"})
+		end, err := s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailTransient, Message: "a \x1b[1;31mgl\x1b]0;title\x07it\x1b(Bch\x00\x1b[0m\u009b0m"})
 
 		require.NoError(t, err)
 		require.Equal(t, models.JobScheduled, end.Job.Status)
-		require.Equal(t, "a [31mglitch", end.Job.FailureReason)
+		require.Equal(t, "a glitch", end.Job.FailureReason)
 		require.WithinRange(t, end.Job.RunAt, end.Job.Progress.UpdatedAt.Add(10*time.Second), end.Job.Progress.UpdatedAt.Add(15*time.Second))
 		queued, err := s.Scheduler.Due(t.Context())
 		require.NoError(t, err)

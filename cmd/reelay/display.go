@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/internal/text"
 	"golang.org/x/term"
 )
 
@@ -252,8 +253,8 @@ func formatSize(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// clean makes text safe for a terminal: it removes control characters.
-func clean(text string) string {
+// clean makes text safe for a terminal: it removes escape sequences and control characters.
+func clean(words string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsPrint(r):
@@ -262,7 +263,7 @@ func clean(text string) string {
 			return ' '
 		}
 		return -1
-	}, text)
+	}, text.WithoutEscapes(words))
 }
 
 func runes(s string) int { return len([]rune(s)) }

@@ -2,6 +2,7 @@ package text
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -18,15 +19,27 @@ func Clip(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit], "") + "…"
 }
 
-// Printable makes text from a worker safe to show on a page or a terminal: it removes
-// characters that are not printable, except newlines and tabs.
+// escapes are the sequences that programs write for a terminal, such as those of colours, titles and
+// links (ECMA-48).
+var escapes = regexp.MustCompile(`(?:\x1b\[|\x{9b})[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]`)
+
+// WithoutEscapes removes escape sequences of terminals, such as those of colours.
+func WithoutEscapes(s string) string {
+	if !strings.ContainsAny(s, "\x1b\u009b") {
+		return s
+	}
+	return escapes.ReplaceAllString(s, "")
+}
+
+// Printable makes text from a worker safe to show on a page or a terminal: it removes escape
+// sequences, and characters that are not printable, except newlines and tabs.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
 			return r
 		}
 		return -1
-	}, strings.ToValidUTF8(s, "\uFFFD"))
+	}, WithoutEscapes(strings.ToValidUTF8(s, "\uFFFD")))
 }
 
 // Valid reports whether s has from least to most characters, all of them printable.
@@ -34,6 +47,14 @@ func Valid(s string, least, most int) bool {
 	n := utf8.RuneCountInString(s)
 	return n >= least && n <= most && utf8.ValidString(s) &&
 		!strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// A returns a noun with its article, such as "a PRO job" or "an ENTERPRISE job".
+func A(noun string) string {
+	if noun != "" && strings.ContainsRune("aeiouAEIOU", rune(noun[0])) {
+		return "an " + noun
+	}
+	return "a " + noun
 }
 
 // Count returns a number with a noun, such as "1 job" or "2 jobs".
