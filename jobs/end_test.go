@@ -373,7 +373,7 @@ func TestRelease(t *testing.T) {
 		s.Notifier.Observer = seen
 		_, err := s.Holder.Release(t.Context(), worker, fence, models.FailYielded)
 		jobstest.RequireInvalid(t, err, "reason")
-		s.Exec(t, "UPDATE job_attempts SET yield_requested_at = clock_timestamp(), yield_to = 'PRO'")
+		s.Exec(t, "UPDATE job_attempts SET yield_requested_at = clock_timestamp(), yield_to = 'ENTERPRISE'")
 
 		for range 2 {
 			_, err = s.Holder.Release(t.Context(), worker, fence, models.FailYielded)
@@ -384,7 +384,7 @@ func TestRelease(t *testing.T) {
 		events, err := models.ListJobEvents(t.Context(), s.DB, job.ID, 0, 100)
 		require.NoError(t, err)
 		released := events[slices.IndexFunc(events, func(e *models.JobEvent) bool { return e.Type == models.EventReleased })]
-		require.JSONEq(t, `{"reason": "YIELDED", "why": "it gave way to a PRO job that waited past its target"}`, string(released.Payload))
+		require.JSONEq(t, `{"reason": "YIELDED", "why": "it gave way to an ENTERPRISE job that waited past its target"}`, string(released.Payload))
 		s.RequireInvariants(t)
 	})
 

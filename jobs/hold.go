@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/batch"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
@@ -257,7 +258,7 @@ func Directives(w *models.Wanted) []Directive {
 	}
 	if len(all) == 0 && !w.YieldRequestedAt.IsZero() {
 		all = append(all, Directive{
-			Action: DirectCheckpoint, Reason: "a " + string(w.YieldTo) + " job waits past its target",
+			Action: DirectCheckpoint, Reason: text.A(string(w.YieldTo)) + " job waits past its target",
 			JobID: w.JobID, Deadline: w.YieldRequestedAt.Add(YieldWithin).UTC(),
 		})
 	}

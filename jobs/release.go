@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
@@ -60,7 +61,7 @@ func (l *held) release(reason models.FailureClass) error {
 	how, waits, told := "handed back by its worker", "waiting for another", Payload{"reason": reason}
 	switch {
 	case reason == models.FailYielded:
-		how = "gave way to a " + string(l.attempt.YieldTo) + " job"
+		how = "gave way to " + text.A(string(l.attempt.YieldTo)) + " job"
 		waits = "waiting for a worker"
 		told["why"] = "it " + how + " that waited past its target"
 	case l.worker.DrainReason != "":

@@ -172,7 +172,7 @@ func idValue(id, kind string) (driver.Value, error) {
 		return nil, nil
 	}
 	if !ValidID(id, kind) {
-		return nil, fmt.Errorf("%q is not a %s id", id, kind)
+		return nil, fmt.Errorf("%q is not an id of the kind %s", id, kind)
 	}
 	return id[len(kind)+1:], nil
 }
@@ -186,7 +186,7 @@ func scanID(dst *string, kind string, src any) error {
 	case []byte:
 		*dst = kind + "_" + string(v)
 	default:
-		return fmt.Errorf("scan a %s id from %T", kind, src)
+		return fmt.Errorf("scan an id of the kind %s from %T", kind, src)
 	}
 	return nil
 }

@@ -193,7 +193,7 @@ func (t *transfer) save(ctx context.Context, c *client.Client, a *client.Artifac
 			return nil, apiError(err)
 		}
 		if a = t.kind.artifact(job); a == nil {
-			return nil, fmt.Errorf("%s no longer has a %s", t.job, t.kind.name)
+			return nil, fmt.Errorf("%s no longer has its %s", t.job, t.kind.name)
 		}
 	}
 	return &savedFile{Path: t.path, Kind: t.kind.name, SizeBytes: a.SizeBytes, Checksum: a.Checksum}, nil

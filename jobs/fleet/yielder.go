@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/estimate"
@@ -160,6 +161,6 @@ func whyYield(all []yield) string {
 		who = fmt.Sprintf("%d running jobs are", len(all))
 	}
 	late := all[0].late
-	return fmt.Sprintf("%s asked to give way: a %s job has waited for %.0f s, past its target of %.0f s, and no worker is free for it soon.",
-		who, late.Lane, late.WaitedSeconds, jobs.Policies[late.Lane].WaitTarget.Seconds())
+	return fmt.Sprintf("%s asked to give way: %s job has waited for %.0f s, past its target of %.0f s, and no worker is free for it soon.",
+		who, text.A(string(late.Lane)), late.WaitedSeconds, jobs.Policies[late.Lane].WaitTarget.Seconds())
 }

@@ -290,7 +290,7 @@ func (s *situation) why(job *models.Job) []WaitingReason {
 		return slices.Index(waitingCodes, a.Code) - slices.Index(waitingCodes, b.Code)
 	})
 	if to := s.gaveWay[job.ID]; to != "" && len(reasons) > 0 {
-		reasons[0].Message = "It gave way to a " + string(to) + " job. " + reasons[0].Message
+		reasons[0].Message = "It gave way to " + text.A(string(to)) + " job. " + reasons[0].Message
 	}
 	return reasons
 }
