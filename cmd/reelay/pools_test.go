@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -24,33 +26,44 @@ func TestPoolCommands(t *testing.T) {
 		args  []string
 		data  string
 		shows string
+		sends map[string]any // in the last call
 	}{
 		"show": {
 			[]string{"show", "l4-spot"},
 			`{"pools": [` + pool + `], "pool": {"scalingHistory": [{"at": "2026-01-31T12:00:00Z", "from": 1, "to": 3, "reason": "Because.", "error": "no capacity"}]}}`,
-			`(?s)state +paused.*1 idle, 2 busy.*gives way +free, batch.*2 workers each, 4 GPUs.*\$0\.31 per worker.*by l4, .* ago, stale.*\$0\.28, if the source l4.*It hangs\..*\$0\.2 from 2026-01-31 18:00 UTC.*0\.04 per busy hour.*list price \$0\.3 per machine, 12 % preempted lately, most run 2 h, .*\$0\.5 per.*0 2 \* \* \* for 6h.*1 → 3 +Because\. But: no capacity`,
+			`(?s)state +paused.*1 idle, 2 busy.*gives way +free, batch.*2 workers each, 4 GPUs.*\$0\.31 per worker.*by l4, .* ago, stale.*\$0\.28, if the source l4.*It hangs\..*\$0\.2 from 2026-01-31 18:00 UTC.*0\.04 per busy hour.*list price \$0\.3 per machine, 12 % preempted lately, most run 2 h, .*\$0\.5 per.*0 2 \* \* \* for 6h.*1 → 3 +Because\. But: no capacity`, map[string]any{"id": "pol_1"},
 		},
 		"explain": {
 			[]string{"explain", "l4-spot"},
 			`{"pools": [` + pool + `], "pool": {"explanation": {"at": "2026-01-31T12:00:00Z", "workers": 1, "desired": 3, "boot": 2, "drain": 0, "reason": "Because.", "inputs": {}}}}`,
-			`l4-spot has 1 of the 3 workers that it should have. It boots 2.\nBecause\.`,
+			`l4-spot has 1 of the 3 workers that it should have. It boots 2.\nBecause\.`, map[string]any{"id": "pol_1"},
 		},
 		"diff": {
 			[]string{"diff", "-f", file}, `{"applyPools": [{"kind": "CHANGED", "name": "l4-spot", "differences": [{"path": "maxWorkers", "before": 4, "after": 9}]}]}`,
-			`changed +pool l4-spot\n +maxWorkers: 4 → 9`,
+			`changed +pool l4-spot\n +maxWorkers: 4 → 9`, map[string]any{"dryRun": true, "source": "pools: []"},
 		},
-		"pause":  {[]string{"pause", "pol_1"}, `{"pools": [` + pool + `], "pausePool": ` + pool + `}`, `Paused the pool l4-spot: 0 booting, 1 idle, 2 busy, 0 draining`},
-		"resume": {[]string{"resume", "l4-spot"}, `{"pools": [` + pool + `], "resumePool": ` + pool + `}`, `Resumed the pool l4-spot`},
-		"delete": {[]string{"delete", "l4-spot", "--json"}, `{"pools": [` + pool + `], "deletePool": "pol_1"}`, `"deleted": "l4-spot"`},
+		"apply": {
+			[]string{"apply", "-f", file}, `{"applyPools": [{"kind": "ADDED", "name": "l4-spot", "differences": []}]}`,
+			`added +pool l4-spot`, map[string]any{"dryRun": false, "source": "pools: []"},
+		},
+		"list":   {[]string{"list"}, `{"pools": [` + pool + `]}`, `POOL .*\nl4-spot +paused +static +SPOT +L4 +0 +1 +2 +0 +0 to 4`, nil},
+		"pause":  {[]string{"pause", "pol_1"}, `{"pools": [` + pool + `], "pausePool": ` + pool + `}`, `Paused the pool l4-spot: 0 booting, 1 idle, 2 busy, 0 draining`, map[string]any{"id": "pol_1"}},
+		"resume": {[]string{"resume", "l4-spot"}, `{"pools": [` + pool + `], "resumePool": ` + pool + `}`, `Resumed the pool l4-spot`, map[string]any{"id": "pol_1"}},
+		"delete": {[]string{"delete", "l4-spot", "--json"}, `{"pools": [` + pool + `], "deletePool": "pol_1"}`, `"deleted": "l4-spot"`, map[string]any{"id": "pol_1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			url, _ := answering(t, c.data)
+			url, sent := answering(t, c.data)
 
 			status, out, errs := call(t, t.Context(), append(append([]string{"pools"}, c.args...), "--endpoint", url, "--key", "rl_x")...)
 
 			require.Zero(t, status, errs)
 			require.Regexp(t, c.shows, out)
+			variables, _ := json.Marshal(*sent)
+			for name, value := range c.sends {
+				expected, _ := json.Marshal(value)
+				require.Contains(t, string(variables), fmt.Sprintf("%q:%s", name, expected))
+			}
 		})
 	}
 

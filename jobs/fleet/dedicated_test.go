@@ -149,6 +149,35 @@ func TestDemandsOfAccounts(t *testing.T) {
 	require.Equal(t, "4 waiting jobs and 0 busy workers need 2 workers.", others.Reason)
 }
 
+// Jobs count for the pools that they bear.
+func TestDemandsOfNeeds(t *testing.T) {
+	t.Parallel()
+
+	s, _, _, spot := scaled(t, 0, 9)
+	s.Exec(t, "UPDATE pools SET price_per_hour_usd = 1")
+	safe := *spot
+	safe.ID, safe.Name, safe.CapacityClass, safe.PricePerHourUSD, safe.PoolSpec.Region = models.NewPoolID(), "safe", models.CapacityOnDemand, 3, "elsewhere"
+	require.NoError(t, models.UpsertPool(t.Context(), s.DB, &safe))
+	for _, bears := range []func(*jobs.Submission){
+		func(*jobs.Submission) {},
+		func(in *jobs.Submission) { in.MaxPreemptions = new(0) },
+		func(in *jobs.Submission) { in.MaxPreemptions = new(0) },
+		func(in *jobs.Submission) { in.MaxPricePerHour = new(1.5) },
+		func(in *jobs.Submission) { in.MaxPreemptions, in.MaxPricePerHour = new(0), new(1.5) },
+		func(in *jobs.Submission) { in.Region = "elsewhere" }, // a wish
+		func(in *jobs.Submission) { in.Region, in.RequireRegion = "elsewhere", true },
+		func(in *jobs.Submission) { in.MaxPreemptions, in.Region, in.RequireRegion = new(0), "local", true },
+	} {
+		jobstest.SubmitAs(t, s, s.Admin, bears) // CRITICAL: each needs a worker at once
+	}
+
+	for pool, waiting := range map[models.PoolID]int{spot.ID: 3, safe.ID: 3} {
+		explained, err := s.Pools.Explain(t.Context(), s.Admin, pool)
+		require.NoError(t, err)
+		require.Equal(t, waiting, explained.Desired, explained.Reason)
+	}
+}
+
 // enrolOne registers a worker of a pool.
 func enrolOne(t *testing.T, s *jobstest.Stack, pool *models.Pool) jobs.Principal {
 	t.Helper()
