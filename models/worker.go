@@ -187,6 +187,7 @@ func AvailableModels(ctx context.Context, db bun.IDB) ([]string, error) {
 // Wanted is what the rows ask of a worker: the worker's own row, and the row of the job that
 // it holds, if any.
 type Wanted struct {
+	WorkerID          WorkerID     `bun:"worker_id"`
 	Status            WorkerStatus `bun:"status"`
 	DrainReason       string       `bun:"drain_reason"`
 	DrainDeadline     time.Time    `bun:"drain_deadline"`
@@ -197,19 +198,18 @@ type Wanted struct {
 	YieldTo           Tier         `bun:"yield_to"`
 }
 
-// GetWanted returns what is asked of a worker, or sql.ErrNoRows. A request to give way that is
-// older than yieldWithin is left out.
-func GetWanted(ctx context.Context, db bun.IDB, id WorkerID, yieldWithin time.Duration) (*Wanted, error) {
-	w := new(Wanted)
-	err := db.NewRaw(`
-		SELECT w.status, w.drain_reason, w.drain_deadline,
+// ListWanted returns what is asked of these workers. A request to give way that is older than
+// yieldWithin is left out.
+func ListWanted(ctx context.Context, db bun.IDB, ids []WorkerID, yieldWithin time.Duration) (all []*Wanted, err error) {
+	err = db.NewRaw(`
+		SELECT w.id AS worker_id, w.status, w.drain_reason, w.drain_deadline,
 			j.id AS job_id, j.cancel_requested_at, j.cancel_reason, a.yield_to,
 			CASE WHEN a.yield_requested_at > clock_timestamp() - make_interval(secs => ?) THEN a.yield_requested_at END AS yield_requested_at
 		FROM workers w
 		LEFT JOIN job_attempts a ON a.worker_id = w.id AND a.ended_at IS NULL
 		LEFT JOIN jobs j ON j.id = a.job_id
-		WHERE w.id = ?`, yieldWithin.Seconds(), id).Scan(ctx, w)
-	return w, err
+		WHERE w.id = ANY (?::uuid[])`, yieldWithin.Seconds(), uuidArray(ids)).Scan(ctx, &all)
+	return all, err
 }
 
 // ListMachineWorkers returns the workers on a machine that have not ended, by slot.

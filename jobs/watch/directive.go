@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/reelay/reelay/internal/batch"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 )
 
 // Directives calls send with the current directive for the calling worker, even if it is only
@@ -46,15 +48,47 @@ func (w *Watcher) Directives(ctx context.Context, p jobs.Principal, id models.Wo
 
 // wanted returns the current directives, at least one.
 func (w *Watcher) wanted(ctx context.Context, id models.WorkerID) ([]jobs.Directive, error) {
-	row, err := models.GetWanted(ctx, w.Reader.DB, id, jobs.YieldWithin)
-	if err != nil {
-		return nil, apierror.Wrap(apierror.OrNotFound(err, "worker"), "watch worker %s", id)
+	l := &look{id: id}
+	// The batch may contain looks of others: it must not wait for one caller's read.
+	err := w.looks.Do(models.WithoutRead(ctx), l, w.lookAll)
+	if err == nil && l.row == nil {
+		err = apierror.NotFound("worker")
 	}
+	if err != nil {
+		return nil, apierror.Wrap(err, "watch worker %s", id)
+	}
+	row := l.row
 	if row.Status == models.WorkerTerminated {
 		return []jobs.Directive{{Action: jobs.DirectTerminate, Reason: "this worker is terminated"}}, nil
 	}
 	row.DrainDeadline = row.DrainDeadline.UTC()
 	return jobs.Directives(row), nil
+}
+
+// look is one worker whose directives are looked up, and what is asked of it.
+type look struct {
+	id  models.WorkerID
+	row *models.Wanted // nil if there is no such worker
+}
+
+// lookAll looks up the directives of several workers. Those that were looked up together look
+// again at the same time, so thousands of workers soon need few statements.
+func (w *Watcher) lookAll(ctx context.Context, all []*look) error {
+	ids := make([]models.WorkerID, len(all))
+	for i, l := range all {
+		ids[i] = l.id
+	}
+	rows, err := models.ListWanted(ctx, w.Reader.DB, ids, jobs.YieldWithin)
+	if err != nil {
+		return batch.Final(err)
+	}
+	found := lo.KeyBy(rows, func(r *models.Wanted) models.WorkerID { return r.WorkerID })
+	for _, l := range all {
+		if row := found[l.id]; row != nil {
+			l.row = new(*row) // a worker can listen twice
+		}
+	}
+	return nil
 }
 
 // direct sends one directive, and records that a cancel was delivered.

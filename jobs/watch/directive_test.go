@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -110,6 +111,24 @@ func TestDirectives(t *testing.T) {
 
 		require.NoError(t, err)
 		require.Equal(t, jobs.DirectCancel, (<-h.heard).Action)
+	})
+
+	t.Run("AreLookedUpForManyAtOnce", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, busy, _ := jobstest.Leased(t)
+		idle := s.Worker(t, "idle").WorkerID
+		_, err := s.Fleet.DrainWorker(t.Context(), s.Admin, idle, time.Minute)
+		require.NoError(t, err)
+
+		rows, err := watch.Look(t.Context(), s.Watcher, idle, models.NewWorkerID(), busy.WorkerID, idle)
+
+		require.NoError(t, err)
+		require.Nil(t, rows[1], "nobody knows it")
+		require.Equal(t, []any{models.WorkerDraining, models.JobID("")}, []any{rows[0].Status, rows[0].JobID})
+		require.Equal(t, []any{models.WorkerBusy, job.ID}, []any{rows[2].Status, rows[2].JobID})
+		require.Equal(t, rows[0], rows[3], "it listens twice")
+		require.NotSame(t, rows[0], rows[3])
 	})
 
 	for name, act := range map[string]func(t *testing.T, s *jobstest.Stack, id models.WorkerID) error{

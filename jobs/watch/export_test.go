@@ -1,5 +1,11 @@
 package watch
 
+import (
+	"context"
+
+	"github.com/reelay/reelay/models"
+)
+
 // Feeds returns how many jobs' events are followed in this process.
 func Feeds(w *Watcher) int {
 	w.mu.Lock()
@@ -46,4 +52,17 @@ func ChangeFollowers(w *Watcher) int {
 		return 0
 	}
 	return w.changes.followers
+}
+
+// Look looks up what is asked of these workers in one statement.
+func Look(ctx context.Context, w *Watcher, ids ...models.WorkerID) (rows []*models.Wanted, err error) {
+	var all []*look
+	for _, id := range ids {
+		all = append(all, &look{id: id})
+	}
+	err = w.lookAll(ctx, all)
+	for _, l := range all {
+		rows = append(rows, l.row)
+	}
+	return rows, err
 }

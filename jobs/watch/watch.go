@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/reelay/reelay/internal/batch"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/query"
@@ -15,6 +16,8 @@ import (
 type Watcher struct {
 	Reader *query.Reader
 	News   jobs.News
+
+	looks batch.Group[*look] // of workers at what is asked of them
 
 	mu      sync.Mutex
 	events  *eventReader // set while a job's events have followers
