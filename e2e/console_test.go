@@ -53,7 +53,7 @@ func TestConsole(t *testing.T) {
 			chromedp.WaitVisible("#prompt"),
 			chromedp.SendKeys("#prompt", prompt),
 			chromedp.SetValue(`[name="params.durationSeconds"]`, "2"),
-			chromedp.SetValue(`[name="params.pace"]`, "2"),
+			chromedp.SetValue(`[name="params.pace"]`, "5"),
 			chromedp.Click(`form[action="/jobs/new"] button`),
 			chromedp.WaitVisible("#percent"),
 		), "log in and submit")

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -11,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/reelay/reelay/internal/chromium"
+	"github.com/reelay/reelay/internal/faultproxy"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -27,18 +27,15 @@ func TestLivePage(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
-		console := New(configure(b.Stack))
-		server := httptest.NewUnstartedServer(console)
-		server.Start()
-		t.Cleanup(func() { server.Close() })
-		b.url = server.URL
+		address, err := url.Parse(b.url)
+		require.NoError(t, err)
+		server := faultproxy.New(t, "tcp", address.Host)
+		b.url = "http://" + server.Addr()
 		ctx, _ := b.open(t, "/jobs")
 		b.Submit(t)
 		require.NoError(t, chromedp.Run(ctx, chromedp.WaitReady("#live .main-link")), "the stream is open")
 
-		away := server.Listener.Addr().String()
-		server.CloseClientConnections()
-		server.Listener.Close()
+		server.Cut()
 		var text string
 		require.NoError(t, chromedp.Run(ctx,
 			chromium.Until(shownStale),
@@ -47,13 +44,9 @@ func TestLivePage(t *testing.T) {
 				return / s ago/.test(text) && text;
 			})()`, &text),
 		))
-		require.Regexp(t, `^Live updates interrupted\. Reconnecting… Last update \d s ago\.`, text, "it says so at once")
+		require.Regexp(t, `^Live updates interrupted\. Reconnecting… Last update \d+ s ago\.`, text, "it says so at once")
 
-		back := httptest.NewUnstartedServer(console)
-		back.Listener.Close()
-		back.Listener = listenAt(t, away)
-		back.Start()
-		t.Cleanup(back.Close)
+		server.Heal()
 		require.NoError(t, chromedp.Run(ctx, chromium.Until(hiddenStale)))
 	})
 
@@ -129,7 +122,8 @@ func TestLivePage(t *testing.T) {
 		pool := b.pool(t, "l4", nil)
 		b.decide(t, pool, 0, 1)
 		ctx, complaints := b.open(t, string(poolPath(pool.ID)))
-		require.NoError(t, chromedp.Run(ctx, chromedp.Click("details summary")))
+		// By script, since an update of the page can move what a mouse aims at.
+		require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate(`document.querySelector("details summary").click()`, nil)))
 
 		b.decide(t, pool, 1, 2)
 
@@ -219,12 +213,4 @@ func TestLivePage(t *testing.T) {
 		require.Equal(t, string(job.ID), copied)
 		require.True(t, strings.Contains(text, string(job.ID)), "the page has the whole id")
 	})
-}
-
-// listenAt listens again where a server was.
-func listenAt(t *testing.T, address string) net.Listener {
-	t.Helper()
-	listener, err := net.Listen("tcp", address)
-	require.NoError(t, err)
-	return listener
 }
