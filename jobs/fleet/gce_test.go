@@ -58,6 +58,25 @@ func TestScaleOnGCE(t *testing.T) {
 		require.Len(t, server.Instances(), 2)
 	})
 
+	t.Run("DeletesTheSecondMachineOfAName", func(t *testing.T) {
+		t.Parallel()
+		s, scaler, server, pool := onGCE(t, 10*time.Second)
+		server.Limit("us-central1-a", 0) // the older one is in the zone that is listed last
+		require.NoError(t, scaler.Scale(t.Context()))
+		name := server.Instances()[0].Name
+		server.Double("us-central1-b", name, "us-central1-a")
+		s.Exec(t, "UPDATE workers SET created_at = created_at - interval '1 minute'")
+
+		require.NoError(t, scaler.Scale(t.Context()))
+
+		require.Zero(t, ended(t, s))
+		require.Equal(t, 2, poolStatus(t, s, pool).Booting)
+		for _, i := range server.Instances() {
+			require.Equal(t, "us-central1-b", filepath.Base(i.Zone))
+		}
+		require.Len(t, server.Instances(), 2)
+	})
+
 	t.Run("KeepsTheWorkersOfAZoneThatCannotBeReached", func(t *testing.T) {
 		t.Parallel()
 		s, scaler, server, _ := onGCE(t, 10*time.Second)

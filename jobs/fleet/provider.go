@@ -80,6 +80,9 @@ type Instance struct {
 	Err error `json:"-"`
 }
 
+// Lives reports whether the machine boots or runs.
+func (i Instance) Lives() bool { return i.State == InstanceBooting || i.State == InstanceRunning }
+
 // InstanceState is the state of a machine.
 type InstanceState string
 
@@ -112,7 +115,8 @@ type Provider interface {
 	// that makes a repeated call harmless.
 	Create(ctx context.Context, pool *models.Pool, requestID string, ids []string) []Created
 	// List returns all instances of the pool that boot, run or end, and those that
-	// ended recently if the provider knows why. It may return ErrProviderGone.
+	// ended recently if the provider knows why. If several have one id, the first is the
+	// right one, and the others are deleted. It may return ErrProviderGone.
 	List(ctx context.Context, pool *models.Pool) ([]Instance, error)
 	// Delete ends instances of the pool without notice. It returns an error for each
 	// one that it could not end, by id. One that is gone already is no error.

@@ -60,9 +60,10 @@ func (s *Scaler) compare(ctx context.Context, p poolState, now time.Time) error 
 		return trouble
 	}
 	if trouble == nil {
+		instances, seconds := distinct(instances)
 		err := s.forget(ctx, p, instances, now)
 		if err == nil {
-			trouble, err = s.clear(ctx, p, instances, now)
+			trouble, err = s.clear(ctx, p, instances, seconds, now)
 		}
 		if err != nil {
 			return err
@@ -75,6 +76,19 @@ func (s *Scaler) compare(ctx context.Context, p poolState, now time.Time) error 
 		s.surveys.done(p.pool, asked)
 	}
 	return err
+}
+
+// distinct returns the first machine of each id, and the others.
+func distinct(instances []Instance) (firsts, seconds []Instance) {
+	seen := map[string]bool{}
+	for _, i := range instances {
+		if seen[i.ID] {
+			seconds = append(seconds, i)
+			continue
+		}
+		seen[i.ID], firsts = true, append(firsts, i)
+	}
+	return firsts, seconds
 }
 
 // note records why a pool's provider fails, or that it does not, if that has changed.
@@ -150,9 +164,32 @@ func (s *Scaler) forget(ctx context.Context, p poolState, instances []Instance, 
 // can exit by itself, or register again.
 const clearGrace = time.Minute
 
-// clear deletes the machines that no worker needs. Their worker has ended, or never had a row. It
-// returns as trouble what the provider refused.
-func (s *Scaler) clear(ctx context.Context, p poolState, instances []Instance, now time.Time) (trouble, err error) {
+// clear deletes the machines that no worker needs: their worker has ended, or never had a row, or
+// they are seconds of their id. It returns as trouble what the provider refused.
+func (s *Scaler) clear(ctx context.Context, p poolState, instances, seconds []Instance, now time.Time) (trouble, err error) {
+	idle, err := s.unneeded(ctx, p, instances, now)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range seconds {
+		if i.Lives() && now.Sub(i.CreatedAt) > clearGrace {
+			slog.WarnContext(ctx, "there are several machines of one name: the younger one is deleted", "pool", p.pool.Name, "machine", text.Clip(i.ID, 64), "zone", i.Zone)
+			idle = append(idle, i)
+		}
+	}
+	if len(idle) == 0 {
+		return nil, nil
+	}
+	slog.InfoContext(ctx, "machines without a worker are deleted", "pool", p.pool.Name, "machines", len(idle), "first", text.Clip(idle[0].ID, 64))
+	var failed []error
+	for id, err := range s.Providers[p.pool.Provider].Delete(ctx, p.pool, idle) {
+		failed = append(failed, fmt.Errorf("delete the machine %s: %w", text.Clip(id, 64), err))
+	}
+	return errors.Join(failed...), nil
+}
+
+// unneeded returns the machines without a worker.
+func (s *Scaler) unneeded(ctx context.Context, p poolState, instances []Instance, now time.Time) (idle []Instance, err error) {
 	var unknown []string
 	needed := map[string]bool{}
 	for _, w := range p.workers {
@@ -160,7 +197,7 @@ func (s *Scaler) clear(ctx context.Context, p poolState, instances []Instance, n
 	}
 	byID, since := map[string]Instance{}, s.surveys.since(p.pool.ID, instances, now)
 	for _, i := range instances {
-		if !needed[i.ID] && (i.State == InstanceBooting || i.State == InstanceRunning) && now.Sub(since[i.ID]) > clearGrace {
+		if !needed[i.ID] && i.Lives() && now.Sub(since[i.ID]) > clearGrace {
 			unknown, byID[i.ID] = append(unknown, i.ID), i
 		}
 	}
@@ -175,19 +212,10 @@ func (s *Scaler) clear(ctx context.Context, p poolState, instances []Instance, n
 	for _, id := range kept {
 		delete(byID, id)
 	}
-	var idle []Instance
 	for _, i := range byID {
 		idle = append(idle, i)
 	}
-	if len(idle) == 0 {
-		return nil, nil
-	}
-	slog.InfoContext(ctx, "machines without a worker are deleted", "pool", p.pool.Name, "machines", len(idle), "first", text.Clip(idle[0].ID, 64))
-	var failed []error
-	for id, err := range s.Providers[p.pool.Provider].Delete(ctx, p.pool, idle) {
-		failed = append(failed, fmt.Errorf("delete the machine %s: %w", text.Clip(id, 64), err))
-	}
-	return errors.Join(failed...), nil
+	return idle, nil
 }
 
 // listEvery is how often a remote provider is asked for the machines of a pool. Clouds limit such

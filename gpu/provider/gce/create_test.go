@@ -83,13 +83,22 @@ func TestCreate(t *testing.T) {
 	t.Run("InsertsSeveralWithOneCall", func(t *testing.T) {
 		t.Parallel()
 		server, provider := start(t)
+		pool := newPool(t, func(s map[string]any) { s["weightsImage"] = "projects/test-project/global/images/weights" })
 
-		created := provider.Create(t.Context(), newPool(t), "batch", []string{"video-2", "video-1"})
+		created := provider.Create(t.Context(), pool, "batch", []string{"video-2", "video-1"})
 
 		require.Equal(t, []fleet.Created{{ID: "video-2", Zone: zoneA}, {ID: "video-1", Zone: zoneA}}, created)
 		require.Len(t, server.Calls("instances.bulkInsert"), 1)
 		require.Empty(t, server.Calls("instances.insert"))
 		require.Equal(t, []string{zoneA + "/video-1", zoneA + "/video-2"}, places(server))
+		provider.Create(t.Context(), pool, "one more", []string{"video-3"})
+		bulk, one := body[compute.BulkInsertInstanceResource](t, server, "instances.bulkInsert").InstanceProperties, body[compute.Instance](t, server, "instances.insert")
+		require.Equal(t, one.Scheduling, bulk.Scheduling, "the model, the notice, and the longest life")
+		require.Equal(t, one.Labels, bulk.Labels)
+		require.Equal(t, metadata(one.Metadata), metadata(bulk.Metadata))
+		require.Equal(t, "projects/test-project/global/images/weights", bulk.Disks[1].InitializeParams.SourceImage)
+		require.True(t, bulk.Disks[1].AutoDelete)
+		require.Equal(t, "/dev/disk/by-id/google-reelay-weights", metadata(bulk.Metadata)["reelay-weights"])
 	})
 
 	t.Run("StartsFromATemplate", func(t *testing.T) {

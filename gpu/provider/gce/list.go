@@ -28,7 +28,8 @@ const (
 )
 
 // List implements [fleet.Provider]. It returns an error if a zone of the pool's region
-// cannot be reached: its instances are unknown, not gone. Instances that Compute Engine
+// cannot be reached: its instances are unknown, not gone. Second instances of a name come
+// last. Instances that Compute Engine
 // reclaimed within the last hour are listed as ended, and so are those that could not be
 // created, with the reason.
 func (p *Provider) List(ctx context.Context, pool *models.Pool) ([]fleet.Instance, error) {
@@ -55,13 +56,34 @@ func (p *Provider) List(ctx context.Context, pool *models.Pool) ([]fleet.Instanc
 			all[name] = i
 		}
 	}
+	// A name is of one zone only: two zones can have machines of the same name.
+	var seconds []fleet.Instance
+	exists := map[string]bool{}
 	for _, i := range found {
-		all[i.Name] = instanceOf(i, reclaimed[i.Name].Reclaimed)
+		one := instanceOf(i, reclaimed[i.Name].Reclaimed)
+		if exists[one.ID] {
+			first := all[one.ID]
+			if comesFirst(one, first) {
+				one, first = first, one
+			}
+			all[first.ID], seconds = first, append(seconds, one)
+			continue
+		}
+		all[one.ID], exists[one.ID] = one, true
 	}
 	for _, i := range p.failures(ctx, service, pool, all) {
 		all[i.ID] = i
 	}
-	return slices.SortedFunc(maps.Values(all), func(a, b fleet.Instance) int { return cmp.Compare(a.ID, b.ID) }), nil
+	return append(slices.SortedFunc(maps.Values(all), func(a, b fleet.Instance) int { return cmp.Compare(a.ID, b.ID) }), seconds...), nil
+}
+
+// comesFirst reports which of two machines of one name is the right one: the one that lives, and
+// of two the older, whose agent registered first.
+func comesFirst(a, b fleet.Instance) bool {
+	if a.Lives() != b.Lives() {
+		return a.Lives()
+	}
+	return a.CreatedAt.Before(b.CreatedAt)
 }
 
 // instances lists the pool's instances in all zones, and the zones that did not answer.

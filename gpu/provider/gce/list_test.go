@@ -83,6 +83,21 @@ func TestList(t *testing.T) {
 		require.Empty(t, list(t, provider, other))
 	})
 
+	t.Run("ListsTheOneThatLivesFirst", func(t *testing.T) {
+		t.Parallel()
+		server, provider := start(t)
+		pool := newPool(t)
+		provider.Create(t.Context(), pool, "batch", []string{"video-1"})
+		server.Double(zoneA, "video-1", zoneB)
+		running := func(zone string) fleet.Instance {
+			return fleet.Instance{ID: "video-1", Zone: zone, State: fleet.InstanceRunning}
+		}
+
+		require.Equal(t, []fleet.Instance{running(zoneA), running(zoneB)}, list(t, provider, pool))
+		server.SetStatus(zoneA, "video-1", "TERMINATED", "")
+		require.Equal(t, []fleet.Instance{running(zoneB), {ID: "video-1", Zone: zoneA, State: fleet.InstanceEnded}}, list(t, provider, pool))
+	})
+
 	t.Run("DoesNotNeedToReadOperations", func(t *testing.T) {
 		t.Parallel()
 		server, provider := start(t)

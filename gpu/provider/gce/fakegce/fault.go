@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"time"
 )
 
 // Fault is what goes wrong with a request. The zero values of Method and Zone mean all.
@@ -131,6 +132,18 @@ func (s *Server) Preempt(zone, name string) {
 		return
 	}
 	delete(s.instances, zone+"/"+name)
+}
+
+// Double gives another zone an instance of the same name. The first was created an hour ago, the
+// second half an hour ago.
+func (s *Server) Double(zone, name, other string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first, second := *s.instances[zone+"/"+name], *s.instances[zone+"/"+name]
+	first.CreationTimestamp = time.Now().Add(-time.Hour).Format(time.RFC3339Nano)
+	second.CreationTimestamp = time.Now().Add(-30 * time.Minute).Format(time.RFC3339Nano)
+	second.Zone = strings.Replace(second.Zone, "/zones/"+zone, "/zones/"+other, 1)
+	s.instances[zone+"/"+name], s.instances[other+"/"+name] = &first, &second
 }
 
 // SetStatus sets the status of an instance, and what it says about it.
