@@ -1623,6 +1623,7 @@ const (
 	JobEventTypeStarted         JobEventType = "STARTED"
 	JobEventTypeProgress        JobEventType = "PROGRESS"
 	JobEventTypeCheckpointed    JobEventType = "CHECKPOINTED"
+	JobEventTypeLoaded          JobEventType = "LOADED"
 	JobEventTypeResumed         JobEventType = "RESUMED"
 	JobEventTypeCancelRequested JobEventType = "CANCEL_REQUESTED"
 	JobEventTypeReleased        JobEventType = "RELEASED"
@@ -1644,6 +1645,7 @@ var AllJobEventType = []JobEventType{
 	JobEventTypeStarted,
 	JobEventTypeProgress,
 	JobEventTypeCheckpointed,
+	JobEventTypeLoaded,
 	JobEventTypeResumed,
 	JobEventTypeCancelRequested,
 	JobEventTypeReleased,
@@ -2462,6 +2464,50 @@ func (v *ModelDrafts) GetStepsPerSecond() *float64 { return v.StepsPerSecond }
 // GetMinSteps returns ModelDrafts.MinSteps, and is useful for accessing the field via an interface.
 func (v *ModelDrafts) GetMinSteps() *int { return v.MinSteps }
 
+// ModelLoad includes the requested fields of the GraphQL type ModelLoad.
+// The GraphQL type's documentation follows.
+//
+// How long workers take to have a model in memory, as measured. A worker that has booted downloads the weights, unless its machine has them, and loads them.
+type ModelLoad struct {
+	Model string `json:"model"`
+	// The median of the newest 31 loads, with the start of the runtime and without the download.
+	LoadSeconds float64 `json:"loadSeconds"`
+	// The median of the downloads among them, and their number. 0 if the weights were always on the machine, or the runtime does not measure it.
+	FetchSeconds float64 `json:"fetchSeconds"`
+	Fetches      int     `json:"fetches"`
+	// How many loads were measured at all.
+	Loads int `json:"loads"`
+}
+
+// GetModel returns ModelLoad.Model, and is useful for accessing the field via an interface.
+func (v *ModelLoad) GetModel() string { return v.Model }
+
+// GetLoadSeconds returns ModelLoad.LoadSeconds, and is useful for accessing the field via an interface.
+func (v *ModelLoad) GetLoadSeconds() float64 { return v.LoadSeconds }
+
+// GetFetchSeconds returns ModelLoad.FetchSeconds, and is useful for accessing the field via an interface.
+func (v *ModelLoad) GetFetchSeconds() float64 { return v.FetchSeconds }
+
+// GetFetches returns ModelLoad.Fetches, and is useful for accessing the field via an interface.
+func (v *ModelLoad) GetFetches() int { return v.Fetches }
+
+// GetLoads returns ModelLoad.Loads, and is useful for accessing the field via an interface.
+func (v *ModelLoad) GetLoads() int { return v.Loads }
+
+// How long a worker took to have a model in memory.
+type ModelLoadInput struct {
+	// From when the runtime was asked for the model, or started, until the model was in memory, without fetchSeconds. 0 to 86,400.
+	LoadSeconds float64 `json:"loadSeconds"`
+	// How long the runtime downloaded the weights. 0 if they were on the machine; at most 86,400.
+	FetchSeconds float64 `json:"fetchSeconds"`
+}
+
+// GetLoadSeconds returns ModelLoadInput.LoadSeconds, and is useful for accessing the field via an interface.
+func (v *ModelLoadInput) GetLoadSeconds() float64 { return v.LoadSeconds }
+
+// GetFetchSeconds returns ModelLoadInput.FetchSeconds, and is useful for accessing the field via an interface.
+func (v *ModelLoadInput) GetFetchSeconds() float64 { return v.FetchSeconds }
+
 // Whether an entry came with Reelay, from the folder REELAY_MODELS, or from an operator. Reelay never overwrites an operator's.
 type ModelOrigin string
 
@@ -2636,6 +2682,8 @@ type Pool struct {
 	Draining int `json:"draining"`
 	// How often the workers save checkpoints, by model.
 	CheckpointPlans []CheckpointPlan `json:"checkpointPlans"`
+	// How long the workers took to have a model in memory, for each model that was loaded.
+	ModelLoads []ModelLoad `json:"modelLoads"`
 }
 
 // GetId returns Pool.Id, and is useful for accessing the field via an interface.
@@ -2754,6 +2802,9 @@ func (v *Pool) GetDraining() int { return v.Draining }
 
 // GetCheckpointPlans returns Pool.CheckpointPlans, and is useful for accessing the field via an interface.
 func (v *Pool) GetCheckpointPlans() []CheckpointPlan { return v.CheckpointPlans }
+
+// GetModelLoads returns Pool.ModelLoads, and is useful for accessing the field via an interface.
+func (v *Pool) GetModelLoads() []ModelLoad { return v.ModelLoads }
 
 // PoolAdvice includes the requested fields of the GraphQL type PoolAdvice.
 // The GraphQL type's documentation follows.
@@ -2990,6 +3041,8 @@ type ProgressInput struct {
 	ResumedFrom *string `json:"resumedFrom,omitempty"`
 	// What the runtime says about the resume, such as that other software made the checkpoint. Sent with resumedFrom, at most 500 bytes.
 	ResumedNote *string `json:"resumedNote,omitempty"`
+	// How long the attempt loaded its model. Sent once, if the model was not loaded before.
+	Load *ModelLoadInput `json:"load"`
 }
 
 // GetAttemptId returns ProgressInput.AttemptId, and is useful for accessing the field via an interface.
@@ -3027,6 +3080,9 @@ func (v *ProgressInput) GetResumedFrom() *string { return v.ResumedFrom }
 
 // GetResumedNote returns ProgressInput.ResumedNote, and is useful for accessing the field via an interface.
 func (v *ProgressInput) GetResumedNote() *string { return v.ResumedNote }
+
+// GetLoad returns ProgressInput.Load, and is useful for accessing the field via an interface.
+func (v *ProgressInput) GetLoad() *ModelLoadInput { return v.Load }
 
 // Queue includes the GraphQL fields of Queue requested by the fragment Queue.
 // The GraphQL type's documentation follows.
@@ -8317,6 +8373,13 @@ fragment Pool on Pool {
 		intervalSeconds
 		overhead
 	}
+	modelLoads {
+		model
+		loadSeconds
+		fetchSeconds
+		fetches
+		loads
+	}
 }
 `
 
@@ -8563,6 +8626,13 @@ fragment Pool on Pool {
 		hoursBetweenLosses
 		intervalSeconds
 		overhead
+	}
+	modelLoads {
+		model
+		loadSeconds
+		fetchSeconds
+		fetches
+		loads
 	}
 }
 `
@@ -9328,6 +9398,13 @@ fragment Pool on Pool {
 		hoursBetweenLosses
 		intervalSeconds
 		overhead
+	}
+	modelLoads {
+		model
+		loadSeconds
+		fetchSeconds
+		fetches
+		loads
 	}
 }
 `

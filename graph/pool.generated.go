@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/internal/jsondiff"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/checkpoints"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
@@ -249,6 +250,121 @@ func (ec *executionContext) _CheckpointPlan_overhead(ctx context.Context, field 
 }
 func (ec *executionContext) fieldContext_CheckpointPlan_overhead(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("CheckpointPlan", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _ModelLoad_model(ctx context.Context, field graphql.CollectedField, obj *estimate.LoadTime) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ModelLoad_model(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Model, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ModelLoad_model(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ModelLoad", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ModelLoad_loadSeconds(ctx context.Context, field graphql.CollectedField, obj *estimate.LoadTime) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ModelLoad_loadSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LoadSeconds, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ModelLoad_loadSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ModelLoad", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _ModelLoad_fetchSeconds(ctx context.Context, field graphql.CollectedField, obj *estimate.LoadTime) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ModelLoad_fetchSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.FetchSeconds, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ModelLoad_fetchSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ModelLoad", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _ModelLoad_fetches(ctx context.Context, field graphql.CollectedField, obj *estimate.LoadTime) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ModelLoad_fetches(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Fetches, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ModelLoad_fetches(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ModelLoad", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ModelLoad_loads(ctx context.Context, field graphql.CollectedField, obj *estimate.LoadTime) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ModelLoad_loads(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Loads, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ModelLoad_loads(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ModelLoad", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _Pool_id(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
@@ -1246,6 +1362,38 @@ func (ec *executionContext) fieldContext_Pool_checkpointPlans(_ context.Context,
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_CheckpointPlan(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Pool_modelLoads(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Pool_modelLoads(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ModelLoads, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []estimate.LoadTime) graphql.Marshaler {
+			return ec.marshalNModelLoad2ᚕgithubᚗcomᚋreelayᚋreelayᚋjobsᚋestimateᚐLoadTimeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Pool_modelLoads(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Pool",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ModelLoad(ctx, field)
 		},
 	}
 	return fc, nil
@@ -2439,6 +2587,64 @@ func (ec *executionContext) _CheckpointPlan(ctx context.Context, sel ast.Selecti
 	return out
 }
 
+var modelLoadImplementors = []string{"ModelLoad"}
+
+func (ec *executionContext) _ModelLoad(ctx context.Context, sel ast.SelectionSet, obj *estimate.LoadTime) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, modelLoadImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ModelLoad")
+		case "model":
+			out.Values[i] = ec._ModelLoad_model(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "loadSeconds":
+			out.Values[i] = ec._ModelLoad_loadSeconds(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "fetchSeconds":
+			out.Values[i] = ec._ModelLoad_fetchSeconds(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "fetches":
+			out.Values[i] = ec._ModelLoad_fetches(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "loads":
+			out.Values[i] = ec._ModelLoad_loads(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var poolImplementors = []string{"Pool", "Node"}
 
 func (ec *executionContext) _Pool(ctx context.Context, sel ast.SelectionSet, obj *query.PoolStatus) graphql.Marshaler {
@@ -2719,6 +2925,11 @@ func (ec *executionContext) _Pool(ctx context.Context, sel ast.SelectionSet, obj
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "checkpointPlans":
 			out.Values[i] = ec._Pool_checkpointPlans(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "modelLoads":
+			out.Values[i] = ec._Pool_modelLoads(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
@@ -3210,6 +3421,26 @@ func (ec *executionContext) marshalNCheckpointPlan2ᚖgithubᚗcomᚋreelayᚋre
 		return graphql.Null
 	}
 	return ec._CheckpointPlan(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNModelLoad2githubᚗcomᚋreelayᚋreelayᚋjobsᚋestimateᚐLoadTime(ctx context.Context, sel ast.SelectionSet, v estimate.LoadTime) graphql.Marshaler {
+	return ec._ModelLoad(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNModelLoad2ᚕgithubᚗcomᚋreelayᚋreelayᚋjobsᚋestimateᚐLoadTimeᚄ(ctx context.Context, sel ast.SelectionSet, v []estimate.LoadTime) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNModelLoad2githubᚗcomᚋreelayᚋreelayᚋjobsᚋestimateᚐLoadTime(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) marshalNPool2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐPoolStatusᚄ(ctx context.Context, sel ast.SelectionSet, v []*query.PoolStatus) graphql.Marshaler {

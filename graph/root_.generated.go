@@ -83,6 +83,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputHeartbeatInput,
 		ec.unmarshalInputJobFilter,
 		ec.unmarshalInputLeaseJobInput,
+		ec.unmarshalInputModelLoadInput,
 		ec.unmarshalInputPoolInput,
 		ec.unmarshalInputProgressInput,
 		ec.unmarshalInputRegisterWorkerInput,
@@ -1055,6 +1056,22 @@ func (ec *executionContext) childFields_ModelDrafts(ctx context.Context, field g
 	return nil, fmt.Errorf("no field named %q was found under type ModelDrafts", field.Name)
 }
 
+func (ec *executionContext) childFields_ModelLoad(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "model":
+		return ec.fieldContext_ModelLoad_model(ctx, field)
+	case "loadSeconds":
+		return ec.fieldContext_ModelLoad_loadSeconds(ctx, field)
+	case "fetchSeconds":
+		return ec.fieldContext_ModelLoad_fetchSeconds(ctx, field)
+	case "fetches":
+		return ec.fieldContext_ModelLoad_fetches(ctx, field)
+	case "loads":
+		return ec.fieldContext_ModelLoad_loads(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ModelLoad", field.Name)
+}
+
 func (ec *executionContext) childFields_ModelProgram(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "model":
@@ -1185,6 +1202,8 @@ func (ec *executionContext) childFields_Pool(ctx context.Context, field graphql.
 		return ec.fieldContext_Pool_explanation(ctx, field)
 	case "checkpointPlans":
 		return ec.fieldContext_Pool_checkpointPlans(ctx, field)
+	case "modelLoads":
+		return ec.fieldContext_Pool_modelLoads(ctx, field)
 	case "scalingHistory":
 		return ec.fieldContext_Pool_scalingHistory(ctx, field)
 	}

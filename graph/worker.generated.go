@@ -2333,6 +2333,47 @@ func (ec *executionContext) unmarshalInputLeaseJobInput(ctx context.Context, obj
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputModelLoadInput(ctx context.Context, obj any) (jobs.ModelLoad, error) {
+	var it jobs.ModelLoad
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["fetchSeconds"]; !present {
+		asMap["fetchSeconds"] = 0
+	}
+
+	fieldsInOrder := [...]string{"loadSeconds", "fetchSeconds"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "loadSeconds":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("loadSeconds"))
+			data, err := ec.unmarshalNFloat2float64(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.LoadSeconds = data
+		case "fetchSeconds":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("fetchSeconds"))
+			data, err := ec.unmarshalNFloat2float64(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.FetchSeconds = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputProgressInput(ctx context.Context, obj any) (ProgressInput, error) {
 	var it ProgressInput
 	if obj == nil {
@@ -2344,7 +2385,7 @@ func (ec *executionContext) unmarshalInputProgressInput(ctx context.Context, obj
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"attemptId", "fencingToken", "percent", "phase", "step", "totalSteps", "frame", "totalFrames", "message", "etaSeconds", "resumedFrom", "resumedNote"}
+	fieldsInOrder := [...]string{"attemptId", "fencingToken", "percent", "phase", "step", "totalSteps", "frame", "totalFrames", "message", "etaSeconds", "resumedFrom", "resumedNote", "load"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -2435,6 +2476,13 @@ func (ec *executionContext) unmarshalInputProgressInput(ctx context.Context, obj
 				return it, err
 			}
 			it.ResumedNote = data
+		case "load":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("load"))
+			data, err := ec.unmarshalOModelLoadInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐModelLoad(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Load = data
 		}
 	}
 	return it, nil
@@ -3971,6 +4019,14 @@ func (ec *executionContext) marshalOLeasedModel2ᚖgithubᚗcomᚋreelayᚋreela
 		return graphql.Null
 	}
 	return ec._LeasedModel(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOModelLoadInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐModelLoad(ctx context.Context, v any) (*jobs.ModelLoad, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputModelLoadInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) unmarshalOUploadedObject2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐUploadedObject(ctx context.Context, v any) (*jobs.UploadedObject, error) {

@@ -66,6 +66,9 @@ func (l *Learner) Learn(ctx context.Context) (int, error) {
 		if err := models.CountCheckpoints(ctx, tx, since, until, checkpoints.Fade, checkpoints.NewestSaves); err != nil {
 			return fmt.Errorf("count checkpoints and losses: %w", err)
 		}
+		if err := models.CountModelLoads(ctx, tx, since, until, estimate.NewestLoads); err != nil {
+			return fmt.Errorf("count loads of models: %w", err)
+		}
 		return models.SetLearned(ctx, tx, until)
 	})
 	return learnt, err

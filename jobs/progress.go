@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/reelay/reelay/internal/text"
@@ -18,7 +19,17 @@ type ProgressReport struct {
 	// ResumedNote is what the runtime says about the resume, such as that other software made
 	// the checkpoint.
 	ResumedNote string
+	// Load is how long the attempt loaded its model. It is reported once, or never if the model
+	// was loaded before.
+	Load *ModelLoad
 }
+
+// ModelLoad is how long a worker took to have a model in memory. LoadSeconds includes the start
+// of the runtime, and not FetchSeconds, for which it downloaded the weights.
+type ModelLoad struct{ LoadSeconds, FetchSeconds float64 }
+
+// maxLoadSeconds bounds each part of a load.
+const maxLoadSeconds = 86_400
 
 // progressEvents limits progress events: one per this much progress or time.
 var progressEvents = models.Thinning{Percent: 1, After: 5 * time.Second}
@@ -35,8 +46,13 @@ func (h *Holder) ReportProgress(ctx context.Context, p Principal, f Fence, repor
 }
 
 func (h *Holder) report(ctx context.Context, p Principal, f Fence, report ProgressReport) (*Answer, error) {
-	if report.ResumedFrom != "" || report.Phase == models.PhaseUploading {
+	if report.ResumedFrom != "" || report.Load != nil || report.Phase == models.PhaseUploading {
 		_, err := h.fenced(ctx, &fencedCall{p: p, fence: f, act: func(ctx context.Context, l *held) error {
+			if report.Load != nil {
+				if err := l.loaded(ctx, report.Load); err != nil {
+					return err
+				}
+			}
 			if report.ResumedFrom != "" {
 				if err := l.resumed(ctx, report.ResumedFrom, report.ResumedNote); err != nil {
 					return err
@@ -69,8 +85,30 @@ func (r *ProgressReport) valid() error {
 	if r.Phase == models.PhaseDone || r.Phase == models.PhaseWaiting {
 		return apierror.Invalid("phase", "The phase of a job that is worked on is never %s.", r.Phase)
 	}
+	if load := r.Load; load != nil {
+		for name, v := range map[string]float64{"load.loadSeconds": load.LoadSeconds, "load.fetchSeconds": load.FetchSeconds} {
+			if !(v >= 0 && v <= maxLoadSeconds) { // NaN is neither
+				return apierror.Invalid(name, "%s must be from 0 to %d.", name, maxLoadSeconds)
+			}
+		}
+	}
 	r.Message = text.Clip(text.Printable(r.Message), MaxMessageBytes)
 	r.ResumedNote = text.Clip(text.Printable(r.ResumedNote), MaxMessageBytes)
+	return nil
+}
+
+// loaded records how long the attempt loaded its model, unless it has reported that before.
+func (l *held) loaded(ctx context.Context, load *ModelLoad) error {
+	known := slices.ContainsFunc(l.change.events, func(e *models.JobEvent) bool { return e.Type == models.EventLoaded })
+	if !known {
+		var err error
+		if known, err = models.HasEvent(ctx, l.change.tx, l.job.ID, l.attempt.ID, models.EventLoaded); err != nil {
+			return err
+		}
+	}
+	if !known {
+		l.change.note(models.EventLoaded, Payload{"model": l.job.Model, "loadSeconds": load.LoadSeconds, "fetchSeconds": load.FetchSeconds})
+	}
 	return nil
 }
 

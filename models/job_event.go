@@ -21,6 +21,7 @@ const (
 	EventStarted         JobEventType = "STARTED"
 	EventProgress        JobEventType = "PROGRESS"
 	EventCheckpointed    JobEventType = "CHECKPOINTED"
+	EventLoaded          JobEventType = "LOADED"
 	EventResumed         JobEventType = "RESUMED"
 	EventCancelRequested JobEventType = "CANCEL_REQUESTED"
 	EventReleased        JobEventType = "RELEASED"
@@ -53,6 +54,12 @@ func ListJobEvents(ctx context.Context, db bun.IDB, job JobID, afterSeq, limit i
 	err := db.NewSelect().Model(&events).Where("e.job_id = ? AND e.seq > ?", job, afterSeq).
 		Order("e.seq").Limit(int64(limit)).Scan(ctx)
 	return events, err
+}
+
+// HasEvent reports whether an attempt at a job has an event of a type.
+func HasEvent(ctx context.Context, db bun.IDB, job JobID, attempt AttemptID, t JobEventType) (bool, error) {
+	return db.NewSelect().Model((*JobEvent)(nil)).
+		Where("e.job_id = ? AND e.attempt_id = ? AND e.type = ?", job, attempt, t).Exists(ctx)
 }
 
 // ListEventsOfJobs is ListJobEvents for many jobs, with up to limit events of each.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/internal/text"
+	"github.com/samber/lo"
 	"github.com/spf13/cobra"
 )
 
@@ -98,6 +99,13 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 	}
 	field("drained after", "%d s idle", p.ScaleDownCooldownSeconds)
 	field("given up after", "%d s of booting", p.BootLimitSeconds)
+	for i, load := range p.ModelLoads {
+		took := fmt.Sprintf("%.1f s", load.LoadSeconds)
+		if load.Fetches > 0 {
+			took += fmt.Sprintf(", and %.1f s to download the weights", load.FetchSeconds)
+		}
+		field(lo.Ternary(i == 0, "loads", ""), "%s in %s  (%s measured)", clean(load.Model), took, text.Count(load.Loads, "load"))
+	}
 	if p.Settings != nil && string(*p.Settings) != "{}" {
 		field("settings", "%s", clean(string(*p.Settings)))
 	}

@@ -21,7 +21,8 @@ func TestPoolCommands(t *testing.T) {
 		"price": {"pricePerHourUsd": 0.31, "source": "l4", "at": "2026-01-31T12:00:00Z", "stale": true, "problem": "It hangs.", "ahead": [{"from": "2026-01-31T18:00:00Z", "pricePerHourUsd": 0.2}]}, "lossesPerHour": 0.04,
 		"advice": {"at": "2026-01-31T12:00:00Z", "pricePerHourUsd": 0.3, "preempted": 0.12, "uptimeSeconds": 7200}, "maxPricePerHourUsd": 0.5, "accounts": [],
 		"yieldingTiers": ["FREE", "BATCH"], "workersPerMachine": 2, "gpusPerWorker": 4, "holdOnFailure": true, "activeHours": "0 2 * * * for 6h", "settings": {}, "paused": true, "desired": 3,
-		"booting": 0, "idle": 1, "busy": 2, "draining": 0, "checkpointPlans": []}`
+		"booting": 0, "idle": 1, "busy": 2, "draining": 0, "checkpointPlans": [],
+		"modelLoads": [{"model": "wan", "loadSeconds": 42.1, "fetchSeconds": 180, "fetches": 2, "loads": 9}]}`
 	for name, c := range map[string]struct {
 		args  []string
 		data  string
@@ -31,7 +32,7 @@ func TestPoolCommands(t *testing.T) {
 		"show": {
 			[]string{"show", "l4-spot"},
 			`{"pools": [` + pool + `], "pool": {"scalingHistory": [{"at": "2026-01-31T12:00:00Z", "from": 1, "to": 3, "reason": "Because.", "error": "no capacity"}]}}`,
-			`(?s)state +paused.*1 idle, 2 busy.*gives way +free, batch.*2 workers each, 4 GPUs.*\$0\.31 per worker.*by l4, .* ago, stale.*\$0\.28, if the source l4.*It hangs\..*\$0\.2 from 2026-01-31 18:00 UTC.*0\.04 per busy hour.*list price \$0\.3 per machine, 12 % preempted lately, most run 2 h, .*\$0\.5 per.*0 2 \* \* \* for 6h.*1 → 3 +Because\. But: no capacity`, map[string]any{"id": "pol_1"},
+			`(?s)state +paused.*1 idle, 2 busy.*gives way +free, batch.*2 workers each, 4 GPUs.*\$0\.31 per worker.*by l4, .* ago, stale.*\$0\.28, if the source l4.*It hangs\..*\$0\.2 from 2026-01-31 18:00 UTC.*0\.04 per busy hour.*list price \$0\.3 per machine, 12 % preempted lately, most run 2 h, .*\$0\.5 per.*0 2 \* \* \* for 6h.*loads +wan in 42\.1 s, and 180\.0 s to download the weights  \(9 loads measured\).*1 → 3 +Because\. But: no capacity`, map[string]any{"id": "pol_1"},
 		},
 		"explain": {
 			[]string{"explain", "l4-spot"},

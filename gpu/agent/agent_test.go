@@ -64,6 +64,32 @@ func TestRun(t *testing.T) {
 		})
 	})
 
+	t.Run("ReportsOnceHowLongAModelWasLoaded", func(t *testing.T) {
+		t.Parallel()
+		for name, c := range map[string]struct{ fetch, loadSeconds, fetchSeconds float64 }{
+			"Measured":     {30, 12, 30},
+			"Unbelievable": {1000, 0, 42},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				prepare := func(control *control, m *model) { control.queue(); m.load, m.fetch = 42*time.Second, c.fetch }
+				story(t, prepare, func(t *testing.T, f *fixture) {
+					<-f.model.started
+					f.model.messages <- &runtime.Progress{Percent: 50, Phase: runtime.PhaseRendering}
+					time.Sleep(20 * time.Second)
+
+					var loads []any
+					for _, report := range f.of("reportProgress") {
+						if report.in["load"] != nil {
+							loads = append(loads, report.in["load"])
+						}
+					}
+					require.Equal(t, []any{object{"loadSeconds": c.loadSeconds, "fetchSeconds": c.fetchSeconds}}, loads)
+				})
+			})
+		}
+	})
+
 	t.Run("RepeatsALostRequestUnderItsID", func(t *testing.T) {
 		t.Parallel()
 		story(t, func(*control, *model) {}, func(t *testing.T, f *fixture) {

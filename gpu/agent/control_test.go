@@ -344,6 +344,8 @@ type model struct {
 	messages chan runtime.Message
 	ended    sync.Once
 	deaf     atomic.Bool // does not stop when it is told to
+	load     time.Duration
+	fetch    float64
 	tail     string
 }
 
@@ -357,7 +359,8 @@ func (m *model) Announced() runtime.Ready {
 
 func (m *model) Load(order runtime.Model) error {
 	m.loads <- order
-	m.messages <- &runtime.Loaded{Model: order.Name}
+	time.Sleep(m.load)
+	m.messages <- &runtime.Loaded{Model: order.Name, FetchSeconds: m.fetch}
 	return nil
 }
 

@@ -137,16 +137,25 @@ func (h *host) commandFor(model, wanted string) (RuntimeCommand, bool) {
 	return command, ok
 }
 
+// listener receives what happens while a model is loaded.
+type listener interface {
+	// runtime receives the progress of the load.
+	runtime(*runtime.Progress)
+	// loaded receives how long it took to start the runtime, if it did not run, and to load the
+	// model, and how long the weights were downloaded before.
+	loaded(load, fetch time.Duration)
+}
+
 // get returns a process with the model in memory, of the runtime wanted if there is one. If necessary it starts the runtime
-// and loads the model, and reports the progress of loading. If the runtime fails,
-// the error is a *runtime.Failure.
-func (h *host) get(ctx context.Context, model runtime.Model, wanted string, progress func(*runtime.Progress)) (process, error) {
+// and loads the model, and reports this. If the runtime fails, the error is a *runtime.Failure.
+func (h *host) get(ctx context.Context, model runtime.Model, wanted string, report listener) (process, error) {
 	command, ok := h.commandFor(model.Name, wanted)
 	if !ok {
 		return nil, runtime.Failf(runtime.Transient, "this worker has no runtime for the model %s: start its agent with --runtime '%s=…'",
 			model.Name, cmp.Or(wanted, "NAME"))
 	}
 	h.idle()
+	begun := time.Now()
 	if h.running == nil || h.command != command.Name {
 		if _, err := h.start(ctx, command); err != nil {
 			return nil, err
@@ -155,18 +164,23 @@ func (h *host) get(ctx context.Context, model runtime.Model, wanted string, prog
 	if h.loaded.Name == model.Name && h.loaded.Version == model.Version {
 		return h.running, nil
 	}
-	if err := h.load(ctx, model, progress); err != nil {
+	fetch, err := h.load(ctx, model, report)
+	if err != nil {
 		h.kill()
 		return nil, err
 	}
+	took := time.Since(begun)
+	fetch = min(fetch, took)
+	report.loaded(took-fetch, fetch)
 	return h.running, nil
 }
 
-// load loads the model into the running process and waits until it is in memory.
-func (h *host) load(ctx context.Context, model runtime.Model, progress func(*runtime.Progress)) error {
+// load loads the model into the running process and waits until it is in memory. It returns how
+// much of that time the runtime downloaded the weights.
+func (h *host) load(ctx context.Context, model runtime.Model, report listener) (fetch time.Duration, err error) {
 	h.loaded = runtime.Model{}
 	if err := h.running.Load(model); err != nil {
-		return err
+		return 0, err
 	}
 	h.ours = true // Load clears the log
 	timer := time.NewTimer(h.loadTimeout)
@@ -174,21 +188,21 @@ func (h *host) load(ctx context.Context, model runtime.Model, progress func(*run
 	for {
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return 0, context.Cause(ctx)
 		case <-timer.C:
-			return runtime.Failf(runtime.Timeout, "the runtime %s did not load %s within %s", h.command, model.Name, h.loadTimeout)
+			return 0, runtime.Failf(runtime.Timeout, "the runtime %s did not load %s within %s", h.command, model.Name, h.loadTimeout)
 		case message, ok := <-h.running.Messages():
 			if !ok {
-				return h.running.Wait()
+				return 0, h.running.Wait()
 			}
 			switch m := message.(type) {
 			case *runtime.Progress:
-				progress(m)
+				report.runtime(m)
 			case *runtime.Failure:
-				return diagnose(m)
+				return 0, diagnose(m)
 			case *runtime.Loaded:
 				h.loaded = model
-				return nil
+				return time.Duration(m.FetchSeconds * float64(time.Second)), nil
 			}
 		}
 	}

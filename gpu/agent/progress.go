@@ -23,6 +23,7 @@ type reporter struct {
 	newest      client.ProgressInput
 	resumedFrom *string // until it was reported
 	resumedNote *string
+	load        *client.ModelLoadInput // until it was reported
 }
 
 func newReporter(t *attempt) *reporter {
@@ -47,6 +48,17 @@ func (r *reporter) runtime(m *runtime.Progress) {
 			Frame: optional(m.Frame), TotalFrames: optional(m.TotalFrames), EtaSeconds: optional(m.ETASeconds),
 		}
 	})
+}
+
+// loaded reports how long the worker took to load the job's model, and to download its weights.
+func (r *reporter) loaded(load, fetch time.Duration) {
+	r.mu.Lock()
+	r.load = &client.ModelLoadInput{LoadSeconds: load.Seconds(), FetchSeconds: fetch.Seconds()}
+	r.mu.Unlock()
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
 }
 
 // resuming shows from where the job will go on, if the checkpoint restores.
@@ -95,10 +107,10 @@ func (r *reporter) send(ctx context.Context) {
 	r.sending.Lock()
 	defer r.sending.Unlock()
 	r.mu.Lock()
-	in, resumedFrom, note := r.newest, r.resumedFrom, r.resumedNote
+	in, resumedFrom, note, load := r.newest, r.resumedFrom, r.resumedNote, r.load
 	r.mu.Unlock()
 	in.AttemptId, in.FencingToken, in.ResumedFrom = r.attempt.hold.AttemptID, r.attempt.hold.FencingToken, resumedFrom
-	in.ResumedNote = note
+	in.ResumedNote, in.Load = note, load
 
 	err := r.attempt.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
 		ctx, cancel := context.WithTimeout(ctx, beatTimeout)
@@ -114,13 +126,16 @@ func (r *reporter) send(ctx context.Context) {
 	if err == nil && r.resumedFrom == resumedFrom {
 		r.resumedFrom, r.resumedNote = nil, nil
 	}
+	if err == nil && r.load == load {
+		r.load = nil
+	}
 }
 
-// flush reports the checkpoint from which the job resumed, if that was not reported yet. A job
-// that ends soon after would not show it.
+// flush reports the checkpoint from which the job resumed, and how long its model was loaded, if
+// that was not reported yet. A job that ends soon after would not show it.
 func (r *reporter) flush(ctx context.Context) {
 	r.mu.Lock()
-	pending := r.resumedFrom != nil
+	pending := r.resumedFrom != nil || r.load != nil
 	r.mu.Unlock()
 	if pending {
 		r.send(ctx)

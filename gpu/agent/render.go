@@ -30,7 +30,7 @@ func (t *attempt) render() (*runtime.Result, error) {
 	if err != nil {
 		return nil, orCause(beginning, err)
 	}
-	p, err := t.agent.runtimes.get(beginning, t.model(), t.wantedRuntime(), t.progress.runtime)
+	p, err := t.agent.runtimes.get(beginning, t.model(), t.wantedRuntime(), t.progress)
 	if err != nil {
 		return nil, orCause(beginning, err)
 	}

@@ -22,7 +22,8 @@ const (
 	maxInfo   = 16_000    // bytes of a checkpoint's info, encoded as the agent sends it
 	maxCount  = math.MaxInt32
 
-	maxVersion = 100 // bytes of the version of a model
+	maxVersion = 100    // bytes of the version of a model
+	maxFetch   = 86_400 // seconds
 )
 
 // Phase is the stage of a job as shown to users. The values are those of the API.
@@ -174,6 +175,9 @@ func (o Offer) MarshalJSON() ([]byte, error) {
 // Loaded answers a load: the model is in memory.
 type Loaded struct {
 	Model string `json:"model"`
+	// FetchSeconds is how much of the load was the download of the weights. It is 0 if they
+	// were on the machine, or the runtime does not know. At most a day.
+	FetchSeconds float64 `json:"fetchSeconds,omitempty"`
 }
 
 // Progress reports the progress of a job. Percent can decrease; Phase and Message
@@ -292,7 +296,12 @@ func (m *Ready) check() error {
 	return nil
 }
 
-func (m *Loaded) check() error { return nil }
+func (m *Loaded) check() error {
+	if m.FetchSeconds < 0 || m.FetchSeconds > maxFetch {
+		return fmt.Errorf("fetchSeconds is %g", m.FetchSeconds)
+	}
+	return nil
+}
 
 func (m *Progress) check() error {
 	switch m.Phase {

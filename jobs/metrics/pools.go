@@ -29,6 +29,8 @@ var (
 	poolStaleDesc   = poolDesc("reelay_pool_price_stale", "1 if the price is an old one of its source.")
 	poolFailsDesc   = poolDesc("reelay_pool_provider_failing", "1 if the provider could not list or delete the pool's machines when it was last asked.")
 	poolTroubleDesc = poolDesc("reelay_pool_price_problem", "1 if the source of the price gave none when it was last read.")
+	poolLoadDesc    = prometheus.NewDesc("reelay_pool_model_load_seconds", "How long workers take to load a model, without the download of its weights.", []string{"pool", "model"}, nil)
+	poolFetchDesc   = prometheus.NewDesc("reelay_pool_model_fetch_seconds", "How long workers take to download the weights of a model. 0 if they are always on the machine.", []string{"pool", "model"}, nil)
 	poolCostDesc    = poolDesc("reelay_pool_cost_usd_per_hour", "The price of the pool's workers, also of those that boot or drain.")
 )
 
@@ -38,7 +40,7 @@ func poolDesc(name, help string) *prometheus.Desc {
 
 // Describe implements prometheus.Collector.
 func (p *pools) Describe(into chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{poolWorkersDesc, poolDesiredDesc, poolMaxDesc, poolPausedDesc, poolRefusedDesc, poolPriceDesc, poolStaleDesc, poolTroubleDesc, poolCostDesc, poolFailsDesc} {
+	for _, desc := range []*prometheus.Desc{poolWorkersDesc, poolDesiredDesc, poolMaxDesc, poolPausedDesc, poolRefusedDesc, poolPriceDesc, poolStaleDesc, poolTroubleDesc, poolCostDesc, poolFailsDesc, poolLoadDesc, poolFetchDesc} {
 		into <- desc
 	}
 }
@@ -63,6 +65,10 @@ func (p *pools) Collect(into chan<- prometheus.Metric) {
 		gauge(poolCostDesc, float64(pool.Booting+pool.Idle+pool.Busy+pool.Draining)*price.PricePerHourUSD)
 		gauge(poolPausedDesc, oneIf(pool.Paused()))
 		gauge(poolFailsDesc, oneIf(pool.ProviderProblem != ""))
+		for _, load := range pool.ModelLoads {
+			gauge(poolLoadDesc, load.LoadSeconds, load.Model)
+			gauge(poolFetchDesc, load.FetchSeconds, load.Model)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/checkpoints"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/models"
 )
@@ -64,6 +65,8 @@ type PoolStatus struct {
 	Booting, Idle, Busy, Draining int
 	// CheckpointPlans has a plan for each model.
 	CheckpointPlans []*checkpoints.Plan
+	// ModelLoads are the models whose load was measured.
+	ModelLoads []estimate.LoadTime
 }
 
 // Paused reports whether an operator paused the pool.
@@ -92,9 +95,18 @@ func (r *Reader) poolStatus(ctx context.Context, pools []*models.Pool) ([]*PoolS
 	if err != nil {
 		return nil, fmt.Errorf("count pool workers: %w", err)
 	}
+	loads, err := models.ListModelLoads(ctx, r.DB)
+	if err != nil {
+		return nil, fmt.Errorf("list the loads of models: %w", err)
+	}
 	var found []*PoolStatus
 	for _, pool := range pools {
-		status := &PoolStatus{Pool: pool, CheckpointPlans: r.Checkpoints.OfPool(pool.ID)}
+		status := &PoolStatus{Pool: pool, CheckpointPlans: r.Checkpoints.OfPool(pool.ID), ModelLoads: []estimate.LoadTime{}}
+		for _, load := range loads {
+			if load.PoolID == pool.ID {
+				status.ModelLoads = append(status.ModelLoads, estimate.LoadTimeOf(load))
+			}
+		}
 		for _, c := range counts {
 			if c.PoolID != pool.ID {
 				continue

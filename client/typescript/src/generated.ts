@@ -128,6 +128,7 @@ export type JobEventType =
   | 'STARTED'
   | 'PROGRESS'
   | 'CHECKPOINTED'
+  | 'LOADED'
   | 'RESUMED'
   | 'CANCEL_REQUESTED'
   | 'RELEASED'
@@ -429,6 +430,16 @@ export type ProgressInput = {
   resumedFrom?: InputMaybe<Scalars['ID']['input']>;
   /** What the runtime says about the resume, such as that other software made the checkpoint. Sent with resumedFrom, at most 500 bytes. */
   resumedNote?: InputMaybe<Scalars['String']['input']>;
+  /** How long the attempt loaded its model. Sent once, if the model was not loaded before. */
+  load?: InputMaybe<ModelLoadInput>;
+};
+
+/** How long a worker took to have a model in memory. */
+export type ModelLoadInput = {
+  /** From when the runtime was asked for the model, or started, until the model was in memory, without fetchSeconds. 0 to 86,400. */
+  loadSeconds: Scalars['Float']['input'];
+  /** How long the runtime downloaded the weights. 0 if they were on the machine; at most 86,400. */
+  fetchSeconds?: Scalars['Float']['input'];
 };
 
 export type RequestUploadInput = {

@@ -45,7 +45,7 @@ class DiffusersModel(Model):
         torch.backends.cudnn.benchmark = False
         torch.backends.cudnn.deterministic = True
 
-    def load(self, model: Entry) -> None:
+    def load(self, model: Entry) -> float:
         wanted = settings.parse(model.settings)
         if self.loaded:
             pipelines.unload(self.loaded)
@@ -54,6 +54,7 @@ class DiffusersModel(Model):
         loaded = pipelines.load(wanted, model.progress)
         self._watch(loaded)
         self.loaded = loaded
+        return loaded.fetch_seconds
 
     def _watch(self, loaded: pipelines.Loaded) -> None:
         """Lets a job answer the agent within a step, and report while it decodes.

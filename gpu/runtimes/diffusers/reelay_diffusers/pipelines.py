@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -62,6 +63,7 @@ class Loaded:
     settings: Settings
     digest: str  # of the weights
     scheduler: Any  # a new one is made from it for each job
+    fetch_seconds: float  # how long the weights were downloaded
 
     @property
     def device(self) -> torch.device:
@@ -118,7 +120,9 @@ def load(settings: Settings, progress: Callable[[float, str], None]) -> Loaded:
     if settings.offload != "none" and not gpu:
         raise InvalidInput(f"The setting offload is {settings.offload!r}, which needs a GPU.")
     progress(0, "checking the weights")
+    began = time.monotonic()
     folder = weights.find(settings)
+    fetched = time.monotonic() - began if settings.hub else 0.0
     digest = weights.check(folder)
     for adapter in settings.adapters:
         weights.check_adapter(adapter)
@@ -140,7 +144,7 @@ def load(settings: Settings, progress: Callable[[float, str], None]) -> Loaded:
     progress(70, "placing the weights")
     _add_adapters(pipe, settings)
     _place(pipe, settings, gpu)
-    return Loaded(pipe, kind, settings, digest, scheduler)
+    return Loaded(pipe, kind, settings, digest, scheduler, fetched)
 
 
 def _scheduler(settings: Settings, own: Any) -> Any:

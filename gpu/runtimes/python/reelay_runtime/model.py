@@ -75,8 +75,12 @@ class Model:
     #: The extension of what preview writes: .jpg, .png, .webp, .mp4 or .webm.
     preview_suffix = ".jpg"
 
-    def load(self, model: Entry) -> None:
-        """Loads a model into memory, where it stays. Unloads the one that was there."""
+    def load(self, model: Entry) -> float | None:
+        """Loads a model into memory, where it stays. Unloads the one that was there.
+
+        It may return how many seconds of that time it downloaded the weights.
+        """
+        return None
 
     def begin(self, job: Job) -> None:
         """Checks the job's parameters and makes its first state. Raises InvalidInput."""

@@ -127,18 +127,24 @@ class _Server:
 
     def _load(self, entry: Entry) -> End:
         try:
-            self._ensure_loaded(entry)
+            fetch = self._ensure_loaded(entry)
         except (Exception, SystemExit) as error:
             return "error", self._describe(error)
-        return "loaded", {"model": entry.name}
+        body: dict[str, Any] = {"model": entry.name}
+        if fetch > 0:
+            body["fetchSeconds"] = round(fetch, 3)
+        return "loaded", body
 
-    def _ensure_loaded(self, entry: Entry) -> None:
+    def _ensure_loaded(self, entry: Entry) -> float:
+        """Returns how many seconds the weights were downloaded."""
         if self.model.models and entry.name not in self.model.models:
             raise ModelCrash(f"This runtime has no model {entry.name!r}.")
         if self.loaded is None or not entry.same_weights(self.loaded):
             self.loaded = None
-            self.model.load(entry)
+            fetch = self.model.load(entry)
             self.loaded = entry
+            return fetch or 0.0
+        return 0.0
 
     def _loading(self, percent: float, message: str) -> None:
         percent = round(min(max(percent, 0.0), 100.0), 1)

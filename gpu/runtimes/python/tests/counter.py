@@ -36,10 +36,11 @@ class Counter(Model):
     runtime = "counter 1"
     models = {"counter": "test", "other": ""}
 
-    def load(self, model: Entry) -> None:
+    def load(self, model: Entry) -> float:
         model.progress(50, "half of it")
         if model.settings.get("fail"):
             raise ModelCrash("the weights are not there")
+        return float(model.settings.get("fetch", 0))
 
     def begin(self, job: Job) -> None:
         self.total = job.param("steps", 8, low=1)

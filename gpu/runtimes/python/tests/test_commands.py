@@ -36,7 +36,11 @@ def test_loads(launch: Launch) -> None:
     runtime.send("load", model="counter", version=4, settings={"weights": "/models"})
     assert runtime.next() == ("loaded", {"model": "counter"})
 
-    runtime.send("load", model="counter", version=5, settings={"fail": True})
+    runtime.send("load", model="counter", version=5, settings={"fetch": 1.5})
+    runtime.expect("progress")
+    assert runtime.next() == ("loaded", {"model": "counter", "fetchSeconds": 1.5})
+
+    runtime.send("load", model="counter", version=6, settings={"fail": True})
     assert runtime.expect("error")["message"] == "the weights are not there"
 
     runtime.send("load", model="nothing")
