@@ -149,6 +149,35 @@ func TestFinishBy(t *testing.T) {
 		require.Equal(t, job.ID, leased(t, s, spot).Job.ID)
 	})
 
+	t.Run("RunsAnywhereOnceItIsPastOrOnDemandMachinesAreRefused", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		pool := jobstest.AddPool(t, s, 0, 2)
+		s.Exec(t, "UPDATE pools SET capacity_class = 'ON_DEMAND'")
+		job := submitWith(t, s, func(in *jobs.Submission) { in.FinishBy = new(time.Now().Add(5 * time.Second)) })
+		look := func(finish string) string {
+			s.Exec(t, "UPDATE jobs SET slack_until = now(), finish_by = now() + ?::interval", finish)
+			n, err := s.Scheduler.Slack(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+			return fmt.Sprint(said(t, s, job.ID)["reason"])
+		}
+		require.Equal(t, models.Needs("on-demand"), job.Needs, "the pool can boot a worker")
+
+		s.Exec(t, "UPDATE pools SET backoff_until = now() + interval '1 h' WHERE id = ?", pool.ID)
+		require.Equal(t, "moved back to any capacity: no on-demand capacity can run it", look("20 s"))
+		s.Exec(t, "UPDATE pools SET backoff_until = now() WHERE id = ?", pool.ID)
+		require.Equal(t, "moved to on-demand capacity: its finishBy leaves no slack", look("20 s"))
+		require.False(t, s.Reload(t, job.ID).SlackUntil.After(s.Reload(t, job.ID).FinishBy), "it is looked at again by then")
+		require.Equal(t, "moved back to any capacity: its finishBy is past", look("0"))
+
+		_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
+		require.NoError(t, err)
+		again, err := s.Retrier.Retry(t.Context(), s.Client, job.ID, false)
+		require.NoError(t, err)
+		require.Equal(t, []any{models.Needs(""), time.Time{}}, []any{again.Needs, again.SlackUntil}, "a new run begins anywhere")
+	})
+
 	t.Run("IsLookedAtWhenTheJobEntersItsQueue", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)

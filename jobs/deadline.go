@@ -17,8 +17,10 @@ import (
 )
 
 // A job with FinishBy runs anywhere while it has slack: while it could still lose a worker and
-// be complete in time. Without slack it runs on on-demand capacity only. Its slack is reckoned
-// when it enters a queue, and again when it should end. A running job stays where it is.
+// be complete in time. Without slack it runs on on-demand capacity only. Once FinishBy is past it
+// runs anywhere again: it cannot be saved any more, and must not wait for capacity that may never
+// come. Its slack is reckoned when it enters a queue, and again when it should end. A running job
+// stays where it is.
 
 const (
 	// slackShare is the part of the remaining render time that is kept in reserve, and
@@ -74,8 +76,10 @@ func placeAll(ctx context.Context, tx bun.Tx, changes []*Change) error {
 			if err != nil {
 				return err
 			}
-			c.job.SlackUntil = p.slackUntil(c.job, done)
-			if !c.job.SlackUntil.After(c.now) {
+			switch c.job.SlackUntil = p.slackUntil(c.job, done); {
+			case !c.job.FinishBy.After(c.now):
+				c.job.SlackUntil = time.Time{}
+			case !c.job.SlackUntil.After(c.now):
 				c.job.Needs, c.job.SlackUntil = c.job.Needs.Also(true), c.now
 			}
 		}
@@ -158,8 +162,8 @@ type slackWatch struct {
 	capacity []models.Capacity
 }
 
-// look moves a job if its slack has ended, or no capacity can run it where it was moved to. It
-// returns nil if the job stays.
+// look moves a job if its slack has ended, and back if no capacity can run it where it was moved
+// to or its FinishBy is past. It returns nil if the job stays.
 func (w *slackWatch) look(ctx context.Context, db *bun.DB, id models.JobID) (moved *Change, err error) {
 	err = changeJob(ctx, db, id, func(ctx context.Context, tx bun.Tx, c *Change) error {
 		moved = nil
@@ -171,13 +175,17 @@ func (w *slackWatch) look(ctx context.Context, db *bun.DB, id models.JobID) (mov
 		if err != nil {
 			return err
 		}
-		if job.SlackUntil = w.slackUntil(job, done); !job.SlackUntil.After(c.now) {
+		back := "no on-demand capacity can run it"
+		switch job.SlackUntil = w.slackUntil(job, done); {
+		case !job.FinishBy.After(c.now):
+			job.Needs, job.SlackUntil, back = job.Needs.Also(job.Spent()), time.Time{}, "its finishBy is past"
+		case !job.SlackUntil.After(c.now):
 			job.Needs = job.Needs.Also(job.Spent() || w.safe(job))
-			job.SlackUntil = c.now.Add(slackRecheck)
+			job.SlackUntil = slices.MinFunc([]time.Time{c.now.Add(slackRecheck), job.FinishBy}, time.Time.Compare)
 		}
 		if job.Needs != c.before.Needs {
 			c.note(models.EventQueued, Payload{"lane": job.Lane})
-			c.sayCapacity("no on-demand capacity can run it")
+			c.sayCapacity(back)
 			moved = c
 		}
 		return c.save(ctx)
@@ -193,6 +201,6 @@ func (w *slackWatch) safe(job *models.Job) bool {
 	q := job.Queue()
 	q.Needs = q.Needs.Also(true)
 	return slices.ContainsFunc(w.capacity, func(c models.Capacity) bool {
-		return c.Booting+c.Idle+c.Busy+c.Most > 0 && w.known.CapabilityOf(c.Offer).Serves(q, job.AccountID)
+		return c.Booting+c.Idle+c.Busy+c.Opens > 0 && w.known.CapabilityOf(c.Offer).Serves(q, job.AccountID)
 	})
 }

@@ -18,6 +18,8 @@ type Capacity struct {
 	Quarantined int `bun:"quarantined"`
 	// Most is how many workers the pools may have together. It is 0 without a pool.
 	Most int `bun:"most"`
+	// Opens is Most without pools whose provider has just refused machines.
+	Opens int `bun:"opens"`
 	// Paused means that a pool is paused.
 	Paused bool `bun:"paused"`
 	// Dear means that the price of a pool is above its limit: it gets no more workers, and Most
@@ -40,14 +42,15 @@ func ListCapacity(ctx context.Context, db bun.IDB, models []string) ([]Capacity,
 			count(*) FILTER (WHERE status = 'IDLE') AS idle,
 			count(*) FILTER (WHERE status = 'QUARANTINED') AS quarantined,
 			count(*) FILTER (WHERE status = 'BUSY') AS busy,
-			sum(max_workers) AS most, bool_or(paused) AS paused, bool_or(dear) AS dear, bool_or(batch_waits) AS batch_waits,
+			sum(max_workers) AS most, sum(opens) AS opens, bool_or(paused) AS paused, bool_or(dear) AS dear, bool_or(batch_waits) AS batch_waits,
 			min(created_at) FILTER (WHERE status = 'BOOTING') AS booting_since, max(boot_seconds) AS boot_seconds
 		FROM (
 			SELECT models, tiers, accounts, gpu_type, region, capacity_class, price_per_hour_usd, CASE WHEN status = 'IDLE' AND quarantined_until > clock_timestamp() THEN 'QUARANTINED' ELSE status END AS status,
-				0 AS max_workers, false AS paused, false AS dear, false AS batch_waits, created_at, NULL::float8 AS boot_seconds
+				0 AS max_workers, 0 AS opens, false AS paused, false AS dear, false AS batch_waits, created_at, NULL::float8 AS boot_seconds
 			FROM workers WHERE ended_at IS NULL AND status IN ('BOOTING', 'IDLE', 'BUSY')
 			UNION ALL
-			SELECT models, tiers, accounts, gpu_type, region, capacity_class, pool_price(pools), '', CASE WHEN paused_at IS NULL AND NOT dear THEN max_workers ELSE 0 END, paused_at IS NOT NULL, dear, batch_waits, NULL, (
+			SELECT models, tiers, accounts, gpu_type, region, capacity_class, pool_price(pools), '', CASE WHEN paused_at IS NULL AND NOT dear THEN max_workers ELSE 0 END,
+				CASE WHEN paused_at IS NULL AND NOT dear AND coalesce(backoff_until <= clock_timestamp(), true) THEN max_workers ELSE 0 END, paused_at IS NOT NULL, dear, batch_waits, NULL, (
 				SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM boots.took)::float8)
 				FROM (
 					SELECT registered_at - created_at AS took FROM workers
