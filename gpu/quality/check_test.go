@@ -142,6 +142,15 @@ func TestPrograms(t *testing.T) {
 		require.Eventually(t, func() bool { return dead(child) }, time.Minute, 5*time.Millisecond)
 	})
 
+	t.Run("ThatLackMemorySayNothingOfTheVideo", func(t *testing.T) {
+		script := "#!/bin/sh\necho 'ffprobe: error while loading shared libraries: liblapack.so.3: failed to map segment from shared object' >&2\nexit 127\n"
+		require.NoError(t, os.WriteFile(filepath.Join(folder, "ffprobe"), []byte(script), 0o700))
+
+		_, err := quality.Check(t.Context(), path, quality.Expect{})
+
+		require.ErrorContains(t, err, "this host has too little memory or too many processes for ffprobe: ")
+	})
+
 	t.Run("AreRequired", func(t *testing.T) {
 		t.Setenv("PATH", t.TempDir())
 

@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -56,9 +58,13 @@ func (c *complaints) first() string {
 	return strings.ToValidUTF8(line, "")
 }
 
+// shortage is what a program says that could not get memory or another thread.
+var shortage = regexp.MustCompile(`(?i)cannot allocate memory|failed to map segment|resource temporarily unavailable`)
+
 // run runs a program with a pipe for each reader: standard output for the first, file
 // descriptors 3, 4 … for the others. It returns when the program has ended and all
-// readers have returned. A status other than 0 is not an error. The program gets a
+// readers have returned. A status other than 0 is an error only if the host lacked
+// memory or processes, which says nothing about the file. The program gets a
 // process group of its own, which is killed as a whole when ctx ends or a reader
 // fails.
 func run(ctx context.Context, program string, args []string, readers ...func(io.Reader) error) (*complaints, bool, error) {
@@ -97,6 +103,9 @@ func run(ctx context.Context, program string, args []string, readers ...func(io.
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		if exit.ExitCode() < 0 {
 			return said, false, fmt.Errorf("%s ended by %s", program, exit)
+		}
+		if shortage.Match(said.text.Bytes()) {
+			return said, false, fmt.Errorf("this host has too little memory or too many processes for %s: %s", filepath.Base(program), said.first())
 		}
 		return said, false, nil
 	}
