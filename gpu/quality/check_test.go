@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/reelay/reelay/gpu/quality"
+	"github.com/reelay/reelay/internal/testrun"
 )
 
 // video makes a video of 2 s, 160 × 90 pixels and 24 frames per second from a filter graph.
@@ -120,7 +121,7 @@ func TestPrograms(t *testing.T) {
 	t.Run("AreKilledWithTheirChildren", func(t *testing.T) {
 		pid := filepath.Join(folder, "pid")
 		script := "#!/bin/sh\nsleep 1000 &\necho $! > " + pid + ".new\nmv " + pid + ".new " + pid + "\nwait\n"
-		require.NoError(t, os.WriteFile(filepath.Join(folder, "ffprobe"), []byte(script), 0o700))
+		testrun.WriteProgram(t, filepath.Join(folder, "ffprobe"), script)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			defer cancel()
@@ -144,7 +145,7 @@ func TestPrograms(t *testing.T) {
 
 	t.Run("ThatLackMemorySayNothingOfTheVideo", func(t *testing.T) {
 		script := "#!/bin/sh\necho 'ffprobe: error while loading shared libraries: liblapack.so.3: failed to map segment from shared object' >&2\nexit 127\n"
-		require.NoError(t, os.WriteFile(filepath.Join(folder, "ffprobe"), []byte(script), 0o700))
+		testrun.WriteProgram(t, filepath.Join(folder, "ffprobe"), script)
 
 		_, err := quality.Check(t.Context(), path, quality.Expect{})
 

@@ -20,7 +20,7 @@ import (
 func program(t *testing.T, dir, name, script string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o700))
+	testrun.WriteProgram(t, path, "#!/bin/sh\n"+script+"\n")
 	return path
 }
 

@@ -152,3 +152,18 @@ func (c QuietClock) Elapsed() time.Duration {
 	}
 	return max(0, elapsed-(stalled-c.stalled))
 }
+
+// WriteProgram writes an executable file, such as a script with its #! line.
+//
+// A process that another goroutine starts in the meantime inherits the open file until it
+// executes its own program, and so long the kernel refuses to run this one: "text file busy".
+// No process is started before the file is closed.
+func WriteProgram(t testing.TB, path, text string) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(path, []byte(text), 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

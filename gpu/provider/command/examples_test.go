@@ -24,7 +24,7 @@ func example(t *testing.T, name, options string) *cloud {
 	text, err := os.ReadFile(filepath.Join("examples", name))
 	require.NoError(t, err)
 	require.LessOrEqual(t, strings.Count(string(text), "\n"), 60)
-	require.NoError(t, os.WriteFile(filepath.Join(c.folder, name), text, 0o700))
+	testrun.WriteProgram(t, filepath.Join(c.folder, name), string(text))
 	c.pool.Settings = json.RawMessage(`{"program": "` + name + `", "options": ` + options + `}`)
 	require.NoError(t, command.CheckPool(c.pool))
 	return c
@@ -139,7 +139,7 @@ func TestFakeCloud(t *testing.T) {
 	c := example(t, "fake-cloud", `{}`)
 	require.NoError(t, os.Mkdir(filepath.Join(c.folder, "machines"), 0o700))
 	agent := "#!/bin/sh\necho \"$REELAY_ENDPOINT $REELAY_API_KEY $*\" >>started\nsleep 1000 &\nwait\n"
-	require.NoError(t, os.WriteFile(filepath.Join(c.folder, "agent"), []byte(agent), 0o700))
+	testrun.WriteProgram(t, filepath.Join(c.folder, "agent"), agent)
 	t.Cleanup(func() {
 		c.Delete(context.Background(), c.pool, []fleet.Instance{{ID: "spot-a"}, {ID: "spot-b"}, {ID: "spot-c"}})
 	})

@@ -74,7 +74,7 @@ type cloud struct {
 func setup(t *testing.T, script string) *cloud {
 	t.Helper()
 	c := setupIn(t, t.TempDir(), "cloud")
-	require.NoError(t, os.WriteFile(filepath.Join(c.folder, "cloud"), []byte("#!/bin/sh\n"+script+"\n"), 0o700))
+	testrun.WriteProgram(t, filepath.Join(c.folder, "cloud"), "#!/bin/sh\n"+script+"\n")
 	return c
 }
 

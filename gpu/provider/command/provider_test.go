@@ -117,7 +117,7 @@ func TestCreate(t *testing.T) {
 		c := setup(t, `:`)
 		require.NoError(t, os.Mkdir(filepath.Join(c.folder, "folder"), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(c.folder, "data"), nil, 0o600))
-		require.NoError(t, os.WriteFile(filepath.Join(c.folder, "broken"), []byte("#!/no/such/interpreter\n"), 0o700))
+		testrun.WriteProgram(t, filepath.Join(c.folder, "broken"), "#!/no/such/interpreter\n")
 		for program, want := range map[string]fleet.ErrorClass{"none": fleet.Invalid, "folder": fleet.Invalid, "data": fleet.Permission, "broken": fleet.Permission} {
 			c.pool.Settings = []byte(`{"program": "` + program + `"}`)
 			err := c.create(t, "spot-a")[0].Err
@@ -227,7 +227,7 @@ func TestLog(t *testing.T) {
 	t.Parallel()
 
 	c := setupIn(t, t.TempDir(), "chatty")
-	require.NoError(t, os.WriteFile(filepath.Join(c.folder, "chatty"), []byte("#!/bin/sh\nsed s/.*environment// >&2\ni=0; while [ $i -lt 1000 ]; do echo $i >&2; i=$((i+1)); done\nhead -c 100000 /dev/zero | tr '\\0' x >&2\n"), 0o700))
+	testrun.WriteProgram(t, filepath.Join(c.folder, "chatty"), "#!/bin/sh\nsed s/.*environment// >&2\ni=0; while [ $i -lt 1000 ]; do echo $i >&2; i=$((i+1)); done\nhead -c 100000 /dev/zero | tr '\\0' x >&2\n")
 
 	for range 2 {
 		c.create(t, "spot-a")

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/reelay/reelay/internal/testrun"
 )
 
 // docker is a Docker whose containers end at once. It writes its arguments to a log, and keeps
@@ -42,7 +44,7 @@ func TestStartupScript(t *testing.T) {
 	}))
 	t.Cleanup(metadata.Close)
 	stub := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(stub, "docker"), []byte(docker), 0o700))
+	testrun.WriteProgram(t, filepath.Join(stub, "docker"), docker)
 	cmd := exec.CommandContext(t.Context(), "bash", "startup.sh")
 	cmd.Env = append(os.Environ(), "STUB="+stub, "PATH="+stub+":"+os.Getenv("PATH"), "GCE_METADATA_HOST="+strings.TrimPrefix(metadata.URL, "http://"))
 

@@ -16,6 +16,7 @@ import (
 	_ "golang.org/x/image/webp"
 
 	"github.com/reelay/reelay/gpu/runtime"
+	"github.com/reelay/reelay/internal/testrun"
 )
 
 func TestRender(t *testing.T) {
@@ -176,7 +177,7 @@ func withFFmpeg(t *testing.T, script string) string {
 	t.Helper()
 
 	bin := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(bin, "ffmpeg"), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+	testrun.WriteProgram(t, filepath.Join(bin, "ffmpeg"), "#!/bin/sh\n"+script+"\n")
 	return "PATH=" + bin + ":" + os.Getenv("PATH")
 }
 
