@@ -19,6 +19,9 @@ import (
 // redisStart is how long a start may take. Redis first reads its whole log.
 const redisStart = time.Minute
 
+// portPause is the pause before another try to listen at the port of a server that ended.
+const portPause = 250 * time.Millisecond
+
 // RedisConfig says where a private Redis keeps its data.
 type RedisConfig struct {
 	Dir string // holds everything that it writes; with Test, empty means a temporary folder
@@ -81,10 +84,17 @@ func (r *Redis) URL() string {
 func (r *Redis) Restart(ctx context.Context) (*Child, error) {
 	ctx, cancel := context.WithTimeout(ctx, redisStart)
 	defer cancel()
-	if err := r.serve(ctx); err != nil {
-		return nil, err
+	for {
+		err := r.serve(ctx)
+		if err == nil {
+			return r.Child, nil
+		}
+		// While the server was away, a connection of another program may have got its port.
+		if !errors.Is(err, errPortTaken) || ctx.Err() != nil {
+			return nil, err
+		}
+		time.Sleep(portPause)
 	}
-	return r.Child, nil
 }
 
 // Stop shuts the server down and unlocks its directory. It returns an error if the server
