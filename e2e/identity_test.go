@@ -86,6 +86,20 @@ pools:
 	require.Len(t, worker.Workers.Edges, 1, "the agent is the worker that the scaler waited for")
 	require.Equal(t, "us-central1-a", worker.Workers.Edges[0].Node.Zone)
 
+	doctor := testrun.Command(t, reelay, "doctor", "--gce", "--json", "--data", s.data)
+	doctor.Dir, doctor.Env = t.TempDir(), append(os.Environ(), "REELAY_GCE_ENDPOINT="+cloud.URL)
+	out, err := doctor.Output()
+	require.Error(t, err, "the project has no image")
+	var report struct {
+		Findings []struct{ Check, Level string }
+	}
+	require.NoError(t, json.Unmarshal(out, &report), string(out))
+	levels := map[string]string{}
+	for _, f := range report.Findings {
+		levels[f.Check] = f.Level
+	}
+	require.Equal(t, []string{"OK", "OK", "BROKEN"}, []string{levels["gce-credentials"], levels["gce-permissions"], levels["gce-image"]}, string(out))
+
 	token, err := issuer.Token(s.keys.Endpoint, machine)
 	require.NoError(t, err)
 	forged := token[:len(token)-20] + strings.Repeat("A", 20)

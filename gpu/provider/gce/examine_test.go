@@ -2,6 +2,7 @@ package gce_test
 
 import (
 	"os"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -88,6 +89,14 @@ func TestTerraform(t *testing.T) {
 	require.NoError(t, err)
 	for _, permission := range gce.Permissions() {
 		require.Contains(t, string(module), `"`+permission+`",`, "the role of control needs each permission of the doctor")
+	}
+	declared, err := os.ReadFile("../../../deploy/terraform/variables.tf")
+	require.NoError(t, err)
+	page, err := os.ReadFile("../../../deploy/terraform/README.md")
+	require.NoError(t, err)
+	for _, used := range regexp.MustCompile(`\bvar\.([a-z_]+)`).FindAllStringSubmatch(string(module), -1) {
+		require.Contains(t, string(declared), `variable "`+used[1]+`" {`)
+		require.Contains(t, string(page), "`"+used[1]+"`")
 	}
 }
 
