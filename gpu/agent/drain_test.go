@@ -106,6 +106,21 @@ func TestNotice(t *testing.T) {
 func TestDrain(t *testing.T) {
 	t.Parallel()
 
+	t.Run("IsNotWhatAnUnknownDirectiveAsksFor", func(t *testing.T) {
+		t.Parallel()
+		story(t, oneJob, func(t *testing.T, f *fixture) {
+			order := <-f.model.started
+			f.set("heartbeat", func(object) (object, client.Code) { return heartbeatAnswer("DANCE"), "" }) // of a newer control plane
+			time.Sleep(45 * time.Second)
+			require.Empty(t, f.of("releaseJob", "drainSelf", "deregisterWorker"))
+			f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4")}
+			time.Sleep(time.Second)
+			require.Len(t, f.of("completeJob"), 1)
+			require.Equal(t, true, f.of("completeJob")[0].in["leaseNext"])
+			f.leave(t)
+		})
+	})
+
 	t.Run("LetsTheJobFinish", func(t *testing.T) {
 		t.Parallel()
 		story(t, oneJob, func(t *testing.T, f *fixture) {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,27 @@ import (
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
+
+// An agent of a version that nobody knows is a worker like others: its version is only shown.
+func TestRegisterVersion(t *testing.T) {
+	t.Parallel()
+	s := jobstest.New(t)
+	for version, valid := range map[string]bool{"": true, "99.0.0-rc.1+unknown": true, strings.Repeat("9", 200): true, strings.Repeat("9", 300): false, "1\n2": false, "1\x00": false} {
+		in := fleet.Registration{
+			Provider: "static", ProviderInstanceID: "one", GPUCount: 1, Region: "here", GPUType: "L4", CapacityClass: models.CapacitySpot,
+			Models: []string{"testcard"}, AgentVersion: version,
+		}
+
+		w, _, err := s.Registrar.Register(t.Context(), s.Enrolment, in)
+
+		if !valid {
+			jobstest.RequireInvalid(t, err, "agentVersion")
+			continue
+		}
+		require.NoError(t, err, version)
+		require.Equal(t, version, w.AgentVersion)
+	}
+}
 
 func TestRegisterMachine(t *testing.T) {
 	t.Parallel()
