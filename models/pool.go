@@ -327,11 +327,11 @@ func CountPoolWorkers(ctx context.Context, db bun.IDB) ([]PoolCount, error) {
 }
 
 // ListPoolWorkers returns the workers of these pools that have not ended: their ids, places,
-// states and times. The scaler reads thousands each second, so their other fields are zero.
+// states, times and prices. The scaler reads thousands each second, so their other fields are zero.
 func ListPoolWorkers(ctx context.Context, db bun.IDB, pools []PoolID) ([]*Worker, error) {
 	var workers []*Worker
 	err := db.NewSelect().Model(&workers).
-		Column("id", "pool_id", "provider_instance_id", "slot", "status", "created_at", "idle_since", "lost_at", "quarantined_until").
+		Column("id", "pool_id", "provider_instance_id", "slot", "status", "created_at", "idle_since", "lost_at", "quarantined_until", "price_per_hour_usd").
 		Where("w.pool_id = ANY (?::uuid[]) AND w.ended_at IS NULL", uuidArray(pools)).Order("w.id").Scan(ctx)
 	return workers, err
 }

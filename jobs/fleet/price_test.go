@@ -38,6 +38,9 @@ func TestScaleByPrice(t *testing.T) {
 		require.NoError(t, scaler.Scale(t.Context()))
 		require.Len(t, provider.Running, 1, "what runs stays")
 		require.Equal(t, 1, poolStatus(t, s, pool).Booting)
+		workers, err := models.ListPoolWorkers(t.Context(), s.DB, []models.PoolID{pool.ID})
+		require.NoError(t, err)
+		require.Equal(t, new(0.6), workers[0].PricePerHourUSD, "the scaler sees that it need not write it again")
 	})
 
 	t.Run("LetsBATCHWaitForACheaperHourWithinItsPatience", func(t *testing.T) {
