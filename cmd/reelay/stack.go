@@ -240,7 +240,7 @@ func (s *stack) Close() {
 
 // keys are checked over the workers' connections: it takes the key to know who
 // calls.
-func (s *stack) keys() *auth.Keys { return &auth.Keys{DB: s.workers} }
+func (s *stack) keys() *auth.Keys { return auth.NewKeys(s.workers) }
 
 func (s *stack) reader() *query.Reader {
 	r := query.NewReader(s.db, s.sealer, s.objects, s.catalogue)

@@ -24,6 +24,19 @@ type Keys struct {
 	tokens batch.Group[*token]
 }
 
+// Thousands of workers call with their tokens, which are also checked while they listen. When
+// several are looked up at once, a batch waits a moment for more.
+const (
+	tokenLinger   = 5 * time.Millisecond
+	tokenSiblings = 1
+	tokensEnough  = 16
+)
+
+// NewKeys returns keys.
+func NewKeys(db *bun.DB) *Keys {
+	return &Keys{DB: db, tokens: batch.Group[*token]{Linger: tokenLinger, MinSiblings: tokenSiblings, Enough: tokensEnough}}
+}
+
 // Authenticate returns the holder of a key or of a worker's token, or ErrUnauthenticated. It
 // refuses a malformed secret without a query.
 func (k *Keys) Authenticate(ctx context.Context, secret string) (jobs.Principal, error) {

@@ -121,7 +121,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	inputs := &jobs.Inputs{DB: db, Objects: objects, Remote: remote.New(here)}
 	s := &Stack{
 		DB: db, Notifier: notifier, Reader: reader, Leaser: leaser, Objects: objects, ObjectsDir: dir, Base: base,
-		Keys:      &auth.Keys{DB: db},
+		Keys:      auth.NewKeys(db),
 		Accounts:  &auth.Accounts{DB: db, Notifier: notifier},
 		Submitter: &jobs.Submitter{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier, Inputs: inputs, Outbound: here},
 		Canceller: &jobs.Canceller{DB: db, Notifier: notifier},
