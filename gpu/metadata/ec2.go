@@ -33,6 +33,7 @@ func ec2Token(ctx context.Context, s *server) (string, error) {
 // before. A recommendation to leave is only logged: the machine may stay for hours.
 func (w Watcher) watchEC2(ctx context.Context, s *server, tell func(Notice)) {
 	token, recommended := "", false
+	ahead := time.Duration(0)
 	get := func(path string) (string, error) {
 		if token == "" {
 			var err error
@@ -40,7 +41,8 @@ func (w Watcher) watchEC2(ctx context.Context, s *server, tell func(Notice)) {
 				return "", err
 			}
 		}
-		value, _, err := s.ask(ctx, answerTimeout, "GET", path, "X-aws-ec2-metadata-token", token)
+		value, header, err := s.ask(ctx, answerTimeout, "GET", path, "X-aws-ec2-metadata-token", token)
+		ahead = aheadOf(header)
 		if status := statusError(0); errors.As(err, &status) && status == http.StatusUnauthorized {
 			token = "" // it has expired
 		}
@@ -49,7 +51,7 @@ func (w Watcher) watchEC2(ctx context.Context, s *server, tell func(Notice)) {
 	w.follow(ctx, actionPath, func() (bool, error) {
 		document, err := get(actionPath)
 		if err == nil {
-			notice, err := w.ec2Notice(document)
+			notice, err := w.ec2Notice(document, ahead)
 			if err == nil {
 				tell(notice)
 			}
@@ -69,8 +71,19 @@ func (w Watcher) watchEC2(ctx context.Context, s *server, tell func(Notice)) {
 	})
 }
 
-// ec2Notice reads a document such as {"action": "terminate", "time": "2026-09-18T08:22:00Z"}.
-func (w Watcher) ec2Notice(document string) (Notice, error) {
+// aheadOf returns how far the clock of the metadata server is ahead of the machine's, which may be
+// wrong. A few seconds are what an answer and its header's precision take.
+func aheadOf(header http.Header) time.Duration {
+	at, err := http.ParseTime(header.Get("Date"))
+	if ahead := time.Until(at); err == nil && ahead.Abs() > 5*time.Second {
+		return ahead
+	}
+	return 0
+}
+
+// ec2Notice reads a document such as {"action": "terminate", "time": "2026-09-18T08:22:00Z"}, whose
+// clock is ahead of the machine's.
+func (w Watcher) ec2Notice(document string, ahead time.Duration) (Notice, error) {
 	var d struct {
 		Action string
 		Time   time.Time
@@ -83,7 +96,7 @@ func (w Watcher) ec2Notice(document string) (Notice, error) {
 		return Notice{}, fmt.Errorf("the notice of the interruption has the unknown action %.40q", d.Action)
 	}
 	// A time that is past means that a clock is wrong: the machine still exists.
-	deadline := d.Time
+	deadline := d.Time.Add(-ahead)
 	if left := time.Until(deadline); left <= 0 || left > maxAhead {
 		deadline = time.Now().Add(w.Notice)
 	}

@@ -120,6 +120,17 @@ func TestEC2(t *testing.T) {
 		require.Equal(t, 1, strings.Count(log.String(), "recommends"))
 	})
 
+	t.Run("IsReadByTheClockOfTheServer", func(t *testing.T) {
+		for _, ahead := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
+			c := newCloud(t)
+			c.headers["Date"] = time.Now().Add(ahead).UTC().Format(http.TimeFormat)
+			c.values.Store(actionPath, `{"action": "stop", "time": "`+time.Now().Add(ahead+2*time.Minute).UTC().Format(time.RFC3339)+`"}`)
+			notices, _ := c.watch(EC2)
+
+			require.WithinDuration(t, time.Now().Add(2*time.Minute), (<-notices).Deadline, 30*time.Second)
+		}
+	})
+
 	t.Run("AssumesATimeWhereTheDocumentsIsImpossible", func(t *testing.T) {
 		for _, at := range []string{"2017-09-18T08:22:00Z", "2317-09-18T08:22:00Z"} {
 			c := newCloud(t)
