@@ -121,6 +121,8 @@ func TestExecute(t *testing.T) {
 		"RefusesAnExtraArgument":            {[]string{"audit", "x"}, 2, "unknown command"},
 		"RefusesASubmitWithoutAPrompt":      {[]string{"submit"}, 2, "there is no prompt"},
 		"RefusesAPromptThatIsNotUTF8":       {[]string{"submit", "--prompt", "a\xff"}, 2, "not valid UTF-8"},
+		"RefusesAPriceThatIsNotANumber":     {[]string{"submit", "--prompt", "x", "--max-price-per-hour", "NaN"}, 2, "--max-price-per-hour must be from 0 to 10000 USD; it is NaN"},
+		"RefusesATimeWithoutAZone":          {[]string{"submit", "--prompt", "x", "--finish-by", "2027-01-02T15:04:05"}, 2, "must be a time with its zone, such as 2027-01-02T15:04:05Z"},
 		"RefusesAParameterThatIsNotANumber": {[]string{"submit", "--prompt", "x", "--pace", "NaN"}, 2, "finite number"},
 		"FailsWithoutCredentials":           {[]string{"list", "--data", "/nowhere", "--endpoint", ""}, 1, "`reelay up`"},
 		"FailsIfNothingAnswers":             {[]string{"list", "--endpoint", "http://127.0.0.1:1", "--key", "rl_x"}, 1, "is `reelay up` running?"},

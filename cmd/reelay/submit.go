@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -112,9 +113,9 @@ func (o *submitOptions) addJobFlags(cmd *cobra.Command) {
 	f.BoolVar(&o.atMostOnce, "at-most-once", false, "never start the job twice: if its worker is lost, it fails")
 	f.IntVar(&o.maxPreemptions, "max-preemptions", 0, "lost spot workers after which a run continues on on-demand capacity only, 0 to 1000")
 	f.Float64Var(&o.maxPrice, "max-price-per-hour", 0, "run only where a worker costs at most so many US dollars per hour")
-	f.TimeVar(&o.finishBy, "finish-by", time.Time{}, []string{time.RFC3339}, "be complete by then: without slack, run on on-demand capacity only")
-	f.TimeVar(&o.runAt, "run-at", time.Time{}, []string{time.RFC3339}, "start no earlier than this, for example 2027-01-02T15:04:05Z")
-	f.TimeVar(&o.expiresAt, "expires-at", time.Time{}, []string{time.RFC3339}, "fail if no worker has started the job by then")
+	f.Var((*timeValue)(&o.finishBy), "finish-by", "be complete by then: without slack, run on on-demand capacity only")
+	f.Var((*timeValue)(&o.runAt), "run-at", "start no earlier than this, for example 2027-01-02T15:04:05Z")
+	f.Var((*timeValue)(&o.expiresAt), "expires-at", "fail if no worker has started the job by then")
 	f.StringArrayVar(&o.after, "after", nil, "`job` that must complete first; may be repeated")
 	f.StringVar(&o.callback, "callback", "", "`URL` that receives a webhook when the job ends; see reelay webhooks rotate --account")
 }
@@ -239,6 +240,9 @@ func (o *submitOptions) limits(cmd *cobra.Command, in *client.SubmitJobInput) er
 		in.FinishBy = &o.finishBy
 	}
 	if given("max-price-per-hour") {
+		if math.IsNaN(o.maxPrice) || math.IsInf(o.maxPrice, 0) { // JSON has no such numbers
+			return fmt.Errorf("--max-price-per-hour must be from 0 to 10000 USD; it is %g", o.maxPrice)
+		}
 		in.MaxPricePerHour = &o.maxPrice
 	}
 	if given("user-id") {

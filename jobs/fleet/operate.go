@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/reelay/reelay/internal/text"
@@ -90,7 +89,8 @@ func (o *Operator) TerminateWorker(ctx context.Context, p jobs.Principal, id mod
 		}
 		if len(all) <= 1 {
 			if err := provider.Delete(ctx, pool, []Instance{machine})[machine.ID]; err != nil {
-				return nil, fmt.Errorf("end the machine of worker %s: %w", id, err)
+				return nil, apierror.Conflict("The worker was not terminated, since its provider %s could not end its machine: %s. Correct that, and terminate the worker again.",
+					w.Provider, text.Clip(text.Printable(err.Error()), jobs.MaxMessageBytes))
 			}
 		}
 	}

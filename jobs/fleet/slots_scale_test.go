@@ -1,11 +1,16 @@
 package fleet_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 )
 
@@ -40,6 +45,13 @@ func TestMachineOfSeveralWorkers(t *testing.T) {
 	others, err := models.ListMachineWorkers(t.Context(), s.DB, "fake", spare)
 	require.NoError(t, err)
 	for i, w := range others {
+		if i == len(others)-1 {
+			s.Fleet.Providers["fake"] = cannotDelete{provider}
+			_, err = s.Fleet.TerminateWorker(t.Context(), s.Admin, w.ID)
+			jobstest.RequireCode(t, err, apierror.CodeConflict)
+			require.ErrorContains(t, err, "its provider fake could not end its machine: no credentials.")
+			s.Fleet.Providers["fake"] = provider
+		}
 		require.Contains(t, provider.Running, spare, "the machine stays until its last worker ends")
 		_, err = s.Fleet.TerminateWorker(t.Context(), s.Admin, w.ID)
 		require.NoError(t, err, i)
@@ -51,4 +63,12 @@ func TestMachineOfSeveralWorkers(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, models.WorkerDraining, workers[1].Status, "the other worker loses its machine, too")
 	require.Equal(t, workers[0].DrainDeadline, workers[1].DrainDeadline)
+}
+
+// cannotDelete is a provider that lists machines and deletes none.
+type cannotDelete struct{ *jobstest.FakeProvider }
+
+// Delete implements [fleet.Provider].
+func (cannotDelete) Delete(_ context.Context, _ *models.Pool, instances []fleet.Instance) map[string]error {
+	return lo.SliceToMap(instances, func(i fleet.Instance) (string, error) { return i.ID, errors.New("no credentials") })
 }

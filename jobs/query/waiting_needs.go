@@ -39,7 +39,7 @@ func (s *situation) tooDear(job *models.Job) bool {
 	anyPrice := job.Queue()
 	anyPrice.Needs = models.NewNeeds(anyPrice.Needs.OnDemand(), nil)
 	return job.Needs != anyPrice.Needs && slices.ContainsFunc(s.capacity, func(c models.Capacity) bool {
-		return s.catalogue.CapabilityOf(c.Offer).Serves(anyPrice, job.AccountID)
+		return c.Booting+c.Idle+c.Busy+c.Most > 0 && s.catalogue.CapabilityOf(c.Offer).Serves(anyPrice, job.AccountID)
 	})
 }
 

@@ -105,6 +105,12 @@ func TestWaitingFor(t *testing.T) {
 			require.Equal(t, message, found[job.ID][0].Message)
 			s.Exec(t, "UPDATE jobs SET needs = '', max_preemptions = NULL, preemptions = 0, finish_by = NULL, max_price_per_hour = NULL, require_region = false")
 		}
+		s.Exec(t, "UPDATE pools SET max_workers = 0")
+		s.Exec(t, "UPDATE jobs SET needs = 'price<=0.4', max_price_per_hour = 0.4")
+		require.Equal(t, "No pool and no worker can run it: it needs testcard. It runs only where a worker costs at most $0.4 per hour, its maxPricePerHour.",
+			expect(query.WaitNoPool)[0].Message, "a pool without room would not run it at any price")
+		s.Exec(t, "UPDATE pools SET max_workers = 2")
+		s.Exec(t, "UPDATE jobs SET needs = '', max_price_per_hour = NULL")
 
 		pool.QuotedUSD = new(0.5)
 		booting := &models.Worker{

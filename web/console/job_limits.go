@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/a-h/templ"
 	"github.com/reelay/reelay/jobs"
 )
 
@@ -13,6 +14,14 @@ var jobLimits = []field{
 	{Name: "maxPreemptions", Label: "Most preemptions", Type: "number", Description: "After this number of lost spot workers, it continues on on-demand capacity only. Empty means any number."},
 	{Name: "finishBy", Label: "Finish by (UTC)", Type: "datetime-local", Description: "Without slack, it runs on on-demand capacity only. Empty means no deadline."},
 	{Name: "maxPricePerHour", Label: "Most USD per hour", Type: "number", Description: "It runs only where a worker costs at most this. Empty means any price."},
+}
+
+// least is the smallest value that browsers accept: of a time they would read "0" as a mistake.
+func (f field) least() templ.Attributes {
+	if f.Type != "number" {
+		return nil
+	}
+	return templ.Attributes{"min": "0"}
 }
 
 // pageTime is how browsers send a time without a zone.
