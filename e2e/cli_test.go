@@ -64,7 +64,7 @@ func TestCLI(t *testing.T) {
 		lines, errs, status := s.command(t, "watch", id, "--json")
 		require.Zero(t, status, errs)
 		job := s.document(t, "get", id)
-		list, _, _ := s.command(t, "list", "--json")
+		list, _, _ := s.command(t, "list", id, "--json") // of the jobs of all tests
 		file := filepath.Join(t.TempDir(), "video.mp4")
 		_, errs, downloaded := s.command(t, "download", id, "--output", file)
 		_, refusal, refused := s.command(t, "download", id, "--output", file)
