@@ -6,8 +6,10 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
@@ -21,6 +23,9 @@ const (
 	// claimSize is how many searches share a transaction. More would hold the accounts' locks
 	// for longer.
 	claimSize = 50
+	// warmGrace is how long after its expected end a job is given to the worker on which it runs,
+	// before another one looks again for the job that waits for it.
+	warmGrace = time.Second
 )
 
 // search is one worker's search for a job.
@@ -41,8 +46,29 @@ type search struct {
 	// apart means that the search continues outside its batch: its worker must not get a job
 	// that the others can get, or the batch failed.
 	apart bool
+	// spared is how many of passed wait for a worker that has their model in memory, and again
+	// the shortest time after which one of them may no longer do so.
+	spared int
+	again  time.Duration
 
 	found found
+}
+
+// spare skips a job that waits for a worker that has its model in memory.
+func (s *search) spare(wait estimate.WarmWait) {
+	again := min(wait.Free+warmGrace, wait.Left)
+	if s.spared++; s.spared > 1 {
+		again = min(again, s.again)
+	}
+	s.again = again
+}
+
+// later returns a channel that receives when a spared job may be had, or nil if there is none.
+func (s *search) later() <-chan time.Time {
+	if s.spared == 0 {
+		return nil
+	}
+	return time.After(s.again)
 }
 
 // found is the outcome of a search. At most one field is set.
@@ -109,7 +135,7 @@ func (l *Leaser) claimSome(ctx context.Context, all []*search, asked bool) (rest
 	}
 	if len(b.claims) == 0 {
 		for _, s := range all {
-			s.found = found{passed: len(s.passed) > 0}
+			s.found = found{passed: len(s.passed) > s.spared}
 		}
 		return nil, nil
 	}
@@ -130,7 +156,7 @@ func (l *Leaser) claimSome(ctx context.Context, all []*search, asked bool) (rest
 		case answered:
 			c.search.found = found{err: models.ErrAnswered}
 			over[c.search] = true
-		case notForIt:
+		case notForIt, spared:
 			// The job behind it in its account's queue may be next.
 			c.search.alone, c.search.passed = true, append(slices.Clone(c.search.passed), c.head.ID)
 			if len(all) > 1 {

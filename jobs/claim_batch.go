@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -49,6 +50,7 @@ const (
 	notIdle          // the worker is not idle or in quarantine, or its pool has changed what it takes
 	answered         // the worker's request already had a lease, which is over
 	notForIt         // the worker may not have the job now
+	spared           // the job waits for a worker that has its model in memory
 )
 
 // find chooses for each search the job that it would get if all searches ran one after the
@@ -181,7 +183,14 @@ func (b *claimBatch) judge(ctx context.Context, tx bun.Tx, c *claim) error {
 		if err != nil {
 			return err
 		}
-		if c.verdict = notForIt; may {
+		wait, sooner := b.warmElsewhere(w, job)
+		switch {
+		case !may:
+			c.verdict = notForIt
+		case sooner:
+			c.verdict = spared
+			c.search.spare(wait)
+		default:
 			c.verdict, c.made = given, &assignment{worker: w, job: job, requestID: c.search.requestID}
 			b.room[c.head.Account]--
 			// Two calls of one worker get one job.
@@ -202,6 +211,15 @@ func (b *claimBatch) mayHave(ctx context.Context, tx bun.Tx, w *models.Worker, j
 	}
 	another, err := b.another(ctx, tx, job)
 	return !another, err
+}
+
+// warmElsewhere returns the worker that a job should wait for, since that one has its model in
+// memory, and is expected to be free before this one would have loaded it.
+func (b *claimBatch) warmElsewhere(w *models.Worker, job *models.Job) (estimate.WarmWait, bool) {
+	if slices.Contains(w.WarmModels, job.Model) {
+		return estimate.WarmWait{}, false
+	}
+	return b.Estimates.WarmFor(job, w, b.now.Sub(job.QueuedAt), Policies[job.Lane].WaitTarget)
 }
 
 // another reports whether a live worker other than the one that a job avoids could run it.

@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/checkpoints"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
@@ -73,6 +74,9 @@ type Leaser struct {
 	Catalogue *catalogue.Catalogue
 	// Checkpoints tells how often workers save them. It may be nil.
 	Checkpoints *checkpoints.Plans
+	// Estimates tells for which busy worker a job should wait because its model is loaded there.
+	// It may be nil.
+	Estimates *estimate.Estimator
 
 	touches batch.Group[*touch]
 	looks   batch.Keyed[string, *search] // by kind of worker
@@ -195,7 +199,8 @@ func (l *Leaser) wait(ctx context.Context, known *catalogue.Snapshot, worker *mo
 	defer l.Notifier.Waiters.leave(waiting)
 	var woken work
 	for ctx.Err() == nil { // nobody would receive a lease that is given after that
-		lease, passed, err := l.look(ctx, &search{worker: worker, reach: reach, requestID: call.RequestID, kind: waiting.kind, stays: call.Wait > 0})
+		s := &search{worker: worker, reach: reach, requestID: call.RequestID, kind: waiting.kind, stays: call.Wait > 0}
+		lease, passed, err := l.look(ctx, s)
 		if errors.Is(err, models.ErrAnswered) {
 			// This call is a late duplicate: its caller is gone and would not run the job.
 			l.Notifier.Waiters.passOn(waiting, woken)
@@ -230,6 +235,7 @@ func (l *Leaser) wait(ctx context.Context, known *catalogue.Snapshot, worker *mo
 		}
 		select {
 		case woken = <-waiting.woken:
+		case <-s.later():
 		case <-timeout.C:
 			return nil, nil, nil
 		case <-ctx.Done():

@@ -86,6 +86,110 @@ func TestModelLoads(t *testing.T) {
 	})
 }
 
+// ask is a lease call that does not wait. It returns the id of the job, or "".
+func ask(t *testing.T, s *jobstest.Stack, worker jobs.Principal, warm ...string) (models.JobID, jobs.Fence) {
+	t.Helper()
+	lease, _, err := s.Leaser.Lease(t.Context(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID, Warm: warm})
+	require.NoError(t, err)
+	if lease == nil {
+		return "", jobs.Fence{}
+	}
+	return lease.Job.ID, jobs.Fence{AttemptID: lease.Attempt.ID, Token: lease.Attempt.FencingToken}
+}
+
+func TestWarmWorkers(t *testing.T) {
+	t.Parallel()
+
+	// begin returns a job that waits while one worker, which has its model loaded, runs another
+	// job for about remaining seconds. A load takes load seconds elsewhere.
+	begin := func(t *testing.T, load, remaining float64) (s *jobstest.Stack, warm, cold jobs.Principal, fence jobs.Fence, job *models.Job) {
+		t.Helper()
+		s = jobstest.New(t)
+		s.Exec(t, "UPDATE accounts SET tier = 'FREE' WHERE id = ?", s.Account.ID) // its target is 10 minutes
+		s.Submit(t)
+		warm, cold = s.Worker(t, "warm"), s.Worker(t, "cold")
+		_, fence = ask(t, s, warm, "testcard")
+		require.NotEmpty(t, fence.AttemptID)
+		s.Exec(t, "UPDATE jobs SET estimated_gpu_seconds = ?", remaining)
+		s.Exec(t, "INSERT INTO model_loads (gpu_type, model, load_seconds, fetch_seconds, loads) VALUES ('any', 'testcard', ARRAY[?::float8], '{0}', 1)", load)
+		job = s.Submit(t)
+		require.NoError(t, s.Estimates.Refresh(t.Context()))
+		return s, warm, cold, fence, job
+	}
+
+	t.Run("AreWaitedForByTheJobThatTheySuit", func(t *testing.T) {
+		t.Parallel()
+
+		s, warm, cold, fence, job := begin(t, 3600, 300)
+		for range 2 {
+			got, _ := ask(t, s, cold)
+			require.Empty(t, got)
+		}
+		why, err := s.Reader.WaitingFor(t.Context(), []models.JobID{job.ID})
+		require.NoError(t, err)
+		require.Len(t, why[job.ID], 1)
+		require.Regexp(t, `^It waits up to \d+ s for a busy worker that has its model loaded, and that is expected to be free in \d+ s: to load it on another takes about 3600 s\.$`, why[job.ID][0].Message)
+
+		_, err = s.Holder.Release(t.Context(), warm, fence, models.FailPreempted)
+		require.NoError(t, err)
+		first, _ := ask(t, s, warm, "testcard")
+
+		require.NotEmpty(t, first)
+		s.RequireInvariants(t)
+	})
+
+	t.Run("DoNotHoldUpOtherJobs", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, cold, _, job := begin(t, 3600, 300)
+		s.Exec(t, "UPDATE jobs SET queued_at = queued_at - interval '2 hours' WHERE id = ?", s.Submit(t).ID)
+
+		got, _ := ask(t, s, cold)
+
+		require.NotEmpty(t, got, "the job behind it has waited for longer than a load takes")
+		require.NotEqual(t, job.ID, got)
+		require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
+	})
+
+	for name, c := range map[string]struct {
+		load, remaining float64
+		then            string
+	}{
+		"AreNotWaitedForLongerThanALoadTakes": {60, 30, "UPDATE jobs SET queued_at = queued_at - interval '61 seconds' WHERE status = 'QUEUED'"},
+		"AreNotWaitedForPastTheTarget":        {3600, 300, "UPDATE jobs SET queued_at = queued_at - interval '11 minutes' WHERE status = 'QUEUED'"},
+		"AreNotWaitedForIfALoadIsSooner":      {60, 600, "SELECT 1"},
+		"AreNotWaitedForToSaveAMoment":        {9, 5, "SELECT 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			s, _, cold, _, job := begin(t, c.load, c.remaining)
+			s.Exec(t, c.then)
+
+			got, _ := ask(t, s, cold)
+
+			require.Equal(t, job.ID, got)
+			s.RequireInvariants(t)
+		})
+	}
+
+	t.Run("WakeTheOtherWorkerWhenTheWaitEnds", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, cold, _, job := begin(t, 60, 30)
+		s.Exec(t, "UPDATE jobs SET queued_at = queued_at - interval '28 seconds' WHERE status = 'QUEUED'")
+		s.Exec(t, "UPDATE model_loads SET load_seconds = '{29}'")
+		s.Exec(t, "UPDATE jobs SET estimated_gpu_seconds = 0.5 WHERE status <> 'QUEUED'")
+		require.NoError(t, s.Estimates.Refresh(t.Context()))
+
+		lease, _, err := s.Leaser.Lease(t.Context(), cold, jobs.LeaseCall{WorkerID: cold.WorkerID, Wait: jobs.MaxLeaseWait})
+
+		require.NoError(t, err)
+		require.NotNil(t, lease)
+		require.Equal(t, job.ID, lease.Job.ID)
+	})
+}
+
 func countEvents(t *testing.T, s *jobstest.Stack, job models.JobID, kind models.JobEventType) (n int) {
 	t.Helper()
 	for _, e := range jobstest.EventTypes(t, s, job) {

@@ -9,7 +9,7 @@ import (
 )
 
 // Waiters are the lease calls that wait in this process. A wake goes to a single one: the call
-// that has waited longest for such a job.
+// that has waited longest for such a job, first among workers that have its model in memory.
 type Waiters struct {
 	mu        sync.Mutex
 	waiting   []*waiter // in order of arrival
@@ -19,6 +19,7 @@ type Waiters struct {
 type waiter struct {
 	worker models.WorkerID
 	kind   string
+	warm   []string // the models in its memory
 	reach  catalogue.Capability
 	// woken holds one wake: what work there is, or none to have a look.
 	woken chan work
@@ -35,7 +36,7 @@ type work struct {
 func (w *Waiters) join(worker *models.Worker, reach catalogue.Capability) *waiter {
 	me := &waiter{
 		worker: worker.ID, reach: reach, woken: make(chan work, 1),
-		kind: worker.Key(),
+		kind: worker.Key(), warm: worker.WarmModels,
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -55,13 +56,15 @@ func (w *Waiters) leave(me *waiter) {
 	}
 }
 
-// Wake wakes one call that waits for jobs like those of an account in the queue, and tells
-// whether there was one.
+// Wake wakes one call that waits for jobs like those of an account in the queue, of a worker that
+// has the model in memory if there is one, and tells whether there was a call.
 func (w *Waiters) Wake(queue models.Queue, account models.AccountID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	found := work{queue, account}
-	return slices.ContainsFunc(w.waiting, func(other *waiter) bool { return other.serves(found) && other.wake(found) })
+	return slices.ContainsFunc(w.waiting, func(other *waiter) bool {
+		return slices.Contains(other.warm, queue.Model) && other.serves(found) && other.wake(found)
+	}) || slices.ContainsFunc(w.waiting, func(other *waiter) bool { return other.serves(found) && other.wake(found) })
 }
 
 // passOn wakes the next call after one whose worker may not have the job. It stops at the last

@@ -11,6 +11,9 @@ type Hand struct {
 	Slot
 	Offer
 	Status WorkerStatus `bun:"status"`
+	ID     WorkerID     `bun:"id"`
+	// WarmModels are those that it has in memory.
+	WarmModels []string `bun:"warm_models,array"`
 	// AgeSeconds is the time since its row was created. BootSeconds is the median of its
 	// pool's last boot times, or nil if there were none or the worker does not boot.
 	AgeSeconds  float64  `bun:"age_seconds"`
@@ -41,7 +44,7 @@ type Slot struct {
 func ListHands(ctx context.Context, db bun.IDB, after Slot, limit int) ([]Hand, error) {
 	var found []Hand
 	err := db.NewRaw(`
-		SELECT w.provider, w.provider_instance_id, w.slot, w.models, w.tiers, w.accounts, w.gpu_type, w.region, w.capacity_class, w.price_per_hour_usd, w.status, extract(epoch FROM clock_timestamp() - w.created_at) AS age_seconds, boots.boot_seconds,
+		SELECT w.id, w.warm_models, w.provider, w.provider_instance_id, w.slot, w.models, w.tiers, w.accounts, w.gpu_type, w.region, w.capacity_class, w.price_per_hour_usd, w.status, extract(epoch FROM clock_timestamp() - w.created_at) AS age_seconds, boots.boot_seconds,
 			held.account_id, held.model, held.resolution, held.duration_seconds, held.estimated_gpu_seconds, held.percent,
 			extract(epoch FROM clock_timestamp() - a.leased_at) AS held_seconds,
 			extract(epoch FROM clock_timestamp() - greatest(held.progress_at, a.leased_at)) AS silent_seconds,

@@ -150,7 +150,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 	canceller := &jobs.Canceller{DB: s.db, Notifier: s.notifier}
 	operator := s.operator()
 	leaser := jobs.NewLeaser(s.workers, s.notifier, s.catalogue)
-	leaser.Checkpoints = s.checkpoints
+	leaser.Checkpoints, leaser.Estimates = s.checkpoints, s.estimates
 
 	pages := console.New(console.Config{
 		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Deleter: s.deleter(), Operator: operator, Registry: s.registry, Fleet: s.fleetOperator(), Pools: s.pools(),

@@ -30,6 +30,7 @@ type Outlook struct {
 	arrivals  []*models.Arrival
 	times     RenderTimes
 	lanes     map[models.Tier]models.LaneState
+	warmth    warmth
 	// rested is how long the read paused to let others pass.
 	rested time.Duration
 	course

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/reelay/reelay/jobs/catalogue"
@@ -30,6 +31,8 @@ type Estimator struct {
 	outlook *Outlook
 	at      time.Time     // when the refresh began
 	took    time.Duration // without rests
+
+	warmth atomic.Pointer[warmth]
 }
 
 const (
@@ -56,6 +59,7 @@ func (e *Estimator) Refresh(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("refresh the outlook: %w", err)
 	}
+	e.warmth.Store(&o.warmth)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.outlook, e.at, e.took = o, begun, time.Since(begun)-o.rested
@@ -193,6 +197,10 @@ func readOutlook(ctx context.Context, db bun.IDB, catalogue *catalogue.Snapshot)
 	if o.arrivals, err = models.ListArrivals(ctx, db, ArrivalSpan); err != nil {
 		return nil, err
 	}
+	if o.warmth.loads, err = readLoads(ctx, db); err != nil {
+		return nil, err
+	}
+	o.warmth.at = time.Now()
 	if err := o.hireAll(ctx, db); err != nil {
 		return nil, err
 	}
@@ -254,6 +262,9 @@ func (o *Outlook) hire(classes map[string]*class, h models.Hand) {
 		o.classes = append(o.classes, c)
 	}
 	c.hands = append(c.hands, one)
+	if len(h.WarmModels) > 0 && h.Status != models.WorkerBooting {
+		o.warmth.hands = append(o.warmth.hands, warmHand{Capability: c.Capability, id: h.ID, models: h.WarmModels, free: one.free})
+	}
 }
 
 // lineUp makes lines of the accounts and jobs that wait.

@@ -151,6 +151,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	s.Learner, s.Estimates = &jobs.Learner{DB: db}, &estimate.Estimator{DB: db, Catalogue: catalogue}
 	s.Checkpoints = &checkpoints.Plans{DB: db}
 	s.Leaser.Checkpoints, s.Reader.Checkpoints = s.Checkpoints, s.Checkpoints
+	s.Leaser.Estimates = s.Estimates
 	s.Reader.Estimates, s.Submitter.Admission.Estimates = s.Estimates, s.Estimates
 	// Listeners are always present unless a test says otherwise.
 	s.Exec(t, "UPDATE presence SET seen_at = 'infinity'")

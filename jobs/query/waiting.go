@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
@@ -56,6 +57,7 @@ const countAhead = 100
 // situation holds everything that is needed to say why jobs wait.
 type situation struct {
 	catalogue *catalogue.Snapshot
+	estimates *estimate.Estimator
 	now       time.Time
 	jobs      []*models.Job
 	blocking  map[models.JobID]models.Blocking
@@ -76,7 +78,7 @@ func (r *Reader) WaitingFor(ctx context.Context, ids []models.JobID) (map[models
 	var s *situation
 	// In one snapshot: a worker may take a job at any moment, and then the job is in no queue.
 	err := jobs.InSnapshot(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
-		s = &situation{catalogue: r.Catalogue.Current()}
+		s = &situation{catalogue: r.Catalogue.Current(), estimates: r.Estimates}
 		return s.read(ctx, tx, ids)
 	})
 	if err != nil {
@@ -328,7 +330,7 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 	spared := s.avoids(job) && total.Idle == 1 && total.Busy > 0
 	switch {
 	case total.Idle > 0 && !spared:
-		return nil
+		return s.whyWarm(job)
 	case total.Booting > 0:
 		message := text.Count(total.Booting, "worker") + " that can run it " + verb(total.Booting, "boots", "boot")
 		if !ready.IsZero() {
@@ -365,6 +367,18 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 		message += ", and no pool can start more."
 	}
 	return []WaitingReason{{Code: WaitCapacityExhausted, Message: message}}
+}
+
+// whyWarm returns the reason why a job does not start on an idle worker: a busy one that has its model
+// in memory is expected to be free before the idle one would have loaded it.
+func (s *situation) whyWarm(job *models.Job) []WaitingReason {
+	wait, ok := s.estimates.WarmFor(job, nil, s.now.Sub(job.QueuedAt), jobs.Policies[job.Lane].WaitTarget)
+	if !ok {
+		return nil
+	}
+	message := fmt.Sprintf("It waits up to %.0f s for a busy worker that has its model loaded, and that is expected to be free in %.0f s: to load it on another takes about %.0f s.",
+		wait.Left.Seconds(), wait.Free.Seconds(), wait.Load.Seconds())
+	return []WaitingReason{{Code: WaitCapacityExhausted, Message: message, Until: s.now.Add(wait.Left)}}
 }
 
 func verb(n int, one, many string) string {
