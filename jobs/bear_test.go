@@ -130,9 +130,10 @@ func TestFinishBy(t *testing.T) {
 			return n
 		}
 		require.Zero(t, look())
+		require.Equal(t, models.Needs("cheap"), s.Reload(t, job.ID).Needs)
 		late()
-		require.Zero(t, look(), "there is no other capacity")
-		require.Equal(t, models.Needs(""), s.Reload(t, job.ID).Needs)
+		require.Equal(t, 1, look())
+		require.Equal(t, models.Needs("now"), s.Reload(t, job.ID).Needs, "there is no other capacity")
 
 		safe := costs(t, s, "safe", models.CapacityOnDemand, 2)
 		late()
@@ -162,7 +163,7 @@ func TestFinishBy(t *testing.T) {
 			require.Equal(t, 1, n)
 			return fmt.Sprint(said(t, s, job.ID)["reason"])
 		}
-		require.Equal(t, models.Needs("on-demand"), job.Needs, "the pool can boot a worker")
+		require.Equal(t, models.Needs("on-demand,now"), job.Needs, "the pool can boot a worker")
 
 		s.Exec(t, "UPDATE pools SET backoff_until = now() + interval '1 h' WHERE id = ?", pool.ID)
 		require.Equal(t, "moved back to any capacity: no on-demand capacity can run it", look("20 s"))
@@ -193,11 +194,31 @@ func TestFinishBy(t *testing.T) {
 		_, err := s.Holder.Release(t.Context(), spot, jobstest.FenceOf(lease), models.FailPreempted)
 		require.NoError(t, err)
 
-		require.Equal(t, models.Needs("on-demand"), s.Reload(t, job.ID).Needs)
+		require.Equal(t, models.Needs("on-demand,now"), s.Reload(t, job.ID).Needs)
 		require.Nil(t, leased(t, s, spot))
 		n, err := s.Scheduler.Slack(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, n, "both are where they belong")
+	})
+
+	t.Run("LeavesDearWorkersToOthersWhileThereIsSlack", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		in := func(d time.Duration) func(*jobs.Submission) {
+			return func(in *jobs.Submission) { in.FinishBy = new(time.Now().Add(d)) }
+		}
+		dear := costs(t, s, "dear", models.CapacityOnDemand, 2)
+		alone := submitWith(t, s, in(time.Hour))
+		require.Equal(t, alone.ID, leased(t, s, dear).Job.ID, "no cheaper capacity can run it")
+
+		costs(t, s, "spot", models.CapacitySpot, 1)
+		other := costs(t, s, "other", models.CapacityOnDemand, 2)
+		free := costs(t, s, "free", models.CapacityOnDemand, 0)
+		waits, next := submitWith(t, s, in(time.Hour)), submitWith(t, s, func(*jobs.Submission) {})
+		require.Equal(t, next.ID, leased(t, s, other).Job.ID, "it is not in the way")
+		require.Equal(t, waits.ID, leased(t, s, free).Job.ID)
+		require.True(t, submitWith(t, s, func(j *jobs.Submission) { in(time.Hour)(j); j.MaxPreemptions = new(0) }).Needs == "on-demand")
+		s.RequireInvariants(t)
 	})
 
 	t.Run("CountsWhatIsDone", func(t *testing.T) {

@@ -9,16 +9,16 @@ import (
 	"slices"
 	"time"
 
-	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
-// A job with FinishBy runs anywhere while it has slack: while it could still lose a worker and
-// be complete in time. Without slack it runs on on-demand capacity only. Once FinishBy is past it
-// runs anywhere again: it cannot be saved any more, and must not wait for capacity that may never
+// A job with FinishBy runs on cheap capacity while it has slack: while it could still lose a
+// worker and be complete in time. Without slack it runs on on-demand capacity, and the scaler
+// boots a worker for it at once. Where there is no such capacity, it runs on any. Once FinishBy is
+// past it runs anywhere: it cannot be saved any more, and must not wait for capacity that may never
 // come. Its slack is reckoned when it enters a queue, and again when it should end. A running job
 // stays where it is.
 
@@ -32,55 +32,84 @@ const (
 	slackRecheck = time.Minute
 )
 
-// pace is what the slack of jobs is reckoned from: how long renders take, and the seconds until
-// a new worker of on-demand capacity has booted, by model.
-type pace struct {
-	times estimate.RenderTimes
-	boots map[string]float64
+// SlackUntil is the last moment at which a job can start on a new worker and be complete at
+// finishBy: render is what is left to render, and boot how long a worker boots.
+func SlackUntil(finishBy time.Time, render, boot time.Duration) time.Time {
+	return finishBy.Add(-time.Duration(float64(render)*(1+slackShare)) - boot - slackReserve).Truncate(time.Microsecond)
 }
 
-func readPace(ctx context.Context, db bun.IDB, names []string) (*pace, error) {
+// pace is what the slack of jobs is reckoned from, and what decides where they run: how long
+// renders take, the seconds until a new worker of on-demand capacity has booted, by model, and
+// the capacity.
+type pace struct {
+	times    estimate.RenderTimes
+	boots    map[string]float64
+	capacity []models.Capacity
+}
+
+func readPace(ctx context.Context, db bun.IDB, of []*models.Job) (*pace, error) {
+	names := lo.Uniq(lo.Map(of, func(j *models.Job, _ int) string { return j.Model }))
 	known, err := models.ListRenderTimes(ctx, db)
 	if err != nil {
 		return nil, fmt.Errorf("read how long renders take: %w", err)
 	}
-	boots, err := models.OnDemandBoots(ctx, db, names)
-	if err != nil {
+	p := &pace{times: estimate.NewRenderTimes(known)}
+	if p.boots, err = models.OnDemandBoots(ctx, db, names); err != nil {
 		return nil, fmt.Errorf("read how long workers boot: %w", err)
 	}
-	return &pace{times: estimate.NewRenderTimes(known), boots: boots}, nil
+	if p.capacity, err = models.ListCapacity(ctx, db, names); err != nil {
+		return nil, fmt.Errorf("list the capacity: %w", err)
+	}
+	return p, nil
 }
 
-// slackUntil is the last moment at which a job can start on a new worker and be complete in
-// time. done is its progress in percent.
-func (p *pace) slackUntil(job *models.Job, done float64) time.Time {
-	render := p.times.Seconds(job) * (1 - done/100) * (1 + slackShare)
-	return job.FinishBy.Add(-seconds(render+p.boots[job.Model]) - slackReserve).Truncate(time.Microsecond)
+// place reckons a queued job's slack, and decides where the job runs.
+func (p *pace) place(ctx context.Context, db bun.IDB, job *models.Job, now time.Time) error {
+	done, err := saved(ctx, db, job)
+	if err != nil {
+		return err
+	}
+	render := p.times.Seconds(job) * (1 - done/100)
+	job.SlackUntil = SlackUntil(job.FinishBy, seconds(render), seconds(p.boots[job.Model]))
+	anywhere := job.Needs.Also(job.Spent())
+	switch {
+	case !job.FinishBy.After(now):
+		job.Needs, job.SlackUntil = anywhere, time.Time{}
+	case !job.SlackUntil.After(now):
+		safe := job.Spent() || p.has(job, job.Needs.Also(true), func(c models.Capacity) int { return c.Opens })
+		job.Needs = job.Needs.WithoutSlack(safe)
+		job.SlackUntil = slices.MinFunc([]time.Time{now.Add(slackRecheck), job.FinishBy}, time.Time.Compare)
+	case !job.Spent() && p.has(job, job.Needs.WithSlack(), func(c models.Capacity) int { return c.Most }):
+		job.Needs = job.Needs.WithSlack()
+	default:
+		job.Needs = anywhere
+	}
+	return nil
 }
 
-// placeAll decides where the jobs that enter a queue may run, and records it. Jobs with a
-// deadline and no slack run on on-demand capacity only; the pass Slack soon looks whether there
-// is any that can run them.
+// has reports whether there is capacity for what a job may need: workers, or pools with room for
+// some. Which capacity has a larger GPU is not known here: a job that needs one may run on any.
+func (p *pace) has(job *models.Job, needs models.Needs, room func(models.Capacity) int) bool {
+	q := job.Queue()
+	return job.GPURank == 0 && slices.ContainsFunc(p.capacity, func(c models.Capacity) bool {
+		return c.Booting+c.Idle+c.Busy+room(c) > 0 && c.Runs(job.Model, job.Lane, job.AccountID, needs, q.Region)
+	})
+}
+
+// placeAll decides where the jobs that enter a queue may run, and records it.
 func placeAll(ctx context.Context, tx bun.Tx, changes []*Change) error {
 	entering := lo.Filter(changes, func(c *Change, _ int) bool {
 		return c.job.Status == models.JobQueued && c.before.Status != models.JobQueued
 	})
 	pressed := lo.Filter(entering, func(c *Change, _ int) bool { return !c.job.FinishBy.IsZero() })
 	if len(pressed) > 0 {
-		p, err := readPace(ctx, tx, lo.Uniq(lo.Map(pressed, func(c *Change, _ int) string { return c.job.Model })))
+		p, err := readPace(ctx, tx, lo.Map(pressed, func(c *Change, _ int) *models.Job { return c.job }))
 		if err != nil {
 			return err
 		}
 		for _, c := range pressed {
-			done, err := saved(ctx, tx, c.job)
-			if err != nil {
+			if err := p.place(ctx, tx, c.job, c.now); err != nil {
 				return err
-			}
-			switch c.job.SlackUntil = p.slackUntil(c.job, done); {
-			case !c.job.FinishBy.After(c.now):
-				c.job.SlackUntil = time.Time{}
-			case !c.job.SlackUntil.After(c.now):
-				c.job.Needs, c.job.SlackUntil = c.job.Needs.Also(true), c.now
 			}
 		}
 	}
@@ -122,9 +151,8 @@ func (c *Change) sayCapacity(back string) {
 	c.job.Progress.Message, c.job.Progress.UpdatedAt = reason, c.now
 }
 
-// Slack looks at the queued jobs whose slack should end: those that have none run on on-demand
-// capacity only, if there is any that can run them. It returns how many jobs it moved. Any
-// number of processes may call it at once.
+// Slack looks at the queued jobs whose slack should end, and places them again. It returns how
+// many jobs need other capacity than before. Any number of processes may call it at once.
 func (s *Scheduler) Slack(ctx context.Context) (int, error) {
 	due, err := models.ListSlackEnding(ctx, s.DB, dueLimit)
 	if err != nil {
@@ -133,18 +161,14 @@ func (s *Scheduler) Slack(ctx context.Context) (int, error) {
 	if len(due) == 0 {
 		return 0, nil
 	}
-	names := lo.Uniq(lo.Map(due, func(j *models.Job, _ int) string { return j.Model }))
-	w := slackWatch{known: s.Catalogue.Current()}
-	if w.pace, err = readPace(ctx, s.DB, names); err != nil {
+	p, err := readPace(ctx, s.DB, due)
+	if err != nil {
 		return 0, err
-	}
-	if w.capacity, err = models.ListCapacity(ctx, s.DB, names); err != nil {
-		return 0, fmt.Errorf("list the capacity: %w", err)
 	}
 	moved := 0
 	var failed []error
 	for _, job := range due {
-		done, err := w.look(ctx, s.DB, job.ID)
+		done, err := p.look(ctx, s.DB, job.ID)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("look at the slack of job %s: %w", job.ID, err))
 		} else if done != nil {
@@ -155,38 +179,27 @@ func (s *Scheduler) Slack(ctx context.Context) (int, error) {
 	return moved, errors.Join(failed...)
 }
 
-// slackWatch decides on jobs whose slack should end.
-type slackWatch struct {
-	*pace
-	known    *catalogue.Snapshot
-	capacity []models.Capacity
-}
-
-// look moves a job if its slack has ended, and back if no capacity can run it where it was moved
-// to or its FinishBy is past. It returns nil if the job stays.
-func (w *slackWatch) look(ctx context.Context, db *bun.DB, id models.JobID) (moved *Change, err error) {
+// look places a job again if its slack should have ended. It returns nil if the job stays.
+func (p *pace) look(ctx context.Context, db *bun.DB, id models.JobID) (moved *Change, err error) {
 	err = changeJob(ctx, db, id, func(ctx context.Context, tx bun.Tx, c *Change) error {
 		moved = nil
 		job := c.job
 		if job.Status != models.JobQueued || job.SlackUntil.IsZero() || job.SlackUntil.After(c.now) {
 			return nil // it moved meanwhile
 		}
-		done, err := saved(ctx, tx, job)
-		if err != nil {
+		if err := p.place(ctx, tx, job, c.now); err != nil {
 			return err
 		}
-		back := "no on-demand capacity can run it"
-		switch job.SlackUntil = w.slackUntil(job, done); {
-		case !job.FinishBy.After(c.now):
-			job.Needs, job.SlackUntil, back = job.Needs.Also(job.Spent()), time.Time{}, "its finishBy is past"
-		case !job.SlackUntil.After(c.now):
-			job.Needs = job.Needs.Also(job.Spent() || w.safe(job))
-			job.SlackUntil = slices.MinFunc([]time.Time{c.now.Add(slackRecheck), job.FinishBy}, time.Time.Compare)
-		}
 		if job.Needs != c.before.Needs {
-			c.note(models.EventQueued, Payload{"lane": job.Lane})
-			c.sayCapacity(back)
 			moved = c
+		}
+		if job.Needs.OnDemand() != c.before.Needs.OnDemand() {
+			c.note(models.EventQueued, Payload{"lane": job.Lane})
+			back := "no on-demand capacity can run it"
+			if !job.FinishBy.After(c.now) {
+				back = "its finishBy is past"
+			}
+			c.sayCapacity(back)
 		}
 		return c.save(ctx)
 	})
@@ -194,13 +207,4 @@ func (w *slackWatch) look(ctx context.Context, db *bun.DB, id models.JobID) (mov
 		return nil, nil
 	}
 	return moved, err
-}
-
-// safe reports whether on-demand capacity can run a job.
-func (w *slackWatch) safe(job *models.Job) bool {
-	q := job.Queue()
-	q.Needs = q.Needs.Also(true)
-	return slices.ContainsFunc(w.capacity, func(c models.Capacity) bool {
-		return c.Booting+c.Idle+c.Busy+c.Opens > 0 && w.known.CapabilityOf(c.Offer).Serves(q, job.AccountID)
-	})
 }

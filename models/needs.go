@@ -3,36 +3,43 @@ package models
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// Needs is what a job requires of a worker's capacity and price, as one text: "" for nothing,
-// "on-demand", "price<=0.5" in USD per hour, or "on-demand,price<=0.5". Queues are kept apart
-// by it, so that jobs that a worker may not run are never in its way.
+// Needs is what a job requires of a worker's capacity and price, and of the scaler, as one text:
+// "" for nothing, or words with commas between them: "on-demand" or "cheap" capacity; "now", which
+// has the scaler boot a worker for each job at once; "price<=0.5" in USD per hour, always the
+// last. Queues are kept apart by it, so that jobs that a worker may not run are never in its way.
 type Needs string
 
 const (
 	onDemandNeed = "on-demand"
+	cheapNeed    = "cheap"
+	nowNeed      = "now"
 	priceNeed    = "price<="
 )
 
 // NewNeeds returns the needs of a job that runs on on-demand capacity only, or anywhere, and
 // where a worker costs at most maxPrice; nil means that the price does not matter.
 func NewNeeds(onDemand bool, maxPrice *float64) Needs {
-	var parts []string
-	if onDemand {
-		parts = append(parts, onDemandNeed)
-	}
+	limit := Needs("")
 	if maxPrice != nil {
-		parts = append(parts, priceNeed+strconv.FormatFloat(*maxPrice, 'g', -1, 64))
+		limit = Needs(priceNeed + strconv.FormatFloat(*maxPrice, 'g', -1, 64))
 	}
-	return Needs(strings.Join(parts, ","))
+	return limit.Also(onDemand)
 }
 
 // OnDemand reports whether only on-demand capacity will do.
 func (n Needs) OnDemand() bool { return strings.HasPrefix(string(n), onDemandNeed) }
+
+// Cheap reports whether only spot capacity will do, or such that costs nothing.
+func (n Needs) Cheap() bool { return strings.HasPrefix(string(n), cheapNeed) }
+
+// Now reports whether a worker is to be booted for each job at once.
+func (n Needs) Now() bool { return slices.Contains(strings.Split(string(n), ","), nowNeed) }
 
 // MaxPrice returns the highest price of a worker, in USD per hour, or nil.
 func (n Needs) MaxPrice() *float64 {
@@ -47,8 +54,38 @@ func (n Needs) MaxPrice() *float64 {
 	return &limit
 }
 
-// Also returns the needs with or without on-demand capacity.
-func (n Needs) Also(onDemand bool) Needs { return NewNeeds(onDemand, n.MaxPrice()) }
+// Also returns these needs of a price, and on-demand capacity or none in particular.
+func (n Needs) Also(onDemand bool) Needs {
+	if onDemand {
+		return n.with(onDemandNeed)
+	}
+	return n.with()
+}
+
+// WithSlack returns these needs of a price, and cheap capacity.
+func (n Needs) WithSlack() Needs { return n.with(cheapNeed) }
+
+// WithoutSlack returns Also, and a worker for each job at once.
+func (n Needs) WithoutSlack(onDemand bool) Needs {
+	if onDemand {
+		return n.with(onDemandNeed, nowNeed)
+	}
+	return n.with(nowNeed)
+}
+
+// AtAnyPrice returns these needs without those of a price.
+func (n Needs) AtAnyPrice() Needs {
+	words, _, _ := strings.Cut(string(n), priceNeed)
+	return Needs(strings.TrimSuffix(words, ","))
+}
+
+// with returns the words, and the price.
+func (n Needs) with(words ...string) Needs {
+	if at := strings.Index(string(n), priceNeed); at >= 0 {
+		words = append(words, string(n)[at:])
+	}
+	return Needs(strings.Join(words, ","))
+}
 
 // Spent reports whether the run of a job has lost as many spot workers as it can bear, so that
 // it continues on on-demand capacity only.

@@ -1,6 +1,7 @@
 package models_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +24,18 @@ func TestNeeds(t *testing.T) {
 		require.Equal(t, want, got)
 		require.Equal(t, got, models.NewNeeds(got.OnDemand(), got.MaxPrice()))
 	}
+	for want, got := range map[models.Needs]models.Needs{
+		"cheap":                    models.NewNeeds(true, nil).WithSlack(),
+		"cheap,price<=0.5":         models.NewNeeds(true, cheap).WithSlack(),
+		"now":                      models.NewNeeds(true, nil).WithoutSlack(false),
+		"on-demand,now,price<=0.5": models.NewNeeds(false, cheap).WithSlack().WithoutSlack(true),
+		"on-demand,price<=0.5":     models.NewNeeds(false, cheap).WithoutSlack(false).Also(true),
+	} {
+		require.Equal(t, want, got)
+		require.Equal(t, [3]bool{strings.Contains(string(want), "on-demand"), strings.Contains(string(want), "cheap"), strings.Contains(string(want), "now")},
+			[3]bool{got.OnDemand(), got.Cheap(), got.Now()}, want)
+		require.Equal(t, strings.TrimSuffix(string(want), ",price<=0.5"), string(got.AtAnyPrice()))
+	}
 
 	spot := models.Offer{CapacityClass: models.CapacitySpot, PricePerHourUSD: new(0.5)}
 	safe := models.Offer{CapacityClass: models.CapacityOnDemand, PricePerHourUSD: new(0.51)}
@@ -33,6 +46,10 @@ func TestNeeds(t *testing.T) {
 		"price<=0.5":            {true, false, false},
 		"price<=0.51":           {true, true, false},
 		"on-demand,price<=0.51": {false, true, false},
+		"cheap":                 {true, false, true}, // a worker without a price costs nothing more
+		"cheap,price<=0.4":      {false, false, false},
+		"on-demand,now":         {false, true, true},
+		"now":                   {true, true, true},
 		"price<=cheap":          {false, false, false}, // of a release to come
 	} {
 		require.Equal(t, who, [3]bool{spot.Meets(needs), safe.Meets(needs), unknown.Meets(needs)}, needs)

@@ -29,13 +29,23 @@ func (o Offer) ServesAccount(id AccountID) bool {
 }
 
 // Meets reports whether it has the capacity and the price that a job needs. An unknown price
-// meets no limit: nobody could promise that it is kept.
+// meets no limit: nobody could promise that it is kept. A worker without a pool, or of one
+// without a price, costs nothing more if it is used.
 func (o Offer) Meets(n Needs) bool {
 	if n == "" {
 		return true
 	}
 	limit, cost := n.MaxPrice(), o.PricePerHourUSD
-	return (!n.OnDemand() || o.CapacityClass == CapacityOnDemand) && (limit == nil || cost != nil && *cost <= *limit)
+	free := cost == nil || *cost == 0
+	return (!n.OnDemand() || o.CapacityClass == CapacityOnDemand) && (!n.Cheap() || o.CapacityClass == CapacitySpot || free) &&
+		(limit == nil || cost != nil && *cost <= *limit)
+}
+
+// Runs reports whether it takes the jobs of a model, lane and account that need this, and that
+// run in a region, or anywhere if that is "". Whether its GPU is large enough shows when a worker
+// runs them.
+func (o Offer) Runs(model string, lane Tier, account AccountID, n Needs, region string) bool {
+	return slices.Contains(o.Models, model) && o.ServesLane(lane) && o.ServesAccount(account) && o.Meets(n) && (region == "" || region == o.Region)
 }
 
 // Key is the same for offers that take the same jobs.

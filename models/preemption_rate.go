@@ -60,13 +60,14 @@ func LongestBoot(ctx context.Context, db bun.IDB) (seconds float64, err error) {
 	return seconds, err
 }
 
-// CountPatientWorkers counts the workers of each pool that run a job of the lane BATCH.
+// CountPatientWorkers counts the workers of each pool that run a job of the lane BATCH, or one
+// that has slack until its FinishBy.
 func CountPatientWorkers(ctx context.Context, db bun.IDB) (map[PoolID]int, error) {
 	var found []PoolCount
 	err := db.NewRaw(`
 		SELECT w.pool_id, count(*) AS count FROM jobs j
 		JOIN job_attempts a ON a.id = j.current_attempt_id JOIN workers w ON w.id = a.worker_id
-		WHERE j.lane = 'BATCH' AND j.status IN ('ASSIGNED', 'RUNNING', 'COMPLETING') AND w.pool_id IS NOT NULL AND w.status = 'BUSY'
+		WHERE (j.lane = 'BATCH' OR j.needs LIKE 'cheap%') AND j.status IN ('ASSIGNED', 'RUNNING', 'COMPLETING') AND w.pool_id IS NOT NULL AND w.status = 'BUSY'
 		GROUP BY w.pool_id`).Scan(ctx, &found)
 	counts := map[PoolID]int{}
 	for _, f := range found {

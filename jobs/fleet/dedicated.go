@@ -74,11 +74,9 @@ func apart(all, own []models.QueueDemand) []models.QueueDemand {
 	return append(rest, own...)
 }
 
-// takes reports whether a pool with an offer takes jobs of a queue. Whether its GPU is large
-// enough shows when a worker runs them.
+// takes reports whether a pool with an offer takes jobs of a queue.
 func takes(o models.Offer, q models.QueueDemand) bool {
-	return slices.Contains(o.Models, q.Model) && o.ServesLane(q.Lane) && o.ServesAccount(q.AccountID) && o.Meets(q.Needs) &&
-		(q.Region == "" || q.Region == o.Region)
+	return o.Runs(q.Model, q.Lane, q.AccountID, q.Needs, q.Region)
 }
 
 // dedicatedFirst puts the pools that are dedicated to accounts first: nobody else can use their

@@ -88,7 +88,7 @@ func rank(last bool) int {
 // the offers that are not cheaper.
 func (l *waitingLine) spared(o offer, rest []offer) *poolShare {
 	for _, next := range rest {
-		if !next.later && next.price > o.price && next.pool.fits(l.lane, 1, l.seconds(next.pool), next.pool.most()) > 0 {
+		if !next.later && next.price > o.price && next.pool.fits(l, next.pool.most()) > 0 {
 			return next.pool
 		}
 	}

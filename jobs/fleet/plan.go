@@ -33,7 +33,7 @@ type snapshot struct {
 type poolState struct {
 	pool    *models.Pool
 	workers []*models.Worker
-	// patient is how many of the busy ones run jobs of lanes without a wait target.
+	// patient is how many of the busy ones run jobs of lanes without a wait target, or with slack.
 	patient int
 	// frozen is why the scaler cannot change the pool's workers now, or "". They count.
 	frozen string
@@ -66,7 +66,8 @@ type Demand struct {
 	// Quarantined is how many idle workers get no jobs. Max leaves them out.
 	Quarantined int          `json:"quarantined,omitempty"`
 	Queues      []LaneDemand `json:"queues"`
-	// Patient is how many of the busy workers run jobs of lanes without a wait target.
+	// Patient is how many of the busy workers run jobs of lanes without a wait target, or with slack
+	// until their deadline.
 	Patient int `json:"patient,omitempty"`
 	// Expected is the pool's share of the jobs that will come while a worker boots.
 	Expected []Expected `json:"expected,omitempty"`
@@ -80,6 +81,26 @@ type LaneDemand struct {
 	Lane       models.Tier `json:"lane"`
 	Depth      int         `json:"depth"`
 	GPUSeconds float64     `json:"gpuSeconds"`
+	// Due is how many of them have no slack until their deadline: each needs a worker now.
+	Due int `json:"due,omitempty"`
+	// Slack is how many of them have slack, and wait for cheap capacity.
+	Slack int `json:"slack,omitempty"`
+
+	dueSeconds, slackSeconds float64 // GPU seconds of these
+}
+
+// workers is how many workers the jobs need.
+func (l LaneDemand) workers() int {
+	return l.Due + workersFor(l.Lane, float64(l.Depth-l.Due), l.GPUSeconds-l.dueSeconds)
+}
+
+// patient is how many workers the jobs need that bear a wait: those of lanes without a target, and
+// those with slack.
+func (l LaneDemand) patient() int {
+	if jobs.Policies[l.Lane].WaitTarget == jobs.NoTarget {
+		return l.workers() - l.Due
+	}
+	return workersFor(l.Lane, float64(l.Slack), l.slackSeconds)
 }
 
 // decision is what the scaler wants of one pool, and why.
@@ -124,14 +145,17 @@ func plan(s snapshot) []*decision {
 // their lanes, and those for the jobs that are expected.
 func (d *decision) count() {
 	in := d.demand
-	waiting := 0
+	waiting, due := 0, 0
 	d.need = in.Busy
 	for _, q := range in.Queues {
-		waiting += q.Depth
-		d.need += workersFor(q.Lane, float64(q.Depth), q.GPUSeconds)
+		waiting, due = waiting+q.Depth, due+q.Due
+		d.need += q.workers()
 	}
 	d.reason = fmt.Sprintf("%s and %s need %s",
 		text.Count(waiting, "waiting job"), text.Count(in.Busy, "busy worker"), text.Count(d.need, "worker"))
+	if due > 0 {
+		d.reason += fmt.Sprintf(" (without slack until the deadline: %s)", text.Count(due, "job"))
+	}
 	d.foresee()
 }
 
@@ -227,7 +251,39 @@ type poolShare struct {
 	lanes               map[models.Tier]*laneShare
 }
 
-type laneShare struct{ depth, gpuSeconds float64 }
+// laneShare is the jobs of a lane. due and slack are parts of them: see LaneDemand.
+type laneShare struct {
+	load
+	due, slack load
+}
+
+type load struct{ depth, gpuSeconds float64 }
+
+func (l *load) add(depth, gpuSeconds float64) {
+	l.depth, l.gpuSeconds = l.depth+depth, l.gpuSeconds+gpuSeconds
+}
+
+// add adds jobs of a queue.
+func (l *laneShare) add(needs models.Needs, depth, gpuSeconds float64) {
+	l.load.add(depth, gpuSeconds)
+	if needs.Now() {
+		l.due.add(depth, gpuSeconds)
+	}
+	if needs.Cheap() {
+		l.slack.add(depth, gpuSeconds)
+	}
+}
+
+// of returns the jobs as a demand.
+func (l *laneShare) of(lane models.Tier) LaneDemand {
+	n := func(depth float64) int { return int(math.Round(depth)) }
+	return LaneDemand{lane, n(l.depth), l.gpuSeconds, n(l.due.depth), n(l.slack.depth), l.due.gpuSeconds, l.slack.gpuSeconds}
+}
+
+// workers is how many workers the jobs need.
+func (l *laneShare) workers(lane models.Tier) int {
+	return int(math.Ceil(l.due.depth)) + workersFor(lane, l.depth-l.due.depth, l.gpuSeconds-l.due.gpuSeconds)
+}
 
 // share gives the jobs of each queue to the pools that can run them: lane by lane,
 // first to workers that are there, then to workers that a pool may still boot, the
@@ -265,13 +321,13 @@ func share(s snapshot) []*poolShare {
 
 // divide gives the jobs of one queue to the pools that can run them.
 func divide(q models.QueueDemand, pools []*poolShare, s snapshot) {
-	line := &waitingLine{lane: q.Lane, left: q.Depth, now: s.now, seconds: func(p *poolShare) float64 {
+	line := &waitingLine{lane: q.Lane, needs: q.Needs, left: q.Depth, now: s.now, seconds: func(p *poolShare) float64 {
 		return q.GPUSeconds / q.Depth * s.times.Ratio(q.Kind, p.pool.GPUType)
 	}}
 	for _, p := range pools {
 		line.fill(p, p.present())
 	}
-	if jobs.Policies[q.Lane].WaitTarget == jobs.NoTarget && !s.impatient {
+	if jobs.Policies[q.Lane].WaitTarget == jobs.NoTarget && !q.Needs.Now() && !s.impatient {
 		line.bargain(pools)
 	} else {
 		for _, p := range pools {
@@ -284,6 +340,7 @@ func divide(q models.QueueDemand, pools []*poolShare, s snapshot) {
 // waitingLine is the jobs of one queue that no pool has got yet.
 type waitingLine struct {
 	lane    models.Tier
+	needs   models.Needs
 	left    float64
 	now     time.Time
 	seconds func(*poolShare) float64 // of one job
@@ -291,11 +348,11 @@ type waitingLine struct {
 
 // fill gives a pool what up to limit workers start within the wait target.
 func (l *waitingLine) fill(p *poolShare, limit int) {
-	l.give(p, min(l.left, p.fits(l.lane, l.left, l.seconds(p), limit)))
+	l.give(p, min(l.left, p.fits(l, limit)))
 }
 
 func (l *waitingLine) give(p *poolShare, n float64) {
-	p.add(l.lane, n, n*l.seconds(p))
+	p.lanes[l.lane].add(l.needs, n, n*l.seconds(p))
 	l.left -= n
 }
 
@@ -348,20 +405,22 @@ func (p *poolShare) most() int {
 	return most
 }
 
-// fits is how many of depth more jobs of a lane, of so many seconds each, up to
-// limit workers of the pool start within the lane's wait target.
-func (p *poolShare) fits(lane models.Tier, depth, seconds float64, limit int) float64 {
-	room := limit - p.busy - p.others(lane)
-	if room <= 0 {
+// fits is how many of the waiting jobs up to limit workers of the pool start within the lane's
+// wait target, or now, if they are due.
+func (p *poolShare) fits(l *waitingLine, limit int) float64 {
+	room, taken := limit-p.busy-p.others(l.lane), p.lanes[l.lane]
+	if l.needs.Now() {
+		return float64(max(0, room-taken.workers(l.lane)))
+	}
+	if room -= int(math.Ceil(taken.due.depth)); room <= 0 {
 		return 0
 	}
-	taken := p.lanes[lane]
-	each := float64(room) - taken.depth // a worker for each job is always enough
-	switch target := jobs.Policies[lane].WaitTarget; {
+	each := float64(room) - (taken.depth - taken.due.depth) // a worker for each job is always enough
+	switch target, seconds := jobs.Policies[l.lane].WaitTarget, l.seconds(p); {
 	case target == jobs.NoTarget, target > 0 && seconds <= 0:
-		return depth
+		return l.left
 	case target > 0:
-		each = max(each, math.Floor((float64(room)*target.Seconds()-taken.gpuSeconds)/seconds))
+		each = max(each, math.Floor((float64(room)*target.Seconds()-(taken.gpuSeconds-taken.due.gpuSeconds))/seconds))
 	}
 	return max(0, each)
 }
@@ -371,15 +430,10 @@ func (p *poolShare) others(lane models.Tier) int {
 	n := 0
 	for other, l := range p.lanes {
 		if other != lane {
-			n += workersFor(other, l.depth, l.gpuSeconds)
+			n += l.workers(other)
 		}
 	}
 	return n
-}
-
-func (p *poolShare) add(lane models.Tier, depth, gpuSeconds float64) {
-	p.lanes[lane].depth += depth
-	p.lanes[lane].gpuSeconds += gpuSeconds
 }
 
 // demand is the pool's share, with the number of jobs rounded.
@@ -387,7 +441,7 @@ func (p *poolShare) demand() Demand {
 	d := Demand{Min: p.least(), Max: p.most(), Warm: p.open(p.pool.WarmWorkers), PricePerHourUSD: p.price, Booting: p.booting, Idle: p.idle, Busy: p.busy, Quarantined: p.quarantined, Queues: []LaneDemand{}, Patient: p.patient, Expected: p.expected}
 	for _, lane := range models.Tiers {
 		if l := p.lanes[lane]; l.depth > 0 {
-			d.Queues = append(d.Queues, LaneDemand{lane, int(math.Round(l.depth)), l.gpuSeconds})
+			d.Queues = append(d.Queues, l.of(lane))
 		}
 	}
 	return d

@@ -75,6 +75,8 @@ func TestPlanOfOnePool(t *testing.T) {
 		"EnterpriseJobsStartIn30s":         {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("ENTERPRISE", "m", 10, 61)}, 3, "10 waiting jobs and 0 busy workers need 3 workers."},
 		"NeverMoreWorkersThanJobs":         {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("ENTERPRISE", "m", 1, 3000)}, 1, "1 waiting job and 0 busy workers need 1 worker."},
 		"BatchJobsNeedOneWorkerTogether":   {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("BATCH", "m", 100, 1e6)}, 1, "100 waiting jobs and 0 busy workers need 1 worker."},
+		"DueJobsNeedAWorkerEach":           {poolOf(0, 99, "m", busy), []models.QueueDemand{needing("now", "", queueOf("BATCH", "m", 4, 1e4)), queueOf("BATCH", "m", 100, 1e6)}, 6, "104 waiting jobs and 1 busy worker need 6 workers (without slack until the deadline: 4 jobs)."},
+		"DueJobsComeAboveTheTarget":        {poolOf(0, 99, "m"), []models.QueueDemand{needing("now", "", queueOf("ENTERPRISE", "m", 2, 2)), queueOf("ENTERPRISE", "m", 10, 61)}, 5, "12 waiting jobs and 0 busy workers need 5 workers (without slack until the deadline: 2 jobs)."},
 		"LanesAddUp":                       {poolOf(0, 9, "m", busy, busy), []models.QueueDemand{queueOf("FREE", "m", 5, 1200), queueOf("PRO", "m", 5, 240)}, 6, "10 waiting jobs and 2 busy workers need 6 workers."},
 		"KindsOfALaneAddUpFirst":           {poolOf(0, 9, "m n"), []models.QueueDemand{queueOf("PRO", "m", 1, 30), queueOf("PRO", "n", 1, 30)}, 1, "2 waiting jobs and 0 busy workers need 1 worker."},
 		"IdleAndBootingWorkersAreNoDemand": {poolOf(0, 9, "m", idle, idle, idle, booting, booting), nil, 0, "0 waiting jobs and 0 busy workers need 0 workers."},
@@ -134,6 +136,18 @@ func TestPlanSharesQueuesAmongPools(t *testing.T) {
 				needing("on-demand,price<=1", "", queueOf("CRITICAL", "m", 4, 4)), needing("", "us", queueOf("CRITICAL", "m", 3, 4)),
 			},
 			[]int{1, 2}, []int{1, 2},
+		},
+		"JobsWithSlackBootNoDearWorkers": {
+			[]poolState{costing(models.CapacitySpot, 1, poolOf(0, 2, "m")), costing(models.CapacityOnDemand, 2, poolOf(0, 9, "m"))},
+			[]models.QueueDemand{
+				needing("cheap", "", queueOf("CRITICAL", "m", 4, 4)), needing("on-demand,now", "", queueOf("BATCH", "m", 3, 4)),
+			},
+			[]int{2, 3}, []int{4, 3},
+		},
+		"DueJobsTakeTheRoomThatIsLeft": {
+			[]poolState{costing(models.CapacitySpot, 1, poolOf(0, 3, "m")), costing(models.CapacityOnDemand, 2, poolOf(0, 9, "m"))},
+			[]models.QueueDemand{queueOf("PRO", "m", 2, 240), needing("now", "", queueOf("PRO", "m", 3, 3))},
+			[]int{3, 2}, []int{3, 2},
 		},
 		"BatchNeedsOneWorkerTogether": {
 			[]poolState{poolOf(0, 9, "m"), poolOf(0, 9, "m")},
@@ -211,8 +225,8 @@ func TestPlanUsesTheRenderTimesOfEachPool(t *testing.T) {
 
 	got := plan(snapshot{pools: []poolState{slow, fast}, queues: []models.QueueDemand{queueOf("ENTERPRISE", "m", 7, 70)}, times: times})
 
-	require.Equal(t, []LaneDemand{{"ENTERPRISE", 1, 30}}, got[0].demand.Queues)
-	require.Equal(t, []LaneDemand{{"ENTERPRISE", 6, 60}}, got[1].demand.Queues)
+	require.Equal(t, []LaneDemand{{Lane: "ENTERPRISE", Depth: 1, GPUSeconds: 30}}, got[0].demand.Queues)
+	require.Equal(t, []LaneDemand{{Lane: "ENTERPRISE", Depth: 6, GPUSeconds: 60}}, got[1].demand.Queues)
 	require.Equal(t, 2, got[1].workers)
 }
 

@@ -36,7 +36,7 @@ const (
 // Mix is how the workers that a region needs are divided among its spot and on-demand pools.
 type Mix struct {
 	Region string `json:"region"`
-	// Workers is how many the region needs, without those of lanes that have no wait target.
+	// Workers is how many the region needs, without those for jobs that bear a wait.
 	Workers int `json:"workers"`
 	// OnDemand is how many of them are of on-demand pools at least, and Reserve how many more there are.
 	OnDemand int `json:"onDemand"`
@@ -146,13 +146,11 @@ func (m *mixed) divide(policy Policy, rate models.PreemptionRate) {
 // part is a share of workers, rounded down.
 func part(share float64, workers int) int { return int(math.Floor(share*float64(workers) + 1e-9)) }
 
-// urgent is how many workers the pool needs for lanes with a wait target.
+// urgent is how many workers the pool needs for jobs that bear no wait.
 func (d *decision) urgent() int {
 	n := d.need - d.demand.Patient
 	for _, q := range d.demand.Queues {
-		if jobs.Policies[q.Lane].WaitTarget == jobs.NoTarget {
-			n -= workersFor(q.Lane, float64(q.Depth), q.GPUSeconds)
-		}
+		n -= q.patient()
 	}
 	return max(min(n, d.demand.Max), 0)
 }

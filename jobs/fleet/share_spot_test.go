@@ -60,6 +60,7 @@ func TestPlanDividesRegions(t *testing.T) {
 		"BusyWorkersStay":           {[]poolState{spot("r", 99, many(10, busy)...), safe("r", 99)}, nil, nil, []int{7, 4}, "0 waiting jobs and 0 busy workers need 0 workers; r needs 10 workers, at least 3 of them on-demand, and 1 more in reserve."},
 		"BusyOnDemandIsEnough":      {[]poolState{spot("r", 99, many(5, busy)...), safe("r", 99, many(5, busy)...)}, nil, nil, []int{6, 5}, "0 waiting jobs and 5 busy workers need 5 workers; r needs 10 workers, at least 3 of them on-demand, and 1 more in reserve."},
 		"BatchPoolsDoNotCount":      {[]poolState{batchOnly(spot("r", 99, many(10, busy)...)), safe("r", 99)}, nil, nil, []int{10, 0}, "0 waiting jobs and 0 busy workers need 0 workers."},
+		"JobsWithSlackDoNotCount":   {[]poolState{spot("r", 99), safe("r", 99)}, []models.QueueDemand{needing("cheap", "", critical(20)[0])}, nil, []int{20, 0}, "0 waiting jobs and 0 busy workers need 0 workers."},
 		"AStormHalvesTheSpotShare":  {[]poolState{spot("r", 99), safe("r", 99)}, critical(10), storm, []int{4, 7}, "0 waiting jobs and 0 busy workers need 0 workers; r needs 10 workers, at least 6 of them on-demand, because 30 % of its spot workers were preempted in the last hour, and 1 more in reserve."},
 		"TwoPreemptionsAreNoStorm":  {[]poolState{spot("r", 99), safe("r", 99)}, critical(3), map[string]models.PreemptionRate{"r": {Preempted: 2, WorkerHours: 3}}, []int{3, 0}, "0 waiting jobs and 0 busy workers need 0 workers."},
 	} {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/reelay/reelay/models"
 )
@@ -27,6 +28,9 @@ func restrictions(job *models.Job) string {
 	if why := job.WhyOnDemand(); why != "" {
 		all += " It runs on on-demand capacity only: " + why + "."
 	}
+	if job.Needs.Cheap() {
+		all += " Its finishBy leaves slack until " + job.SlackUntil.UTC().Format(time.RFC3339) + ": until then it runs on spot capacity, or where a worker has no price."
+	}
 	if job.MaxPricePerHour != nil {
 		all += fmt.Sprintf(" It runs only where a worker costs at most $%g per hour, its maxPricePerHour.", *job.MaxPricePerHour)
 	}
@@ -37,7 +41,7 @@ func restrictions(job *models.Job) string {
 // it.
 func (s *situation) tooDear(job *models.Job) bool {
 	anyPrice := job.Queue()
-	anyPrice.Needs = models.NewNeeds(anyPrice.Needs.OnDemand(), nil)
+	anyPrice.Needs = anyPrice.Needs.AtAnyPrice()
 	return job.Needs != anyPrice.Needs && slices.ContainsFunc(s.capacity, func(c models.Capacity) bool {
 		return c.Booting+c.Idle+c.Busy+c.Most > 0 && s.catalogue.CapabilityOf(c.Offer).Serves(anyPrice, job.AccountID)
 	})

@@ -7,7 +7,8 @@ WHERE j.status = 'QUEUED' AND j.queued_at < clock_timestamp() - make_interval(se
         WHERE w.ended_at IS NULL AND w.status = 'IDLE' AND j.model = ANY (w.models) AND (NOT j.require_region OR w.region = j.region)
             AND w.quarantined_until > clock_timestamp() IS NOT TRUE
             AND (w.tiers = '{}' OR j.lane = ANY (w.tiers)) AND (w.accounts = '{}' OR j.account_id = ANY (w.accounts))
-            AND (w.capacity_class = 'ON_DEMAND' OR j.needs NOT LIKE 'on-demand%') AND j.needs NOT LIKE '%price<=%'
+            AND (w.capacity_class = 'ON_DEMAND' OR j.needs NOT LIKE 'on-demand%') AND (w.capacity_class = 'SPOT' OR j.needs NOT LIKE 'cheap%')
+            AND j.needs NOT LIKE '%price<=%'
             AND j.gpu_rank = 0 -- which larger GPUs there are is the catalogue's to say
             AND w.idle_since < clock_timestamp() - interval '1 minute'
             AND w.last_heartbeat_at > clock_timestamp() - interval '1 minute')
