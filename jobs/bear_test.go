@@ -241,7 +241,7 @@ func TestFinishBy(t *testing.T) {
 }
 
 // slackReserve is what a start takes.
-const slackReserve = 30 * time.Second
+const slackReserve = 2 * time.Minute
 
 // TestBearTogether lets workers of both classes take, lose and complete jobs that bear
 // different things, all at once.

@@ -23,19 +23,17 @@ import (
 // stays where it is.
 
 const (
-	// slackShare is the part of the remaining render time that is kept in reserve, and
-	// slackReserve what a start takes on a worker that is there: to load the model, fetch the
+	// slackReserve is what a start takes on a worker that is there: to load the model, fetch the
 	// checkpoint and upload the video.
-	slackShare   = 0.1
-	slackReserve = 30 * time.Second
+	slackReserve = 2 * time.Minute
 	// slackRecheck is after how long the capacity for a job without slack is looked at again.
 	slackRecheck = time.Minute
 )
 
 // SlackUntil is the last moment at which a job can start on a new worker and be complete at
-// finishBy: render is what is left to render, and boot how long a worker boots.
+// finishBy: render is what is left to render if that is slow, and boot how long a worker boots.
 func SlackUntil(finishBy time.Time, render, boot time.Duration) time.Time {
-	return finishBy.Add(-time.Duration(float64(render)*(1+slackShare)) - boot - slackReserve).Truncate(time.Microsecond)
+	return finishBy.Add(-render - boot - slackReserve).Truncate(time.Microsecond)
 }
 
 // pace is what the slack of jobs is reckoned from, and what decides where they run: how long
@@ -69,7 +67,7 @@ func (p *pace) place(ctx context.Context, db bun.IDB, job *models.Job, now time.
 	if err != nil {
 		return err
 	}
-	render := p.times.Seconds(job) * (1 - done/100)
+	render := p.times.SlowSeconds(job) * (1 - done/100)
 	job.SlackUntil = SlackUntil(job.FinishBy, seconds(render), seconds(p.boots[job.Model]))
 	anywhere := job.Needs.Also(job.Spent())
 	switch {

@@ -62,24 +62,27 @@ func ListCapacity(ctx context.Context, db bun.IDB, models []string) ([]Capacity,
 	return found, err
 }
 
-// OnDemandBoots returns how many seconds a worker of on-demand capacity takes to boot, by model:
-// the longest median of the pools' last boot times. A model without such a boot is left out.
+// unknownBoot is how many seconds a worker is expected to boot in a pool where none has booted.
+const unknownBoot = 120
+
+// OnDemandBoots returns how many seconds a worker of on-demand capacity takes to boot at most, by
+// model: nine of ten of the last boots of the slowest pool were as fast. A model without such a
+// pool is left out.
 func OnDemandBoots(ctx context.Context, db bun.IDB, models []string) (map[string]float64, error) {
 	var found []struct {
 		Model   string  `bun:"model"`
 		Seconds float64 `bun:"seconds"`
 	}
 	err := db.NewRaw(`
-		SELECT m.model, max(boots.seconds) AS seconds
+		SELECT m.model, max(coalesce(boots.seconds, ?)) AS seconds
 		FROM unnest(?::text[]) AS m (model)
 		JOIN pools p ON p.deleted_at IS NULL AND p.paused_at IS NULL AND p.capacity_class = 'ON_DEMAND' AND m.model = ANY (p.models)
 		CROSS JOIN LATERAL (
-			SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM took)::float8) AS seconds
+			SELECT percentile_cont(0.9) WITHIN GROUP (ORDER BY extract(epoch FROM took)::float8) AS seconds
 			FROM (
 				SELECT registered_at - created_at AS took FROM workers
 				WHERE pool_id = p.id AND registered_at IS NOT NULL ORDER BY id DESC LIMIT 20) last) boots
-		WHERE boots.seconds IS NOT NULL
-		GROUP BY m.model`, textArray(models)).Scan(ctx, &found)
+		GROUP BY m.model`, unknownBoot, textArray(models)).Scan(ctx, &found)
 	boots := map[string]float64{}
 	for _, b := range found {
 		boots[b.Model] = b.Seconds

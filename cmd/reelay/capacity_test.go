@@ -53,7 +53,7 @@ func figuresOf(printed string) map[string]map[string]string {
 func TestCapacityPage(t *testing.T) {
 	t.Parallel()
 
-	quick := []string{"mass-reclaim", "night-batch", "all-spot", "70-and-10", "slack", "no-slack"}
+	quick := []string{"mass-reclaim", "night-batch", "all-spot", "70-and-10", "with-slack", "anywhere"}
 	page, err := os.ReadFile("../../docs/operators/capacity.md")
 	require.NoError(t, err)
 	checked := 0

@@ -201,13 +201,14 @@ func printSimulation(out io.Writer, results []*simulate.Result) error {
 		return err
 	}
 	fmt.Fprintln(out)
-	header, rows := []string{""}, make([][]string, len(simulate.Figures))
-	for i, f := range simulate.Figures {
+	figures := simulate.Said(results)
+	header, rows := []string{""}, make([][]string, len(figures))
+	for i, f := range figures {
 		rows[i] = []string{f.Name}
 	}
 	for _, r := range results {
 		header = append(header, strings.ToUpper(r.Scenario))
-		for i, f := range simulate.Figures {
+		for i, f := range figures {
 			rows[i] = append(rows[i], f.Of(r))
 		}
 	}

@@ -1,6 +1,8 @@
 package estimate
 
 import (
+	"math"
+
 	"time"
 
 	"github.com/reelay/reelay/models"
@@ -69,6 +71,29 @@ func (r RenderTimes) Ratio(kind models.Kind, gpuType string) float64 {
 // Seconds is how long a job keeps a worker busy, averaged over all GPU types.
 func (r RenderTimes) Seconds(job *models.Job) float64 {
 	return job.EstimatedGPUSeconds * r.Ratio(kindOf(job), "")
+}
+
+const (
+	// z99 is the 99th percentile of the standard normal distribution.
+	z99 = 2.3263478740408408
+	// leastMargin and mostMargin bound the margin of slow renders, and marginSamples is how many
+	// samples say something of it.
+	leastMargin, mostMargin, marginSamples = 0.1, 1, 5
+)
+
+// Margin is how much longer than on average a slow render takes, as a part of the average, from
+// 0.1 to 1: 99 of 100 are faster, if render times are normally distributed.
+func (r RenderTimes) Margin(kind models.Kind) float64 {
+	found, known := r.look(kind, "")
+	if !known || found.samples < marginSamples || found.ratio == 0 {
+		return leastMargin
+	}
+	return min(max(z99*math.Sqrt(found.variance)/found.ratio, leastMargin), mostMargin)
+}
+
+// SlowSeconds is Seconds of a slow render.
+func (r RenderTimes) SlowSeconds(job *models.Job) float64 {
+	return r.Seconds(job) * (1 + r.Margin(kindOf(job)))
 }
 
 // irregularity is the squared coefficient of variation of render times, at most

@@ -105,6 +105,7 @@ func (c *checker) workload(place string, w *Workload) {
 	}
 	c.number(place+".durationSeconds", w.DurationSeconds, 0, 3600)
 	c.number(place+".gpuSeconds", w.GPUSeconds, 0, maxGPUSeconds)
+	c.number(place+".finishByHours", w.FinishByHours, 0, MaxHours)
 	a := &w.Arrivals
 	if a.Shape == "" {
 		a.Shape = "constant"

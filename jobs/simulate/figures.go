@@ -1,11 +1,21 @@
 package simulate
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
-// Figure is one line of a report.
+// Figure is one line of a report. Of returns "" for a run that it says nothing of.
 type Figure struct {
 	Name string
 	Of   func(*Result) string
+}
+
+// Said returns the figures that say something of one of the runs.
+func Said(results []*Result) []Figure {
+	return slices.DeleteFunc(slices.Clone(Figures), func(f Figure) bool {
+		return !slices.ContainsFunc(results, func(r *Result) bool { return f.Of(r) != "" })
+	})
 }
 
 // Figures are the lines of a report about the machines, in their order.
@@ -39,6 +49,24 @@ var Figures = []Figure{
 	{"    rendered again", func(r *Result) string { return r.part(r.LostSeconds) }},
 	{"  useful (goodput)", func(r *Result) string { return r.part(r.Seconds.Useful) }},
 	{"cost", func(r *Result) string { return fmt.Sprintf("$%.2f", r.CostUSD) }},
+	{"  of a clairvoyant plan", func(r *Result) string {
+		if r.Clairvoyant == nil {
+			return ""
+		}
+		return fmt.Sprintf("$%.2f", r.Clairvoyant.CostUSD)
+	}},
+	{"  more than that", func(r *Result) string {
+		if r.Clairvoyant == nil || r.Clairvoyant.CostUSD == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%.1f %%", 100*(r.CostUSD/r.Clairvoyant.CostUSD-1))
+	}},
+	{"deadlines met", func(r *Result) string {
+		if r.Deadlines == nil {
+			return ""
+		}
+		return fmt.Sprintf("%d of %d", r.Deadlines.Met, r.Deadlines.Jobs)
+	}},
 	{"cost per job", func(r *Result) string { return fmt.Sprintf("$%.5f", r.CostPerJobUSD) }},
 }
 

@@ -28,8 +28,11 @@ const (
 type Trace struct {
 	Pool string `yaml:"pool"`
 	// File is in the JSON format of the public spot-traces: metadata.gap_seconds, and data with the
-	// number of machines that were available at each step. After its end it begins again.
-	File string `yaml:"file"`
+	// number of machines that were available at each step. After its end it begins again. GapSeconds
+	// and Machines say the same in the scenario.
+	File       string  `yaml:"file"`
+	GapSeconds float64 `yaml:"gapSeconds"`
+	Machines   []int   `yaml:"machines"`
 	// Scale multiplies the numbers: a trace of one machine stands for so many.
 	Scale float64 `yaml:"scale"`
 
@@ -41,9 +44,17 @@ type Trace struct {
 func (c *checker) files(folder string) {
 	for i := range c.Traces {
 		t := &c.Traces[i]
-		err := within(folder, t.File, t.read)
+		field, err := "machines", error(nil)
+		switch {
+		case len(t.Machines) == 0:
+			field, err = "file", within(folder, t.File, t.read)
+		case t.File != "":
+			err = errors.New("a trace has a file, or gapSeconds and machines, and not both")
+		default:
+			err = t.set(t.GapSeconds, t.Machines)
+		}
 		if err != nil {
-			c.file.Problem(fmt.Sprintf("$.traces[%d].file", i), "%s", err)
+			c.file.Problem(fmt.Sprintf("$.traces[%d].%s", i, field), "%s", err)
 		}
 	}
 	total := 0
@@ -94,19 +105,23 @@ func (t *Trace) read(r io.Reader) error {
 	if err := json.NewDecoder(r).Decode(&found); err != nil {
 		return fmt.Errorf("this is not a trace: it must be {\"metadata\": {\"gap_seconds\": 300}, \"data\": [1, 0, …]}: %s", text.Clip(text.Printable(err.Error()), 200))
 	}
-	gap := found.Metadata.GapSeconds
+	return t.set(found.Metadata.GapSeconds, found.Data)
+}
+
+// set checks the numbers of a trace.
+func (t *Trace) set(gap float64, steps []int) error {
 	if !(gap >= 1 && gap <= maxSeconds) {
-		return fmt.Errorf("metadata.gap_seconds of the trace must be from 1 to %d; it is %v", maxSeconds, gap)
+		return fmt.Errorf("the gap of a trace must be from 1 to %d seconds; it is %v", maxSeconds, gap)
 	}
-	if n := len(found.Data); n == 0 || n > maxSteps {
-		return fmt.Errorf("data of the trace must have 1 to %d numbers; it has %d", maxSteps, n)
+	if n := len(steps); n == 0 || n > maxSteps {
+		return fmt.Errorf("a trace must have 1 to %d numbers; it has %d", maxSteps, n)
 	}
-	for i, n := range found.Data {
+	for i, n := range steps {
 		if n < 0 || n > 1_000_000 {
-			return fmt.Errorf("data[%d] of the trace must be a number of machines from 0; it is %d", i, n)
+			return fmt.Errorf("number %d of the trace must be a number of machines from 0; it is %d", i+1, n)
 		}
 	}
-	t.gap, t.steps = gap, found.Data
+	t.gap, t.steps = gap, steps
 	return nil
 }
 

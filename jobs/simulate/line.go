@@ -13,8 +13,8 @@ import (
 type lines struct {
 	turns fairqueue.Turns
 	byKey map[models.Line]*line
-	// models is how many models there are: a job has the index of its own.
-	models int
+	// classes is how many classes of jobs there are: see job.class.
+	classes int
 }
 
 // line is one line of a lane, with the accounts that stand in it, in their order.
@@ -36,14 +36,14 @@ type place struct {
 	fairqueue.Share
 	*account
 	line   *line
-	queues [][]*job // by model, each in its order
+	queues [][]*job // by class, each in its order
 	queued int
 	first  int64 // the least order of its jobs
 	stands bool
 }
 
-func newLines(kinds int) *lines {
-	return &lines{turns: fairqueue.Turns{}, byKey: map[models.Line]*line{}, models: kinds}
+func newLines(classes int) *lines {
+	return &lines{turns: fairqueue.Turns{}, byKey: map[models.Line]*line{}, classes: classes}
 }
 
 func newAccount(tier models.Tier) *account {
@@ -62,7 +62,7 @@ func (l *lines) at(a *account, key models.Line) *place {
 		in = &line{Line: key}
 		l.byKey[key] = in
 	}
-	p := &place{Share: fairqueue.Share{Weight: 1}, account: a, line: in, queues: make([][]*job, l.models)}
+	p := &place{Share: fairqueue.Share{Weight: 1}, account: a, line: in, queues: make([][]*job, l.classes)}
 	a.places = append(a.places, p)
 	return p
 }
@@ -76,7 +76,7 @@ func (l *lines) add(j *job, key models.Line) {
 	if p.queued == 0 {
 		p.Enter(p.line.time())
 	}
-	q := &p.queues[j.kind.model]
+	q := &p.queues[j.class()]
 	i, _ := slices.BinarySearchFunc(*q, j, compareJobs)
 	*q = slices.Insert(*q, i, j)
 	p.queued++
@@ -88,7 +88,7 @@ func (l *lines) add(j *job, key models.Line) {
 func (l *lines) remove(j *job) {
 	p := j.place
 	p.leave()
-	q := &p.queues[j.kind.model]
+	q := &p.queues[j.class()]
 	i, _ := slices.BinarySearchFunc(*q, j, compareJobs)
 	if i == 0 {
 		*q = (*q)[1:]
@@ -165,8 +165,8 @@ func (l *lines) next(of *pool, cost func(model int) int) *job {
 
 // head returns the account's first job that a worker can run, or nil.
 func (p *place) head(serves []bool) (first *job) {
-	for model, q := range p.queues {
-		if len(q) > 0 && serves[model] && (first == nil || q[0].order < first.order) {
+	for class, q := range p.queues {
+		if len(q) > 0 && serves[class] && (first == nil || q[0].order < first.order) {
 			first = q[0]
 		}
 	}

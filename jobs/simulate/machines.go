@@ -45,7 +45,7 @@ func (s *sim) scale() {
 		for _, w := range p.workers {
 			if !w.noticed {
 				workers = append(workers, &w.Worker)
-				if w.attempt != nil && w.attempt.lane == models.TierBatch {
+				if a := w.attempt; a != nil && (a.lane == models.TierBatch || a.needs == needsCheap) {
 					patient++
 				}
 			}
@@ -72,6 +72,9 @@ func (s *sim) scale() {
 		}
 		if d.Create > 0 {
 			fleet.Answered(p.Pool, refused, now)
+		}
+		if refused != "" {
+			s.dirty() // other pools may have machines
 		}
 	}
 	s.wake()
@@ -136,6 +139,7 @@ func (s *sim) booted(w *worker, inTime bool) {
 		return
 	}
 	s.charge(w, classBoot, s.now-w.born)
+	w.pool.boots = append(w.pool.boots, s.now-w.born)
 	if w.noticed {
 		w.Status, w.since = models.WorkerDraining, s.now
 		return

@@ -59,6 +59,10 @@ type Result struct {
 	Interruptions int `json:"interruptions"`
 	// Refused is how many machines the provider did not have.
 	Refused int `json:"refusedMachines"`
+	// Deadlines are those of the jobs that have one, and Clairvoyant is the cheapest plan that meets
+	// them; both are nil if no job has a deadline.
+	Deadlines   *Deadlines   `json:"deadlines"`
+	Clairvoyant *Clairvoyant `json:"clairvoyant"`
 	// Recovery is from an interruption until the job renders again.
 	Recovery Quantiles `json:"recoverySeconds"`
 	Series   []Sample  `json:"series"`
@@ -80,6 +84,14 @@ type Quantiles struct {
 	P95 float64 `json:"p95"`
 	P99 float64 `json:"p99"`
 	Max float64 `json:"max"`
+}
+
+// Deadlines is how many jobs were complete by their deadline.
+type Deadlines struct {
+	Jobs int `json:"jobs"`
+	Met  int `json:"met"`
+	// LatestSeconds is how much later than its deadline a job was complete, at most.
+	LatestSeconds float64 `json:"latestSeconds"`
 }
 
 // Lane is the jobs of one tier.
@@ -180,7 +192,30 @@ func (s *sim) finish() *Result {
 	}
 	r.Recovery = quantiles(s.recover)
 	s.sumLanes()
+	r.Deadlines, r.Clairvoyant = s.deadlines(), s.clairvoyant()
 	return r
+}
+
+func (s *sim) deadlines() *Deadlines {
+	var d Deadlines
+	for _, j := range s.jobs {
+		if math.IsInf(j.finishBy, 1) {
+			continue
+		}
+		d.Jobs++
+		if j.state == completed && j.ended <= j.finishBy {
+			d.Met++
+			continue
+		}
+		if j.state != completed {
+			j.ended = s.now
+		}
+		d.LatestSeconds = max(d.LatestSeconds, j.ended-j.finishBy)
+	}
+	if d.Jobs == 0 {
+		return nil
+	}
+	return &d
 }
 
 func (s *sim) sumLanes() {

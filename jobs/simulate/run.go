@@ -52,7 +52,9 @@ func (s *sim) schedule() {
 func (s *sim) arrive() {
 	j := s.jobs[s.arrived]
 	s.arrived++
-	s.past.arrive(j.tier, j.kind, s.now)
+	if j.finishBy < s.now+3600 || math.IsInf(j.finishBy, 1) { // as models.CountArrivalHours does
+		s.past.arrive(j.tier, j.kind, s.now)
+	}
 	s.queue(j)
 	if s.arrived < len(s.jobs) {
 		s.later(s.jobs[s.arrived].arrived, s.arrive)
@@ -64,6 +66,7 @@ func (s *sim) arrive() {
 func (s *sim) queue(j *job) {
 	j.state = queued
 	j.queuing++
+	s.require(j)
 	s.join(j, s.now)
 	s.dirty()
 }
@@ -92,10 +95,10 @@ func (s *sim) join(j *job, since float64) {
 // count adds a job to the demand that the scaler sees, or takes it off.
 func (s *sim) count(j *job, n float64) {
 	lane := j.place.line.Lane
-	key := demandKey{lane, j.kind.Kind}
+	key := demandKey{lane, j.kind.Kind, j.needs}
 	d := s.demand[key]
 	if d == nil {
-		d = &models.QueueDemand{Lane: lane, Kind: j.kind.Kind}
+		d = &models.QueueDemand{Lane: lane, Kind: j.kind.Kind, Needs: needsOfJobs[j.needs]}
 		s.demand[key] = d
 		s.order = append(s.order, key)
 	}

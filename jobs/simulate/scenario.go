@@ -48,6 +48,8 @@ type Scenario struct {
 	Traces    []Trace    `yaml:"traces"`
 	// Impatient has jobs of BATCH boot machines although cheaper ones are expected.
 	Impatient bool `yaml:"impatient"`
+	// Anywhere has jobs run anywhere, whatever slack they have until their deadlines.
+	Anywhere bool `yaml:"anywhere"`
 	// Variants are policies to compare: each is the scenario with another part.
 	Variants []Variant        `yaml:"variants"`
 	Written  []fleet.FilePool `yaml:"pools"`
@@ -71,6 +73,8 @@ type Workload struct {
 	Resolution      string  `yaml:"resolution"`
 	// GPUSeconds is the work of a job, instead of what the catalogue reckons.
 	GPUSeconds float64 `yaml:"gpuSeconds"`
+	// FinishByHours is how many hours after it arrives a job should be complete; 0 is no deadline.
+	FinishByHours float64 `yaml:"finishByHours"`
 
 	times []float64 // of a file of arrivals
 }
@@ -164,8 +168,9 @@ type Variant struct {
 	Scaling  *Scaling         `yaml:"scaling"`
 	Machines *Machines        `yaml:"machines"`
 	Pools    []fleet.FilePool `yaml:"pools"`
-	// Impatient is as in [Scenario].
+	// Impatient and Anywhere are as in [Scenario].
 	Impatient *bool `yaml:"impatient"`
+	Anywhere  *bool `yaml:"anywhere"`
 }
 
 // priors returns the catalogue that comes with Reelay. To compile its schemas takes a while.
@@ -226,6 +231,9 @@ func (s *Scenario) With(v Variant) *Scenario {
 	}
 	if v.Impatient != nil {
 		other.Impatient = *v.Impatient
+	}
+	if v.Anywhere != nil {
+		other.Anywhere = *v.Anywhere
 	}
 	if len(v.Pools) > 0 {
 		other.pools = nil

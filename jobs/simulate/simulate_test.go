@@ -258,13 +258,22 @@ func TestShipped(t *testing.T) {
 			require.Greater(t, r.Preemptions, 70)
 			require.Less(t, r.MostLost, 60.0)
 		}
+		if s.Name == "deadlines" {
+			for seed := range uint64(3) {
+				s.Seed = seed
+				r := run(t, s.With(s.Variants[0]))
+				require.Equal(t, r.Deadlines.Jobs, r.Deadlines.Met)
+				require.Less(t, r.CostUSD, 1.1*r.Clairvoyant.CostUSD)
+				require.GreaterOrEqual(t, r.CostUSD, r.Clairvoyant.CostUSD)
+			}
+		}
 		if s.Name == "cheap-hours" {
 			patient, impatient := run(t, s.With(s.Variants[0])), run(t, s.With(s.Variants[1]))
 			require.Less(t, patient.CostUSD, 0.6*impatient.CostUSD)
 			require.Equal(t, patient.Jobs, patient.Completed)
 		}
 	}
-	require.Len(t, all, 10)
+	require.Len(t, all, 11)
 }
 
 func TestRead(t *testing.T) {
@@ -294,8 +303,11 @@ func TestRead(t *testing.T) {
 		"Policy":       {"checkpoints: {", "checkpoints: { policy: often,", "policy must be adaptive, fixed or none"},
 		"NoTrace":      {"reclaims:", "traces: [{ pool: a, file: missing.json }]\nreclaims:", "no such file"},
 		"NotATrace":    {"reclaims:", "traces: [{ pool: a, file: bad.json }]\nreclaims:", "this is not a trace"},
-		"EmptyTrace":   {"reclaims:", "traces: [{ pool: a, file: empty.json }]\nreclaims:", "data of the trace must have 1 to 1000000 numbers"},
-		"TraceOfMinus": {"reclaims:", "traces: [{ pool: a, file: minus.json }]\nreclaims:", "data[1] of the trace must be a number of machines from 0; it is -1"},
+		"EmptyTrace":   {"reclaims:", "traces: [{ pool: a, file: empty.json }]\nreclaims:", "a trace must have 1 to 1000000 numbers"},
+		"TraceOfMinus": {"reclaims:", "traces: [{ pool: a, file: minus.json }]\nreclaims:", "number 2 of the trace must be a number of machines from 0; it is -1"},
+		"TwoTraces":    {"reclaims:", "traces: [{ pool: a, file: minus.json, machines: [1] }]\nreclaims:", "a trace has a file, or gapSeconds and machines, and not both"},
+		"NoGap":        {"reclaims:", "traces: [{ pool: a, machines: [1] }]\nreclaims:", "the gap of a trace must be from 1 to 86400 seconds; it is 0"},
+		"FinishBy":     {"jobs:", "finishByHours: .nan, jobs:", "finishByHours must be from 0 to 744"},
 		"BadTimes":     {"arrivals: { shape: burst, atHour: 1, minutes: 10 }", "arrivals: { shape: times, file: times.csv }", "line 3: the first column must be the seconds"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -348,4 +360,72 @@ func TestPatience(t *testing.T) {
 		require.Equal(t, 60*c.minutes, after)
 		require.Equal(t, c.next != "", moves)
 	}
+}
+
+// deadlines is a scenario with spot machines as a trace says, and on-demand machines at ten times
+// their price, $0.001 per second. Jobs take 100 s.
+func deadlines(t *testing.T, trace string, hours float64, more string, at ...float64) *Scenario {
+	t.Helper()
+	folder := t.TempDir()
+	times := ""
+	for _, a := range at {
+		times += fmt.Sprintln(a)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "times.csv"), []byte(times), 0o600))
+	s, err := Read("deadlines.yaml", folder, fmt.Appendf(nil, `
+hours: 0.1
+workload:
+  - { tier: PRO, model: drill, gpuSeconds: 100, finishByHours: %v, arrivals: { shape: times, file: times.csv } }
+pools:
+  - { name: spot, provider: local, region: here, gpuType: any, models: [drill], maxWorkers: 9, pricePerHourUsd: 3.6 }
+  - { name: safe, provider: local, region: here, gpuType: any, capacityClass: ON_DEMAND, models: [drill], maxWorkers: 9, pricePerHourUsd: 36 }
+traces: [{ pool: spot, gapSeconds: 60, machines: %s }]
+scaling: { spotPercent: 100, reservePercent: 0, forecast: false }
+%s`, hours, trace, machines+more))
+	require.NoError(t, err)
+	return s
+}
+
+func TestDeadlines(t *testing.T) {
+	t.Parallel()
+
+	// 100 s of render, a tenth of that, 120 s until a machine has booted, and 2 minutes: the slack of
+	// the job that arrives at 100 s ends at 470. A round of the scaler later a machine boots for 10 s.
+	r := run(t, deadlines(t, "[0]", 0.2, "", 100))
+	require.Equal(t, Quantiles{N: 1, P50: 381, P95: 381, P99: 381, Max: 381}, r.Lanes[0].Wait)
+	require.Equal(t, &Deadlines{Jobs: 1, Met: 1}, r.Deadlines)
+	r = run(t, deadlines(t, "[0]", 0.2, "anywhere: true", 100))
+	require.InDelta(t, 12, r.Lanes[0].Wait.Max, 1e-9, "it boots once the provider has refused a spot machine")
+	r = run(t, deadlines(t, "[0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1]", 0.2, "", 100))
+	require.Less(t, r.Lanes[0].Wait.Max, 300.0, "it waits for a spot machine")
+	require.Less(t, r.CostUSD, 0.5)
+	r = run(t, deadlines(t, "[0]", 0.02, "", 100))
+	require.Equal(t, 0, r.Deadlines.Met)
+	require.InDelta(t, 100+11+105-172, r.Deadlines.LatestSeconds, 1e-9)
+}
+
+func TestClairvoyant(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		scenario *Scenario
+		cost     float64
+		late     float64
+	}{
+		"SpotIsEnough":              {deadlines(t, "[1]", 0.1, "", 0, 1), 0.2, 0},
+		"TheRestIsOnDemand":         {deadlines(t, "[1, 1, 0, 0, 0, 0, 0, 0]", 0.1, "", 0, 1), 0.12 + 0.8, 0},
+		"AJobHasOneMachineAtATime":  {deadlines(t, "[9, 0, 0, 0, 0, 0, 0, 0]", 0.1, "", 0), 0.06 + 0.4, 0},
+		"ItSavesMachinesForUrgents": {deadlines(t, "[0, 1, 1, 0, 0, 0, 0, 0]", 0.1, "", 0, 150), 0.12 + 0.8, 0},
+		"AfterTheDeadlineIsLate":    {deadlines(t, "[0, 0, 9]", 0.01, "", 0), 0.6, 40},
+		"APriceFalls":               {deadlines(t, "[0]", 0.1, "prices: [{ pool: safe, atHour: 0.05, pricePerHourUsd: 7.2 }]", 0), 0.2, 0},
+		"ARegionIsOut":              {deadlines(t, "[9]", 0.1, "outages: [{ region: here, fromHour: 0, toHour: 0.1 }]", 0), 0.06, 40},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found := run(t, c.scenario).Clairvoyant
+			require.InDelta(t, c.cost, found.CostUSD, 1e-6)
+			require.InDelta(t, c.late, found.LateSeconds, 1e-6)
+		})
+	}
+	require.Nil(t, run(t, exact(t, 1, machines, 1)).Clairvoyant, "there are no deadlines")
 }

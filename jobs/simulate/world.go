@@ -42,10 +42,14 @@ type job struct {
 	arrived float64
 	started float64 // first taken by a worker, or NaN
 	ended   float64
-	left    float64 // seconds of work that no checkpoint holds, at ratio 1
+	work    float64 // seconds, at ratio 1
+	left    float64 // seconds of it that no checkpoint holds
 	saved   bool    // there is a checkpoint
 	queuing int     // how often it was queued
 	lost    float64 // when its work was last interrupted, or NaN
+	// finishBy is when it should be complete, or +Inf. needs is its place in needsOfJobs.
+	finishBy float64
+	needs    int
 }
 
 // pool is a pool and its workers that have not ended.
@@ -53,14 +57,16 @@ type pool struct {
 	*models.Pool
 	index   int
 	offer   models.Offer
-	serves  []bool // by model
+	serves  []bool // by class of job
 	ratio   float64
 	workers []*worker
 	idle    []*worker // in the order in which they became so
 	random  *rand.Rand
 	records []*models.CheckpointRecord // by model
+	boots   []float64                  // the last of them, in seconds
 	trace   *Trace
-	down    int // how many outages and stockouts go on
+	first   float64 // price per hour, before it changes
+	down    int     // how many outages and stockouts go on
 	// priceSince and priceSum integrate the price: one machine from the beginning to
 	// priceSince costs priceSum.
 	priceSince, priceSum float64
@@ -127,6 +133,7 @@ type sim struct {
 type demandKey struct {
 	lane models.Tier
 	models.Kind
+	needs int
 }
 
 type learnedKey struct {
@@ -182,7 +189,7 @@ func newSim(sc *Scenario) *sim {
 			s.names = append(s.names, w.Model)
 		}
 	}
-	s.lines = newLines(len(s.names))
+	s.lines = newLines(len(s.names) * len(needsOfJobs))
 	s.makeJobs()
 	s.past = s.newPast()
 	for i, spec := range sc.pools {
@@ -199,13 +206,15 @@ func (s *sim) stream(purpose, index uint64) *rand.Rand {
 
 func (s *sim) makePool(i int, spec models.PoolSpec) {
 	p := &pool{
-		Pool: &models.Pool{ID: models.PoolID(spec.Name), PoolSpec: spec}, index: i, offer: spec.Offer(), ratio: 1, random: s.stream(1, uint64(i)),
+		Pool: &models.Pool{ID: models.PoolID(spec.Name), PoolSpec: spec}, index: i, offer: spec.Offer(), ratio: 1, first: spec.PricePerHourUSD, random: s.stream(1, uint64(i)),
 	}
 	if ratio, known := s.Machines.GPUs[spec.GPUType]; known {
 		p.ratio = ratio
 	}
 	for _, name := range s.names {
-		p.serves = append(p.serves, slices.Contains(spec.Models, name))
+		for _, needs := range needsOfJobs {
+			p.serves = append(p.serves, slices.Contains(spec.Models, name) && p.offer.Meets(needs))
+		}
 		p.records = append(p.records, &models.CheckpointRecord{Pool: spec.Name, Model: name, CapacityClass: spec.CapacityClass})
 	}
 	for t := range s.Traces {
@@ -227,10 +236,14 @@ func (s *sim) makeJobs() {
 			accounts[a] = newAccount(w.Tier)
 		}
 		for _, at := range w.arrivals(s.Hours, random) {
-			s.jobs = append(s.jobs, &job{
+			j := &job{
 				account: accounts[random.IntN(len(accounts))], kind: k, lane: w.Tier, arrived: at, started: math.NaN(), lost: math.NaN(),
-				left: max(k.estimate*s.Machines.Render.draw(random.NormFloat64()), 1e-3),
-			})
+				work: max(k.estimate*s.Machines.Render.draw(random.NormFloat64()), 1e-3), finishBy: math.Inf(1),
+			}
+			if j.left = j.work; w.FinishByHours > 0 {
+				j.finishBy = at + w.FinishByHours*3600
+			}
+			s.jobs = append(s.jobs, j)
 		}
 	}
 	slices.SortStableFunc(s.jobs, func(a, b *job) int { return cmp.Compare(a.arrived, b.arrived) })

@@ -1,0 +1,90 @@
+package simulate
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/models"
+)
+
+// needsOfJobs are what jobs may need, depending on the slack until their deadline.
+var needsOfJobs = []models.Needs{"", models.Needs("").WithSlack(), models.Needs("").WithoutSlack(false), models.Needs("").WithoutSlack(true)}
+
+const (
+	needsNothing = iota
+	needsCheap
+	needsNow
+	needsSafeNow
+)
+
+// class numbers jobs by their model and needs.
+func (j *job) class() int { return j.kind.model*len(needsOfJobs) + j.needs }
+
+// Of boots, as models.OnDemandBoots takes them, in seconds.
+const (
+	lastBoots   = 20
+	unknownBoot = 120
+)
+
+// require decides what a job needs that enters a queue, as package jobs does. If it has slack, it is
+// looked at again when that ends.
+func (s *sim) require(j *job) {
+	if math.IsInf(j.finishBy, 1) || s.Anywhere {
+		return
+	}
+	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+	times := estimate.NewRenderTimes(s.rounds.known)
+	render := j.kind.estimate * times.Ratio(j.kind.Kind, "") * (1 + times.Margin(j.kind.Kind)) * j.left / j.work
+	until := jobs.SlackUntil(clock(j.finishBy), seconds(render), seconds(s.safeBoot(j))).Sub(epoch).Seconds()
+	switch {
+	case j.finishBy <= s.now:
+		j.needs = needsNothing
+		return
+	case until <= s.now:
+		j.needs = s.possible(j, needsSafeNow, needsNow)
+		return
+	}
+	j.needs = s.possible(j, needsCheap, needsNothing)
+	turn := j.queuing
+	s.later(until, func() {
+		if j.state != queued || j.queuing != turn {
+			return
+		}
+		line := j.place.line.Line
+		s.count(j, -1)
+		s.lines.remove(j)
+		s.require(j)
+		s.lines.add(j, line)
+		s.count(j, 1)
+		s.dirty()
+		s.dispatch()
+	})
+}
+
+// possible returns the needs if a pool can meet them, or else the others.
+func (s *sim) possible(j *job, needs, otherwise int) int {
+	class := j.kind.model*len(needsOfJobs) + needs
+	if slices.ContainsFunc(s.pools, func(p *pool) bool { return p.serves[class] && p.MaxWorkers > 0 && p.offer.ServesLane(j.lane) }) {
+		return needs
+	}
+	return otherwise
+}
+
+// safeBoot is how many seconds a worker of on-demand capacity takes to boot at most.
+func (s *sim) safeBoot(j *job) float64 {
+	longest := 0.0
+	for _, p := range s.pools {
+		if p.CapacityClass != models.CapacityOnDemand || !p.serves[j.kind.model*len(needsOfJobs)] {
+			continue
+		}
+		last := slices.Sorted(slices.Values(p.boots[max(len(p.boots)-lastBoots, 0):]))
+		if len(last) == 0 {
+			last = []float64{unknownBoot}
+		}
+		longest = max(longest, last[int(math.Ceil(0.9*float64(len(last))))-1])
+	}
+	return longest
+}
