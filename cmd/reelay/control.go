@@ -139,7 +139,9 @@ func (s *stack) control(ctx context.Context) error {
 			},
 		})
 	})
-	return group.Wait()
+	err := group.Wait()
+	scaler.Stop()
+	return err
 }
 
 // counted turns a pass that returns a count into one that does not.

@@ -31,6 +31,11 @@ type Scaler struct {
 // scalerLock is the advisory lock that allows one process to scale at a time.
 const scalerLock = 0x7363616c65
 
+// Stop cancels the calls to providers that run, and waits for their end for some seconds. It is called
+// after the last round: no program of a provider stays behind, and another process goes on with what
+// they left undone.
+func (s *Scaler) Stop() { s.calls.stop() }
+
 // Scale runs one round over all pools whose provider is available here: it ends the
 // workers whose machine is gone and the machines that no worker needs, boots workers, and
 // drains those that were idle for long. Any number of processes may call it: one of them

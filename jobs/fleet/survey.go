@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -298,9 +300,15 @@ const callLimit = 5 * time.Minute
 // calls are calls to providers that run, at most one per pool.
 type calls struct {
 	mu      sync.Mutex
-	running map[models.PoolID]bool
+	running map[models.PoolID]running
 	started []chan struct{} // since the last wait; each is closed when its call ends
 	failed  []error         // of those that ended
+	stopped bool            // no call starts any more
+}
+
+type running struct {
+	cancel context.CancelFunc
+	done   chan struct{}
 }
 
 // start runs a call in the background, unless one of the pool runs. The call does not end with
@@ -308,26 +316,49 @@ type calls struct {
 func (c *calls) start(ctx context.Context, pool models.PoolID, call func(context.Context) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.running[pool] {
+	if _, runs := c.running[pool]; runs || c.stopped {
 		return
 	}
 	if c.running == nil {
-		c.running = map[models.PoolID]bool{}
+		c.running = map[models.PoolID]running{}
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callLimit)
 	done := make(chan struct{})
-	c.running[pool], c.started = true, append(c.started, done)
+	c.running[pool], c.started = running{cancel, done}, append(c.started, done)
 	go func() {
 		defer close(done)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callLimit)
 		defer cancel()
 		err := call(ctx)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.running, pool)
-		if err != nil {
+		if err != nil && !c.stopped {
 			c.failed = append(c.failed, err)
 		}
 	}()
+}
+
+// stopLimit bounds how long the end of a process waits for calls that it cancelled. It is longer than
+// a program of the provider command may take to end.
+const stopLimit = 5 * time.Second
+
+// stop cancels the calls that run, and waits until they have ended, up to stopLimit.
+func (c *calls) stop() {
+	c.mu.Lock()
+	c.stopped = true
+	all := slices.Collect(maps.Values(c.running))
+	c.mu.Unlock()
+	limit := time.After(stopLimit)
+	for _, r := range all {
+		r.cancel()
+	}
+	for _, r := range all {
+		select {
+		case <-r.done:
+		case <-limit:
+			return
+		}
+	}
 }
 
 // wait waits for the calls that were started since the last wait, up to callPatience. It returns

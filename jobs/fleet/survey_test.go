@@ -15,17 +15,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hanging is a provider that does not answer until release is closed.
+// hanging is a provider that does not answer until its call is cancelled.
 type hanging struct {
 	fleet.Provider
-	asked   chan context.Context
-	release chan struct{}
+	asked chan context.Context
+	ended chan struct{}
 }
 
 func (h hanging) List(ctx context.Context, _ *models.Pool) ([]fleet.Instance, error) {
 	h.asked <- ctx
-	<-h.release
-	return nil, fleet.ErrProviderGone
+	<-ctx.Done()
+	h.ended <- struct{}{}
+	return nil, ctx.Err()
 }
 
 // failing is a provider that cannot list or delete machines.
@@ -181,8 +182,7 @@ func TestSurvey(t *testing.T) {
 	t.Run("ScalesOtherPoolsWhileAProviderHangs", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
-		good, hung := jobstest.NewFakeProvider(), hanging{asked: make(chan context.Context, 9), release: make(chan struct{})}
-		defer close(hung.release)
+		good, hung := jobstest.NewFakeProvider(), hanging{asked: make(chan context.Context, 9), ended: make(chan struct{}, 9)}
 		scaler := &fleet.Scaler{DB: s.DB, Notifier: s.Notifier, Providers: map[string]fleet.Provider{"fake": good, "hung": hung}}
 		jobstest.AddPool(t, s, 1, 1)
 		s.Exec(t, `INSERT INTO pools (id, name, provider, region, gpu_type, capacity_class, models, min_workers, max_workers)
@@ -198,6 +198,13 @@ func TestSurvey(t *testing.T) {
 		require.Equal(t, 1, good.Started)
 		require.NoError(t, scaler.Scale(t.Context()))
 		require.Empty(t, hung.asked, "one call to it runs at a time")
+		require.Empty(t, hung.ended)
+
+		scaler.Stop()
+
+		require.Len(t, hung.ended, 1, "the end of the process waits for the call that it cancels")
+		require.NoError(t, scaler.Scale(t.Context()))
+		require.Empty(t, hung.asked, "no call starts after it")
 	})
 }
 
