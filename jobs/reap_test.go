@@ -296,6 +296,8 @@ func TestTerminateWorker(t *testing.T) {
 		again, err := s.Fleet.TerminateWorker(t.Context(), s.Admin, worker.WorkerID)
 		require.NoError(t, err)
 		require.Equal(t, ended.EndedAt, again.EndedAt)
+		_, err = s.Fleet.DrainWorker(t.Context(), s.Admin, worker.WorkerID, 0)
+		jobstest.RequireCode(t, err, apierror.CodeConflict)
 	})
 
 	t.Run("IsForOperators", func(t *testing.T) {

@@ -42,7 +42,8 @@ func TestWorkersCommand(t *testing.T) {
 		"preempt":          {[]string{"preempt", "w"}, `{"preemptWorker": ` + busy + `}`, "w is preempted, and its machine ends in 30s; it has the job job_1.", map[string]any{"id": "w", "noticeSeconds": 30.0}},
 		"preempt, as JSON": {[]string{"preempt", "w", "--json"}, `{"preemptWorker": ` + busy + `}`, `"status": "BUSY"`, map[string]any{"id": "w", "noticeSeconds": 30.0}},
 		"quarantine":       {[]string{"quarantine", "w", "--for", "2h", "--reason", "loud"}, `{"quarantineWorker": ` + busy + `}`, "w gets no jobs for 2h0m0s; it has the job job_1.", map[string]any{"id": "w", "minutes": 120.0, "reason": "loud"}},
-		"release":          {[]string{"release", "w"}, `{"releaseQuarantine": ` + busy + `}`, "w gets jobs again.", map[string]any{"id": "w"}},
+		"release":          {[]string{"release", "w"}, `{"releaseQuarantine": ` + busy + `}`, "w is not in quarantine: it gets jobs.", map[string]any{"id": "w"}},
+		"release a drain":  {[]string{"release", "w"}, `{"releaseQuarantine": ` + strings.Replace(busy, "BUSY", "DRAINING", 1) + `}`, "w is not in quarantine, but DRAINING: it gets no jobs.", map[string]any{"id": "w"}},
 		"terminate":        {[]string{"terminate", "w"}, `{"terminateWorker": ` + busy + `}`, "w is terminated.", map[string]any{"id": "w"}},
 	} {
 		t.Run(name, func(t *testing.T) {

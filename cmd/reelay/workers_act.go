@@ -86,7 +86,13 @@ func workersReleaseCommand() *cobra.Command {
 	}
 	return workerCommand(cmd, func(ctx context.Context, c *client.Client, id string) (*client.Worker, string, error) {
 		w, err := c.ReleaseQuarantine(ctx, id)
-		return w, "gets jobs again", err
+		switch {
+		case err != nil:
+			return nil, "", err
+		case w.Status == client.WorkerStatusDraining, w.Status == client.WorkerStatusLost:
+			return w, "is not in quarantine, but " + string(w.Status) + ": it gets no jobs", nil
+		}
+		return w, "is not in quarantine: it gets jobs", nil
 	})
 }
 

@@ -25,8 +25,11 @@ type Operator struct {
 // job over: the notice of a preemption that agents expect if nothing else is said.
 const savesWithin = 30 * time.Second
 
+var errTerminated = apierror.Conflict("The worker is terminated: nothing is left to do.")
+
 // DrainWorker asks a worker to take no more jobs. Its job may run until the deadline; then the worker
-// has half a minute to save a checkpoint and hand it over.
+// has half a minute to save a checkpoint and hand it over. It returns CONFLICT for a worker that is
+// terminated.
 func (o *Operator) DrainWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, deadline time.Duration) (*models.Worker, error) {
 	if err := operates(p, id); err != nil {
 		return nil, err
@@ -35,7 +38,10 @@ func (o *Operator) DrainWorker(ctx context.Context, p jobs.Principal, id models.
 		return nil, apierror.Invalid("deadlineSeconds", "deadlineSeconds must be from 0 to %.0f.", maxDrain.Seconds())
 	}
 	w, err := drain(ctx, o.DB, id, reasonOperator, func(now time.Time) time.Time { return now.Add(deadline + savesWithin) },
-		func(tx bun.Tx) error {
+		func(tx bun.Tx, w *models.Worker) error {
+			if w.Status == models.WorkerTerminated {
+				return errTerminated
+			}
 			return p.Audit(ctx, tx, "drainWorker", string(id), jobs.Payload{"deadlineSeconds": deadline.Seconds()})
 		})
 	if err == nil {
@@ -101,7 +107,8 @@ func (o *Operator) TerminateWorker(ctx context.Context, p jobs.Principal, id mod
 const maxNotice = 120 * time.Second
 
 // PreemptWorker does what a cloud does to a spot machine: it gives notice, and ends the
-// machine after it. It returns CONFLICT if the worker's provider is not available here.
+// machine after it. It returns CONFLICT if the worker is terminated, or its provider is not available
+// here.
 func (o *Operator) PreemptWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, notice time.Duration) (*models.Worker, error) {
 	if err := operates(p, id); err != nil {
 		return nil, err
@@ -118,7 +125,10 @@ func (o *Operator) PreemptWorker(ctx context.Context, p jobs.Principal, id model
 	}
 	// The signal carries no time: the worker learns its deadline from the drain.
 	w, err = drain(ctx, o.DB, id, "its machine is preempted", func(now time.Time) time.Time { return now.Add(notice) },
-		func(tx bun.Tx) error {
+		func(tx bun.Tx, w *models.Worker) error {
+			if w.Status == models.WorkerTerminated {
+				return errTerminated
+			}
 			return p.Audit(ctx, tx, "preemptWorker", string(id), jobs.Payload{"noticeSeconds": notice.Seconds()})
 		})
 	if err != nil {

@@ -46,23 +46,26 @@ func (o *Operator) QuarantineWorker(ctx context.Context, p jobs.Principal, id mo
 	if !text.Valid(reason, 1, jobs.MaxMessageBytes) {
 		return nil, apierror.Invalid("reason", "reason must have 1 to %d printable characters.", jobs.MaxMessageBytes)
 	}
-	return o.quarantine(ctx, p, id, "quarantineWorker", jobs.Payload{"minutes": minutes, "reason": reason}, func(q *models.Quarantine) {
+	return o.quarantine(ctx, p, id, "quarantineWorker", jobs.Payload{"minutes": minutes, "reason": reason}, func(q *models.Quarantine) bool {
 		q.Until, q.Cause, q.Reason = q.ChangedAt.Add(time.Duration(minutes)*time.Minute), models.QuarantineOperator, reason
+		return true
 	})
 }
 
 // ReleaseQuarantine ends the quarantine of a worker's host, if it is in one. What made Reelay
 // quarantine the host is forgotten: only new crashes, and GPU errors of workers that register
-// anew, count.
+// anew, count. It does nothing to a host that is not in quarantine.
 func (o *Operator) ReleaseQuarantine(ctx context.Context, p jobs.Principal, id models.WorkerID) (*models.Worker, error) {
-	return o.quarantine(ctx, p, id, "releaseQuarantine", jobs.Payload{}, func(q *models.Quarantine) {
+	return o.quarantine(ctx, p, id, "releaseQuarantine", jobs.Payload{}, func(q *models.Quarantine) bool {
+		was := q.Until
 		q.Until, q.Cause, q.Times = time.Time{}, models.QuarantineOperator, 0
+		return !was.IsZero()
 	})
 }
 
 // quarantine changes the quarantine of a worker's host. change gets what holds so far, with
-// ChangedAt now.
-func (o *Operator) quarantine(ctx context.Context, p jobs.Principal, id models.WorkerID, action string, note jobs.Payload, change func(*models.Quarantine)) (*models.Worker, error) {
+// ChangedAt now, and reports whether there is a change.
+func (o *Operator) quarantine(ctx context.Context, p jobs.Principal, id models.WorkerID, action string, note jobs.Payload, change func(*models.Quarantine) bool) (*models.Worker, error) {
 	if err := operates(p, id); err != nil {
 		return nil, err
 	}
@@ -73,13 +76,12 @@ func (o *Operator) quarantine(ctx context.Context, p jobs.Principal, id models.W
 			return err
 		}
 		if w.Status == models.WorkerTerminated {
-			return apierror.Conflict("The worker is terminated.")
+			return errTerminated
 		}
 		q, err := quarantineOf(ctx, tx, models.Host{Provider: w.Provider, InstanceID: w.ProviderInstanceID})
-		if err != nil {
+		if err != nil || !change(q) {
 			return err
 		}
-		change(q)
 		if err := models.SetQuarantine(ctx, tx, q); err != nil {
 			return err
 		}

@@ -81,8 +81,10 @@ func TestQuarantine(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, w.QuarantinedUntil)
 		require.NotNil(t, ask(t, s, again))
+		written := s.Count(t, "audit_log")
 		_, err = s.Fleet.ReleaseQuarantine(t.Context(), s.Admin, again.WorkerID)
-		require.NoError(t, err, "once more does nothing")
+		require.NoError(t, err)
+		require.Equal(t, written, s.Count(t, "audit_log"), "once more does nothing")
 	})
 
 	t.Run("EndsByItself", func(t *testing.T) {

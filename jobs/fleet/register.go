@@ -295,9 +295,9 @@ func terminateWorker(ctx context.Context, db *bun.DB, n *jobs.Notifier, id model
 }
 
 // drain makes a worker take no more jobs. One that drains or is over already is
-// left as it is. note, if there is one, is called in the transaction.
+// left as it is. note, if there is one, is called with it in the transaction.
 func drain(
-	ctx context.Context, db *bun.DB, id models.WorkerID, reason string, deadline func(now time.Time) time.Time, note func(tx bun.Tx) error,
+	ctx context.Context, db *bun.DB, id models.WorkerID, reason string, deadline func(now time.Time) time.Time, note func(tx bun.Tx, w *models.Worker) error,
 ) (*models.Worker, error) {
 	var w *models.Worker
 	err := jobs.InTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
@@ -306,7 +306,7 @@ func drain(
 			return apierror.OrNotFound(err, "worker")
 		}
 		if note != nil {
-			if err := note(tx); err != nil {
+			if err := note(tx, w); err != nil {
 				return err
 			}
 		}
