@@ -2667,6 +2667,9 @@ type Pool struct {
 	ActiveHours        *string          `json:"activeHours"`
 	Settings           *json.RawMessage `json:"settings"`
 	Paused             bool             `json:"paused"`
+	State              PoolState        `json:"state"`
+	// What is probably wrong with the pool: the API knows no such source of prices, provider or program, but control may.
+	Warnings []string `json:"warnings"`
 	// Until when the scaler boots no worker, since the provider refused machines. Null unless the newest creation failed.
 	BackoffUntil *time.Time `json:"backoffUntil"`
 	// The provider's error.
@@ -2773,6 +2776,12 @@ func (v *Pool) GetSettings() *json.RawMessage { return v.Settings }
 // GetPaused returns Pool.Paused, and is useful for accessing the field via an interface.
 func (v *Pool) GetPaused() bool { return v.Paused }
 
+// GetState returns Pool.State, and is useful for accessing the field via an interface.
+func (v *Pool) GetState() PoolState { return v.State }
+
+// GetWarnings returns Pool.Warnings, and is useful for accessing the field via an interface.
+func (v *Pool) GetWarnings() []string { return v.Warnings }
+
 // GetBackoffUntil returns Pool.BackoffUntil, and is useful for accessing the field via an interface.
 func (v *Pool) GetBackoffUntil() *time.Time { return v.BackoffUntil }
 
@@ -2850,6 +2859,8 @@ func (v *PoolAdvice) GetProblem() *string { return v.Problem }
 type PoolChange struct {
 	Kind PoolChangeKind `json:"kind"`
 	Name string         `json:"name"`
+	// See Pool.warnings.
+	Warnings []string `json:"warnings"`
 	// What differs from the pool as it is.
 	Differences []PoolDifference `json:"differences"`
 }
@@ -2859,6 +2870,9 @@ func (v *PoolChange) GetKind() PoolChangeKind { return v.Kind }
 
 // GetName returns PoolChange.Name, and is useful for accessing the field via an interface.
 func (v *PoolChange) GetName() string { return v.Name }
+
+// GetWarnings returns PoolChange.Warnings, and is useful for accessing the field via an interface.
+func (v *PoolChange) GetWarnings() []string { return v.Warnings }
 
 // GetDifferences returns PoolChange.Differences, and is useful for accessing the field via an interface.
 func (v *PoolChange) GetDifferences() []PoolDifference { return v.Differences }
@@ -2968,6 +2982,31 @@ func (v *PoolPrice) GetProblem() *string { return v.Problem }
 
 // GetAhead returns PoolPrice.Ahead, and is useful for accessing the field via an interface.
 func (v *PoolPrice) GetAhead() []PriceStep { return v.Ahead }
+
+// What keeps a pool from having more workers; the first that applies.
+type PoolState string
+
+const (
+	PoolStateActive PoolState = "ACTIVE"
+	PoolStatePaused PoolState = "PAUSED"
+	// It is outside the pool's active hours.
+	PoolStateClosedByHours PoolState = "CLOSED_BY_HOURS"
+	// The provider refused machines, and is asked again at backoffUntil.
+	PoolStateRefused PoolState = "REFUSED"
+	// The provider cannot list or delete machines: see providerProblem.
+	PoolStateFailing PoolState = "FAILING"
+	// The price is above maxPricePerHourUsd.
+	PoolStateTooDear PoolState = "TOO_DEAR"
+)
+
+var AllPoolState = []PoolState{
+	PoolStateActive,
+	PoolStatePaused,
+	PoolStateClosedByHours,
+	PoolStateRefused,
+	PoolStateFailing,
+	PoolStateTooDear,
+}
 
 // PriceStep includes the requested fields of the GraphQL type PriceStep.
 // The GraphQL type's documentation follows.
@@ -5563,7 +5602,7 @@ func (v *releaseJobResponse) GetReleaseJob() ReleasedJob { return v.ReleaseJob }
 
 // releaseQuarantineResponse is returned by releaseQuarantine on success.
 type releaseQuarantineResponse struct {
-	// Ends the quarantine of the worker's host, whether an operator or Reelay started it.
+	// Ends the quarantine of the worker's host, whether an operator or Reelay started it. It does nothing to a host that is not in quarantine.
 	ReleaseQuarantine Worker `json:"releaseQuarantine"`
 }
 
@@ -5956,6 +5995,7 @@ mutation applyPools ($input: ApplyPoolsInput!) {
 fragment PoolChange on PoolChange {
 	kind
 	name
+	warnings
 	differences {
 		... PoolDifference
 	}
@@ -8354,6 +8394,8 @@ fragment Pool on Pool {
 	activeHours
 	settings
 	paused
+	state
+	warnings
 	backoffUntil
 	backoffReason
 	providerProblem
@@ -8608,6 +8650,8 @@ fragment Pool on Pool {
 	activeHours
 	settings
 	paused
+	state
+	warnings
 	backoffUntil
 	backoffReason
 	providerProblem
@@ -9380,6 +9424,8 @@ fragment Pool on Pool {
 	activeHours
 	settings
 	paused
+	state
+	warnings
 	backoffUntil
 	backoffReason
 	providerProblem

@@ -7,6 +7,7 @@ package graph
 
 import (
 	"context"
+	"time"
 
 	"github.com/reelay/reelay/graph/loader"
 	"github.com/reelay/reelay/jobs/fleet"
@@ -40,6 +41,14 @@ func (r *mutationResolver) DeletePool(ctx context.Context, id string) (string, e
 
 func (r *mutationResolver) ApplyPools(ctx context.Context, input fleet.PoolFile) ([]*fleet.PoolChange, error) {
 	return r.Pools.Apply(ctx, principal(ctx), input)
+}
+
+func (r *poolResolver) State(ctx context.Context, obj *query.PoolStatus) (fleet.State, error) {
+	return fleet.StateOf(obj.Pool, time.Now()), nil
+}
+
+func (r *poolResolver) Warnings(ctx context.Context, obj *query.PoolStatus) ([]string, error) {
+	return r.Pools.Warnings(obj.Pool), nil
 }
 
 func (r *poolResolver) PriceHistory(ctx context.Context, obj *query.PoolStatus, hours *int) ([]*models.PriceStep, error) {

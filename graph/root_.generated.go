@@ -1172,6 +1172,10 @@ func (ec *executionContext) childFields_Pool(ctx context.Context, field graphql.
 		return ec.fieldContext_Pool_settings(ctx, field)
 	case "paused":
 		return ec.fieldContext_Pool_paused(ctx, field)
+	case "state":
+		return ec.fieldContext_Pool_state(ctx, field)
+	case "warnings":
+		return ec.fieldContext_Pool_warnings(ctx, field)
 	case "price":
 		return ec.fieldContext_Pool_price(ctx, field)
 	case "priceHistory":
@@ -1236,6 +1240,8 @@ func (ec *executionContext) childFields_PoolChange(ctx context.Context, field gr
 		return ec.fieldContext_PoolChange_name(ctx, field)
 	case "differences":
 		return ec.fieldContext_PoolChange_differences(ctx, field)
+	case "warnings":
+		return ec.fieldContext_PoolChange_warnings(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type PoolChange", field.Name)
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/reelay/reelay/client"
 	"github.com/spf13/cobra"
@@ -17,7 +16,8 @@ func poolsCommand() *cobra.Command {
 		Use:   "pools",
 		Short: "Show and change the pools (for operators)",
 		Long: "Lists the pools with the numbers of their workers. A pool whose state is refused boots no worker for a while: its\n" +
-			"provider had no machines, or did not allow them. Nor does one that is too dear: its price is above its limit. See docs/operators/pools.md.",
+			"provider had no machines, or did not allow them. Nor does one that is too dear: its price is above its limit,\n" +
+			"or one that is closed by hours: it is outside its activeHours. See docs/operators/pools.md.",
 		Args: noSuchCommand,
 	})
 	cmd.AddCommand(
@@ -56,26 +56,16 @@ func printPools(out io.Writer, pools []client.Pool) error {
 	var rows [][]string
 	for _, p := range pools {
 		rows = append(rows, []string{
-			p.Name, poolState(p), p.Provider, string(p.CapacityClass), p.GpuType, strconv.Itoa(p.Booting), strconv.Itoa(p.Idle), strconv.Itoa(p.Busy),
+			p.Name, poolState(&p), p.Provider, string(p.CapacityClass), p.GpuType, strconv.Itoa(p.Booting), strconv.Itoa(p.Idle), strconv.Itoa(p.Busy),
 			strconv.Itoa(p.Draining), fmt.Sprintf("%d to %d", p.MinWorkers, p.MaxWorkers), priceNow(p), strings.Join(p.Models, ", "),
 		})
 	}
 	return printTable(out, []string{"POOL", "STATE", "PROVIDER", "CLASS", "GPU", "BOOTING", "IDLE", "BUSY", "DRAINING", "LIMITS", "PRICE/H", "MODELS"}, rows)
 }
 
-// poolState says in a word what keeps a pool from growing.
-func poolState(p client.Pool) string {
-	switch {
-	case p.Paused:
-		return "paused"
-	case p.BackoffUntil != nil && p.BackoffUntil.After(time.Now()):
-		return "refused"
-	case p.MaxPricePerHourUsd > 0 && p.Price.PricePerHourUsd > p.MaxPricePerHourUsd:
-		return "too dear"
-	case p.ProviderProblem != nil && *p.ProviderProblem != "":
-		return "failing"
-	}
-	return "active"
+// poolState says what keeps a pool from growing.
+func poolState(p *client.Pool) string {
+	return strings.ToLower(strings.ReplaceAll(string(p.State), "_", " "))
 }
 
 func poolsCheckpointsCommand() *cobra.Command {

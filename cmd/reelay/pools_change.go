@@ -62,12 +62,15 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 		fmt.Fprintf(out, "%-20s"+format+"\n", append([]any{name}, args...)...)
 	}
 	field("name", "%s  (%s)", p.Name, p.Id)
-	field("state", "%s", poolState(*p))
+	field("state", "%s", poolState(p))
 	if p.BackoffReason != nil && *p.BackoffReason != "" {
 		field("refused", "%s", clean(*p.BackoffReason))
 	}
 	if p.ProviderProblem != nil && *p.ProviderProblem != "" {
 		field("provider fails", "since %s: %s", ago(p.ProviderProblemSince), clean(*p.ProviderProblem))
+	}
+	for _, warning := range p.Warnings {
+		field("warning", "%s", clean(warning))
 	}
 	field("workers", "%d booting, %d idle, %d busy, %d draining; the scaler wants %d", p.Booting, p.Idle, p.Busy, p.Draining, p.Desired)
 	field("limits", "%d to %d workers, %d kept warm", p.MinWorkers, p.MaxWorkers, p.WarmWorkers)
@@ -185,6 +188,9 @@ func printPoolChanges(to io.Writer, changes []client.PoolChange) error {
 	out := bufio.NewWriter(to)
 	for _, c := range changes {
 		fmt.Fprintf(out, "%-9s  pool %s\n", strings.ToLower(string(c.Kind)), c.Name)
+		for _, warning := range c.Warnings {
+			fmt.Fprintf(out, "           warning: %s\n", clean(warning))
+		}
 		for _, d := range c.Differences {
 			fmt.Fprintf(out, "           %s: %s → %s\n", clean(d.Path), shownValue(d.Before), shownValue(d.After))
 		}

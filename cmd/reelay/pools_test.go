@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/jobs/prices"
+	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,7 +23,7 @@ func TestPoolCommands(t *testing.T) {
 		"bootLimitSeconds": 600, "pricePerHourUsd": 0.28, "priceSource": "l4",
 		"price": {"pricePerHourUsd": 0.31, "source": "l4", "at": "2026-01-31T12:00:00Z", "stale": true, "problem": "It hangs.", "ahead": [{"from": "2026-01-31T18:00:00Z", "pricePerHourUsd": 0.2}]}, "lossesPerHour": 0.04,
 		"advice": {"at": "2026-01-31T12:00:00Z", "pricePerHourUsd": 0.3, "preempted": 0.12, "uptimeSeconds": 7200}, "maxPricePerHourUsd": 0.5, "accounts": [],
-		"yieldingTiers": ["FREE", "BATCH"], "workersPerMachine": 2, "gpusPerWorker": 4, "holdOnFailure": true, "activeHours": "0 2 * * * for 6h", "settings": {}, "paused": true, "desired": 3,
+		"yieldingTiers": ["FREE", "BATCH"], "workersPerMachine": 2, "gpusPerWorker": 4, "holdOnFailure": true, "activeHours": "0 2 * * * for 6h", "settings": {}, "paused": false, "state": "CLOSED_BY_HOURS", "warnings": ["There is no source l4."], "desired": 3,
 		"booting": 0, "idle": 1, "busy": 2, "draining": 0, "checkpointPlans": [],
 		"modelLoads": [{"model": "wan", "loadSeconds": 42.1, "fetchSeconds": 180, "fetches": 2, "loads": 9}]}`
 	for name, c := range map[string]struct {
@@ -32,7 +35,7 @@ func TestPoolCommands(t *testing.T) {
 		"show": {
 			[]string{"show", "l4-spot"},
 			`{"pools": [` + pool + `], "pool": {"scalingHistory": [{"at": "2026-01-31T12:00:00Z", "from": 1, "to": 3, "reason": "Because.", "error": "no capacity"}]}}`,
-			`(?s)state +paused.*1 idle, 2 busy.*gives way +free, batch.*2 workers each, 4 GPUs.*\$0\.31 per worker.*by l4, .* ago, stale.*\$0\.28, if the source l4.*It hangs\..*\$0\.2 from 2026-01-31 18:00 UTC.*0\.04 per busy hour.*list price \$0\.3 per machine, 12 % preempted lately, most run 2 h, .*\$0\.5 per.*0 2 \* \* \* for 6h.*loads +wan in 42\.1 s, and 180\.0 s to download the weights  \(9 loads measured\).*1 → 3 +Because\. But: no capacity`, map[string]any{"id": "pol_1"},
+			`(?s)state +closed by hours\nwarning +There is no source l4\..*1 idle, 2 busy.*gives way +free, batch.*2 workers each, 4 GPUs.*\$0\.31 per worker.*by l4, .* ago, stale.*\$0\.28, if the source l4.*It hangs\..*\$0\.2 from 2026-01-31 18:00 UTC.*0\.04 per busy hour.*list price \$0\.3 per machine, 12 % preempted lately, most run 2 h, .*\$0\.5 per.*0 2 \* \* \* for 6h.*loads +wan in 42\.1 s, and 180\.0 s to download the weights  \(9 loads measured\).*1 → 3 +Because\. But: no capacity`, map[string]any{"id": "pol_1"},
 		},
 		"explain": {
 			[]string{"explain", "l4-spot"},
@@ -40,14 +43,14 @@ func TestPoolCommands(t *testing.T) {
 			`l4-spot has 1 of the 3 workers that it should have. It boots 2.\nBecause\.`, map[string]any{"id": "pol_1"},
 		},
 		"diff": {
-			[]string{"diff", "-f", file}, `{"applyPools": [{"kind": "CHANGED", "name": "l4-spot", "differences": [{"path": "maxWorkers", "before": 4, "after": 9}]}]}`,
-			`changed +pool l4-spot\n +maxWorkers: 4 → 9`, map[string]any{"dryRun": true, "source": "pools: []"},
+			[]string{"diff", "-f", file}, `{"applyPools": [{"kind": "CHANGED", "name": "l4-spot", "warnings": ["There is no source l4."], "differences": [{"path": "maxWorkers", "before": 4, "after": 9}]}]}`,
+			`changed +pool l4-spot\n +warning: There is no source l4\.\n +maxWorkers: 4 → 9`, map[string]any{"dryRun": true, "source": "pools: []"},
 		},
 		"apply": {
 			[]string{"apply", "-f", file}, `{"applyPools": [{"kind": "ADDED", "name": "l4-spot", "differences": []}]}`,
 			`added +pool l4-spot`, map[string]any{"dryRun": false, "source": "pools: []"},
 		},
-		"list":   {[]string{"list"}, `{"pools": [` + pool + `]}`, `POOL .*\nl4-spot +paused +static +SPOT +L4 +0 +1 +2 +0 +0 to 4`, nil},
+		"list":   {[]string{"list"}, `{"pools": [` + pool + `]}`, `POOL .*\nl4-spot +closed by hours +static +SPOT +L4 +0 +1 +2 +0 +0 to 4`, nil},
 		"pause":  {[]string{"pause", "pol_1"}, `{"pools": [` + pool + `], "pausePool": ` + pool + `}`, `Paused the pool l4-spot: 0 booting, 1 idle, 2 busy, 0 draining`, map[string]any{"id": "pol_1"}},
 		"resume": {[]string{"resume", "l4-spot"}, `{"pools": [` + pool + `], "resumePool": ` + pool + `}`, `Resumed the pool l4-spot`, map[string]any{"id": "pol_1"}},
 		"delete": {[]string{"delete", "l4-spot", "--json"}, `{"pools": [` + pool + `], "deletePool": "pol_1"}`, `"deleted": "l4-spot"`, map[string]any{"id": "pol_1"}},
@@ -67,6 +70,31 @@ func TestPoolCommands(t *testing.T) {
 			}
 		})
 	}
+
+	t.Run("DoubtsWhatThisProcessDoesNotKnow", func(t *testing.T) {
+		t.Parallel()
+		folder := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(folder, "mycloud"), []byte("#!/bin/sh\n"), 0o700))
+		price := 0.5
+		for want, c := range map[string]struct {
+			config config
+			pool   models.Pool
+		}{
+			"": {config{}, models.Pool{PoolSpec: models.PoolSpec{Provider: "static"}}},
+			"The API has no REELAY_PRICES: it cannot tell whether there is a source night. Unless":       {config{}, models.Pool{PoolSpec: models.PoolSpec{Provider: "gce", PriceSource: "night"}}},
+			"The REELAY_PRICES of the API has no source night; it has day. Unless":                       {config{prices: "x", priceSources: []*prices.Source{{Name: "day"}}}, models.Pool{PoolSpec: models.PoolSpec{Provider: "gce", PriceSource: "night"}}},
+			"The API does not reach the provider local":                                                  {config{}, models.Pool{PoolSpec: models.PoolSpec{Provider: "local", PriceSource: "night"}, PoolQuote: models.PoolQuote{QuotedUSD: &price}}},
+			"The API has no REELAY_PROVIDERS":                                                            {config{}, models.Pool{PoolSpec: models.PoolSpec{Provider: "command"}}},
+			"the program yourcloud is not in the folder of REELAY_PROVIDERS (no such file or directory)": {config{programs: folder}, models.Pool{PoolSpec: models.PoolSpec{Provider: "command", Settings: []byte(`{"program": "yourcloud"}`)}}},
+		} {
+			doubts := strings.Join(c.config.doubts(&c.pool), "\n")
+			require.Contains(t, doubts, want)
+			require.Equal(t, want == "", doubts == "")
+			require.NotContains(t, doubts, "\n")
+		}
+		known := config{programs: folder, prices: "x", priceSources: []*prices.Source{{Name: "day"}}}
+		require.Empty(t, known.doubts(&models.Pool{PoolSpec: models.PoolSpec{Provider: "command", PriceSource: "day", Settings: []byte(`{"program": "mycloud"}`)}}))
+	})
 
 	t.Run("SaysThatThereIsNoSuchPool", func(t *testing.T) {
 		t.Parallel()

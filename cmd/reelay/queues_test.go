@@ -12,7 +12,7 @@ func TestPoolsCommand(t *testing.T) {
 
 	const pool = `{"id": "p", "name": "h200", "provider": "static", "region": "local", "gpuType": "any", "capacityClass": "SPOT",
 		"models": ["drill"], "minWorkers": 0, "maxWorkers": 4, "desired": 2, "booting": 0, "idle": 1, "busy": 1, "draining": 0,
-		"checkpointPlans": [{"model": "drill", "saveSeconds": 0.25, "saves": 31, "losses": 2, "busyHours": 8, "hoursBetweenLosses": 4,
+		"state": "ACTIVE", "warnings": [], "checkpointPlans": [{"model": "drill", "saveSeconds": 0.25, "saves": 31, "losses": 2, "busyHours": 8, "hoursBetweenLosses": 4,
 			"intervalSeconds": 85, "overhead": 0.0059}]}`
 
 	for name, c := range map[string]struct {

@@ -293,7 +293,7 @@ func (s *stack) operator() *jobs.Operator {
 }
 
 func (s *stack) pools() *fleet.Pools {
-	return &fleet.Pools{DB: s.db, Catalogue: s.catalogue, Notifier: s.notifier, Checks: poolChecks, Policy: s.cfg.scaling}
+	return &fleet.Pools{DB: s.db, Catalogue: s.catalogue, Notifier: s.notifier, Checks: poolChecks, Policy: s.cfg.scaling, Doubts: s.cfg.doubts}
 }
 
 // poolChecks has the providers that a pool may name. The api checks pools of all of them, also

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
 
@@ -33,6 +34,26 @@ func TestHours(t *testing.T) {
 			at, err := time.Parse(time.RFC3339, c.at)
 			require.NoError(t, err)
 			require.Equal(t, c.open, hours.Open(at), "%s at %s", c.hours, c.at)
+		}
+	})
+
+	t.Run("AndTheRestAreTheStateOfAPool", func(t *testing.T) {
+		t.Parallel()
+		now := time.Date(2026, 1, 10, 12, 0, 0, 0, time.UTC)
+		pool := models.Pool{}
+		require.Equal(t, fleet.StateActive, fleet.StateOf(&pool, now))
+		for _, c := range []struct {
+			state  fleet.State
+			change func()
+		}{ // each goes before those above it
+			{fleet.StateTooDear, func() { pool.PricePerHourUSD, pool.MaxPricePerHourUSD = 2, 1 }},
+			{fleet.StateFailing, func() { pool.ProviderProblem = "it hangs" }},
+			{fleet.StateRefused, func() { pool.BackoffUntil = now.Add(time.Second) }},
+			{fleet.StateClosed, func() { pool.ActiveHours = "0 22 * * * for 1h UTC" }},
+			{fleet.StatePaused, func() { pool.PausedAt = now }},
+		} {
+			c.change()
+			require.Equal(t, c.state, fleet.StateOf(&pool, now))
 		}
 	})
 

@@ -43,6 +43,17 @@ type Pools struct {
 	Checks map[string]func(*models.Pool) error
 	// Policy is the scaler's, for what Explain says.
 	Policy Policy
+	// Doubts returns sentences about what this process cannot find of a pool, but control may. It may
+	// be nil.
+	Doubts func(*models.Pool) []string
+}
+
+// Warnings returns sentences about what is probably wrong with a pool that was accepted.
+func (s *Pools) Warnings(pool *models.Pool) []string {
+	if s.Doubts == nil {
+		return []string{}
+	}
+	return append([]string{}, s.Doubts(pool)...)
 }
 
 // Providers returns the providers that a pool may name, sorted.

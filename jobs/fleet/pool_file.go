@@ -41,6 +41,8 @@ type PoolChange struct {
 	Name string
 	// Differences lists what differs from the pool as it is, if Kind is Changed.
 	Differences []jsondiff.Difference
+	// Warnings are as in [Pools.Warnings].
+	Warnings []string
 
 	pool *models.Pool // as it is, or the new one
 	spec models.PoolSpec
@@ -76,7 +78,9 @@ func (s *Pools) Apply(ctx context.Context, p jobs.Principal, f PoolFile) ([]*Poo
 		}
 		changes = nil
 		for _, spec := range wanted {
-			changes = append(changes, compare(pools, spec))
+			c := compare(pools, spec)
+			c.Warnings = s.Warnings(&models.Pool{PoolSpec: spec, PoolQuote: c.pool.PoolQuote})
+			changes = append(changes, c)
 		}
 		if f.DryRun {
 			return nil

@@ -25,8 +25,7 @@ type poolList struct {
 
 type poolRow struct {
 	*query.PoolStatus
-	// Closed is true outside the pool's active hours.
-	Closed bool
+	State fleet.State
 	// Waits is true while the pool boots no worker because its provider refused machines.
 	Waits bool
 	// Newest is the scaler's newest decision, or nil.
@@ -84,18 +83,7 @@ func (c *console) readPools(ctx context.Context, p jobs.Principal) (*poolList, e
 
 func poolRowOf(pool *query.PoolStatus, newest *models.ScalingDecision) poolRow {
 	now := time.Now()
-	return poolRow{PoolStatus: pool, Closed: fleet.OutsideHours(pool.Pool, now), Waits: pool.BackoffUntil.After(now), Newest: newest}
-}
-
-// state is what a person calls the state of the pool.
-func (r poolRow) state() string {
-	switch {
-	case r.Paused():
-		return "PAUSED"
-	case r.Closed:
-		return "CLOSED_BY_HOURS"
-	}
-	return "ACTIVE"
+	return poolRow{PoolStatus: pool, State: fleet.StateOf(pool.Pool, now), Waits: pool.BackoffUntil.After(now), Newest: newest}
 }
 
 // place is where the machines are.

@@ -33,6 +33,8 @@ type poolShow struct {
 	poolRow
 	// Explanation is what the scaler would do now.
 	Explanation *fleet.Explanation
+	// Warnings are as in [fleet.Pools.Warnings].
+	Warnings []string
 	// Decisions are the newest ones, newest first.
 	Decisions []*models.ScalingDecision
 	Workers   *workerList
@@ -77,7 +79,7 @@ func (c *console) readPool(ctx context.Context, p jobs.Principal, id models.Pool
 	if err != nil {
 		return nil, err
 	}
-	v := &poolShow{poolRow: poolRowOf(pool, nil), Workers: new(workerList)}
+	v := &poolShow{poolRow: poolRowOf(pool, nil), Warnings: c.Pools.Warnings(pool.Pool), Workers: new(workerList)}
 	if v.Explanation, err = c.Pools.Explain(ctx, p, id); err != nil {
 		return nil, err
 	}

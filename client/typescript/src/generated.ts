@@ -276,6 +276,19 @@ export type ApplyModelsInput = {
   dryRun?: InputMaybe<Scalars['Boolean']['input']>;
 };
 
+/** What keeps a pool from having more workers; the first that applies. */
+export type PoolState =
+  | 'ACTIVE'
+  | 'PAUSED'
+  /** It is outside the pool's active hours. */
+  | 'CLOSED_BY_HOURS'
+  /** The provider refused machines, and is asked again at backoffUntil. */
+  | 'REFUSED'
+  /** The provider cannot list or delete machines: see providerProblem. */
+  | 'FAILING'
+  /** The price is above maxPricePerHourUsd. */
+  | 'TOO_DEAR';
+
 /** What an operator writes of a pool. */
 export type PoolInput = {
   /** 1 to 40 lower-case letters, digits and hyphens. It cannot change. */

@@ -56,7 +56,7 @@ func (p *Provider) call(ctx context.Context, pool *models.Pool, r request) (*cal
 		return c, &fleet.ProviderError{Class: fleet.Invalid, Err: err}
 	}
 	c.program = settings.Program
-	path, err := p.find(settings.Program)
+	path, err := find(p.config.Folder, settings.Program)
 	if err != nil {
 		return c, err
 	}

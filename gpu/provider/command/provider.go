@@ -153,9 +153,18 @@ func owns(pool *models.Pool, id string) bool {
 	return found && rest != "" && !strings.Contains(rest, "-")
 }
 
-// find returns the path of a pool's program.
-func (p *Provider) find(name string) (string, error) {
-	path := filepath.Join(p.config.Folder, name)
+// FindProgram returns an error if a folder does not have the program of a pool.
+func FindProgram(folder string, pool *models.Pool) error {
+	settings, err := readSettings(pool)
+	if err == nil {
+		_, err = find(folder, settings.Program)
+	}
+	return err
+}
+
+// find returns the path of a program in a folder.
+func find(folder, name string) (string, error) {
+	path := filepath.Join(folder, name)
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("it is not a file")

@@ -1,0 +1,42 @@
+package fleet
+
+import (
+	"time"
+
+	"github.com/reelay/reelay/models"
+)
+
+// State is what keeps a pool from having more workers.
+type State string
+
+const (
+	StateActive State = "ACTIVE"
+	// StatePaused means that an operator paused the pool.
+	StatePaused State = "PAUSED"
+	// StateClosed means that it is outside the pool's active hours.
+	StateClosed State = "CLOSED_BY_HOURS"
+	// StateRefused means that the provider refused machines, and is asked again later.
+	StateRefused State = "REFUSED"
+	// StateFailing means that the provider cannot list or delete machines.
+	StateFailing State = "FAILING"
+	// StateTooDear means that the price is above the pool's limit.
+	StateTooDear State = "TOO_DEAR"
+)
+
+// StateOf returns the state of a pool. If several apply, it is the first in the order of: what the
+// operator asked for, what the provider does, the price.
+func StateOf(p *models.Pool, now time.Time) State {
+	switch {
+	case !p.PausedAt.IsZero():
+		return StatePaused
+	case OutsideHours(p, now):
+		return StateClosed
+	case p.BackoffUntil.After(now):
+		return StateRefused
+	case p.ProviderProblem != "":
+		return StateFailing
+	case tooDear(p, now) != "":
+		return StateTooDear
+	}
+	return StateActive
+}
