@@ -23,25 +23,26 @@ import (
 // stays where it is.
 
 const (
-	// slackReserve is what a start takes on a worker that is there: to load the model, fetch the
-	// checkpoint and upload the video.
+	// slackReserve is what a start takes beyond that: to fetch the checkpoint and upload the video,
+	// and if boots and loads are slower than usual, or were never measured.
 	slackReserve = 2 * time.Minute
 	// slackRecheck is after how long the capacity for a job without slack is looked at again.
 	slackRecheck = time.Minute
 )
 
 // SlackUntil is the last moment at which a job can start on a new worker and be complete at
-// finishBy: render is what is left to render if that is slow, and boot how long a worker boots.
-func SlackUntil(finishBy time.Time, render, boot time.Duration) time.Time {
-	return finishBy.Add(-render - boot - slackReserve).Truncate(time.Microsecond)
+// finishBy: render is what is left to render if that is slow, and start how long a worker boots and
+// loads the model.
+func SlackUntil(finishBy time.Time, render, start time.Duration) time.Time {
+	return finishBy.Add(-render - start - slackReserve).Truncate(time.Microsecond)
 }
 
 // pace is what the slack of jobs is reckoned from, and what decides where they run: how long
-// renders take, the seconds until a new worker of on-demand capacity has booted, by model, and
-// the capacity.
+// renders take, the seconds until a new worker of on-demand capacity has booted and loaded its
+// model, by model, and the capacity.
 type pace struct {
 	times    estimate.RenderTimes
-	boots    map[string]float64
+	starts   map[string]float64
 	capacity []models.Capacity
 }
 
@@ -52,8 +53,19 @@ func readPace(ctx context.Context, db bun.IDB, of []*models.Job) (*pace, error) 
 		return nil, fmt.Errorf("read how long renders take: %w", err)
 	}
 	p := &pace{times: estimate.NewRenderTimes(known)}
-	if p.boots, err = models.OnDemandBoots(ctx, db, names); err != nil {
+	if p.starts, err = models.OnDemandBoots(ctx, db, names); err != nil {
 		return nil, fmt.Errorf("read how long workers boot: %w", err)
+	}
+	loads, err := models.ListModelLoads(ctx, db)
+	if err != nil {
+		return nil, fmt.Errorf("read how long models load: %w", err)
+	}
+	slowest := map[string]float64{}
+	for _, l := range loads {
+		slowest[l.Model] = max(slowest[l.Model], estimate.LoadTimeOf(l).ColdSeconds())
+	}
+	for _, name := range names {
+		p.starts[name] += slowest[name]
 	}
 	if p.capacity, err = models.ListCapacity(ctx, db, names); err != nil {
 		return nil, fmt.Errorf("list the capacity: %w", err)
@@ -68,7 +80,7 @@ func (p *pace) place(ctx context.Context, db bun.IDB, job *models.Job, now time.
 		return err
 	}
 	render := p.times.SlowSeconds(job) * (1 - done/100)
-	job.SlackUntil = SlackUntil(job.FinishBy, seconds(render), seconds(p.boots[job.Model]))
+	job.SlackUntil = SlackUntil(job.FinishBy, seconds(render), seconds(p.starts[job.Model]))
 	anywhere := job.Needs.Also(job.Spent())
 	switch {
 	case !job.FinishBy.After(now):

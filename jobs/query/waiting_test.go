@@ -92,13 +92,13 @@ func TestWaitingFor(t *testing.T) {
 		expect(query.WaitCapacityExhausted)
 
 		for needs, message := range map[string]string{
-			"needs = 'on-demand', max_preemptions = 0":                        "No pool and no worker can run it: it needs testcard. It runs on on-demand capacity only: its maxPreemptions is 0.",
-			"needs = 'on-demand', max_preemptions = 1, preemptions = 1":       "No pool and no worker can run it: it needs testcard. It runs on on-demand capacity only: it was preempted once, and its maxPreemptions is 1.",
-			"needs = 'on-demand', finish_by = now()":                          "No pool and no worker can run it: it needs testcard. It runs on on-demand capacity only: its finishBy leaves no slack.",
+			"needs = 'on-demand', max_preemptions = 0":                                 "No pool and no worker can run it: it needs testcard. It runs on on-demand capacity only: its maxPreemptions is 0.",
+			"needs = 'on-demand', max_preemptions = 1, preemptions = 1":                "No pool and no worker can run it: it needs testcard. It runs on on-demand capacity only: it was preempted once, and its maxPreemptions is 1.",
+			"needs = 'on-demand', finish_by = now()":                                   "No pool and no worker can run it: it needs testcard. It runs on on-demand capacity only: its finishBy leaves no slack.",
 			"needs = 'cheap', finish_by = now(), slack_until = '2099-01-01T00:00:00Z'": "No worker that can run it is available; the pools are limited to 2. Its finishBy leaves slack until 2099-01-01T00:00:00Z: until then it runs on spot capacity, or where a worker has no price.",
-			"needs = 'price<=0.4', max_price_per_hour = 0.4":                  "No worker that can run it costs so little now. It runs only where a worker costs at most $0.4 per hour, its maxPricePerHour.",
-			"needs = 'price<=0.5', max_price_per_hour = 0.5":                  "No worker that can run it is available; the pools are limited to 2. It runs only where a worker costs at most $0.5 per hour, its maxPricePerHour.",
-			"require_region = true, region = 'local'":                         "No worker that can run it is available; the pools are limited to 2. It runs only in the region local.",
+			"needs = 'price<=0.4', max_price_per_hour = 0.4":                           "No worker that can run it costs so little now. It runs only where a worker costs at most $0.4 per hour, its maxPricePerHour.",
+			"needs = 'price<=0.5', max_price_per_hour = 0.5":                           "No worker that can run it is available; the pools are limited to 2. It runs only where a worker costs at most $0.5 per hour, its maxPricePerHour.",
+			"require_region = true, region = 'local'":                                  "No worker that can run it is available; the pools are limited to 2. It runs only in the region local.",
 		} {
 			s.Exec(t, "UPDATE jobs SET "+needs)
 			found, err := s.Reader.WaitingFor(t.Context(), []models.JobID{job.ID})

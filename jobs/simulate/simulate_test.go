@@ -389,10 +389,10 @@ scaling: { spotPercent: 100, reservePercent: 0, forecast: false }
 func TestDeadlines(t *testing.T) {
 	t.Parallel()
 
-	// 100 s of render, a tenth of that, 120 s until a machine has booted, and 2 minutes: the slack of
-	// the job that arrives at 100 s ends at 470. A round of the scaler later a machine boots for 10 s.
+	// 100 s of render, a tenth of that, 125 s until a machine has booted and loaded, and 2 minutes: the
+	// slack of the job that arrives at 100 s ends at 465. A round of the scaler later a machine boots for 10 s.
 	r := run(t, deadlines(t, "[0]", 0.2, "", 100))
-	require.Equal(t, Quantiles{N: 1, P50: 381, P95: 381, P99: 381, Max: 381}, r.Lanes[0].Wait)
+	require.Equal(t, Quantiles{N: 1, P50: 376, P95: 376, P99: 376, Max: 376}, r.Lanes[0].Wait)
 	require.Equal(t, &Deadlines{Jobs: 1, Met: 1}, r.Deadlines)
 	r = run(t, deadlines(t, "[0]", 0.2, "anywhere: true", 100))
 	require.InDelta(t, 12, r.Lanes[0].Wait.Max, 1e-9, "it boots once the provider has refused a spot machine")
