@@ -28,17 +28,22 @@ func call(t *testing.T, ctx context.Context, args ...string) (status int, out, e
 }
 
 // faulty answers submits with the functions in turn, repeats the last one, and records the
-// idempotency keys.
+// idempotency keys and the times.
 type faulty struct {
 	mu      sync.Mutex
 	answers []http.HandlerFunc
 	keys    []string
+	times   []times
 }
+
+// times are those of a submit.
+type times struct{ FinishBy, RunAt, ExpiresAt time.Time }
 
 func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var request struct {
 		Variables struct {
 			Input struct {
+				times
 				IdempotencyKey string `json:"idempotencyKey"`
 			} `json:"input"`
 		} `json:"variables"`
@@ -49,6 +54,7 @@ func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	f.mu.Lock()
 	f.keys = append(f.keys, request.Variables.Input.IdempotencyKey)
+	f.times = append(f.times, request.Variables.Input.times)
 	answer := f.answers[0]
 	if len(f.answers) > 1 {
 		f.answers = f.answers[1:]
@@ -123,6 +129,10 @@ func TestExecute(t *testing.T) {
 		"RefusesAPromptThatIsNotUTF8":       {[]string{"submit", "--prompt", "a\xff"}, 2, "not valid UTF-8"},
 		"RefusesAPriceThatIsNotANumber":     {[]string{"submit", "--prompt", "x", "--max-price-per-hour", "NaN"}, 2, "--max-price-per-hour must be from 0 to 10000 USD; it is NaN"},
 		"RefusesATimeWithoutAZone":          {[]string{"submit", "--prompt", "x", "--finish-by", "2027-01-02T15:04:05"}, 2, "must be a time with its zone, such as 2027-01-02T15:04:05Z"},
+		"RefusesANumberAsATime":             {[]string{"submit", "--prompt", "x", "--finish-by", "2"}, 2, "or a duration from now, such as 2h or 90m"},
+		"RefusesADurationOfNothing":         {[]string{"submit", "--prompt", "x", "--expires-at", "0"}, 2, "or a duration from now, such as 2h or 90m"},
+		"RefusesADurationBeforeNow":         {[]string{"submit", "--prompt", "x", "--run-at", "-1h"}, 2, `invalid argument "-1h" for "--run-at" flag: it must be a time`},
+		"RefusesAWordAsATime":               {[]string{"submit", "--prompt", "x", "--expires-at", "tomorrow"}, 2, "or a duration from now, such as 2h or 90m"},
 		"RefusesAParameterThatIsNotANumber": {[]string{"submit", "--prompt", "x", "--pace", "NaN"}, 2, "finite number"},
 		"FailsWithoutCredentials":           {[]string{"list", "--data", "/nowhere", "--endpoint", ""}, 1, "`reelay up`"},
 		"FailsIfNothingAnswers":             {[]string{"list", "--endpoint", "http://127.0.0.1:1", "--key", "rl_x"}, 1, "is `reelay up` running?"},
@@ -209,6 +219,24 @@ func TestSubmit(t *testing.T) {
 
 		require.Equal(t, 1, status)
 		require.Contains(t, errs, "--idempotency-key "+server.received()[0])
+	})
+	t.Run("TakesTimesAndDurationsFromNow", func(t *testing.T) {
+		t.Parallel()
+
+		server, url := serveFaulty(t, broken)
+		started := time.Now()
+
+		status, _, errs := submit(t, t.Context(), url, "--run-at", "2027-01-02T15:04:05+01:00", "--finish-by", "90m", "--expires-at", "2h")
+
+		ended := time.Now()
+		require.Equal(t, 1, status)
+		got := server.times[0]
+		require.Equal(t, time.Date(2027, 1, 2, 14, 4, 5, 0, time.UTC), got.RunAt.UTC())
+		require.WithinRange(t, got.FinishBy, started.Add(90*time.Minute-time.Second), ended.Add(90*time.Minute+time.Second))
+		require.WithinRange(t, got.ExpiresAt, started.Add(2*time.Hour-time.Second), ended.Add(2*time.Hour+time.Second))
+		require.Contains(t, errs, " and --finish-by "+got.FinishBy.Format(time.RFC3339)+" instead of 90m")
+		require.Contains(t, errs, " and --expires-at "+got.ExpiresAt.Format(time.RFC3339)+" instead of 2h")
+		require.NotContains(t, errs, "--run-at", "a time is the same in another command")
 	})
 	t.Run("ShowsTheIdempotencyKeyWhenInterrupted", func(t *testing.T) {
 		t.Parallel()

@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -27,7 +26,7 @@ type submitOptions struct {
 	resolution, aspectRatio      string
 	tier, idempotencyKey, userID string
 	callback                     string
-	runAt, expiresAt, finishBy   time.Time
+	runAt, expiresAt, finishBy   timeValue
 	after, inputs                []string
 	file, image                  string
 	priority, maxAttempts        int
@@ -113,9 +112,9 @@ func (o *submitOptions) addJobFlags(cmd *cobra.Command) {
 	f.BoolVar(&o.atMostOnce, "at-most-once", false, "never start the job twice: if its worker is lost, it fails")
 	f.IntVar(&o.maxPreemptions, "max-preemptions", 0, "lost spot workers after which a run continues on on-demand capacity only, 0 to 1000")
 	f.Float64Var(&o.maxPrice, "max-price-per-hour", 0, "run only where a worker costs at most so many US dollars per hour")
-	f.Var((*timeValue)(&o.finishBy), "finish-by", "be complete by then: without slack, run on on-demand capacity only")
-	f.Var((*timeValue)(&o.runAt), "run-at", "start no earlier than this, for example 2027-01-02T15:04:05Z")
-	f.Var((*timeValue)(&o.expiresAt), "expires-at", "fail if no worker has started the job by then")
+	f.Var(&o.finishBy, "finish-by", "be complete by then, such as 2027-01-02T15:04:05Z or 2h (from now): without slack, run on on-demand capacity only")
+	f.Var(&o.runAt, "run-at", "start no earlier than this, such as 2027-01-02T15:04:05Z or 90m (from now)")
+	f.Var(&o.expiresAt, "expires-at", "fail if no worker has started the job by then, such as 2027-01-02T15:04:05Z or 2h (from now)")
 	f.StringArrayVar(&o.after, "after", nil, "`job` that must complete first; may be repeated")
 	f.StringVar(&o.callback, "callback", "", "`URL` that receives a webhook when the job ends; see reelay webhooks rotate --account")
 }
@@ -143,7 +142,7 @@ func (o *submitOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	again := "--idempotency-key " + *in.IdempotencyKey
+	again := "--idempotency-key " + *in.IdempotencyKey + o.timesAgain()
 	uploaded, err := o.attach(cmd.Context(), c, &in, inputs)
 	if err != nil {
 		return err
@@ -237,7 +236,7 @@ func (o *submitOptions) limits(cmd *cobra.Command, in *client.SubmitJobInput) er
 		in.MaxPreemptions = &o.maxPreemptions
 	}
 	if given("finish-by") {
-		in.FinishBy = &o.finishBy
+		in.FinishBy = &o.finishBy.at
 	}
 	if given("max-price-per-hour") {
 		if math.IsNaN(o.maxPrice) || math.IsInf(o.maxPrice, 0) { // JSON has no such numbers
@@ -252,10 +251,10 @@ func (o *submitOptions) limits(cmd *cobra.Command, in *client.SubmitJobInput) er
 		in.CallbackUrl = &o.callback
 	}
 	if given("run-at") {
-		in.RunAt = &o.runAt
+		in.RunAt = &o.runAt.at
 	}
 	if given("expires-at") {
-		in.ExpiresAt = &o.expiresAt
+		in.ExpiresAt = &o.expiresAt.at
 	}
 	in.DependsOn = o.after
 	if !given("tier") {
@@ -264,6 +263,20 @@ func (o *submitOptions) limits(cmd *cobra.Command, in *client.SubmitJobInput) er
 	tier, err := parseEnum("tier", o.tier, client.AllTier)
 	in.Tier = &tier
 	return err
+}
+
+// timesAgain returns how to name the times that were given as durations in another command: there,
+// the same duration is another time, which the idempotency key does not allow.
+func (o *submitOptions) timesAgain() (again string) {
+	for _, flag := range []struct {
+		name  string
+		value *timeValue
+	}{{"finish-by", &o.finishBy}, {"run-at", &o.runAt}, {"expires-at", &o.expiresAt}} {
+		if flag.value.duration != "" {
+			again += fmt.Sprintf(" and --%s %s instead of %s", flag.name, flag.value, flag.value.duration)
+		}
+	}
+	return again
 }
 
 // shorthands are the flags for parameters that most models have.

@@ -5,26 +5,34 @@ import (
 	"time"
 )
 
-// timeValue is the value of a flag that names a moment.
-type timeValue time.Time
+// timeValue is the value of a flag that names a moment: a time, or a duration from now.
+type timeValue struct {
+	at time.Time
+	// duration is what was given, if it is not a time.
+	duration string
+}
 
 // Set implements [pflag.Value].
 func (v *timeValue) Set(text string) error {
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return errors.New("it must be a time with its zone, such as 2027-01-02T15:04:05Z or 2027-01-02T15:04:05+01:00")
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		*v = timeValue{at: at}
+		return nil
 	}
-	*v = timeValue(at)
+	after, err := time.ParseDuration(text)
+	if err != nil || after <= 0 {
+		return errors.New("it must be a time with its zone, such as 2027-01-02T15:04:05Z or 2027-01-02T15:04:05+01:00, or a duration from now, such as 2h or 90m")
+	}
+	*v = timeValue{time.Now().Add(after).UTC().Round(time.Second), text}
 	return nil
 }
 
 // String implements [pflag.Value].
 func (v *timeValue) String() string {
-	if at := time.Time(*v); !at.IsZero() {
-		return at.Format(time.RFC3339)
+	if v.at.IsZero() {
+		return ""
 	}
-	return ""
+	return v.at.Format(time.RFC3339)
 }
 
 // Type implements [pflag.Value].
-func (v *timeValue) Type() string { return "time" }
+func (v *timeValue) Type() string { return "time|duration" }
