@@ -5,19 +5,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/a-h/templ"
-	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
-	"github.com/reelay/reelay/web/ui"
 )
 
 const (
@@ -104,46 +101,6 @@ func (c *console) readPool(ctx context.Context, p jobs.Principal, id models.Pool
 // listed are the decisions in the table.
 func (v *poolShow) listed() []*models.ScalingDecision {
 	return v.Decisions[:min(len(v.Decisions), decisionsListed)]
-}
-
-// poolChart is how many workers the scaler wanted over time.
-type poolChart struct {
-	Steps       []ui.Step
-	Since       time.Time
-	Least, Most int
-	// Changes is the number of decisions since then.
-	Changes int
-}
-
-// chart goes back as far as the decisions that were read, at most chartWindow.
-func (v *poolShow) chart() poolChart {
-	found := poolChart{Since: v.Now.Add(-chartWindow)}
-	if n := len(v.Decisions); n == decisionsRead && v.Decisions[n-1].At.After(found.Since) {
-		found.Since = v.Decisions[n-1].At
-	}
-	for i := len(v.Decisions) - 1; i >= 0; i-- {
-		d := v.Decisions[i]
-		step := ui.Step{At: d.At, Value: d.To}
-		if !d.At.After(found.Since) {
-			found.Steps = []ui.Step{{At: found.Since, Value: d.To}} // what was wanted when the chart begins
-			continue
-		}
-		found.Steps = append(found.Steps, step)
-		found.Changes++
-	}
-	for i, step := range found.Steps {
-		found.Most = max(found.Most, step.Value)
-		if i == 0 || step.Value < found.Least {
-			found.Least = step.Value
-		}
-	}
-	return found
-}
-
-// words says what the chart shows.
-func (c poolChart) words() string {
-	const format = "2 Jan 15:04 UTC"
-	return fmt.Sprintf("Since %s the scaler wanted %d to %d workers, and decided %s.", c.Since.UTC().Format(format), c.Least, c.Most, text.Count(c.Changes, "time"))
 }
 
 // pretty indents JSON.

@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/ui"
 	"github.com/stretchr/testify/require"
 )
 
@@ -30,7 +32,7 @@ func (b *browser) pool(t *testing.T, name string, edit func(*models.PoolSpec)) *
 func (b *browser) decide(t *testing.T, pool *models.Pool, from, to int) {
 	t.Helper()
 	require.NoError(t, models.InsertScalingDecision(t.Context(), b.DB, &models.ScalingDecision{
-		PoolID: pool.ID, From: from, To: to, Reason: "2 waiting <jobs> need more workers.", Inputs: []byte(`{"waitingJobs": 2}`), Error: "no <quota>",
+		PoolID: pool.ID, From: from, To: to, Reason: "2 waiting <jobs> need more workers.", Inputs: []byte(`{"waitingJobs": 2, "busy": 1, "idle": 2, "booting": 0}`), Error: "no <quota>",
 	}))
 }
 
@@ -94,7 +96,9 @@ func TestPools(t *testing.T) {
 		} {
 			require.Contains(t, got, shown)
 		}
-		require.Regexp(t, `<path d="M[0-9. ]+H100"`, got)
+		require.Regexp(t, `(?s)<path class="area-booting" d="M[^"]*V39Z"></path>.*class="area-idle".*class="area-busy".*<path class="line" d="M[0-9. ]+H100"`, got)
+		require.Regexp(t, `aria-label="Since [^"]* up to 1 were busy, 2 idle and 0 booting; now 0, 1 and 0."`, got)
+		require.Regexp(t, `(?s)<p class="legend">.*</i> wanted<.*</i> booting<.*</i> idle<.*</i> busy<`, got)
 		require.Regexp(t, `(?s)testcard</td>\s*<td class="num" data-label="Every">–</td>.*>–</td>.*>1 in 4 busy h</td>.*>–</td>`, got)
 		require.Contains(t, b.get(t, "/workers").Body, `href="/pools/`+string(pool.ID)+`">l4</a>`)
 	})
@@ -238,7 +242,11 @@ func TestPoolChart(t *testing.T) {
 
 	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 	at := func(ago time.Duration, to int) *models.ScalingDecision {
-		return &models.ScalingDecision{At: now.Add(-ago), To: to}
+		return &models.ScalingDecision{At: now.Add(-ago), To: to, Inputs: []byte(`{"yields": []}`)}
+	}
+	counted := func(d *models.ScalingDecision, inputs string) *models.ScalingDecision {
+		d.Inputs = []byte(inputs)
+		return d
 	}
 	many := make([]*models.ScalingDecision, decisionsRead)
 	for i := range many {
@@ -249,14 +257,30 @@ func TestPoolChart(t *testing.T) {
 		decisions []*models.ScalingDecision
 		steps     int
 		words     string
+		top       int
+		busy      string // the outline of its area
 	}{
-		{"none", nil, 0, "Since 25 Nov 12:00 UTC the scaler wanted 0 to 0 workers, and decided 0 times."},
-		{"one before", []*models.ScalingDecision{at(30*time.Hour, 2), at(40*time.Hour, 7)}, 1, "Since 25 Nov 12:00 UTC the scaler wanted 2 to 2 workers, and decided 0 times."},
-		{"some within", []*models.ScalingDecision{at(time.Hour, 1), at(2*time.Hour, 5), at(30*time.Hour, 2)}, 3, "Since 25 Nov 12:00 UTC the scaler wanted 1 to 5 workers, and decided 2 times."},
-		{"too many", many, decisionsRead, "Since 26 Nov 08:40 UTC the scaler wanted 0 to 2 workers, and decided 199 times."},
+		{"none", nil, 0, "Since 25 Nov 12:00 UTC the scaler wanted 0 to 0 workers, and decided 0 times.", 1, ""},
+		{"one before", []*models.ScalingDecision{at(30*time.Hour, 2), at(40*time.Hour, 7)}, 1, "Since 25 Nov 12:00 UTC the scaler wanted 2 to 2 workers, and decided 0 times.", 2, ""},
+		{"some within", []*models.ScalingDecision{at(time.Hour, 1), at(2*time.Hour, 5), at(30*time.Hour, 2)}, 3, "Since 25 Nov 12:00 UTC the scaler wanted 1 to 5 workers, and decided 2 times.", 5, ""},
+		{"too many", many, decisionsRead, "Since 26 Nov 08:40 UTC the scaler wanted 0 to 2 workers, and decided 199 times.", 2, ""},
+		{
+			"with counts", []*models.ScalingDecision{
+				at(3*time.Hour, 4), counted(at(6*time.Hour, 4), `{"busy": 4, "idle": 2, "booting": 2}`),
+				counted(at(30*time.Hour, 2), `{"busy": 1, "idle": 0, "booting": 0}`), counted(at(40*time.Hour, 9), `{"busy": 9, "idle": 9, "booting": 9}`),
+			}, 3,
+			"Since 25 Nov 12:00 UTC the scaler wanted 2 to 4 workers, and decided 2 times." +
+				" When it decided, and now, up to 4 were busy, 3 idle and 2 booting; now 2, 3 and 1.",
+			8, "M-25.00 39L-25.00 34.25L75.00 20.00L100.00 29.50V39Z",
+		},
 	} {
-		chart := (&poolShow{Decisions: c.decisions, Now: now}).chart()
+		chart := (&poolShow{Decisions: c.decisions, Now: now, Explanation: &fleet.Explanation{Demand: fleet.Demand{Busy: 2, Idle: 3, Booting: 1}}}).chart()
 		require.Len(t, chart.Steps, c.steps, c.name)
 		require.Equal(t, c.words, chart.words(), c.name)
+		require.Equal(t, c.top, chart.top(), c.name)
+		var drawn strings.Builder
+		areas := chart.areas()
+		require.NoError(t, ui.Area("area-busy", areas[2].Steps, chart.Since, now, chart.top()).Render(t.Context(), &drawn))
+		require.Contains(t, drawn.String(), `class="area-busy" d="`+c.busy+`"`, c.name)
 	}
 }
