@@ -12,20 +12,26 @@ import (
 )
 
 func accountsCommand() *cobra.Command {
-	return family(&cobra.Command{
+	cmd := listAccounts(&cobra.Command{
 		Use:   "accounts",
 		Short: "List, create and change accounts (for operators)",
-	}, accountsListCommand(), accountsCreateCommand(), accountsUpdateCommand())
+		Long:  "Lists the accounts, newest first.",
+		Args:  noSuchCommand,
+	})
+	cmd.AddCommand(
+		listAccounts(&cobra.Command{Use: "list", Short: "List accounts, newest first", Args: cobra.NoArgs}),
+		accountsCreateCommand(), accountsUpdateCommand())
+	return cmd
 }
 
-func accountsListCommand() *cobra.Command {
+func listAccounts(cmd *cobra.Command) *cobra.Command {
 	list := &lister[client.Account]{
 		target: target{operator: true}, header: accountHeader, row: accountRow,
 		ask: func(ctx context.Context, c *client.Client, p page) (listed[client.Account], error) {
 			return listOf[client.Account](c.Accounts(ctx, p.first, p.after))
 		},
 	}
-	return list.command(&cobra.Command{Use: "list", Short: "List accounts, newest first", Args: cobra.NoArgs})
+	return list.command(cmd)
 }
 
 var accountHeader = []string{"ACCOUNT", "NAME", "TIER", "MAX QUEUED", "MAX RUNNING", "SUBMITS/MIN"}

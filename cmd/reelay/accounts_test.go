@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAccountsCreate(t *testing.T) {
+func TestAccounts(t *testing.T) {
 	t.Parallel()
 
 	listed := func(w http.ResponseWriter, _ *http.Request) {
@@ -42,6 +42,18 @@ func TestAccountsCreate(t *testing.T) {
 
 			require.Zero(t, status, errs)
 			require.Contains(t, out, "acc_2")
+		}
+	})
+
+	t.Run("ListsWithAndWithoutTheSubcommand", func(t *testing.T) {
+		t.Parallel()
+		for _, args := range [][]string{{"accounts"}, {"accounts", "list"}} {
+			_, url := serveFaulty(t, listed)
+
+			status, out, errs := call(t, t.Context(), append(args, "--endpoint", url, "--key", "rl_x")...)
+
+			require.Zero(t, status, errs)
+			require.Regexp(t, `ACCOUNT.*\nacc_1 +acme +PRO `, out)
 		}
 	})
 }
