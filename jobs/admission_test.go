@@ -283,6 +283,34 @@ func TestOverload(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
+	t.Run("CountsOnAJobThatMayGiveWay", func(t *testing.T) {
+		t.Parallel()
+		s, _ := setup(t)
+		pool := jobstest.AddPool(t, s, 1, 1)
+		worker := s.Worker(t, "one")
+		s.Exec(t, "UPDATE workers SET pool_id = ? WHERE id = ?", pool.ID, worker.WorkerID)
+		batch := submission("", "600")
+		batch.Tier = models.TierBatch
+		_, _, err := s.Submitter.Submit(t.Context(), s.Client, batch)
+		require.NoError(t, err)
+		_, fence := s.Lease(t, worker)
+		_, err = s.Holder.ReportProgress(t.Context(), worker, fence, jobs.ProgressReport{Progress: models.Progress{Percent: 1, Phase: models.PhaseRendering}})
+		require.NoError(t, err)
+		submit := func(yielding string) (*models.Job, error) {
+			s.Exec(t, "UPDATE pools SET yielding_tiers = ?::text[]", yielding)
+			require.NoError(t, s.Estimates.Refresh(t.Context()))
+			job, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "1"))
+			return job, err
+		}
+
+		_, err = submit("{}")
+		require.ErrorIs(t, err, apierror.New(apierror.CodeOverloaded, ""))
+		job, err := submit("{BATCH}")
+		require.NoError(t, err)
+		require.Equal(t, models.TierEnterprise, job.Lane)
+		require.InDelta(t, 40, *job.PredictedWaitSeconds, 0, "the target, and the time to save a checkpoint")
+	})
+
 	t.Run("AcceptsIfTheWaitIsUnknown", func(t *testing.T) {
 		t.Parallel()
 		s, _ := setup(t)

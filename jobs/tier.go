@@ -24,6 +24,22 @@ type TierPolicy struct {
 // NoTarget is the wait target of jobs that may wait for as long as it takes.
 const NoTarget = time.Duration(-1)
 
+// minLate is the shortest wait after which a job is late. A worker that is free takes a job
+// within that time, also one whose target is 0.
+const minLate = 5 * time.Second
+
+// LateAfter returns how long jobs of each lane wait before they are late, and running jobs of
+// lower lanes may be asked to give way. Lanes without a target have no late jobs.
+func LateAfter() map[models.Tier]time.Duration {
+	after := map[models.Tier]time.Duration{}
+	for lane, policy := range Policies {
+		if policy.WaitTarget != NoTarget {
+			after[lane] = max(policy.WaitTarget, minLate)
+		}
+	}
+	return after
+}
+
 // Unlimited is the lowest limit that is not enforced.
 const Unlimited = 1_000_000
 

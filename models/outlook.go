@@ -23,13 +23,13 @@ type Hand struct {
 	AccountID AccountID `bun:"account_id"`
 	Kind
 	EstimatedGPUSeconds float64 `bun:"estimated_gpu_seconds"`
-	Percent             float64 `bun:"percent"`
 	// ResumedPercent is the part of Percent that the job had when the worker resumed it.
 	ResumedPercent float64 `bun:"resumed_percent"`
 	// HeldSeconds is the time since the lease began, SilentSeconds the time since the last
 	// progress.
 	HeldSeconds   float64 `bun:"held_seconds"`
 	SilentSeconds float64 `bun:"silent_seconds"`
+	Yielding
 }
 
 // Slot is a place for a worker on a machine. At most one worker that has not ended has it.
@@ -45,20 +45,12 @@ func ListHands(ctx context.Context, db bun.IDB, after Slot, limit int) ([]Hand, 
 	var found []Hand
 	err := db.NewRaw(`
 		SELECT w.id, w.warm_models, w.provider, w.provider_instance_id, w.slot, w.models, w.tiers, w.accounts, w.gpu_type, w.region, w.capacity_class, w.price_per_hour_usd, w.status, extract(epoch FROM clock_timestamp() - w.created_at) AS age_seconds, boots.boot_seconds,
-			held.account_id, held.model, held.resolution, held.duration_seconds, held.estimated_gpu_seconds, held.percent,
-			extract(epoch FROM clock_timestamp() - a.leased_at) AS held_seconds,
-			extract(epoch FROM clock_timestamp() - greatest(held.progress_at, a.leased_at)) AS silent_seconds,
-			coalesce(least(100.0 * a.resumed_from_step / nullif(held.total_steps, 0), 100), 0) AS resumed_percent
+			held.account_id, `+yieldingColumns+`
 		FROM (
 			SELECT * FROM workers
 			WHERE ended_at IS NULL AND status IN ('BOOTING', 'IDLE', 'BUSY') AND quarantined_until > clock_timestamp() IS NOT TRUE
 				AND (provider, provider_instance_id, slot) > (?, ?, ?)
-			ORDER BY provider, provider_instance_id, slot LIMIT ?) w
-		LEFT JOIN LATERAL (
-			SELECT job_id, leased_at, resumed_from_step FROM job_attempts WHERE worker_id = w.id AND ended_at IS NULL LIMIT 1) a ON true
-		LEFT JOIN LATERAL (
-			SELECT j.account_id, `+kindSQL+`, j.estimated_gpu_seconds, j.percent, j.total_steps, j.progress_at FROM jobs j
-			WHERE j.id = a.job_id LIMIT 1) held ON true
+			ORDER BY provider, provider_instance_id, slot LIMIT ?) w`+heldSQL+`
 		LEFT JOIN LATERAL (
 			SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM took)::float8) AS boot_seconds
 			FROM (

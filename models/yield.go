@@ -60,14 +60,21 @@ type Performer struct {
 	AttemptID AttemptID    `bun:"attempt_id"`
 	Token     FencingToken `bun:"fencing_token"`
 	JobID     JobID        `bun:"job_id"`
-	Lane      Tier         `bun:"lane"`
 	Kind
 	EstimatedGPUSeconds float64 `bun:"estimated_gpu_seconds"`
 	// These are as in Hand.
-	Percent        float64 `bun:"percent"`
 	ResumedPercent float64 `bun:"resumed_percent"`
 	HeldSeconds    float64 `bun:"held_seconds"`
 	SilentSeconds  float64 `bun:"silent_seconds"`
+	Yielding
+}
+
+// Yielding is what decides whether the attempt that a worker holds may give way.
+type Yielding struct {
+	// YieldingTiers are those of the worker's pool. Without a pool, BATCH may give way.
+	YieldingTiers []Tier  `bun:"yielding_tiers,array"`
+	Lane          Tier    `bun:"lane"`
+	Percent       float64 `bun:"percent"`
 	// Renders means that the attempt can be stopped: it renders here, is not cancelled, and its
 	// job may be started again.
 	Renders bool `bun:"renders"`
@@ -82,6 +89,31 @@ type Performer struct {
 	YieldedSeconds *float64 `bun:"yielded_seconds"`
 }
 
+// yieldingColumns are the fields of Yielding and of the held job that Hand and Performer share,
+// and heldSQL joins what they need to a worker w.
+const (
+	yieldingColumns = `pool.yielding_tiers, held.lane, held.percent, held.renders AND a.status = 'RUNNING' AS renders,
+			held.latest_checkpoint_id IS NOT NULL OR EXISTS (SELECT FROM checkpoint_saves s WHERE s.model = held.model AND s.saves > 0) AS saves,
+			extract(epoch FROM clock_timestamp() - greatest(a.checkpoint_at, a.leased_at)) AS unsaved_seconds,
+			extract(epoch FROM clock_timestamp() - a.yield_requested_at)::float8 AS asked_seconds,
+			gave.yields, extract(epoch FROM clock_timestamp() - gave.last)::float8 AS yielded_seconds,
+			held.model, held.resolution, held.duration_seconds, held.estimated_gpu_seconds,
+			coalesce(least(100.0 * a.resumed_from_step / nullif(held.total_steps, 0), 100), 0) AS resumed_percent,
+			extract(epoch FROM clock_timestamp() - a.leased_at) AS held_seconds,
+			extract(epoch FROM clock_timestamp() - greatest(held.progress_at, a.leased_at)) AS silent_seconds`
+	heldSQL = `
+		LEFT JOIN LATERAL (SELECT coalesce((SELECT yielding_tiers FROM pools WHERE id = w.pool_id), '{BATCH}') AS yielding_tiers) pool ON true
+		LEFT JOIN LATERAL (SELECT * FROM job_attempts WHERE worker_id = w.id AND ended_at IS NULL LIMIT 1) a ON true
+		LEFT JOIN LATERAL (
+			SELECT j.account_id, j.lane, ` + kindSQL + `, j.estimated_gpu_seconds, j.percent, j.total_steps, j.progress_at, j.latest_checkpoint_id,
+				j.status = 'RUNNING' AND j.phase = 'RENDERING' AND j.handle IS NULL AND NOT j.at_most_once AND j.cancel_requested_at IS NULL AS renders
+			FROM jobs j WHERE j.id = a.job_id LIMIT 1) held ON true
+		LEFT JOIN LATERAL (
+			SELECT count(*) AS yields, max(ended_at) AS last FROM job_attempts
+			WHERE held.lane = ANY (pool.yielding_tiers) AND job_id = a.job_id AND failure_class = 'YIELDED'
+				AND ended_at > clock_timestamp() - interval '1 hour') gave ON true`
+)
+
 // ListPerformers returns the workers that boot, are idle or busy and can run any of these models,
 // by their ids.
 func ListPerformers(ctx context.Context, db bun.IDB, models []string) ([]*Performer, error) {
@@ -93,25 +125,9 @@ func ListPerformers(ctx context.Context, db bun.IDB, models []string) ([]*Perfor
 					SELECT registered_at - created_at AS took FROM workers
 					WHERE pool_id = p.id AND registered_at IS NOT NULL ORDER BY id DESC LIMIT 20) last) b)
 		SELECT w.*, extract(epoch FROM clock_timestamp() - w.created_at)::float8 AS age_seconds, boots.boot_seconds,
-			a.id AS attempt_id, a.fencing_token, a.job_id, held.lane, held.model, held.resolution, held.duration_seconds,
-			held.estimated_gpu_seconds, held.percent, held.renders AND a.status = 'RUNNING' AS renders,
-			coalesce(least(100.0 * a.resumed_from_step / nullif(held.total_steps, 0), 100), 0) AS resumed_percent,
-			extract(epoch FROM clock_timestamp() - a.leased_at) AS held_seconds,
-			extract(epoch FROM clock_timestamp() - greatest(held.progress_at, a.leased_at)) AS silent_seconds,
-			extract(epoch FROM clock_timestamp() - greatest(a.checkpoint_at, a.leased_at)) AS unsaved_seconds,
-			held.latest_checkpoint_id IS NOT NULL OR EXISTS (SELECT FROM checkpoint_saves s WHERE s.model = held.model AND s.saves > 0) AS saves,
-			extract(epoch FROM clock_timestamp() - a.yield_requested_at)::float8 AS asked_seconds,
-			gave.yields, extract(epoch FROM clock_timestamp() - gave.last)::float8 AS yielded_seconds
+			a.id AS attempt_id, a.fencing_token, a.job_id, `+yieldingColumns+`
 		FROM workers w
-		LEFT JOIN boots ON boots.id = w.pool_id
-		LEFT JOIN LATERAL (SELECT * FROM job_attempts WHERE worker_id = w.id AND ended_at IS NULL LIMIT 1) a ON true
-		LEFT JOIN LATERAL (
-			SELECT j.lane, `+kindSQL+`, j.estimated_gpu_seconds, j.percent, j.total_steps, j.progress_at, j.latest_checkpoint_id,
-				j.status = 'RUNNING' AND j.phase = 'RENDERING' AND j.handle IS NULL AND NOT j.at_most_once AND j.cancel_requested_at IS NULL AS renders
-			FROM jobs j WHERE j.id = a.job_id LIMIT 1) held ON true
-		LEFT JOIN LATERAL (
-			SELECT count(*) AS yields, max(ended_at) AS last FROM job_attempts
-			WHERE job_id = a.job_id AND failure_class = 'YIELDED' AND ended_at > clock_timestamp() - interval '1 hour') gave ON true
+		LEFT JOIN boots ON boots.id = w.pool_id`+heldSQL+`
 		WHERE w.ended_at IS NULL AND w.status IN ('BOOTING', 'IDLE', 'BUSY') AND w.models && ?::text[]
 			AND (w.quarantined_until > clock_timestamp()) IS NOT TRUE
 		ORDER BY w.id`, textArray(models)).Scan(ctx, &found)

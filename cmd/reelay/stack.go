@@ -126,7 +126,7 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 	s.closers = append(s.closers, func() { s.objects.Close() })
 	conns := cfg.connections()
 	s.reads = query.NewShares(conns.ordinary/2, conns.reads)
-	s.estimates = &estimate.Estimator{DB: s.db, Catalogue: s.catalogue}
+	s.estimates = &estimate.Estimator{DB: s.db, Catalogue: s.catalogue, LateAfter: jobs.LateAfter()}
 	s.checkpoints = &checkpoints.Plans{DB: s.db}
 	// With another keyset every leased job would fail. Other errors, such as a missing
 	// schema, do not matter here.

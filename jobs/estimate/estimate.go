@@ -18,7 +18,8 @@ import (
 // idle one at once, a busy one when its current job or boot ends), it takes the first job that
 // it can run, by lane, turn and virtual start (start-time fair queueing: Goyal, Vin and Cheng,
 // SIGCOMM 1996), of an account below its running limit. The job lasts as long as such jobs
-// took. New jobs arrive evenly, at each account's own rate. A job's forecast start is when a
+// took. Jobs that wait past the target of their lane take workers whose jobs may give way; these
+// are resumed there when no job of a higher lane waits. New jobs arrive evenly, at each account's own rate. A job's forecast start is when a
 // worker that can run it takes a job that comes after it, or finds none.
 //
 // playStarts bounds the simulated jobs; the wait of those behind grows in proportion.
@@ -31,6 +32,8 @@ type Outlook struct {
 	times     RenderTimes
 	lanes     map[models.Tier]models.LaneState
 	warmth    warmth
+	// lateAfter is as Estimator has it.
+	lateAfter map[models.Tier]time.Duration
 	// rested is how long the read paused to let others pass.
 	rested time.Duration
 	course
@@ -60,10 +63,12 @@ type class struct {
 	hands   []hand
 }
 
-// hand is one worker: in how many seconds it is free, and whose job it holds.
+// hand is one worker: in how many seconds it is free, and whose job it holds. yields is the lane
+// of a job that may give way to those of higher lanes.
 type hand struct {
 	free    float64
 	account models.AccountID
+	yields  models.Tier
 }
 
 // line is one account's queued jobs in a line.
@@ -238,7 +243,9 @@ func (o *Outlook) find(q query, tag float64, capped bool) (wait float64, before 
 				return s.at, before
 			}
 		}
-		before++
+		if !s.idle {
+			before++
+		}
 	}
 	// The job is behind everything that was played, or the play expects newcomers to go before
 	// it all that time. In reality, chance and promotion spare it most of them.

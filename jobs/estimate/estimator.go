@@ -26,6 +26,8 @@ import (
 type Estimator struct {
 	DB        *bun.DB
 	Catalogue *catalogue.Catalogue
+	// LateAfter is how long jobs of a lane wait before others are asked to give way to them.
+	LateAfter map[models.Tier]time.Duration
 
 	mu      sync.Mutex
 	outlook *Outlook
@@ -55,7 +57,7 @@ const (
 // Refresh reads a new outlook.
 func (e *Estimator) Refresh(ctx context.Context) error {
 	begun := time.Now()
-	o, err := readOutlook(ctx, e.DB, e.Catalogue.Current())
+	o, err := readOutlook(ctx, e.DB, e.Catalogue.Current(), e.LateAfter)
 	if err != nil {
 		return fmt.Errorf("refresh the outlook: %w", err)
 	}
@@ -182,8 +184,8 @@ func kindOf(job *models.Job) models.Kind {
 	return models.Kind{Model: job.Model, Resolution: r.Resolution, DurationSeconds: int(math.Ceil(seconds))}
 }
 
-func readOutlook(ctx context.Context, db bun.IDB, catalogue *catalogue.Snapshot) (*Outlook, error) {
-	o := &Outlook{catalogue: catalogue}
+func readOutlook(ctx context.Context, db bun.IDB, catalogue *catalogue.Snapshot, lateAfter map[models.Tier]time.Duration) (*Outlook, error) {
+	o := &Outlook{catalogue: catalogue, lateAfter: lateAfter}
 	known, err := models.ListRenderTimes(ctx, db)
 	if err != nil {
 		return nil, err
@@ -253,6 +255,9 @@ func (o *Outlook) hire(classes map[string]*class, h models.Hand) {
 	case h.AccountID != "":
 		total := h.EstimatedGPUSeconds * o.times.Ratio(h.Kind, h.GPUType)
 		one.free = Remaining(total, h.HeldSeconds, h.ResumedPercent, h.Percent, h.SilentSeconds)
+		if MayYield(&h.Yielding, time.Duration(one.free*float64(time.Second)), UnknownBoot) {
+			one.yields = h.Lane
+		}
 	}
 	key := h.Key()
 	c := classes[key]

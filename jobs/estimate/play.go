@@ -22,8 +22,10 @@ const playMoments = 100_000
 type start struct {
 	at    float64
 	class *class
-	// idle means that the worker found no job. Otherwise the fields below describe the job.
-	idle bool
+	// idle means that the worker found no job. Otherwise the fields below describe the job. If
+	// above is set, the worker is there for jobs of lanes above that only.
+	idle  bool
+	above models.Tier
 	models.Line
 	tag     float64
 	account models.AccountID
@@ -42,7 +44,7 @@ type start struct {
 func (s start) after(q query, tag float64) bool {
 	switch {
 	case s.idle:
-		return true
+		return s.above == "" || q.Lane.Above(s.above)
 	case s.Line != q.Line:
 		return fairqueue.CompareLines(q.Line, s.Line, s.turn) < 0
 	case s.account == q.account && s.account != "":
@@ -62,6 +64,8 @@ type player struct {
 	moments  moments
 	hands    int
 	idle     []*playedHand
+	// yielding are the workers whose first job may give way, those of the lowest lane first.
+	yielding []*playedHand
 	now      float64
 }
 
@@ -127,15 +131,23 @@ type playedHand struct {
 	class *class
 	holds models.AccountID
 	told  bool // starts has the moment at which it became idle
+	// until is when it will be free, or -1.
+	until float64
+	// yields is the lane of its job if that may give way. Once it did, below is that lane,
+	// interrupted the job's account, and rest how many seconds the job still needs.
+	yields, below models.Tier
+	interrupted   models.AccountID
+	rest          float64
 }
 
-// moment is when a worker becomes free, or a job arrives in a line.
+// moment is when a worker becomes free, a job arrives in a line, or those of a lane are late.
 type moment struct {
 	at    float64
 	order int
 	hand  *playedHand
 	line  *playedLine
 	comes *coming
+	late  models.Tier
 }
 
 type moments []moment
@@ -163,23 +175,27 @@ func (o *Outlook) play() {
 	o.course = course{}
 	p.enlist()
 	p.employ()
-	bored := map[*class]bool{}
+	p.lateMoments()
+	bored, late := map[*class]bool{}, models.Tier("")
 	for played := 0; len(p.moments) > 0 && played < playMoments && len(o.starts) < playStarts && (p.left > 0 || len(bored) < len(o.classes)); played++ {
 		m := heap.Pop(&p.moments).(moment)
 		p.now = m.at
-		if m.hand != nil {
-			if m.hand.holds != "" {
-				p.leave(m.hand.holds)
-			}
-			m.hand.holds = ""
-			p.idle = append(p.idle, m.hand)
-		} else {
+		switch {
+		case m.line != nil:
 			p.arrive(m.line, m.comes)
+		case m.late != "":
+			late = m.late
+		case m.at == m.hand.until: // else its job gave way
+			p.free(m.hand)
 		}
 		if len(p.moments) > 0 && p.moments[0].at == p.now {
 			continue // handle all events of a moment first
 		}
 		p.idle = slices.DeleteFunc(p.idle, p.work)
+		if late != "" {
+			p.giveWay(late)
+			late = ""
+		}
 		for _, h := range p.idle {
 			if !h.told {
 				h.told, bored[h.class] = true, true
@@ -190,6 +206,15 @@ func (o *Outlook) play() {
 			return
 		}
 	}
+}
+
+// free ends a worker's job or boot.
+func (p *player) free(h *playedHand) {
+	if h.holds != "" {
+		p.leave(h.holds)
+	}
+	h.holds, h.yields, h.until = "", "", -1
+	p.idle = append(p.idle, h)
 }
 
 // awaits reports whether an idle worker will take one of the arriving jobs.
@@ -219,11 +244,18 @@ func (p *player) employ() {
 			if h.account != "" {
 				p.running[h.account]++
 			}
-			all = append(all, playedHand{class: c, holds: h.account})
-			p.moments = append(p.moments, moment{at: h.free, order: len(p.moments), hand: &all[len(all)-1]})
+			all = append(all, playedHand{class: c, holds: h.account, until: h.free, yields: h.yields})
+			one := &all[len(all)-1]
+			p.moments = append(p.moments, moment{at: h.free, order: len(p.moments), hand: one})
+			if h.yields != "" {
+				p.yielding = append(p.yielding, one)
+			}
 		}
 	}
 	heap.Init(&p.moments)
+	slices.SortStableFunc(p.yielding, func(a, b *playedHand) int {
+		return slices.Index(models.Tiers, b.yields) - slices.Index(models.Tiers, a.yields)
+	})
 }
 
 func (p *player) push(m moment) {
@@ -310,10 +342,20 @@ func (p *player) leave(account models.AccountID) {
 
 // work gives an idle worker its next job, and reports whether there was one.
 func (p *player) work(h *playedHand) bool {
-	l, place, turn := p.next(h.class)
-	if l == nil {
+	l, place, turn := p.next(h.class, h.below)
+	switch {
+	case l != nil:
+		p.begin(h, l, place, turn)
+	case h.below != "":
+		p.resume(h)
+	default:
 		return false
 	}
+	return true
+}
+
+// begin starts a job of a line on a worker.
+func (p *player) begin(h *playedHand, l *playedLine, place int, turn bool) {
 	job := l.job(place)
 	seconds := p.times.Ratio(job.kind, h.class.gpuType) * job.gpuSeconds
 	p.starts = append(p.starts, start{
@@ -328,18 +370,23 @@ func (p *player) work(h *playedHand) bool {
 	l.Advance(job.gpuSeconds)
 	p.turns.Start(l.Line)
 	p.running[l.account]++
-	h.holds, h.told = l.account, false
-	p.push(moment{at: p.now + seconds, hand: h})
-	return true
+	p.keep(h, l.account, seconds)
+}
+
+// keep makes a worker busy.
+func (p *player) keep(h *playedHand, account models.AccountID, seconds float64) {
+	h.holds, h.yields, h.told, h.until = account, "", false, p.now+seconds
+	p.push(moment{at: h.until, hand: h})
 }
 
 // next returns the line from which a worker of that class takes its next job, the job's place,
-// and whether it is a promoted job's turn. The line is nil if there is no job.
-func (p *player) next(c *class) (best *playedLine, at int, turn bool) {
+// and whether it is a promoted job's turn. The line is nil if there is no job. With below, only
+// lanes above that count.
+func (p *player) next(c *class, below models.Tier) (best *playedLine, at int, turn bool) {
 	var account models.AccountID
 	may := func(q models.Queue) bool { return c.Serves(q, account) && !p.paused(q) }
 	for _, l := range p.lines {
-		if !p.stands(l) || best != nil && p.turns.Compare(l.standsAt(), best.standsAt()) >= 0 {
+		if below != "" && !l.Lane.Above(below) || !p.stands(l) || best != nil && p.turns.Compare(l.standsAt(), best.standsAt()) >= 0 {
 			continue
 		}
 		account = l.account

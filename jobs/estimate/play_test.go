@@ -47,6 +47,53 @@ func TestPlay(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts for a
 	}
 }
 
+// Two workers run jobs until 1000 s. One job may give way.
+func TestYields(t *testing.T) {
+	t.Parallel()
+
+	of := func(lane models.Tier) load {
+		return load{Queue: models.Queue{Line: models.Line{Lane: lane}, Model: "testcard"}, gpuSeconds: 20}
+	}
+	for name, c := range map[string]struct {
+		yields models.Tier
+		queued map[models.Tier]int
+		waits  map[models.Tier]float64
+	}{
+		"NoneMayGiveWay": {waits: map[models.Tier]float64{"CRITICAL": 1000, "PRO": 1000, "BATCH": 1000}},
+		"AJobGivesWayToHigherLanes": {
+			yields: "FREE", waits: map[models.Tier]float64{"CRITICAL": 15, "ENTERPRISE": 40, "PRO": 130, "FREE": 1000, "BATCH": 1000},
+		},
+		"TheQueueIsAhead": {
+			yields: "BATCH", queued: map[models.Tier]int{"ENTERPRISE": 2},
+			waits: map[models.Tier]float64{"CRITICAL": 15, "ENTERPRISE": 80, "PRO": 80, "FREE": 80, "BATCH": 1000},
+		},
+		"TheJobIsResumedOnce": {
+			yields: "BATCH", queued: map[models.Tier]int{"ENTERPRISE": 1, "BATCH": 1},
+			waits: map[models.Tier]float64{"ENTERPRISE": 60, "PRO": 60, "BATCH": 1020},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := &Outlook{
+				lateAfter: map[models.Tier]time.Duration{"CRITICAL": 5 * time.Second, "ENTERPRISE": 30 * time.Second, "PRO": 2 * time.Minute, "FREE": 10 * time.Minute},
+				classes: []*class{{
+					Capability: catalogue.Capability{Ranks: map[string]int{"testcard": 1}},
+					hands:      []hand{{free: 1000, account: "b"}, {free: 1000, account: "b", yields: c.yields}},
+				}},
+			}
+			for lane, n := range c.queued {
+				o.lines = append(o.lines, &line{Line: of(lane).Line, account: "a", queued: n, Share: fairqueue.Share{Weight: 1}, maxRunning: 9, head: []load{of(lane)}})
+			}
+			o.play()
+
+			for lane, want := range c.waits {
+				found, _ := o.estimate(query{load: of(lane), account: "a", weight: 1, maxRunning: 9, ownAhead: c.queued[lane]})
+				require.InDelta(t, want, *found.WaitSeconds, 0, lane)
+			}
+		})
+	}
+}
+
 // An account that was busy has a virtual time far ahead of a lane that is empty now. Its new
 // jobs must count from the lane's time. Otherwise its next job seems to come after all jobs
 // that it is expected to submit.

@@ -11,24 +11,8 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-const (
-	// yieldSoon is how soon a worker must be free, so that a late job waits for it instead.
-	yieldSoon = 30 * time.Second
-	// yieldDone is the percentage from which on a job is not interrupted any more.
-	yieldDone = 90
-	// yieldLoss is how much work an attempt may lose whose runtime may not save checkpoints. The
-	// agent has the same limit.
-	yieldLoss = time.Minute
-	// yieldPause is how long a job runs before it gives way again; maxYields is how often it does
-	// in an hour.
-	yieldPause = 10 * time.Minute
-	maxYields  = 3
-	// unknownBoot is how long a boot is expected to take before the first one was measured.
-	unknownBoot = time.Minute
-	// minLate is the shortest wait after which a job is late. A worker that is free takes a job
-	// within that time, also one whose target is 0.
-	minLate = 5 * time.Second
-)
+// yieldSoon is how soon a worker must be free, so that a late job waits for it instead.
+const yieldSoon = 30 * time.Second
 
 // performer is a worker that can run late jobs, and what it is doing.
 type performer struct {
@@ -36,8 +20,6 @@ type performer struct {
 	serves catalogue.Capability
 	// left is how long its job still needs it, if it holds one.
 	left time.Duration
-	// yields are the lanes whose jobs may give way there.
-	yields []models.Tier
 }
 
 // yield is the decision that an attempt gives way to a late job.
@@ -79,7 +61,7 @@ func planYields(late []models.LateJob, performers []performer) []yield {
 // boot is how long the worker's boot is expected to take.
 func (p *performer) boot() time.Duration {
 	if p.BootSeconds == nil {
-		return unknownBoot
+		return estimate.UnknownBoot
 	}
 	return seconds(*p.BootSeconds)
 }
@@ -105,15 +87,7 @@ func (p *performer) canYieldTo(job models.LateJob) bool {
 
 // canYield reports whether the worker's attempt may give way at all.
 func (p *performer) canYield() bool {
-	switch {
-	case p.Status != models.WorkerBusy, !p.Renders, !slices.Contains(p.yields, p.Lane):
-		return false
-	case p.AskedSeconds != nil, p.Yields >= maxYields, p.YieldedSeconds != nil && seconds(*p.YieldedSeconds) < yieldPause:
-		return false
-	case p.Percent >= yieldDone, p.left <= p.boot():
-		return false // it is nearly done
-	}
-	return p.Saves || seconds(p.UnsavedSeconds) <= yieldLoss
+	return p.Status == models.WorkerBusy && estimate.MayYield(&p.Yielding, p.left, p.boot())
 }
 
 // cost compares what it costs to interrupt two attempts.
@@ -132,13 +106,10 @@ func (p *performer) cost(other performer) int {
 }
 
 // newPerformers says of workers what they can run, and for how long they are busy.
-func newPerformers(found []*models.Performer, pools map[models.PoolID]*models.Pool, known *catalogue.Snapshot, times estimate.RenderTimes) []performer {
+func newPerformers(found []*models.Performer, known *catalogue.Snapshot, times estimate.RenderTimes) []performer {
 	var all []performer
 	for _, f := range found {
-		p := performer{Performer: f, serves: known.CapabilityOf(f.Offer), yields: []models.Tier{models.TierBatch}}
-		if pool := pools[f.PoolID]; pool != nil {
-			p.yields = pool.YieldingTiers
-		}
+		p := performer{Performer: f, serves: known.CapabilityOf(f.Offer)}
 		total := f.EstimatedGPUSeconds * times.Ratio(f.Kind, f.GPUType)
 		p.left = seconds(estimate.Remaining(total, f.HeldSeconds, f.ResumedPercent, f.Percent, f.SilentSeconds))
 		all = append(all, p)

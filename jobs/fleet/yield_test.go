@@ -15,9 +15,12 @@ func batchOn(id string, change ...func(*performer)) performer {
 	p := performer{
 		Performer: &models.Performer{
 			Worker:    models.Worker{Status: busy, Offer: models.Offer{Models: []string{"m"}, GPUType: "any"}},
-			AttemptID: models.AttemptID(id), Lane: models.TierBatch, Renders: true, Saves: true, Percent: 20, HeldSeconds: 100, UnsavedSeconds: 20,
+			AttemptID: models.AttemptID(id), HeldSeconds: 100,
+			Yielding: models.Yielding{
+				YieldingTiers: []models.Tier{models.TierBatch}, Lane: models.TierBatch, Renders: true, Saves: true, Percent: 20, UnsavedSeconds: 20,
+			},
 		},
-		left: seconds(600), yields: []models.Tier{models.TierBatch},
+		left: seconds(600),
 	}
 	for _, c := range change {
 		c(&p)
@@ -39,7 +42,7 @@ func TestPlanYields(t *testing.T) {
 
 	one := []models.LateJob{lateJob("PRO")}
 	in := func(lane models.Tier) func(*performer) { return func(p *performer) { p.Lane = lane } }
-	free := func(p *performer) { p.Lane, p.yields = "FREE", []models.Tier{"FREE", "BATCH"} }
+	free := func(p *performer) { p.Lane, p.YieldingTiers = "FREE", []models.Tier{"FREE", "BATCH"} }
 	for name, c := range map[string]struct {
 		late       []models.LateJob
 		performers []performer

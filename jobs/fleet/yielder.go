@@ -97,16 +97,17 @@ func (y *Yielder) perform(ctx context.Context, tx bun.Tx, late []models.LateJob)
 	if err != nil {
 		return nil, nil, err
 	}
-	return newPerformers(found, pools, y.Catalogue.Current(), estimate.NewRenderTimes(known)), pools, nil
+	return newPerformers(found, y.Catalogue.Current(), estimate.NewRenderTimes(known)), pools, nil
 }
 
 // lateLanes are the lanes that have a target, and lateAfter when their jobs are late.
 var lateLanes, lateAfter = targets()
 
 func targets() (lanes []models.Tier, after []time.Duration) {
+	late := jobs.LateAfter()
 	for _, lane := range models.Tiers {
-		if target := jobs.Policies[lane].WaitTarget; target != jobs.NoTarget {
-			lanes, after = append(lanes, lane), append(after, max(target, minLate))
+		if target, ok := late[lane]; ok {
+			lanes, after = append(lanes, lane), append(after, target)
 		}
 	}
 	return lanes, after

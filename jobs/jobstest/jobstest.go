@@ -148,7 +148,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Secrets:   map[models.Role]string{},
 	}
 	s.Videos = &video.Videos{Reader: reader, Submitter: s.Submitter, Canceller: s.Canceller, Deleter: s.Deleter}
-	s.Learner, s.Estimates = &jobs.Learner{DB: db}, &estimate.Estimator{DB: db, Catalogue: catalogue}
+	s.Learner, s.Estimates = &jobs.Learner{DB: db}, &estimate.Estimator{DB: db, Catalogue: catalogue, LateAfter: jobs.LateAfter()}
 	s.Checkpoints = &checkpoints.Plans{DB: db}
 	s.Leaser.Checkpoints, s.Reader.Checkpoints = s.Checkpoints, s.Checkpoints
 	s.Leaser.Estimates = s.Estimates

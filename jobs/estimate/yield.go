@@ -1,0 +1,81 @@
+package estimate
+
+import (
+	"slices"
+	"time"
+
+	"github.com/reelay/reelay/models"
+)
+
+const (
+	// UnknownBoot is how long a boot is expected to take before the first one was measured.
+	UnknownBoot = time.Minute
+	// yieldDone is the percentage from which on a job is not interrupted any more.
+	yieldDone = 90
+	// yieldLoss is how much work an attempt may lose whose runtime may not save checkpoints. The
+	// agent has the same limit.
+	yieldLoss = time.Minute
+	// yieldPause is how long a job runs before it gives way again; maxYields is how often it does
+	// in an hour.
+	yieldPause = 10 * time.Minute
+	maxYields  = 3
+	// yieldSave is how many seconds a forecast allows for the request and the checkpoint.
+	yieldSave = 10
+)
+
+// MayYield reports whether the attempt of a busy worker may give way to a job of a higher lane.
+// left is how long it still needs the worker, and boot how long a new worker takes to boot.
+func MayYield(a *models.Yielding, left, boot time.Duration) bool {
+	switch {
+	case !a.Renders, !slices.Contains(a.YieldingTiers, a.Lane):
+		return false
+	case a.AskedSeconds != nil, a.Yields >= maxYields, a.YieldedSeconds != nil && *a.YieldedSeconds < yieldPause.Seconds():
+		return false
+	case a.Percent >= yieldDone, left <= boot:
+		return false // it is nearly done
+	}
+	return a.Saves || a.UnsavedSeconds <= yieldLoss.Seconds()
+}
+
+// lateMoments schedules when the jobs of each lane that wait from the beginning take workers
+// whose jobs give way. Jobs that arrive later count as if they did.
+func (p *player) lateMoments() {
+	if len(p.yielding) == 0 {
+		return
+	}
+	for _, lane := range models.Tiers[:len(models.Tiers)-1] {
+		if after, ok := p.lateAfter[lane]; ok {
+			p.push(moment{at: after.Seconds() + yieldSave, late: lane})
+		}
+	}
+}
+
+// giveWay lets the jobs that wait in a lane, or in a higher one, take workers from jobs of lower
+// lanes, the lowest first. For each class that has such a worker left, starts has this moment.
+func (p *player) giveWay(lane models.Tier) {
+	below := models.Tiers[slices.Index(models.Tiers, lane)+1]
+	told := map[*class]bool{}
+	for _, h := range p.yielding {
+		if h.yields == "" || !lane.Above(h.yields) || told[h.class] {
+			continue
+		}
+		l, place, turn := p.next(h.class, below)
+		if l == nil {
+			told[h.class] = true
+			p.starts = append(p.starts, start{at: p.now, class: h.class, idle: true, above: below})
+			continue
+		}
+		h.interrupted, h.rest, h.below = h.holds, h.until-p.now, h.yields
+		p.leave(h.holds)
+		p.begin(h, l, place, turn)
+	}
+}
+
+// resume gives a worker that found no job the one that gave way there. Until then, starts has
+// the worker for higher lanes.
+func (p *player) resume(h *playedHand) {
+	p.starts = append(p.starts, start{at: p.now, class: h.class, idle: true, above: h.below})
+	p.running[h.interrupted]++
+	p.keep(h, h.interrupted, h.rest)
+	h.below, h.rest = "", 0
+}
