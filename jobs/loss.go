@@ -33,6 +33,18 @@ const (
 	massSilence = 45 * time.Second
 )
 
+// Why Reelay itself and operators make workers leave.
+const (
+	LeavesFewer      = "the pool needs fewer workers"
+	LeavesPaused     = "its pool is paused"
+	LeavesDrained    = "an operator asked for it"
+	LeavesPreempted  = "an operator preempted its machine"
+	LeavesTerminated = "an operator ended its worker"
+)
+
+// deliberate are these reasons. An attempt that ended for one says nothing about the capacity.
+var deliberate = []string{LeavesFewer, LeavesPaused, LeavesDrained, LeavesPreempted, LeavesTerminated}
+
 // endUnfenced ends a live attempt without its worker's token (reaped, terminated, registered
 // again). It requeues the job, or cancels it if that was requested. A job that keeps taking
 // down its workers becomes POISON.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
 // CheckpointRecord is what was measured of the checkpoints of a model on the workers of a pool.
@@ -40,14 +41,16 @@ func ListCheckpointRecords(ctx context.Context, db bun.IDB, fade time.Duration) 
 
 // CountCheckpoints adds to the records what ended or was saved after one time and up to another:
 // the attempts that ended with how long they held their workers, those of them that were lost or
-// preempted, and the checkpoints whose duration is known. It keeps the newest durations, up to
-// newest. What is older than fade counts for less than a third.
-func CountCheckpoints(ctx context.Context, tx bun.Tx, from, until time.Time, fade time.Duration, newest int) error {
+// preempted, and the checkpoints whose duration is known. An attempt that ended for one of the reasons
+// in deliberate, or whose worker was drained for one, is not lost. It keeps the newest durations, up
+// to newest. What is older than fade counts for less than a third.
+func CountCheckpoints(ctx context.Context, tx bun.Tx, from, until time.Time, fade time.Duration, newest int, deliberate []string) error {
 	_, err := tx.NewRaw(`
 		WITH seen AS MATERIALIZED (
 			SELECT e.type, e.created_at, e.attempt_id, w.pool_id, j.model, (e.payload->>'durationSeconds')::float8 AS seconds,
 				a.ended_at, extract(epoch FROM a.ended_at - a.leased_at)::float8 / 3600 AS busy_hours,
-				a.status = 'LOST' OR coalesce(a.failure_class IN ('PREEMPTED', 'WORKER_LOST'), false) AS lost
+				(a.status = 'LOST' OR coalesce(a.failure_class IN ('PREEMPTED', 'WORKER_LOST'), false))
+					AND coalesce(a.failure_reason, '') <> ALL (?4::text[]) AND coalesce(w.drain_reason, '') <> ALL (?4::text[]) AS lost
 			FROM job_events e
 			JOIN job_attempts a ON a.id = e.attempt_id
 			JOIN workers w ON w.id = a.worker_id
@@ -69,6 +72,6 @@ func CountCheckpoints(ctx context.Context, tx bun.Tx, from, until time.Time, fad
 		SELECT pool_id, model, (array_agg(seconds ORDER BY created_at DESC))[:?3], count(*) FROM seen
 		WHERE type = 'CHECKPOINTED' AND seconds > 0 GROUP BY pool_id, model
 		ON CONFLICT (pool_id, model) DO UPDATE SET saves = s.saves + excluded.saves, seconds = (excluded.seconds || s.seconds)[:?3]`,
-		from, until, fade.Seconds(), newest).Exec(ctx)
+		from, until, fade.Seconds(), newest, pgdialect.Array(deliberate)).Exec(ctx)
 	return err
 }

@@ -37,7 +37,7 @@ func (o *Operator) DrainWorker(ctx context.Context, p jobs.Principal, id models.
 	if deadline < 0 || deadline > maxDrain {
 		return nil, apierror.Invalid("deadlineSeconds", "deadlineSeconds must be from 0 to %.0f.", maxDrain.Seconds())
 	}
-	w, err := drain(ctx, o.DB, id, reasonOperator, func(now time.Time) time.Time { return now.Add(deadline + savesWithin) },
+	w, err := drain(ctx, o.DB, id, jobs.LeavesDrained, func(now time.Time) time.Time { return now.Add(deadline + savesWithin) },
 		func(tx bun.Tx, w *models.Worker) error {
 			if w.Status == models.WorkerTerminated {
 				return errTerminated
@@ -100,7 +100,7 @@ func (o *Operator) TerminateWorker(ctx context.Context, p jobs.Principal, id mod
 			}
 		}
 	}
-	return terminateWorker(ctx, o.DB, o.Notifier, id, jobs.Loss{Reason: "an operator ended its worker", Blameless: true})
+	return terminateWorker(ctx, o.DB, o.Notifier, id, jobs.Loss{Reason: jobs.LeavesTerminated, Blameless: true})
 }
 
 // maxNotice is the longest notice of a preemption.
@@ -124,7 +124,7 @@ func (o *Operator) PreemptWorker(ctx context.Context, p jobs.Principal, id model
 		return nil, apierror.Conflict("Only spot machines of providers that can preempt them are preempted; this one is %s, of the provider %s.", w.CapacityClass, text.Clip(w.Provider, 64))
 	}
 	// The signal carries no time: the worker learns its deadline from the drain.
-	w, err = drain(ctx, o.DB, id, "its machine is preempted", func(now time.Time) time.Time { return now.Add(notice) },
+	w, err = drain(ctx, o.DB, id, jobs.LeavesPreempted, func(now time.Time) time.Time { return now.Add(notice) },
 		func(tx bun.Tx, w *models.Worker) error {
 			if w.Status == models.WorkerTerminated {
 				return errTerminated

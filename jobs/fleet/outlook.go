@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -25,16 +26,9 @@ type outlook struct {
 	preempted map[string]models.PreemptionRate
 }
 
-// Why Reelay itself drains workers.
-const (
-	reasonFewer    = "the pool needs fewer workers"
-	reasonPaused   = "its pool is paused"
-	reasonOperator = "an operator asked for it"
-)
-
-// asked are these reasons. A worker that leaves for another reason,
+// asked are why Reelay itself and operators drain workers. A worker that leaves for another reason,
 // or without, was taken away.
-var asked = []string{reasonFewer, reasonPaused, reasonOperator}
+var asked = []string{jobs.LeavesFewer, jobs.LeavesPaused, jobs.LeavesDrained}
 
 // look adds the outlook to a snapshot, and reads it again if it is old.
 func (o *outlook) look(ctx context.Context, tx bun.Tx, s *snapshot) (err error) {

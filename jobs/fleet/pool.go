@@ -193,7 +193,7 @@ func (s *Pools) Pause(ctx context.Context, p jobs.Principal, id models.PoolID) (
 		if err := models.SetDesired(ctx, tx, id, 0); err != nil {
 			return err
 		}
-		if drained, err = models.DrainPool(ctx, tx, id, reasonPaused); err != nil {
+		if drained, err = models.DrainPool(ctx, tx, id, jobs.LeavesPaused); err != nil {
 			return err
 		}
 		return p.Audit(ctx, tx, "pausePool", string(id), jobs.Payload{"draining": len(drained)})

@@ -166,7 +166,7 @@ func drainIdle(ctx context.Context, tx bun.Tx, decisions []*decision) (map[model
 	slices.Sort(ids)
 	drained := map[models.WorkerID]bool{}
 	for _, id := range ids {
-		ok, err := models.DrainIdleWorker(ctx, tx, id, reasonFewer)
+		ok, err := models.DrainIdleWorker(ctx, tx, id, jobs.LeavesFewer)
 		if err != nil {
 			return nil, fmt.Errorf("drain worker %s: %w", id, err)
 		}
