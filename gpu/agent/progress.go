@@ -18,7 +18,7 @@ type reporter struct {
 	// now receives when a report must not wait for the interval.
 	now chan struct{}
 
-	sending     sync.Mutex // held while a report is sent
+	sending     chan struct{} // full while a report is sent
 	mu          sync.Mutex
 	newest      client.ProgressInput
 	resumedFrom *string // until it was reported
@@ -27,7 +27,7 @@ type reporter struct {
 }
 
 func newReporter(t *attempt) *reporter {
-	return &reporter{attempt: t, changed: make(chan struct{}, 1), now: make(chan struct{}, 1)}
+	return &reporter{attempt: t, changed: make(chan struct{}, 1), now: make(chan struct{}, 1), sending: make(chan struct{}, 1)}
 }
 
 // phase reports what the agent itself is doing, at the render's percentage.
@@ -104,8 +104,12 @@ func (r *reporter) run(ctx context.Context) {
 
 // send sends the newest state.
 func (r *reporter) send(ctx context.Context) {
-	r.sending.Lock()
-	defer r.sending.Unlock()
+	select {
+	case r.sending <- struct{}{}:
+		defer func() { <-r.sending }()
+	case <-ctx.Done():
+		return
+	}
 	r.mu.Lock()
 	in, resumedFrom, note, load := r.newest, r.resumedFrom, r.resumedNote, r.load
 	r.mu.Unlock()
@@ -131,6 +135,9 @@ func (r *reporter) send(ctx context.Context) {
 	}
 }
 
+// lastReport is how long an attempt that ends waits for its last report.
+const lastReport = 5 * time.Second
+
 // flush reports the checkpoint from which the job resumed, and how long its model was loaded, if
 // that was not reported yet. A job that ends soon after would not show it.
 func (r *reporter) flush(ctx context.Context) {
@@ -138,6 +145,8 @@ func (r *reporter) flush(ctx context.Context) {
 	pending := r.resumedFrom != nil || r.load != nil
 	r.mu.Unlock()
 	if pending {
+		ctx, cancel := context.WithTimeout(ctx, lastReport)
+		defer cancel()
 		r.send(ctx)
 	}
 }
