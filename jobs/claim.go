@@ -50,6 +50,8 @@ type search struct {
 	// the shortest time after which one of them may no longer do so.
 	spared int
 	again  time.Duration
+	// promised are the workers for which they wait: of each, one job at most.
+	promised []models.WorkerID
 
 	found found
 }
@@ -60,7 +62,7 @@ func (s *search) spare(wait estimate.WarmWait) {
 	if s.spared++; s.spared > 1 {
 		again = min(again, s.again)
 	}
-	s.again = again
+	s.again, s.promised = again, append(slices.Clone(s.promised), wait.WorkerID)
 }
 
 // later returns a channel that receives when a spared job may be had, or nil if there is none.
@@ -157,6 +159,9 @@ func (l *Leaser) claimSome(ctx context.Context, all []*search, asked bool) (rest
 			c.search.found = found{err: models.ErrAnswered}
 			over[c.search] = true
 		case notForIt, spared:
+			if c.verdict == spared {
+				c.search.spare(c.wait)
+			}
 			// The job behind it in its account's queue may be next.
 			c.search.alone, c.search.passed = true, append(slices.Clone(c.search.passed), c.head.ID)
 			if len(all) > 1 {

@@ -38,6 +38,7 @@ type claim struct {
 	// answered means that the search's request already had a lease.
 	answered bool
 	made     *assignment
+	wait     estimate.WarmWait // of a job that is spared
 }
 
 // verdict is the outcome of a claim after its rows were locked.
@@ -183,13 +184,12 @@ func (b *claimBatch) judge(ctx context.Context, tx bun.Tx, c *claim) error {
 		if err != nil {
 			return err
 		}
-		wait, sooner := b.warmElsewhere(w, job)
+		wait, sooner := b.warmElsewhere(c, w, job)
 		switch {
 		case !may:
 			c.verdict = notForIt
 		case sooner:
-			c.verdict = spared
-			c.search.spare(wait)
+			c.verdict, c.wait = spared, wait
 		default:
 			c.verdict, c.made = given, &assignment{worker: w, job: job, requestID: c.search.requestID}
 			b.room[c.head.Account]--
@@ -215,11 +215,11 @@ func (b *claimBatch) mayHave(ctx context.Context, tx bun.Tx, w *models.Worker, j
 
 // warmElsewhere returns the worker that a job should wait for, since that one has its model in
 // memory, and is expected to be free before this one would have loaded it.
-func (b *claimBatch) warmElsewhere(w *models.Worker, job *models.Job) (estimate.WarmWait, bool) {
+func (b *claimBatch) warmElsewhere(c *claim, w *models.Worker, job *models.Job) (estimate.WarmWait, bool) {
 	if slices.Contains(w.WarmModels, job.Model) {
 		return estimate.WarmWait{}, false
 	}
-	return b.Estimates.WarmFor(job, w, b.now.Sub(job.QueuedAt), Policies[job.Lane].WaitTarget)
+	return b.Estimates.WarmFor(job, w, b.now.Sub(job.QueuedAt), Policies[job.Lane].WaitTarget, c.search.promised...)
 }
 
 // another reports whether a live worker other than the one that a job avoids could run it.

@@ -62,7 +62,7 @@ func readPace(ctx context.Context, db bun.IDB, of []*models.Job) (*pace, error) 
 	}
 	slowest := map[string]float64{}
 	for _, l := range loads {
-		slowest[l.Model] = max(slowest[l.Model], estimate.LoadTimeOf(l).ColdSeconds())
+		slowest[l.Model] = max(slowest[l.Model], min(estimate.LoadTimeOf(l).ColdSeconds(), estimate.MaxLoad.Seconds()))
 	}
 	for _, name := range names {
 		p.starts[name] += slowest[name]

@@ -70,6 +70,27 @@ func TestModelLoads(t *testing.T) {
 		require.Equal(t, []float64{0}, loads[0].FetchSeconds)
 	})
 
+	t.Run("OfDeletedJobsAreLearnt", func(t *testing.T) {
+		t.Parallel()
+
+		s, job, worker, fence := jobstest.Leased(t)
+		require.NoError(t, reportLoad(t, s, worker, fence, jobs.ModelLoad{LoadSeconds: 5}))
+		_, err := s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailContentPolicy, Message: "no"})
+		require.NoError(t, err)
+		_, err = s.Deleter.Delete(t.Context(), s.Client, job.ID)
+		require.NoError(t, err)
+		s.Exec(t, "UPDATE job_events SET created_at = created_at - interval '3 seconds'")
+		s.Exec(t, "UPDATE learning SET until = until - interval '3 seconds'")
+
+		_, err = s.Learner.Learn(t.Context())
+
+		require.NoError(t, err)
+		loads, err := models.ListModelLoads(t.Context(), s.DB)
+		require.NoError(t, err)
+		require.Len(t, loads, 1)
+		require.Equal(t, job.Model, loads[0].Model)
+	})
+
 	t.Run("ThatAreImpossibleAreRefused", func(t *testing.T) {
 		t.Parallel()
 
@@ -128,7 +149,7 @@ func TestWarmWorkers(t *testing.T) {
 		why, err := s.Reader.WaitingFor(t.Context(), []models.JobID{job.ID})
 		require.NoError(t, err)
 		require.Len(t, why[job.ID], 1)
-		require.Regexp(t, `^It waits up to \d+ s for a busy worker that has its model loaded, and that is expected to be free in \d+ s: to load it on another takes about 3600 s\.$`, why[job.ID][0].Message)
+		require.Regexp(t, `^It waits up to \d+ s for a busy worker that has its model loaded, and that is expected to be free in \d+ s: to load it on another takes about 1800 s\.$`, why[job.ID][0].Message)
 
 		_, err = s.Holder.Release(t.Context(), warm, fence, models.FailPreempted)
 		require.NoError(t, err)
@@ -151,6 +172,18 @@ func TestWarmWorkers(t *testing.T) {
 		require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
 	})
 
+	t.Run("AreWaitedForByOneJobEach", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, cold, _, job := begin(t, 3600, 300)
+		next := s.Submit(t)
+
+		got, _ := ask(t, s, cold)
+
+		require.Equal(t, next.ID, got)
+		require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
+	})
+
 	for name, c := range map[string]struct {
 		load, remaining float64
 		then            string
@@ -159,6 +192,9 @@ func TestWarmWorkers(t *testing.T) {
 		"AreNotWaitedForPastTheTarget":        {3600, 300, "UPDATE jobs SET queued_at = queued_at - interval '11 minutes' WHERE status = 'QUEUED'"},
 		"AreNotWaitedForIfALoadIsSooner":      {60, 600, "SELECT 1"},
 		"AreNotWaitedForToSaveAMoment":        {9, 5, "SELECT 1"},
+		"AreNotWaitedForWithoutSlack":         {3600, 300, "UPDATE jobs SET needs = 'now' WHERE status = 'QUEUED'"},
+		"AreNotWaitedForUntilAJobExpires":     {3600, 300, "UPDATE jobs SET expires_at = queued_at + interval '1 minute' WHERE status = 'QUEUED'"},
+		"AreNotWaitedForWhileSlackEnds":       {3600, 300, "UPDATE jobs SET finish_by = queued_at + interval '1 hour', slack_until = queued_at + interval '1 minute' WHERE status = 'QUEUED'"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,5 +1,7 @@
 -- How long the workers of a pool, or those of a GPU type without a pool, took to have a model in
 -- memory. The pass that learns render times writes it.
+SET LOCAL lock_timeout = '5s';
+
 CREATE TABLE model_loads (
     pool_id uuid REFERENCES pools ON DELETE CASCADE,
     gpu_type text NOT NULL,

@@ -50,7 +50,7 @@ func ListCapacity(ctx context.Context, db bun.IDB, models []string) ([]Capacity,
 			FROM workers WHERE ended_at IS NULL AND status IN ('BOOTING', 'IDLE', 'BUSY')
 			UNION ALL
 			SELECT models, tiers, accounts, gpu_type, region, capacity_class, pool_price(pools), '', CASE WHEN paused_at IS NULL AND NOT dear THEN max_workers ELSE 0 END,
-				CASE WHEN paused_at IS NULL AND NOT dear AND coalesce(backoff_until <= clock_timestamp(), true) THEN max_workers ELSE 0 END, paused_at IS NOT NULL, dear, batch_waits, NULL, (
+				CASE WHEN paused_at IS NULL AND NOT dear AND provider <> 'static' AND coalesce(provider_problem, '') = '' AND coalesce(backoff_until <= clock_timestamp(), true) THEN max_workers ELSE 0 END, paused_at IS NOT NULL, dear, batch_waits, NULL, (
 				SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM boots.took)::float8)
 				FROM (
 					SELECT registered_at - created_at AS took FROM workers

@@ -29,18 +29,19 @@ func ListModelLoads(ctx context.Context, db bun.IDB) ([]*ModelLoad, error) {
 }
 
 // CountModelLoads adds the loads that were reported after one time and up to another. It keeps the
-// newest durations, up to newest.
+// newest durations, up to newest. The model is the job's: the event of a deleted job has none.
 func CountModelLoads(ctx context.Context, tx bun.Tx, from, until time.Time, newest int) error {
 	_, err := tx.NewRaw(`
 		INSERT INTO model_loads AS l (pool_id, gpu_type, model, load_seconds, fetch_seconds, loads)
-		SELECT w.pool_id, w.gpu_type, e.payload->>'model',
+		SELECT w.pool_id, w.gpu_type, j.model,
 			(array_agg((e.payload->>'loadSeconds')::float8 ORDER BY e.created_at DESC, e.job_id))[:?2],
 			(array_agg((e.payload->>'fetchSeconds')::float8 ORDER BY e.created_at DESC, e.job_id))[:?2], count(*)
 		FROM job_events e
 		JOIN job_attempts a ON a.id = e.attempt_id
 		JOIN workers w ON w.id = a.worker_id
+		JOIN jobs j ON j.id = e.job_id
 		WHERE e.created_at > ?0 AND e.created_at <= ?1 AND e.type = 'LOADED'
-		GROUP BY w.pool_id, w.gpu_type, e.payload->>'model'
+		GROUP BY w.pool_id, w.gpu_type, j.model
 		ON CONFLICT (pool_id, gpu_type, model) DO UPDATE SET loads = l.loads + excluded.loads,
 			load_seconds = (excluded.load_seconds || l.load_seconds)[:?2], fetch_seconds = (excluded.fetch_seconds || l.fetch_seconds)[:?2]`,
 		from, until, newest).Exec(ctx)

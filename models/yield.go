@@ -41,6 +41,7 @@ func ListLateJobs(ctx context.Context, db bun.IDB, lanes []Tier, targets []time.
 			WHERE status = 'QUEUED' AND account_id = line.account_id AND lane = t.lane AND `+promotedSQL+` = half.promoted
 				AND (expires_at IS NULL OR started_at IS NOT NULL OR expires_at > clock_timestamp())
 				AND (avoid_until IS NULL OR avoid_until < clock_timestamp())
+				AND needs NOT LIKE 'cheap%' -- those have time until their deadline
 			ORDER BY queue_order LIMIT greatest(line.room, 0)) first
 		WHERE first.waited_seconds > t.target
 			AND NOT EXISTS (SELECT FROM queue_pauses p WHERE p.paused AND p.lane = t.lane AND p.model IN ('', first.model))

@@ -230,7 +230,9 @@ func TestSubmit(t *testing.T) {
 
 		ended := time.Now()
 		require.Equal(t, 1, status)
+		server.mu.Lock()
 		got := server.times[0]
+		server.mu.Unlock()
 		require.Equal(t, time.Date(2027, 1, 2, 14, 4, 5, 0, time.UTC), got.RunAt.UTC())
 		require.WithinRange(t, got.FinishBy, started.Add(90*time.Minute-time.Second), ended.Add(90*time.Minute+time.Second))
 		require.WithinRange(t, got.ExpiresAt, started.Add(2*time.Hour-time.Second), ended.Add(2*time.Hour+time.Second))

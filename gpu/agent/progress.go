@@ -130,8 +130,8 @@ func (r *reporter) send(ctx context.Context) {
 	if err == nil && r.resumedFrom == resumedFrom {
 		r.resumedFrom, r.resumedNote = nil, nil
 	}
-	if err == nil && r.load == load {
-		r.load = nil
+	if ctx.Err() == nil && r.load == load {
+		r.load = nil // also if it was refused: an API of an older release does not know it
 	}
 }
 

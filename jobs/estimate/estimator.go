@@ -267,8 +267,12 @@ func (o *Outlook) hire(classes map[string]*class, h models.Hand) {
 		o.classes = append(o.classes, c)
 	}
 	c.hands = append(c.hands, one)
-	if len(h.WarmModels) > 0 && h.Status != models.WorkerBooting {
-		o.warmth.hands = append(o.warmth.hands, warmHand{Capability: c.Capability, id: h.ID, models: h.WarmModels, free: one.free})
+	warm := h.WarmModels
+	if h.AccountID != "" {
+		warm = []string{h.Kind.Model} // what it said before is not known to be true any more
+	}
+	if len(warm) > 0 && h.Status != models.WorkerBooting {
+		o.warmth.hands = append(o.warmth.hands, warmHand{Capability: c.Capability, id: h.ID, models: warm, free: one.free})
 	}
 }
 

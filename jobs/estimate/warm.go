@@ -7,11 +7,16 @@ import (
 
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
-// MinLoad is the shortest load that is worth a wait for a worker that has the model in memory.
-const MinLoad = 10 * time.Second
+const (
+	// MinLoad is the shortest load that is worth a wait for a worker that has the model in memory.
+	MinLoad = 10 * time.Second
+	// MaxLoad is the longest load that is believed.
+	MaxLoad = 30 * time.Minute
+)
 
 // warmth is which workers have which models in memory, when they are free, and how long it takes
 // to load a model elsewhere. It does not change once it is read.
@@ -58,13 +63,15 @@ type WarmWait struct {
 // negative without one. There is none unless
 //
 //   - the load is known to take at least MinLoad on the other worker,
-//   - the job has waited for less than the load takes, and for less than target,
+//   - the job has waited for less than the load takes, and for less than target, would not expire,
+//     and keeps its slack; a job without slack does not wait,
 //   - a busy worker has the model in memory, can run the job, and is expected to be free before
 //     either of these ends and before the load would; and none that has it is idle.
 //
-// on is the other worker; nil stands for the one that loads the model fastest.
-func (e *Estimator) WarmFor(job *models.Job, on *models.Worker, waited, target time.Duration) (best WarmWait, ok bool) {
-	if e == nil {
+// on is the other worker; nil stands for the one that loads the model fastest. The workers in taken
+// are for other jobs.
+func (e *Estimator) WarmFor(job *models.Job, on *models.Worker, waited, target time.Duration, taken ...models.WorkerID) (best WarmWait, ok bool) {
+	if e == nil || job.Needs.Now() {
 		return best, false
 	}
 	known := e.warmth.Load()
@@ -77,11 +84,16 @@ func (e *Estimator) WarmFor(job *models.Job, on *models.Worker, waited, target t
 	if target >= 0 {
 		left = min(left, target-waited)
 	}
+	for _, end := range []time.Time{lo.Ternary(job.StartedAt.IsZero(), job.ExpiresAt, time.Time{}), job.SlackUntil} {
+		if !end.IsZero() {
+			left = min(left, end.Sub(job.QueuedAt)-waited)
+		}
+	}
 	if age > staleAfter || load < MinLoad || left <= 0 {
 		return best, false
 	}
 	for _, h := range known.hands {
-		if on != nil && h.id == on.ID || !slices.Contains(h.models, job.Model) || !h.Serves(job.Queue(), job.AccountID) {
+		if on != nil && h.id == on.ID || h.id == job.AvoidWorkerID || slices.Contains(taken, h.id) || !slices.Contains(h.models, job.Model) || !h.Serves(job.Queue(), job.AccountID) {
 			continue
 		}
 		if h.free == 0 {
@@ -106,5 +118,5 @@ func (w *warmth) load(model string, on *models.Worker) time.Duration {
 			}
 		}
 	}
-	return time.Duration(seconds * float64(time.Second))
+	return min(time.Duration(seconds*float64(time.Second)), MaxLoad)
 }
