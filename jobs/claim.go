@@ -46,12 +46,10 @@ type search struct {
 	// apart means that the search continues outside its batch: its worker must not get a job
 	// that the others can get, or the batch failed.
 	apart bool
-	// spared is how many of passed wait for a worker that has their model in memory, and again
-	// the shortest time after which one of them may no longer do so.
-	spared int
-	again  time.Duration
-	// promised are the workers for which they wait: of each, one job at most.
+	// promised are the busy workers for which some of passed wait, since they have the model in
+	// memory: one job for each. again is the shortest time after which a job may no longer do so.
 	promised []models.WorkerID
+	again    time.Duration
 
 	found found
 }
@@ -59,7 +57,7 @@ type search struct {
 // spare skips a job that waits for a worker that has its model in memory.
 func (s *search) spare(wait estimate.WarmWait) {
 	again := min(wait.Free+warmGrace, wait.Left)
-	if s.spared++; s.spared > 1 {
+	if len(s.promised) > 0 {
 		again = min(again, s.again)
 	}
 	s.again, s.promised = again, append(slices.Clone(s.promised), wait.WorkerID)
@@ -67,7 +65,7 @@ func (s *search) spare(wait estimate.WarmWait) {
 
 // later returns a channel that receives when a spared job may be had, or nil if there is none.
 func (s *search) later() <-chan time.Time {
-	if s.spared == 0 {
+	if len(s.promised) == 0 {
 		return nil
 	}
 	return time.After(s.again)
@@ -137,7 +135,7 @@ func (l *Leaser) claimSome(ctx context.Context, all []*search, asked bool) (rest
 	}
 	if len(b.claims) == 0 {
 		for _, s := range all {
-			s.found = found{passed: len(s.passed) > s.spared}
+			s.found = found{passed: len(s.passed) > len(s.promised)}
 		}
 		return nil, nil
 	}

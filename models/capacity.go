@@ -18,7 +18,8 @@ type Capacity struct {
 	Quarantined int `bun:"quarantined"`
 	// Most is how many workers the pools may have together. It is 0 without a pool.
 	Most int `bun:"most"`
-	// Opens is Most without pools whose provider has just refused machines.
+	// Opens is Most without pools that cannot boot workers: their machines come by themselves, or
+	// their provider fails or has just refused some.
 	Opens int `bun:"opens"`
 	// Paused means that a pool is paused.
 	Paused bool `bun:"paused"`
@@ -62,8 +63,8 @@ func ListCapacity(ctx context.Context, db bun.IDB, models []string) ([]Capacity,
 	return found, err
 }
 
-// unknownBoot is how many seconds a worker is expected to boot in a pool where none has booted.
-const unknownBoot = 120
+// UnknownSlowBoot is how many seconds a slow boot takes in a pool where no worker has booted.
+const UnknownSlowBoot = 120
 
 // OnDemandBoots returns how many seconds a worker of on-demand capacity takes to boot at most, by
 // model: nine of ten of the last boots of the slowest pool were as fast. A model without such a
@@ -82,7 +83,7 @@ func OnDemandBoots(ctx context.Context, db bun.IDB, models []string) (map[string
 			FROM (
 				SELECT registered_at - created_at AS took FROM workers
 				WHERE pool_id = p.id AND registered_at IS NOT NULL ORDER BY id DESC LIMIT 20) last) boots
-		GROUP BY m.model`, unknownBoot, textArray(models)).Scan(ctx, &found)
+		GROUP BY m.model`, UnknownSlowBoot, textArray(models)).Scan(ctx, &found)
 	boots := map[string]float64{}
 	for _, b := range found {
 		boots[b.Model] = b.Seconds

@@ -188,7 +188,7 @@ func TestLockPicks(t *testing.T) {
 			require.Equal(t, 3, *all[1].Room)
 			require.Equal(t, worker, all[1].Worker.ID)
 			require.Equal(t, queued[0], all[1].Job)
-			require.Equal(t, models.Picked{}, all[2], "nobody knows it")
+			require.Equal(t, models.Picked{}, all[2], "there is no such job")
 			require.NotNil(t, all[3].Room)
 			require.Nil(t, all[3].Job, "somebody else is leasing it")
 			require.Equal(t, models.Picked{}, all[4])

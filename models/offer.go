@@ -29,7 +29,7 @@ func (o Offer) ServesAccount(id AccountID) bool {
 }
 
 // Meets reports whether it has the capacity and the price that a job needs. An unknown price
-// meets no limit: nobody could promise that it is kept. A worker without a pool, or of one
+// meets no limit. A worker without a pool, or of one
 // without a price, costs nothing more if it is used.
 func (o Offer) Meets(n Needs) bool {
 	if n == "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An agent of a version that nobody knows is a worker like others: its version is only shown.
+// An agent of an unknown version is a worker like others: its version is only shown.
 func TestRegisterVersion(t *testing.T) {
 	t.Parallel()
 	s := jobstest.New(t)

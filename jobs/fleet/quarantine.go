@@ -53,8 +53,8 @@ func (o *Operator) QuarantineWorker(ctx context.Context, p jobs.Principal, id mo
 }
 
 // ReleaseQuarantine ends the quarantine of a worker's host, if it is in one. What made Reelay
-// quarantine the host is forgotten: only new crashes, and GPU errors of workers that register
-// anew, count. It does nothing to a host that is not in quarantine.
+// quarantine the host is forgotten: only new crashes, and GPU errors that workers report when they
+// register again, count. It does nothing to a host that is not in quarantine.
 func (o *Operator) ReleaseQuarantine(ctx context.Context, p jobs.Principal, id models.WorkerID) (*models.Worker, error) {
 	return o.quarantine(ctx, p, id, "releaseQuarantine", jobs.Payload{}, func(q *models.Quarantine) bool {
 		was := q.Until

@@ -31,9 +31,9 @@ type Scaler struct {
 // scalerLock is the advisory lock that allows one process to scale at a time.
 const scalerLock = 0x7363616c65
 
-// Stop cancels the calls to providers that run, and waits for their end for some seconds. It is called
-// after the last round: no program of a provider stays behind, and another process goes on with what
-// they left undone.
+// Stop cancels the running calls to providers and waits for them for some seconds, so that no program
+// of a provider outlives the process. Call it after the last round. Another process completes what the
+// calls left undone.
 func (s *Scaler) Stop() { s.calls.stop() }
 
 // Scale runs one round over all pools whose provider is available here: it ends the

@@ -25,7 +25,7 @@ func (l late) Create(ctx context.Context, pool *models.Pool, request string, ids
 }
 
 // TestScalerStopped stops a control process between the row of a worker and its machine, as SIGSTOP
-// or a slow cloud does. Another process, or an operator, goes on meanwhile.
+// or a slow cloud does. Meanwhile, another process or an operator changes the pool.
 func TestScalerStopped(t *testing.T) {
 	t.Parallel()
 

@@ -8,9 +8,9 @@ import (
 	"github.com/reelay/reelay/jobs/fleet"
 )
 
-// Clairvoyant is the plan of somebody who knows everything before: when each job arrives and how
-// long it renders, when there are machines, and what they cost. It costs no more than any plan
-// that is possible: machines boot and load in no time, and jobs move between them for nothing.
+// Clairvoyant is the cheapest plan if all is known in advance: when each job arrives and how long it
+// renders, when there are machines, and what they cost. No real plan costs less: machines boot and
+// load in no time, and jobs move between them for nothing.
 type Clairvoyant struct {
 	CostUSD float64 `json:"costUsd"`
 	// LateSeconds is the GPU seconds of work that even this plan cannot complete by its deadline.
@@ -105,7 +105,7 @@ func (p *plan) solve() *Clairvoyant {
 	fastest := slices.Repeat([]float64{math.Inf(1)}, kinds)
 	for i, pool := range p.pools {
 		for model := range kinds {
-			if pool.serves[model*len(needsOfJobs)] {
+			if pool.serves[classOf(model, needsNothing)] {
 				fastest[model] = min(fastest[model], pool.ratio)
 			}
 		}
@@ -116,7 +116,7 @@ func (p *plan) solve() *Clairvoyant {
 			}
 			exits = append(exits, exit{machines(i, step), milli(work), price * pool.ratio / 3600})
 			for model := range kinds {
-				if pool.serves[model*len(needsOfJobs)] {
+				if pool.serves[classOf(model, needsNothing)] {
 					net.edge(moment(model, step), machines(i, step), milli(work))
 				}
 			}

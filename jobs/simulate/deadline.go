@@ -20,14 +20,13 @@ const (
 	needsSafeNow
 )
 
-// class numbers jobs by their model and needs.
-func (j *job) class() int { return j.kind.model*len(needsOfJobs) + j.needs }
+// classOf numbers jobs by their model and needs.
+func classOf(model, needs int) int { return model*len(needsOfJobs) + needs }
 
-// Of boots, as models.OnDemandBoots takes them, in seconds.
-const (
-	lastBoots   = 20
-	unknownBoot = 120
-)
+func (j *job) class() int { return classOf(j.kind.model, j.needs) }
+
+// lastBoots is how many boots count, as in models.OnDemandBoots.
+const lastBoots = 20
 
 // require decides what a job needs that enters a queue, as package jobs does. If it has slack, it is
 // looked at again when that ends.
@@ -66,7 +65,7 @@ func (s *sim) require(j *job) {
 
 // possible returns the needs if a pool can meet them, or else the others.
 func (s *sim) possible(j *job, needs, otherwise int) int {
-	class := j.kind.model*len(needsOfJobs) + needs
+	class := classOf(j.kind.model, needs)
 	if slices.ContainsFunc(s.pools, func(p *pool) bool { return p.serves[class] && p.MaxWorkers > 0 && p.offer.ServesLane(j.lane) }) {
 		return needs
 	}
@@ -77,12 +76,12 @@ func (s *sim) possible(j *job, needs, otherwise int) int {
 func (s *sim) safeBoot(j *job) float64 {
 	longest := 0.0
 	for _, p := range s.pools {
-		if p.CapacityClass != models.CapacityOnDemand || !p.serves[j.kind.model*len(needsOfJobs)] {
+		if p.CapacityClass != models.CapacityOnDemand || !p.serves[classOf(j.kind.model, needsNothing)] {
 			continue
 		}
 		last := slices.Sorted(slices.Values(p.boots[max(len(p.boots)-lastBoots, 0):]))
 		if len(last) == 0 {
-			last = []float64{unknownBoot}
+			last = []float64{models.UnknownSlowBoot}
 		}
 		longest = max(longest, last[int(math.Ceil(0.9*float64(len(last))))-1])
 	}

@@ -66,7 +66,7 @@ type pool struct {
 	boots   []float64                  // the last of them, in seconds
 	trace   *Trace
 	first   float64 // price per hour, before it changes
-	down    int     // how many outages and stockouts go on
+	down    int     // how many outages and stockouts it has now
 	// priceSince and priceSum integrate the price: one machine from the beginning to
 	// priceSince costs priceSum.
 	priceSince, priceSum float64

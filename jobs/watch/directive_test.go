@@ -124,7 +124,7 @@ func TestDirectives(t *testing.T) {
 		rows, err := watch.Look(t.Context(), s.Watcher, idle, models.NewWorkerID(), busy.WorkerID, idle)
 
 		require.NoError(t, err)
-		require.Nil(t, rows[1], "nobody knows it")
+		require.Nil(t, rows[1], "there is no such worker")
 		require.Equal(t, []any{models.WorkerDraining, models.JobID("")}, []any{rows[0].Status, rows[0].JobID})
 		require.Equal(t, []any{models.WorkerBusy, job.ID}, []any{rows[2].Status, rows[2].JobID})
 		require.Equal(t, rows[0], rows[3], "it listens twice")
