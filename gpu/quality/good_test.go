@@ -1,6 +1,9 @@
 package quality_test
 
-import "fmt"
+import (
+	"fmt"
+	"math/rand/v2"
+)
 
 // source makes good pictures of one kind.
 type source struct {
@@ -12,10 +15,27 @@ type source struct {
 func (s shape) scene() string {
 	return pick(s.rng,
 		s.in("mandelbrot=s={w}x{h}:r={r}:start_scale=%.4f:end_scale=%.4f,trim=end_frame=1,loop=-1:1:0,setpts=N/({r}*TB)", 0.3+s.rng.Float64(), 0.2),
-		s.in("gradients=s={w}x{h}:r={r}:seed=%d:speed=0.00001:n=5,trim=end_frame=1,loop=-1:1:0,setpts=N/({r}*TB)", s.rng.IntN(1e6)),
+		s.gradients(5, 0.00001)+s.in(",trim=end_frame=1,loop=-1:1:0,setpts=N/({r}*TB)"),
 		s.in("testsrc2=s={w}x{h}:r={r}:d=%d,trim=start_frame=%d,trim=end_frame=1,loop=-1:1:0,setpts=N/({r}*TB)", 9, s.rng.IntN(60)),
 		s.in("smptehdbars=s={w}x{h}:r={r}"),
 	)
+}
+
+// gradients turns n colours around a point. The colours follow from the seed, dark and
+// light ones in turn: ffmpeg would draw them at random, seed or not, and two equal colours
+// are a picture of a single one.
+func (s shape) gradients(n int, speed float64) string {
+	seed := s.rng.IntN(1e6)
+	g := s.in("gradients=s={w}x{h}:r={r}:seed=%d:speed=%.5f:n=%d", seed, speed, n)
+	s.rng = rand.New(rand.NewPCG(uint64(seed), 0))
+	for i := range n {
+		if i%2 == 0 {
+			g += fmt.Sprintf(":c%d=%s", i, s.colour(0, 100))
+		} else {
+			g += fmt.Sprintf(":c%d=%s", i, s.colour(155, 255))
+		}
+	}
+	return g
 }
 
 func (s shape) grain(strength int) string {
@@ -55,7 +75,7 @@ var goodSources = []source{
 		return s.in("cellauto=s=%dx%d:r={r}:seed=%d:rule=%d,scale={w}:{h}:flags=neighbor", s.w/2, s.h/2, s.rng.IntN(1e6), pick(s.rng, 18, 30, 90, 110, 150))
 	}},
 	{"gradients", func(s shape) string {
-		return s.in("gradients=s={w}x{h}:r={r}:seed=%d:speed=%.4f:n=%d", s.rng.IntN(1e6), 0.003+0.02*s.rng.Float64(), 2+s.rng.IntN(5))
+		return s.gradients(2+s.rng.IntN(5), 0.003+0.02*s.rng.Float64())
 	}},
 	{"grain", func(s shape) string { return s.scene() + "," + s.grain(6+s.rng.IntN(10)) }},
 	{"dark", func(s shape) string {
@@ -73,7 +93,7 @@ var goodSources = []source{
 		return s.in("%s,zoompan=z='1+%.5f*on':x='iw/2-iw/zoom/2':y='ih/2-ih/zoom/2':d=1:s={w}x{h}:fps={r}", s.scene(), 0.001+0.003*s.rng.Float64())
 	}},
 	{"fog", func(s shape) string {
-		return s.in("gradients=s={w}x{h}:r={r}:seed=%d:speed=%.4f,lutyuv=y=%d+(val-128)*%.3f:u=128+(val-128)*0.08:v=128+(val-128)*0.08,%s", s.rng.IntN(1e6), 0.004+0.01*s.rng.Float64(), 130+s.rng.IntN(60), 0.08+0.08*s.rng.Float64(), s.grain(2+s.rng.IntN(3)))
+		return s.gradients(2, 0.004+0.01*s.rng.Float64()) + s.in(",lutyuv=y=%d+(val-128)*%.3f:u=128+(val-128)*0.08:v=128+(val-128)*0.08,%s", 130+s.rng.IntN(60), 0.08+0.08*s.rng.Float64(), s.grain(2+s.rng.IntN(3)))
 	}},
 	{"fades", func(s shape) string {
 		long := s.seconds * (0.2 + 0.3*s.rng.Float64())
@@ -93,7 +113,7 @@ var goodSources = []source{
 		return s.in("testsrc2=s={w}x{h}:r={r},setpts=%d*PTS,fps={r}", times)
 	}},
 	{"bright", func(s shape) string {
-		return s.in("gradients=s={w}x{h}:r={r}:seed=%d:speed=0.01,lutyuv=y=235-(255-val)*%.2f:u=128+(val-128)*0.2:v=128+(val-128)*0.2", s.rng.IntN(1e6), 0.05+0.1*s.rng.Float64())
+		return s.gradients(2, 0.01) + s.in(",lutyuv=y=235-(255-val)*%.2f:u=128+(val-128)*0.2:v=128+(val-128)*0.2", 0.05+0.1*s.rng.Float64())
 	}},
 	{"slides", func(s shape) string {
 		g := s.in("color=%s:s={w}x{h}:r={r}", s.colour(200, 255))
