@@ -264,6 +264,139 @@ func (ec *executionContext) fieldContext_BulkOperation_errors(_ context.Context,
 	return fc, nil
 }
 
+func (ec *executionContext) _BulkOperation_outcomes(ctx context.Context, field graphql.CollectedField, obj *models.BulkOperation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BulkOperation_outcomes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Failures(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []models.BulkOutcome) graphql.Marshaler {
+			return ec.marshalNBulkOutcome2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkOutcomeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BulkOperation_outcomes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BulkOperation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_BulkOutcome(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _BulkOperation_skips(ctx context.Context, field graphql.CollectedField, obj *models.BulkOperation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BulkOperation_skips(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Skips, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []models.BulkSkip) graphql.Marshaler {
+			return ec.marshalNBulkSkip2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkSkipᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BulkOperation_skips(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BulkOperation",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_BulkSkip(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _BulkOperation_tier(ctx context.Context, field graphql.CollectedField, obj *models.BulkOperation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BulkOperation_tier(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Tier, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v models.Tier) graphql.Marshaler {
+			return ec.marshalOTier2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐTier(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_BulkOperation_tier(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BulkOperation", field, false, false, errors.New("field of type Tier does not have child fields"))
+}
+
+func (ec *executionContext) _BulkOperation_canary(ctx context.Context, field graphql.CollectedField, obj *models.BulkOperation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BulkOperation_canary(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Canary, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BulkOperation_canary(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BulkOperation", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _BulkOperation_canaryOver(ctx context.Context, field graphql.CollectedField, obj *models.BulkOperation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BulkOperation_canaryOver(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CanaryOver, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BulkOperation_canaryOver(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BulkOperation", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _BulkOperationConnection_edges(ctx context.Context, field graphql.CollectedField, obj *Connection[models.BulkOperation]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -381,6 +514,98 @@ func (ec *executionContext) fieldContext_BulkOperationEdge_node(_ context.Contex
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _BulkOutcome_code(ctx context.Context, field graphql.CollectedField, obj *models.BulkOutcome) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BulkOutcome_code(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Code, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BulkOutcome_code(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BulkOutcome", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _BulkOutcome_jobs(ctx context.Context, field graphql.CollectedField, obj *models.BulkOutcome) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BulkOutcome_jobs(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Jobs, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BulkOutcome_jobs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BulkOutcome", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _BulkSkip_status(ctx context.Context, field graphql.CollectedField, obj *models.BulkSkip) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BulkSkip_status(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Status, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v models.JobStatus) graphql.Marshaler {
+			return ec.marshalNJobStatus2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobStatus(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BulkSkip_status(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BulkSkip", field, false, false, errors.New("field of type JobStatus does not have child fields"))
+}
+
+func (ec *executionContext) _BulkSkip_jobs(ctx context.Context, field graphql.CollectedField, obj *models.BulkSkip) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BulkSkip_jobs(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Jobs, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BulkSkip_jobs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BulkSkip", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _UserError_code(ctx context.Context, field graphql.CollectedField, obj *models.BulkError) (ret graphql.Marshaler) {
@@ -526,6 +751,31 @@ func (ec *executionContext) _BulkOperation(ctx context.Context, sel ast.Selectio
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "outcomes":
+			out.Values[i] = ec._BulkOperation_outcomes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "skips":
+			out.Values[i] = ec._BulkOperation_skips(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "tier":
+			out.Values[i] = ec._BulkOperation_tier(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "canary":
+			out.Values[i] = ec._BulkOperation_canary(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "canaryOver":
+			out.Values[i] = ec._BulkOperation_canaryOver(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -609,6 +859,92 @@ func (ec *executionContext) _BulkOperationEdge(ctx context.Context, sel ast.Sele
 			}
 		case "node":
 			out.Values[i] = ec._BulkOperationEdge_node(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var bulkOutcomeImplementors = []string{"BulkOutcome"}
+
+func (ec *executionContext) _BulkOutcome(ctx context.Context, sel ast.SelectionSet, obj *models.BulkOutcome) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, bulkOutcomeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("BulkOutcome")
+		case "code":
+			out.Values[i] = ec._BulkOutcome_code(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "jobs":
+			out.Values[i] = ec._BulkOutcome_jobs(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var bulkSkipImplementors = []string{"BulkSkip"}
+
+func (ec *executionContext) _BulkSkip(ctx context.Context, sel ast.SelectionSet, obj *models.BulkSkip) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, bulkSkipImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("BulkSkip")
+		case "status":
+			out.Values[i] = ec._BulkSkip_status(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "jobs":
+			out.Values[i] = ec._BulkSkip_jobs(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -746,6 +1082,46 @@ func (ec *executionContext) marshalNBulkOperationEdge2ᚖgithubᚗcomᚋreelay�
 		return graphql.Null
 	}
 	return ec._BulkOperationEdge(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNBulkOutcome2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkOutcome(ctx context.Context, sel ast.SelectionSet, v models.BulkOutcome) graphql.Marshaler {
+	return ec._BulkOutcome(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNBulkOutcome2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkOutcomeᚄ(ctx context.Context, sel ast.SelectionSet, v []models.BulkOutcome) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNBulkOutcome2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkOutcome(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNBulkSkip2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkSkip(ctx context.Context, sel ast.SelectionSet, v models.BulkSkip) graphql.Marshaler {
+	return ec._BulkSkip(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNBulkSkip2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkSkipᚄ(ctx context.Context, sel ast.SelectionSet, v []models.BulkSkip) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNBulkSkip2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkSkip(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) marshalNUserError2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkErrorᚄ(ctx context.Context, sel ast.SelectionSet, v []*models.BulkError) graphql.Marshaler {

@@ -8,13 +8,19 @@ package graph
 import (
 	"context"
 
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 )
 
-func (r *mutationResolver) StartBulkOperation(ctx context.Context, action models.BulkAction, filter models.JobFilter, tier *models.Tier, dryRun *bool, perMinute *int, canary *int) (*models.BulkOperation, error) {
+func (r *mutationResolver) StartBulkOperation(ctx context.Context, action models.BulkAction, filter *models.JobFilter, tier *models.Tier, dryRun *bool, perMinute *int, canary *int, ids []string, eligible *bool, idempotencyKey *string) (*models.BulkOperation, error) {
+	if filter == nil && len(ids) == 0 {
+		return nil, apierror.Invalid("filter", "Pass a filter, or the ids of the jobs.")
+	}
 	return r.Bulk.Start(ctx, principal(ctx), bulk.Request{
-		Action: action, Filter: filter, Tier: valueOr(tier, ""), DryRun: valueOr(dryRun, false),
+		Action: action, Filter: valueOr(filter, models.JobFilter{}), IDs: lo.Map(ids, func(id string, _ int) models.JobID { return models.JobID(id) }),
+		Tier: valueOr(tier, ""), DryRun: valueOr(dryRun, false), Eligible: valueOr(eligible, false), Key: valueOr(idempotencyKey, ""),
 		PerMinute: perMinute, Canary: canary,
 	})
 }

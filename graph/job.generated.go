@@ -6643,11 +6643,6 @@ func (ec *executionContext) marshalNJobEventType2githubᚗcomᚋreelayᚋreelay�
 	return res
 }
 
-func (ec *executionContext) unmarshalNJobFilter2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobFilter(ctx context.Context, v any) (models.JobFilter, error) {
-	res, err := ec.unmarshalInputJobFilter(ctx, v)
-	return res, graphql.ErrorOnPath(ctx, err)
-}
-
 func (ec *executionContext) marshalNJobInput2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐJobInputᚄ(ctx context.Context, sel ast.SelectionSet, v []*query.JobInput) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)

@@ -402,6 +402,16 @@ func (ec *executionContext) childFields_BulkOperation(ctx context.Context, field
 		return ec.fieldContext_BulkOperation_finishedAt(ctx, field)
 	case "errors":
 		return ec.fieldContext_BulkOperation_errors(ctx, field)
+	case "outcomes":
+		return ec.fieldContext_BulkOperation_outcomes(ctx, field)
+	case "skips":
+		return ec.fieldContext_BulkOperation_skips(ctx, field)
+	case "tier":
+		return ec.fieldContext_BulkOperation_tier(ctx, field)
+	case "canary":
+		return ec.fieldContext_BulkOperation_canary(ctx, field)
+	case "canaryOver":
+		return ec.fieldContext_BulkOperation_canaryOver(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type BulkOperation", field.Name)
 }
@@ -424,6 +434,26 @@ func (ec *executionContext) childFields_BulkOperationEdge(ctx context.Context, f
 		return ec.fieldContext_BulkOperationEdge_node(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type BulkOperationEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_BulkOutcome(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "code":
+		return ec.fieldContext_BulkOutcome_code(ctx, field)
+	case "jobs":
+		return ec.fieldContext_BulkOutcome_jobs(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type BulkOutcome", field.Name)
+}
+
+func (ec *executionContext) childFields_BulkSkip(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "status":
+		return ec.fieldContext_BulkSkip_status(ctx, field)
+	case "jobs":
+		return ec.fieldContext_BulkSkip_jobs(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type BulkSkip", field.Name)
 }
 
 func (ec *executionContext) childFields_Cancellation(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -31,7 +31,7 @@ import (
 type MutationResolver interface {
 	UpdateAccount(ctx context.Context, id string, input auth.AccountInput) (*models.Account, error)
 	CreateAccount(ctx context.Context, input auth.AccountInput) (*models.Account, error)
-	StartBulkOperation(ctx context.Context, action models.BulkAction, filter models.JobFilter, tier *models.Tier, dryRun *bool, perMinute *int, canary *int) (*models.BulkOperation, error)
+	StartBulkOperation(ctx context.Context, action models.BulkAction, filter *models.JobFilter, tier *models.Tier, dryRun *bool, perMinute *int, canary *int, ids []string, eligible *bool, idempotencyKey *string) (*models.BulkOperation, error)
 	PauseBulkOperation(ctx context.Context, id string) (*models.BulkOperation, error)
 	ResumeBulkOperation(ctx context.Context, id string) (*models.BulkOperation, error)
 	CancelBulkOperation(ctx context.Context, id string) (*models.BulkOperation, error)
@@ -1084,8 +1084,8 @@ func (ec *executionContext) field_Mutation_startBulkOperation_args(ctx context.C
 	}
 	args["action"] = arg0
 	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "filter",
-		func(ctx context.Context, v any) (models.JobFilter, error) {
-			return ec.unmarshalNJobFilter2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobFilter(ctx, v)
+		func(ctx context.Context, v any) (*models.JobFilter, error) {
+			return ec.unmarshalOJobFilter2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobFilter(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -1123,6 +1123,30 @@ func (ec *executionContext) field_Mutation_startBulkOperation_args(ctx context.C
 		return nil, err
 	}
 	args["canary"] = arg5
+	arg6, err := graphql.ProcessArgField(ctx, rawArgs, "ids",
+		func(ctx context.Context, v any) ([]string, error) {
+			return ec.unmarshalOID2ᚕstringᚄ(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["ids"] = arg6
+	arg7, err := graphql.ProcessArgField(ctx, rawArgs, "eligible",
+		func(ctx context.Context, v any) (*bool, error) {
+			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["eligible"] = arg7
+	arg8, err := graphql.ProcessArgField(ctx, rawArgs, "idempotencyKey",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["idempotencyKey"] = arg8
 	return args, nil
 }
 
@@ -1960,7 +1984,7 @@ func (ec *executionContext) _Mutation_startBulkOperation(ctx context.Context, fi
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().StartBulkOperation(ctx, fc.Args["action"].(models.BulkAction), fc.Args["filter"].(models.JobFilter), fc.Args["tier"].(*models.Tier), fc.Args["dryRun"].(*bool), fc.Args["perMinute"].(*int), fc.Args["canary"].(*int))
+			return ec.Resolvers.Mutation().StartBulkOperation(ctx, fc.Args["action"].(models.BulkAction), fc.Args["filter"].(*models.JobFilter), fc.Args["tier"].(*models.Tier), fc.Args["dryRun"].(*bool), fc.Args["perMinute"].(*int), fc.Args["canary"].(*int), fc.Args["ids"].([]string), fc.Args["eligible"].(*bool), fc.Args["idempotencyKey"].(*string))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next

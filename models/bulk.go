@@ -1,8 +1,11 @@
 package models
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -44,12 +47,48 @@ type BulkOperation struct {
 	AccountID AccountID `bun:"account_id"`
 	StartedBy KeyID     `bun:"started_by"`
 	Role      Role      `bun:"role"`
-	// Errors holds the first MaxBulkErrors errors.
-	Errors []*BulkError `bun:"errors,type:jsonb"`
+	// Errors holds the first MaxBulkErrors errors. Outcomes counts all failed items by code.
+	Errors   []*BulkError   `bun:"errors,type:jsonb"`
+	Outcomes map[string]int `bun:"outcomes,type:jsonb"`
+	// RequestKey is the caller's idempotency key, or "".
+	RequestKey string `bun:"request_key,nullzero"`
+	// Skips holds the jobs that a dry run leaves out. It is not stored.
+	Skips []BulkSkip `bun:"-"`
 	// NextAt is when PerMinute allows the next item.
 	NextAt     time.Time `bun:"next_at,nullzero,default:clock_timestamp()"`
 	CreatedAt  time.Time `bun:"created_at,nullzero,default:clock_timestamp()"`
 	FinishedAt time.Time `bun:"finished_at,nullzero"`
+}
+
+// BulkSkip counts jobs that match, but whose status rules the action out.
+type BulkSkip struct {
+	Status JobStatus
+	Jobs   int
+}
+
+// Skip notes that a dry run leaves out n jobs of a status.
+func (op *BulkOperation) Skip(status JobStatus, n int) {
+	if n > 0 {
+		op.Skips = append(op.Skips, BulkSkip{status, n})
+	}
+}
+
+// BulkOutcome is how many items of an operation failed with a code.
+type BulkOutcome struct {
+	Code string
+	Jobs int
+}
+
+// Failures returns the number of failed items by code, the most frequent code first.
+func (op *BulkOperation) Failures() []BulkOutcome {
+	all := []BulkOutcome{}
+	for code, n := range op.Outcomes {
+		all = append(all, BulkOutcome{code, n})
+	}
+	slices.SortFunc(all, func(a, b BulkOutcome) int {
+		return cmp.Or(b.Jobs-a.Jobs, strings.Compare(a.Code, b.Code))
+	})
+	return all
 }
 
 // BulkError says why a job was left unchanged, or why the operation stopped.
@@ -86,9 +125,18 @@ const (
 )
 
 // InsertBulkOperation writes a new operation and reads back the columns that the database
-// fills.
+// fills. It returns sql.ErrNoRows if the account has an operation with the same RequestKey.
 func InsertBulkOperation(ctx context.Context, tx bun.Tx, op *BulkOperation) error {
-	return tx.NewInsert().Model(op).Returning("next_at, created_at").Scan(ctx)
+	return tx.NewInsert().Model(op).
+		On("CONFLICT (account_id, request_key) WHERE request_key IS NOT NULL DO NOTHING").
+		Returning("next_at, created_at").Scan(ctx)
+}
+
+// GetBulkByRequest returns an account's operation with this RequestKey, or sql.ErrNoRows.
+func GetBulkByRequest(ctx context.Context, db bun.IDB, account AccountID, key string) (*BulkOperation, error) {
+	op := new(BulkOperation)
+	err := db.NewSelect().Model(op).Where("bo.account_id = ? AND bo.request_key = ?", account, key).Scan(ctx)
+	return op, err
 }
 
 // InsertBulkJobs makes items of the jobs that match the filter, oldest first, and returns
@@ -111,6 +159,27 @@ func InsertBulkJobs(ctx context.Context, tx bun.Tx, op BulkID, f JobFilter, limi
 	var n int
 	err = tx.NewRaw(query.sql, query.args...).Scan(ctx, &n)
 	return n, err
+}
+
+// InsertBulkIDs makes items of these jobs, oldest first, as far as they match the filter, and
+// returns their number.
+func InsertBulkIDs(ctx context.Context, tx bun.Tx, op BulkID, ids []JobID, f JobFilter) (int, error) {
+	return insertBulkItems(ctx, tx, op, tx.NewSelect().TableExpr("(?) AS j", chosenJobs(tx, ids, f)).ColumnExpr("j.id, j.run"))
+}
+
+// CountJobsByStatus counts those of these jobs that match the filter, by status.
+func CountJobsByStatus(ctx context.Context, db bun.IDB, ids []JobID, f JobFilter) ([]StatusCount, error) {
+	var counts []StatusCount
+	err := db.NewSelect().TableExpr("(?) AS j", chosenJobs(db, ids, f)).
+		ColumnExpr("j.status, count(*) AS jobs").Group("j.status").Scan(ctx, &counts)
+	return counts, err
+}
+
+// chosenJobs selects those of these jobs that match the filter.
+func chosenJobs(db bun.IDB, ids []JobID, f JobFilter) *bun.SelectQuery {
+	matches := and(f.conditions())
+	return db.NewSelect().TableExpr("jobs AS j").Column("j.id", "j.run", "j.status").
+		Where("j.id = ANY (?::uuid[])", uuidArray(ids)).Where(matches.sql, matches.args...)
 }
 
 // InsertBulkDeadLetters makes items of the first limit jobs whose dead letters match the
@@ -264,9 +333,9 @@ func UpdateBulkItem(ctx context.Context, tx bun.Tx, item *BulkItem) error {
 // last item. It keeps why, the error of a failed item, if there is room.
 func CountBulkItem(ctx context.Context, tx bun.Tx, op BulkID, why *BulkError) error {
 	failed := why != nil
-	errors := []*BulkError{}
+	errors, code := []*BulkError{}, ""
 	if failed {
-		errors = append(errors, why)
+		errors, code = append(errors, why), why.Code
 	}
 	added, err := json.Marshal(errors)
 	if err != nil {
@@ -276,9 +345,10 @@ func CountBulkItem(ctx context.Context, tx bun.Tx, op BulkID, why *BulkError) er
 		UPDATE bulk_operations SET
 			done = done + CASE WHEN ?1 THEN 0 ELSE 1 END,
 			failed = failed + CASE WHEN ?1 THEN 1 ELSE 0 END,
+			outcomes = CASE WHEN ?1 THEN jsonb_set(outcomes, ARRAY[?4], to_jsonb(coalesce((outcomes ->> ?4)::integer, 0) + 1)) ELSE outcomes END,
 			errors = CASE WHEN jsonb_array_length(errors) < ?2 THEN errors || ?3::jsonb ELSE errors END,
 			finished_at = CASE WHEN finished_at IS NULL AND done + failed + 1 >= matched THEN clock_timestamp() ELSE finished_at END
-		WHERE id = ?0`, op, failed, MaxBulkErrors, string(added)).Exec(ctx))
+		WHERE id = ?0`, op, failed, MaxBulkErrors, string(added), code).Exec(ctx))
 }
 
 // DeleteOldBulk takes the operation that finished first, if that was more than age ago, and

@@ -90,35 +90,20 @@ func defaultPace(action models.BulkAction) int {
 type Request struct {
 	Action models.BulkAction
 	Filter models.JobFilter
-	Tier   models.Tier
+	// IDs, if not empty, are the jobs, at most MaxBulkIDs. The filter narrows them further.
+	IDs  []models.JobID
+	Tier models.Tier
+	// Eligible leaves out the jobs whose status rules the action out. Without it they fail.
+	Eligible bool
+	// Key is the caller's idempotency key, up to 200 characters: if its account has an
+	// operation with this key, Start returns that one. Empty means none.
+	Key string
 	// DryRun only counts.
 	DryRun bool
 	// PerMinute is the pace, 1 to 60,000.
 	PerMinute *int
 	// Canary is how many jobs to do first. The others follow only if all of these succeeded.
 	Canary *int
-}
-
-// Start begins an operation on the jobs that the filter matches now and that the caller may
-// see. It returns FORBIDDEN for an action that the caller may not perform, INVALID_INPUT for a
-// filter that matches more than MaxBulkJobs, and QUOTA_EXCEEDED if too many operations are
-// unfinished.
-func (b *Bulk) Start(ctx context.Context, p jobs.Principal, r Request) (*models.BulkOperation, error) {
-	filter, err := query.Narrow(ctx, b.DB, p, r.Filter)
-	if err != nil {
-		return nil, err
-	}
-	op, err := b.newOperation(p, r)
-	if err != nil {
-		return nil, err
-	}
-	filter.Dead = r.Action == models.BulkRedrive
-	if r.DryRun {
-		return b.count(ctx, op, filter)
-	}
-	return op, b.start(ctx, p, "startBulkOperation", op, filter, func(ctx context.Context, tx bun.Tx) (int, error) {
-		return models.InsertBulkJobs(ctx, tx, op.ID, filter, MaxBulkJobs+1)
-	})
 }
 
 // maxRedrives is how many dead letters one call may redrive.
@@ -156,7 +141,8 @@ func (b *Bulk) Redrive(ctx context.Context, p jobs.Principal, r RedriveRequest) 
 func (b *Bulk) newOperation(p jobs.Principal, r Request) (*models.BulkOperation, error) {
 	op := &models.BulkOperation{
 		ID: models.NewBulkID(), Action: r.Action, Tier: r.Tier, PerMinute: defaultPace(r.Action),
-		AccountID: p.AccountID, StartedBy: p.KeyID, Role: p.Role, Errors: []*models.BulkError{},
+		AccountID: p.AccountID, StartedBy: p.KeyID, Role: p.Role, RequestKey: r.Key,
+		Errors: []*models.BulkError{}, Outcomes: map[string]int{},
 	}
 	if r.PerMinute != nil {
 		op.PerMinute = *r.PerMinute
@@ -176,6 +162,8 @@ func (b *Bulk) newOperation(p jobs.Principal, r Request) (*models.BulkOperation,
 		return nil, apierror.Invalid("tier", "tier goes with no action but SET_TIER: leave it out.")
 	case r.Action == models.BulkSetTier && !slices.Contains(models.Tiers, r.Tier):
 		return nil, apierror.Invalid("tier", "SET_TIER needs the tier to set.")
+	case !text.Valid(r.Key, 0, maxRequestKey):
+		return nil, apierror.Invalid("idempotencyKey", "idempotencyKey may have %d printable characters.", maxRequestKey)
 	case op.PerMinute < 1 || op.PerMinute > maxPerMinute:
 		return nil, apierror.Invalid("perMinute", "perMinute must be from 1 to %d; it is %d.", maxPerMinute, op.PerMinute)
 	case op.Canary < 0 || op.Canary > maxCanary:
@@ -183,23 +171,6 @@ func (b *Bulk) newOperation(p jobs.Principal, r Request) (*models.BulkOperation,
 	}
 	return op, nil
 }
-
-// count performs a dry run. It returns a finished operation, which is not stored.
-func (b *Bulk) count(ctx context.Context, op *models.BulkOperation, f models.JobFilter) (*models.BulkOperation, error) {
-	var err error
-	if op.Matched, err = models.CountJobs(ctx, b.DB, f, MaxBulkJobs+1); err != nil {
-		return nil, fmt.Errorf("count the jobs of a dry run: %w", err)
-	}
-	if op.Matched > MaxBulkJobs {
-		return nil, errTooManyJobs
-	}
-	if op.FinishedAt, err = models.Now(ctx, b.DB); err != nil {
-		return nil, fmt.Errorf("end a dry run: %w", err)
-	}
-	return op, nil
-}
-
-var errTooManyJobs = apierror.Invalid("filter", "The filter matches more than %d jobs, or so many have to be looked at to tell: narrow it, by the time of submit for one.", MaxBulkJobs)
 
 func (b *Bulk) start(
 	ctx context.Context, p jobs.Principal, as string, op *models.BulkOperation, filter any, match func(context.Context, bun.Tx) (int, error),
@@ -209,18 +180,18 @@ func (b *Bulk) start(
 		return fmt.Errorf("encode a filter: %w", err)
 	}
 	err = jobs.InTx(ctx, b.DB, func(ctx context.Context, tx bun.Tx) error {
+		if err := models.InsertBulkOperation(ctx, tx, op); err != nil {
+			return err
+		}
 		// Concurrent calls may exceed the limit a little. It only prevents one account from
 		// filling the table.
 		open, err := models.CountOpenBulk(ctx, tx, op.AccountID)
 		if err != nil {
 			return err
 		}
-		if open >= maxOpenBulk {
+		if open > maxOpenBulk {
 			return apierror.Later(apierror.CodeQuotaExceeded, time.Minute,
 				"This account has %d bulk operations that are not finished: wait for one to end, or cancel one.", open)
-		}
-		if err := models.InsertBulkOperation(ctx, tx, op); err != nil {
-			return err
 		}
 		if op.Matched, err = match(ctx, tx); err != nil {
 			return err

@@ -287,7 +287,9 @@ func TestBulk(t *testing.T) {
 
 		over := jobstest.FinishBulk(t, s, op.ID)
 
-		require.Equal(t, 1, over.Done)
+		require.Zero(t, over.Done)
+		require.Equal(t, []models.BulkOutcome{{Code: "CONFLICT", Jobs: 1}}, over.Failures())
+		require.Contains(t, over.Errors[0].Message, "has begun another run")
 		require.Equal(t, models.JobQueued, s.Reload(t, ids[0]).Status)
 	})
 

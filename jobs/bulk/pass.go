@@ -193,12 +193,17 @@ func (b *Bulk) next(ctx context.Context, t turn) (more bool, err error) {
 	return more, fault
 }
 
-// act applies the action to one job. It skips a job that has begun another run since it was
-// matched: either the action ran already, or another caller was faster.
+// act applies the action to one job. It leaves a job unchanged that has begun another run since
+// it was matched: either an action that opens runs ran already, or another caller was faster.
 func (b *Bulk) act(ctx context.Context, t turn, item *models.BulkItem) error {
 	job, err := jobs.VisibleJob(ctx, b.DB, t.p, item.JobID)
-	if err != nil || job.Run != item.Run {
+	switch {
+	case err != nil:
 		return err
+	case job.Run != item.Run && t.op.Action.Reopens():
+		return nil
+	case job.Run != item.Run:
+		return apierror.Conflict("This job has begun another run since the operation started.")
 	}
 	return b.Verbs[t.op.Action](ctx, t.p, t.op, item)
 }
