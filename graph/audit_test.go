@@ -84,6 +84,7 @@ var acts = map[string]act{
 	"pauseQueue":      plain("(tier: PRO) { tier }"),
 	"resumeQueue":     plain("(tier: PRO) { tier }"),
 	"setJobTier":      func(t *testing.T, a *api) string { return fmt.Sprintf("(id: %q, tier: PRO) { id }", a.Submit(t).ID) },
+	"setJobPriority":  func(t *testing.T, a *api) string { return fmt.Sprintf("(id: %q, priority: 7) { id }", a.Submit(t).ID) },
 	"drainWorker":     onWorker,
 	"terminateWorker": onWorker,
 	"preemptWorker":   onWorker,

@@ -159,8 +159,8 @@ func (r *mutationResolver) SubmitJob(ctx context.Context, input jobs.Submission)
 	return &SubmitJobPayload{Job: job, Deduplicated: deduplicated}, nil
 }
 
-func (r *mutationResolver) CancelJob(ctx context.Context, id string) (*models.Job, error) {
-	return r.Canceller.Cancel(ctx, principal(ctx), models.JobID(id))
+func (r *mutationResolver) CancelJob(ctx context.Context, id string, reason *string) (*models.Job, error) {
+	return r.Canceller.CancelFor(ctx, principal(ctx), models.JobID(id), valueOr(reason, ""))
 }
 
 func (r *mutationResolver) DeleteJob(ctx context.Context, id string) (*models.Job, error) {
@@ -210,6 +210,10 @@ func (r *mutationResolver) RequestInputUpload(ctx context.Context, contentType s
 
 func (r *mutationResolver) SetJobTier(ctx context.Context, id string, tier models.Tier) (*models.Job, error) {
 	return r.Operator.SetJobTier(ctx, principal(ctx), models.JobID(id), tier)
+}
+
+func (r *mutationResolver) SetJobPriority(ctx context.Context, id string, priority int) (*models.Job, error) {
+	return r.Operator.SetJobPriority(ctx, principal(ctx), models.JobID(id), priority)
 }
 
 func (r *progressResolver) PreviewURL(ctx context.Context, obj *models.Progress) (*string, error) {

@@ -39,7 +39,7 @@ type MutationResolver interface {
 	RedriveDeadLetters(ctx context.Context, fingerprint *string, failureClass *models.FailureClass, model *string, provider *string, audience []models.Audience, limit *int, perMinute *int, canary *int) (int, error)
 	DiscardDeadLetter(ctx context.Context, id string, note *string) (*models.DeadLetter, error)
 	SubmitJob(ctx context.Context, input jobs.Submission) (*SubmitJobPayload, error)
-	CancelJob(ctx context.Context, id string) (*models.Job, error)
+	CancelJob(ctx context.Context, id string, reason *string) (*models.Job, error)
 	DeleteJob(ctx context.Context, id string) (*models.Job, error)
 	RetryJob(ctx context.Context, id string, fromScratch *bool) (*models.Job, error)
 	SubmitJobs(ctx context.Context, inputs []*jobs.Submission) (*SubmitJobsPayload, error)
@@ -47,6 +47,7 @@ type MutationResolver interface {
 	ContinueJob(ctx context.Context, id string) (*SubmitJobPayload, error)
 	RequestInputUpload(ctx context.Context, contentType string, sizeBytes int64, checksum string) (*InputUpload, error)
 	SetJobTier(ctx context.Context, id string, tier models.Tier) (*models.Job, error)
+	SetJobPriority(ctx context.Context, id string, priority int) (*models.Job, error)
 	CreateAPIKey(ctx context.Context, accountID string, role models.Role, name string, expiresAt *time.Time) (*CreatedAPIKey, error)
 	RevokeAPIKey(ctx context.Context, id string) (string, error)
 	ApplyModels(ctx context.Context, input registry.Application) ([]*catalogue.Change, error)
@@ -195,6 +196,14 @@ func (ec *executionContext) field_Mutation_cancelJob_args(ctx context.Context, r
 		return nil, err
 	}
 	args["id"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "reason",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["reason"] = arg1
 	return args, nil
 }
 
@@ -1047,6 +1056,28 @@ func (ec *executionContext) field_Mutation_sendTestWebhook_args(ctx context.Cont
 		return nil, err
 	}
 	args["endpointId"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_setJobPriority_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "id",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["id"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "priority",
+		func(ctx context.Context, v any) (int, error) {
+			return ec.unmarshalNInt2int(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["priority"] = arg1
 	return args, nil
 }
 
@@ -2480,7 +2511,7 @@ func (ec *executionContext) _Mutation_cancelJob(ctx context.Context, field graph
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().CancelJob(ctx, fc.Args["id"].(string))
+			return ec.Resolvers.Mutation().CancelJob(ctx, fc.Args["id"].(string), fc.Args["reason"].(*string))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next
@@ -2960,6 +2991,68 @@ func (ec *executionContext) fieldContext_Mutation_setJobTier(ctx context.Context
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_setJobTier_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_setJobPriority(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_setJobPriority(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().SetJobPriority(ctx, fc.Args["id"].(string), fc.Args["priority"].(int))
+		},
+		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
+			directive0 := next
+
+			directive1 := func(ctx context.Context) (any, error) {
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				if err != nil {
+					var zeroVal *models.Job
+					return zeroVal, err
+				}
+				if ec.Directives.Auth == nil {
+					var zeroVal *models.Job
+					return zeroVal, errors.New("directive auth is not implemented")
+				}
+				return ec.Directives.Auth(ctx, nil, directive0, role)
+			}
+
+			next = directive1
+			return next
+		},
+		func(ctx context.Context, selections ast.SelectionSet, v *models.Job) graphql.Marshaler {
+			return ec.marshalNJob2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐJob(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_setJobPriority(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Job(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_setJobPriority_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -7485,6 +7578,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "setJobTier":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_setJobTier(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "setJobPriority":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_setJobPriority(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++

@@ -3,7 +3,9 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"strings"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -20,6 +22,18 @@ type Canceller struct {
 // attempt ends, the job does not complete. Cancelling a cancelled job returns it. Cancel
 // returns CONFLICT for a COMPLETED or FAILED job.
 func (c *Canceller) Cancel(ctx context.Context, p Principal, id models.JobID) (*models.Job, error) {
+	return c.CancelFor(ctx, p, id, "")
+}
+
+// maxCancelReason bounds the reason of a cancel, in characters.
+const maxCancelReason = 200
+
+// CancelFor is Cancel with a reason, which the job's owner, operators and the worker see. It may
+// be "". The reason of the first cancel stays.
+func (c *Canceller) CancelFor(ctx context.Context, p Principal, id models.JobID, reason string) (*models.Job, error) {
+	if reason = strings.TrimSpace(reason); !text.Valid(reason, 0, maxCancelReason) {
+		return nil, apierror.Invalid("reason", "The reason can have up to %d printable characters.", maxCancelReason)
+	}
 	if _, err := VisibleJob(ctx, c.DB, p, id); err != nil {
 		return nil, err
 	}
@@ -29,7 +43,7 @@ func (c *Canceller) Cancel(ctx context.Context, p Principal, id models.JobID) (*
 		if err := p.auditJob(ctx, tx, "cancelJob", done.job); err != nil {
 			return err
 		}
-		return done.cancel(ctx, p)
+		return done.cancel(ctx, p, reason)
 	})
 	if err != nil {
 		return nil, apierror.Wrap(err, "cancel job %s", id)
@@ -38,7 +52,7 @@ func (c *Canceller) Cancel(ctx context.Context, p Principal, id models.JobID) (*
 	return done.job, nil
 }
 
-func (c *Change) cancel(ctx context.Context, p Principal) error {
+func (c *Change) cancel(ctx context.Context, p Principal, reason string) error {
 	job := c.job
 	switch {
 	case job.Status == models.JobCompleted || job.Status == models.JobFailed:
@@ -46,7 +60,7 @@ func (c *Change) cancel(ctx context.Context, p Principal) error {
 	case !job.CancelRequestedAt.IsZero():
 		return nil
 	}
-	job.CancelBy, job.CancelRequestedAt = string(p.KeyID), c.now
+	job.CancelBy, job.CancelReason, job.CancelRequestedAt = string(p.KeyID), reason, c.now
 	if job.Status.Waiting() {
 		if err := c.cancelled(); err != nil {
 			return err

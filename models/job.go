@@ -248,16 +248,23 @@ const (
 	BackoffFixed       Backoff = "FIXED"
 )
 
-// notRequeued is the bit of queue_order that puts a job behind the account's requeued jobs.
-const notRequeued = int64(1) << 50
+// queue_order is the bit notRequeued, which puts a job behind the account's requeued jobs, then
+// maxPriority minus the job's priority, and a ticket in the lowest bits.
+const (
+	notRequeued   = int64(1) << 50
+	maxPriority   = 100
+	priorityShift = 42
+	priorityBits  = int64(255) << priorityShift
+)
 
 // CurrentOrder returns the queue_order that the database will generate for the row as it is in
 // memory.
 func (j *Job) CurrentOrder() int64 {
+	order := j.QueueOrder&^priorityBits | int64(maxPriority-j.Priority)<<priorityShift
 	if j.Requeued {
-		return j.QueueOrder &^ notRequeued
+		return order &^ notRequeued
 	}
-	return j.QueueOrder | notRequeued
+	return order | notRequeued
 }
 
 // Progress is the newest known progress of a job. It can go back.

@@ -274,8 +274,14 @@ func (s *service) getJob(ctx context.Context, in *readInput) (*jobOutput, error)
 	return out, err
 }
 
-func (s *service) cancelJob(ctx context.Context, in *JobInput) (*jobOutput, error) {
-	job, err := s.Canceller.Cancel(ctx, callerOf(ctx).Principal, in.ID)
+// cancelInput names a job to cancel, and why.
+type cancelInput struct {
+	JobInput
+	Reason string `query:"reason" doc:"Shown with the job, up to 200 characters."`
+}
+
+func (s *service) cancelJob(ctx context.Context, in *cancelInput) (*jobOutput, error) {
+	job, err := s.Canceller.CancelFor(ctx, callerOf(ctx).Principal, in.ID, in.Reason)
 	if err != nil {
 		return nil, err
 	}
