@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/spf13/cobra"
 )
 
@@ -26,18 +27,26 @@ func accountsCommand() *cobra.Command {
 
 func listAccounts(cmd *cobra.Command) *cobra.Command {
 	list := &lister[client.Account]{
-		target: target{operator: true}, header: accountHeader, row: accountRow,
-		ask: func(ctx context.Context, c *client.Client, p page) (listed[client.Account], error) {
-			return listOf[client.Account](c.Accounts(ctx, p.first, p.after))
+		target: target{operator: true}, table: accountTable,
+		ask: func(ctx context.Context, c *client.Client, p page) (output.List[client.Account], error) {
+			return output.Page[client.Account](c.Accounts(ctx, p.first, p.after))
 		},
 	}
 	return list.command(cmd)
 }
 
-var accountHeader = []string{"ACCOUNT", "NAME", "TIER", "MAX QUEUED", "MAX RUNNING", "SUBMITS/MIN"}
-
-func accountRow(a client.Account) []string {
-	return []string{a.Id, a.Name, string(a.Tier), fmt.Sprint(a.MaxQueued), fmt.Sprint(a.MaxRunning), fmt.Sprint(a.SubmitsPerMinute)}
+var accountTable = output.Table[client.Account]{
+	Columns: []output.Column[client.Account]{
+		{Title: "ACCOUNT", Kind: output.ID, Value: func(a client.Account) any { return a.Id }},
+		{Title: "NAME", Kind: output.Long, Value: func(a client.Account) any { return a.Name }},
+		{Title: "TIER", Value: func(a client.Account) any { return a.Tier }},
+		{Title: "MAX QUEUED", Value: func(a client.Account) any { return a.MaxQueued }},
+		{Title: "MAX RUNNING", Value: func(a client.Account) any { return a.MaxRunning }},
+		{Title: "SUBMITS/MIN", Value: func(a client.Account) any { return a.SubmitsPerMinute }},
+		{Title: "DRAFTS KEPT", Wide: true, Value: func(a client.Account) any { return fmt.Sprintf("%d h", a.DraftsKeptHours) }},
+	},
+	Name: func(a client.Account) string { return a.Id },
+	None: "No accounts.",
 }
 
 // accountFlags are the properties of an account that can be set.
@@ -113,7 +122,7 @@ func accountsCreateCommand() *cobra.Command {
 			}
 		}
 		account, err := c.CreateAccount(ctx, in)
-		return account, accountTable(account), err
+		return account, printAccount(account), err
 	})
 }
 
@@ -161,12 +170,12 @@ func accountsUpdateCommand() *cobra.Command {
 			return nil, nil, err
 		}
 		account, err := c.UpdateAccount(ctx, id, in)
-		return account, accountTable(account), err
+		return account, printAccount(account), err
 	})
 }
 
-func accountTable(account *client.Account) printer {
-	return func(out io.Writer) error { return printTable(out, accountHeader, [][]string{accountRow(*account)}) }
+func printAccount(account *client.Account) printer {
+	return func(out io.Writer) error { return accountTable.Write(output.ScreenOf(out), []client.Account{*account}) }
 }
 
 // accountID returns the id of the account with this name. It returns an id, or an

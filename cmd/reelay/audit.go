@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/spf13/cobra"
 )
 
@@ -14,17 +15,27 @@ func auditCommand() *cobra.Command {
 	cmd.Flags().StringVar(&about, "target", "", "only actions on this target: the id of a job, worker, account, key …")
 	list := &lister[client.AuditEntry]{
 		target: target{admin: true},
-		header: []string{"AT (UTC)", "KEY", "ACTION", "TARGET", "DETAILS"},
-		row: func(e client.AuditEntry) []string {
-			more := ""
-			if e.Payload != nil {
-				more = string(*e.Payload)
-			}
-			return []string{e.At.UTC().Format(time.RFC3339), e.Actor, e.Action, orDash(e.Target), more}
+		table: output.Table[client.AuditEntry]{
+			Columns: []output.Column[client.AuditEntry]{
+				{Title: "AT (UTC)", Value: func(e client.AuditEntry) any { return e.At.UTC().Format(time.RFC3339) }},
+				{Title: "ACTOR", Value: func(e client.AuditEntry) any { return e.Actor }},
+				{Title: "ACTION", Value: func(e client.AuditEntry) any { return e.Action }},
+				{Title: "TARGET", Kind: output.ID, Value: func(e client.AuditEntry) any { return e.Target }},
+				{Title: "KEY", Kind: output.ID, Wide: true, Value: func(e client.AuditEntry) any { return e.KeyId }},
+				{Title: "DETAILS", Kind: output.Long, Value: auditDetails},
+			},
+			None: "No actions.",
 		},
-		ask: func(ctx context.Context, c *client.Client, p page) (listed[client.AuditEntry], error) {
-			return listOf[client.AuditEntry](c.AuditLog(ctx, about, p.first, p.after))
+		ask: func(ctx context.Context, c *client.Client, p page) (output.List[client.AuditEntry], error) {
+			return output.Page[client.AuditEntry](c.AuditLog(ctx, about, p.first, p.after))
 		},
 	}
 	return list.command(cmd)
+}
+
+func auditDetails(e client.AuditEntry) any {
+	if e.Payload == nil {
+		return ""
+	}
+	return string(*e.Payload)
 }

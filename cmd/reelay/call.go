@@ -9,25 +9,29 @@ import (
 	"syscall"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/spf13/cobra"
 )
 
 // apiCall is a command that connects to the API, makes its calls, and prints the
-// answer.
+// answer. Lists are shown by a lister.
 type apiCall struct {
 	target target
-	asJSON bool
+	output output.Options
 }
 
 // printer writes an answer for people to read.
 type printer func(io.Writer) error
 
 // command completes cmd with the flags of every API command. do makes the calls: it
-// returns the answer that --json prints, and what is printed without --json.
+// returns the answer that --output json prints, and what is printed for people.
 func (a *apiCall) command(cmd *cobra.Command, do func(ctx context.Context, c *client.Client, args []string) (answer any, text printer, err error)) *cobra.Command {
 	a.target.addFlags(cmd)
-	cmd.Flags().BoolVar(&a.asJSON, "json", false, "print one JSON document")
+	a.output.AddFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := a.output.Check(); err != nil {
+			return &usageError{cmd, err}
+		}
 		c, err := a.target.client(cmd.ErrOrStderr())
 		if err != nil {
 			return err
@@ -36,10 +40,7 @@ func (a *apiCall) command(cmd *cobra.Command, do func(ctx context.Context, c *cl
 		if err != nil {
 			return apiError(err)
 		}
-		if a.asJSON {
-			return printJSON(cmd.OutOrStdout(), answer)
-		}
-		return text(cmd.OutOrStdout())
+		return a.output.Print(a.output.Screen(cmd, cmd.OutOrStdout()), answer, text)
 	}
 	return cmd
 }

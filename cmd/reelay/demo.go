@@ -62,7 +62,7 @@ func (o *demoOptions) run(cmd *cobra.Command) (err error) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), demoMaxDuration, errors.New("the demo took too long"))
 	defer cancel()
-	d := newDisplay(cmd.OutOrStdout())
+	d := displayFor(cmd, cmd.OutOrStdout())
 	stack, err := newSubstack(o.data)
 	if err != nil {
 		return err

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/reelay/reelay/client"
-	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
 
@@ -50,6 +50,15 @@ func newDisplay(out io.Writer) *display {
 			return 80
 		}
 		return width
+	}
+	return d
+}
+
+// displayFor returns the display of a command, without colours if --no-color is given.
+func displayFor(cmd *cobra.Command, out io.Writer) *display {
+	d := newDisplay(out)
+	if output.NoColor(cmd) {
+		d.color, d.pictures = false, false
 	}
 	return d
 }
@@ -254,27 +263,9 @@ func formatSize(n int64) string {
 }
 
 // clean makes text safe for a terminal: it removes escape sequences and control characters.
-func clean(words string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsPrint(r):
-			return r
-		case unicode.IsSpace(r):
-			return ' '
-		}
-		return -1
-	}, text.WithoutEscapes(words))
-}
+func clean(words string) string { return output.Clean(words) }
 
-func runes(s string) int { return len([]rune(s)) }
+func runes(s string) int { return output.Width(s) }
 
 // clip shortens plain text to a width.
-func clip(text string, width int) string {
-	if runes(text) <= width {
-		return text
-	}
-	if width < 1 {
-		return ""
-	}
-	return string([]rune(text)[:width-1]) + "…"
-}
+func clip(text string, width int) string { return output.Clip(text, width) }

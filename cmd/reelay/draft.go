@@ -141,7 +141,7 @@ type shownTakes struct {
 
 // showTakes waits for drafts, shows their contact sheet and lists them.
 func showTakes(cmd *cobra.Command, c *client.Client, id, sheet string, asJSON bool) error {
-	d := newDisplay(cmd.ErrOrStderr())
+	d := displayFor(cmd, cmd.ErrOrStderr())
 	d.silent = asJSON && !d.tty
 	drafts, err := awaitTakes(cmd.Context(), c, id, d)
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/spf13/cobra"
 )
 
@@ -36,20 +38,44 @@ func workersCommand() *cobra.Command {
 	}
 	list := &lister[client.Worker]{
 		target: target{operator: true},
-		header: []string{"WORKER", "STATUS", "INSTANCE", "GPU", "USE", "MEMORY", "TEMP", "POWER", "ERRORS", "JOB", "COMPLETED", "SEEN"},
-		row: func(w client.Worker) []string {
-			job := "-"
-			if w.CurrentJob != nil {
-				job = w.CurrentJob.Id
-			}
-			row := append([]string{w.Id, workerState(w), placeOf(w.ProviderInstanceId, w.Slot), w.GpuType}, gpuCells(w.Gpus)...)
-			return append(row, job, fmt.Sprint(w.JobsCompleted), ago(w.LastHeartbeatAt))
-		},
-		ask: func(ctx context.Context, c *client.Client, p page) (listed[client.Worker], error) {
-			return listOf[client.Worker](c.Workers(ctx, client.WorkerFilter{Status: states}, p.first, p.after))
+		table:  workerTable,
+		ask: func(ctx context.Context, c *client.Client, p page) (output.List[client.Worker], error) {
+			return output.Page[client.Worker](c.Workers(ctx, client.WorkerFilter{Status: states}, p.first, p.after))
 		},
 	}
 	return list.command(cmd)
+}
+
+var workerTable = output.Table[client.Worker]{
+	Columns: []output.Column[client.Worker]{
+		{Title: "WORKER", Kind: output.ID, Value: func(w client.Worker) any { return w.Id }},
+		{Title: "STATUS", Kind: output.State, Value: func(w client.Worker) any { return workerState(w) }},
+		{Title: "INSTANCE", Kind: output.Long, Value: func(w client.Worker) any { return placeOf(w.ProviderInstanceId, w.Slot) }},
+		{Title: "POOL", Wide: true, Value: func(w client.Worker) any {
+			if w.Pool == nil {
+				return nil
+			}
+			return w.Pool.Name
+		}},
+		{Title: "ZONE", Wide: true, Value: func(w client.Worker) any { return cmp.Or(valueOr(w.Zone, ""), w.Region) }},
+		{Title: "CLASS", Wide: true, Value: func(w client.Worker) any { return w.CapacityClass }},
+		{Title: "GPU", Value: func(w client.Worker) any { return w.GpuType }},
+		{Title: "USE", Value: func(w client.Worker) any { return sumGPUs(w.Gpus).use }},
+		{Title: "MEMORY", Value: func(w client.Worker) any { return sumGPUs(w.Gpus).memory }},
+		{Title: "TEMP", Value: func(w client.Worker) any { return sumGPUs(w.Gpus).temperature }},
+		{Title: "POWER", Wide: true, Value: func(w client.Worker) any { return sumGPUs(w.Gpus).power }},
+		{Title: "ERRORS", Value: func(w client.Worker) any { return sumGPUs(w.Gpus).errors }},
+		{Title: "JOB", Kind: output.ID, Value: func(w client.Worker) any {
+			if w.CurrentJob == nil {
+				return nil
+			}
+			return w.CurrentJob.Id
+		}},
+		{Title: "COMPLETED", Wide: true, Value: func(w client.Worker) any { return w.JobsCompleted }},
+		{Title: "SEEN", Value: func(w client.Worker) any { return w.LastHeartbeatAt }},
+	},
+	Name: func(w client.Worker) string { return w.Id },
+	None: "No workers.",
 }
 
 // workerState is a worker's state, and that it gets no jobs if its host is in quarantine.
@@ -60,9 +86,11 @@ func workerState(w client.Worker) string {
 	return string(w.Status)
 }
 
-// gpuCells sums up a worker's GPUs: mean use, all memory, the highest temperature, all power, and
-// errors.
-func gpuCells(gpus []client.GPUState) []string {
+// gpuSums are a worker's GPUs together: mean use, all memory, the highest temperature, all power,
+// and errors. What is unknown is empty.
+type gpuSums struct{ use, memory, temperature, power, errors string }
+
+func sumGPUs(gpus []client.GPUState) (sums gpuSums) {
 	var use, used, total, hottest, power, known float64
 	var errors []string
 	for _, g := range gpus {
@@ -81,19 +109,20 @@ func gpuCells(gpus []client.GPUState) []string {
 			errors = append(errors, fmt.Sprintf("XID %d", xid))
 		}
 	}
-	cells := []string{"-", "-", "-", "-", "-"}
-	for i, cell := range []struct {
-		known bool
-		text  string
-	}{
-		{known > 0, fmt.Sprintf("%.0f %%", 100*use/max(known, 1))}, {total > 0, fmt.Sprintf("%.0f/%.0f GiB", used/(1<<30), total/(1<<30))},
-		{hottest > 0, fmt.Sprintf("%.0f °C", hottest)}, {power > 0, fmt.Sprintf("%.0f W", power)}, {len(errors) > 0, strings.Join(errors, ", ")},
-	} {
-		if cell.known {
-			cells[i] = cell.text
-		}
+	if known > 0 {
+		sums.use = fmt.Sprintf("%.0f %%", 100*use/known)
 	}
-	return cells
+	if total > 0 {
+		sums.memory = fmt.Sprintf("%.0f/%.0f GiB", used/(1<<30), total/(1<<30))
+	}
+	if hottest > 0 {
+		sums.temperature = fmt.Sprintf("%.0f °C", hottest)
+	}
+	if power > 0 {
+		sums.power = fmt.Sprintf("%.0f W", power)
+	}
+	sums.errors = strings.Join(errors, ", ")
+	return sums
 }
 
 // valueOr returns an optional value, or the given default.

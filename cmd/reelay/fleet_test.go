@@ -24,7 +24,7 @@ func TestWorkersCommand(t *testing.T) {
 			t.Parallel()
 			url, _ := answering(t, `{"workers": {"edges": [{"node": `+worker+c.gpus+`}}], "pageInfo": {"hasNextPage": false, "endCursor": null}, "totalCount": 1}}`)
 
-			status, out, errs := call(t, t.Context(), "workers", "--endpoint", url, "--key", "rl_x")
+			status, out, errs := call(t, t.Context(), "workers", "--output", "wide", "--endpoint", url, "--key", "rl_x")
 
 			require.Zero(t, status, errs)
 			require.Regexp(t, c.shows, out)

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/spf13/cobra"
 )
 
 func getCommand() *cobra.Command {
 	var t target
-	var asJSON bool
+	var o output.Options
 	cmd := &cobra.Command{
 		Use:        "get JOB",
 		SuggestFor: []string{"show", "describe", "status"},
@@ -22,6 +23,9 @@ func getCommand() *cobra.Command {
 		Example:    "  reelay get job_01937d3e-…\n  reelay get job_01937d3e-… --json | jq -r .result.url\n  reelay get job_01937d3e-… --json | jq -r '.attempts[].log.url'",
 		Args:       jobArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.Check(); err != nil {
+				return &usageError{cmd, err}
+			}
 			c, err := t.client(cmd.ErrOrStderr())
 			if err != nil {
 				return err
@@ -30,14 +34,11 @@ func getCommand() *cobra.Command {
 			if err != nil {
 				return apiError(err)
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), job)
-			}
-			return printJob(cmd.OutOrStdout(), job)
+			return o.Print(o.Screen(cmd, cmd.OutOrStdout()), job, func(out io.Writer) error { return printJob(out, job) })
 		},
 	}
 	t.addFlags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document, with the job's events")
+	o.AddFlags(cmd)
 	return cmd
 }
 
@@ -103,7 +104,7 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 	if len(job.Attempts) > 0 {
 		fmt.Fprintln(out)
 		header := []string{"ATTEMPT", "STATUS", "WORKER", "RESUMED FROM STEP", "GPU SECONDS", "WASTED", "LOG", "WHY"}
-		if err := printTable(out, header, attemptRows(job.Attempts)); err != nil {
+		if err := printTable(output.ScreenOf(to).On(out), header, attemptRows(job.Attempts)); err != nil {
 			return err
 		}
 	}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
@@ -16,12 +16,18 @@ import (
 )
 
 func keysCommand() *cobra.Command {
-	return family(&cobra.Command{
+	cmd := listKeys(&cobra.Command{
 		Use:   "keys",
-		Short: "Create, list and revoke API keys (for admins)",
-		Long: "Manages API keys. Each has one account and one role; see docs/operators/keys.md. These commands need an\n" +
-			"ADMIN key, except bootstrap, which creates the first one and connects to the database directly.",
-	}, keysBootstrapCommand(), keysCreateCommand(), keysListCommand(), keysRevokeCommand())
+		Short: "List, create and revoke API keys (for admins)",
+		Long: "Lists the API keys, newest first, including expired and revoked ones. Each has one account and one role; see\n" +
+			"docs/operators/keys.md. These commands need an ADMIN key, except bootstrap, which creates the first one and\n" +
+			"connects to the database directly.",
+		Args: noSuchCommand,
+	})
+	cmd.AddCommand(
+		listKeys(&cobra.Command{Use: "list", Short: "List keys, newest first, including expired and revoked ones", Args: cobra.NoArgs}),
+		keysBootstrapCommand(), keysCreateCommand(), keysRevokeCommand())
+	return cmd
 }
 
 func keysBootstrapCommand() *cobra.Command {
@@ -127,31 +133,35 @@ func keysCreateCommand() *cobra.Command {
 	})
 }
 
-func keysListCommand() *cobra.Command {
+func listKeys(cmd *cobra.Command) *cobra.Command {
 	var account string
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List keys, newest first, including expired and revoked ones",
-		Args:  cobra.NoArgs,
-	}
 	cmd.Flags().StringVar(&account, "account", "", "only keys of the account with this name or id")
-	call := &apiCall{target: target{admin: true}}
-	return call.command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
-		id, err := accountID(ctx, c, account)
-		if err != nil {
-			return nil, nil, err
-		}
-		keys, err := c.APIKeys(ctx, id)
-		return items[client.ApiKey]{keys}, func(out io.Writer) error { return printKeys(out, keys) }, err
-	})
+	list := &lister[client.ApiKey]{
+		target: target{admin: true}, table: keyTable, whole: true,
+		ask: func(ctx context.Context, c *client.Client, _ page) (output.List[client.ApiKey], error) {
+			id, err := accountID(ctx, c, account)
+			if err != nil {
+				return output.List[client.ApiKey]{}, err
+			}
+			return complete(c.APIKeys(ctx, id))
+		},
+	}
+	return list.command(cmd)
 }
 
-func printKeys(out io.Writer, keys []client.ApiKey) error {
-	var rows [][]string
-	for _, key := range keys {
-		rows = append(rows, []string{key.Id, string(key.Role), key.Account.Name, key.Name, key.Prefix + "…", ago(key.LastUsedAt), keyState(key, time.Now())})
-	}
-	return printTable(out, []string{"KEY", "ROLE", "ACCOUNT", "NAME", "SECRET", "USED", "STATE"}, rows)
+var keyTable = output.Table[client.ApiKey]{
+	Columns: []output.Column[client.ApiKey]{
+		{Title: "KEY", Kind: output.ID, Value: func(k client.ApiKey) any { return k.Id }},
+		{Title: "ROLE", Value: func(k client.ApiKey) any { return k.Role }},
+		{Title: "ACCOUNT", Kind: output.Long, Value: func(k client.ApiKey) any { return k.Account.Name }},
+		{Title: "NAME", Kind: output.Long, Value: func(k client.ApiKey) any { return k.Name }},
+		{Title: "SECRET", Value: func(k client.ApiKey) any { return k.Prefix + "…" }},
+		{Title: "CREATED", Wide: true, Value: func(k client.ApiKey) any { return k.CreatedAt }},
+		{Title: "USED", Value: func(k client.ApiKey) any { return k.LastUsedAt }},
+		{Title: "STATE", Kind: output.State, Value: func(k client.ApiKey) any { return keyState(k, time.Now()) }},
+	},
+	Name: func(k client.ApiKey) string { return k.Id },
+	None: "No keys.",
 }
 
 // keyState says until when a key is valid, or why it is not.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/spf13/cobra"
 )
@@ -44,33 +45,43 @@ func listCommand() *cobra.Command {
 	f.StringVar(&o.model, "model", "", "only jobs of this model")
 	f.StringVar(&o.search, "search", "", "only jobs that match this search, as SEARCH")
 	list := &lister[client.Job]{
-		header: []string{"JOB", "STATUS", "PROGRESS", "MODEL", "TIER", "ATTEMPTS", "CREATED"},
-		row: func(job client.Job) []string {
-			status := string(job.Status)
-			if job.DeletedAt != nil {
-				status += ", deleted"
-			}
-			return []string{
-				job.Id, status, fmt.Sprintf("%.0f %%", job.Progress.Percent), job.Model, string(job.Tier),
-				fmt.Sprint(job.AttemptNo), ago(&job.CreatedAt),
-			}
-		},
-		none: o.none,
-		ask: func(ctx context.Context, c *client.Client, p page) (listed[client.Job], error) {
-			return listOf[client.Job](c.Jobs(ctx, filter, p.first, p.after))
+		table: jobTable,
+		note:  o.note,
+		ask: func(ctx context.Context, c *client.Client, p page) (output.List[client.Job], error) {
+			return output.Page[client.Job](c.Jobs(ctx, filter, p.first, p.after))
 		},
 	}
 	return list.command(cmd)
 }
 
-// none returns the message for an empty list, with a note on what the words of the search
-// match.
-func (o *listOptions) none() string {
-	text := "No jobs found."
-	if search, err := query.ParseSearch(o.search); err == nil {
-		text = strings.TrimSpace(text + " " + search.Note())
+// note says what the words of a search match.
+func (o *listOptions) note() string {
+	search, err := query.ParseSearch(o.search)
+	if err != nil {
+		return ""
 	}
-	return text
+	return search.Note()
+}
+
+var jobTable = output.Table[client.Job]{
+	Columns: []output.Column[client.Job]{
+		{Title: "JOB", Kind: output.ID, Value: func(j client.Job) any { return j.Id }},
+		{Title: "STATUS", Kind: output.State, Value: jobState},
+		{Title: "DONE", Value: func(j client.Job) any { return fmt.Sprintf("%.0f %%", j.Progress.Percent) }},
+		{Title: "MODEL", Value: func(j client.Job) any { return j.Model }},
+		{Title: "TIER", Value: func(j client.Job) any { return j.Tier }},
+		{Title: "ATTEMPTS", Value: func(j client.Job) any { return j.AttemptNo }},
+		{Title: "CREATED", Value: func(j client.Job) any { return j.CreatedAt }},
+	},
+	Name: func(j client.Job) string { return j.Id },
+	None: "No jobs found.",
+}
+
+func jobState(j client.Job) any {
+	if j.DeletedAt != nil {
+		return string(j.Status) + ", deleted"
+	}
+	return j.Status
 }
 
 func (o *listOptions) filter(words []string) (f client.JobFilter, err error) {

@@ -104,6 +104,7 @@ func rootCommand() *cobra.Command {
 	addGroup(root, "fleet", workersCommand(), poolsCommand(), queuesCommand(), accountsCommand(), keysCommand(), auditCommand())
 	addGroup(root, "run", demoCommand(), upCommand(), apiCommand(), controlCommand(), storeCommand(), migrateCommand(), doctorCommand(), simulateCommand(), version.Command())
 	addGroup(root, "run", agentCommands()...)
+	root.PersistentFlags().Bool("no-color", false, "print no colours, as with the environment variable NO_COLOR")
 	root.SetHelpCommandGroupID("run")
 	root.SetCompletionCommandGroupID("run")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{cmd, err} })

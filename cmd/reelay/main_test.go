@@ -337,6 +337,6 @@ func TestLists(t *testing.T) {
 		status, out, errs := call(t, t.Context(), append(args, "--json", "--endpoint", url, "--key", "rl_x")...)
 
 		require.Zero(t, status, errs)
-		require.JSONEq(t, `{"items": []}`, out, args)
+		require.JSONEq(t, `{"items": [], "hasNextPage": false, "endCursor": null}`, out, args)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/spf13/cobra"
 )
 
@@ -21,7 +22,7 @@ func modelsCommand() *cobra.Command {
 	cmd := listModels(&cobra.Command{
 		Use:   "models",
 		Short: "List the models, show their parameters; change them (for admins)",
-		Long:  "Lists the models and aliases. With --json, each model has the JSON Schema of its parameters.",
+		Long:  "Lists the models and aliases. With --json, each model has the JSON Schema of its parameters;\n`reelay models show NAME` shows them as a table.",
 		Args:  noSuchCommand,
 	})
 	cmd.AddCommand(
@@ -30,40 +31,84 @@ func modelsCommand() *cobra.Command {
 	return cmd
 }
 
-// modelList is what --json prints of the list.
+// modelList is what JSON has of the list.
 type modelList struct {
-	items[client.Model]
+	output.List[client.Model]
 	Aliases []client.ModelAlias `json:"aliases,omitempty"`
 }
 
-func listModels(cmd *cobra.Command) *cobra.Command {
-	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
-		models, err := c.Models(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		aliases, err := c.ModelAliases(ctx)
-		return modelList{items[client.Model]{models}, aliases}, func(out io.Writer) error { return printModels(out, models, aliases) }, err
-	})
+// modelRow is a line of the list: a model, or an alias.
+type modelRow struct {
+	model *client.Model
+	alias *client.ModelAlias
 }
 
-func printModels(to io.Writer, models []client.Model, aliases []client.ModelAlias) error {
-	var rows [][]string
-	for _, m := range models {
-		there := "no worker"
-		if m.Available {
-			there = "available"
-		}
-		rows = append(rows, []string{m.Name, m.Type, there, m.Description})
+func listModels(cmd *cobra.Command) *cobra.Command {
+	var models []client.Model
+	var aliases []client.ModelAlias
+	list := &lister[modelRow]{
+		table: modelTable, whole: true,
+		ask: func(ctx context.Context, c *client.Client, _ page) (list output.List[modelRow], err error) {
+			if models, err = c.Models(ctx); err != nil {
+				return list, err
+			}
+			if aliases, err = c.ModelAliases(ctx); err != nil {
+				return list, err
+			}
+			list = output.All[modelRow](nil)
+			for i := range models {
+				list.Items = append(list.Items, modelRow{model: &models[i]})
+			}
+			for i := range aliases {
+				list.Items = append(list.Items, modelRow{alias: &aliases[i]})
+			}
+			return list, nil
+		},
+		document: func(output.List[modelRow]) any { return modelList{output.All(models), aliases} },
 	}
-	for _, a := range aliases {
-		rows = append(rows, []string{a.Name, "alias", "-", spread(a)})
+	return list.command(cmd)
+}
+
+var modelTable = output.Table[modelRow]{
+	Columns: []output.Column[modelRow]{
+		{Title: "NAME", Value: func(r modelRow) any { return r.name() }},
+		{Title: "TYPE", Value: func(r modelRow) any {
+			if r.alias != nil {
+				return "alias"
+			}
+			return r.model.Type
+		}},
+		{Title: "VERSION", Wide: true, Value: func(r modelRow) any {
+			if r.alias != nil {
+				return r.alias.Version
+			}
+			return r.model.Version
+		}},
+		{Title: "STATE", Kind: output.State, Value: func(r modelRow) any {
+			switch {
+			case r.alias != nil:
+				return nil
+			case r.model.Available:
+				return "available"
+			}
+			return "no worker"
+		}},
+		{Title: "DESCRIPTION", Kind: output.Long, Value: func(r modelRow) any {
+			if r.alias != nil {
+				return spread(*r.alias)
+			}
+			return r.model.Description
+		}},
+	},
+	Name: modelRow.name,
+	None: "No models.",
+}
+
+func (r modelRow) name() string {
+	if r.alias != nil {
+		return r.alias.Name
 	}
-	if err := printTable(to, []string{"NAME", "TYPE", "STATE", "DESCRIPTION"}, rows); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintln(to, "\nParameters and all else of a model: reelay models show NAME")
-	return err
+	return r.model.Name
 }
 
 // spread says what an alias does.
@@ -153,7 +198,7 @@ func printModel(to io.Writer, m *client.Model) error {
 		}
 	}
 	fmt.Fprintln(out)
-	if err := printTable(out, []string{"PARAMETER", "DEFAULT", "MEANING"}, paramRows(m.ParamsSchema)); err != nil {
+	if err := printTable(output.ScreenOf(to).On(out), []string{"PARAMETER", "DEFAULT", "MEANING"}, paramRows(m.ParamsSchema)); err != nil {
 		return err
 	}
 	return out.Flush()
@@ -205,7 +250,7 @@ func applyModels(cmd *cobra.Command, dryRun bool) *cobra.Command {
 		if err != nil {
 			return nil, nil, err
 		}
-		return items[client.ModelChange]{changes}, func(out io.Writer) error { return printChanges(out, changes) }, nil
+		return output.All(changes), func(out io.Writer) error { return printChanges(out, changes) }, nil
 	})
 	cmd.Flags().StringVarP(&file, "file", "f", "", "the file of models and aliases; - is standard input")
 	return cmd

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/spf13/cobra"
 )
 
@@ -41,26 +41,34 @@ func poolsCommand() *cobra.Command {
 }
 
 func listPools(cmd *cobra.Command) *cobra.Command {
-	list := &apiCall{target: target{operator: true}}
-	return list.command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
-		pools, err := c.Pools(ctx)
-		return items[client.Pool]{pools}, func(out io.Writer) error { return printPools(out, pools) }, err
-	})
+	list := &lister[client.Pool]{
+		target: target{operator: true}, table: poolTable, whole: true,
+		ask: func(ctx context.Context, c *client.Client, _ page) (output.List[client.Pool], error) {
+			return complete(c.Pools(ctx))
+		},
+	}
+	return list.command(cmd)
 }
 
-func printPools(out io.Writer, pools []client.Pool) error {
-	if len(pools) == 0 {
-		_, err := fmt.Fprintln(out, "There are no pools. Workers that register themselves need none.")
-		return err
-	}
-	var rows [][]string
-	for _, p := range pools {
-		rows = append(rows, []string{
-			p.Name, poolState(&p), p.Provider, string(p.CapacityClass), p.GpuType, strconv.Itoa(p.Booting), strconv.Itoa(p.Idle), strconv.Itoa(p.Busy),
-			strconv.Itoa(p.Draining), fmt.Sprintf("%d to %d", p.MinWorkers, p.MaxWorkers), priceNow(p), strings.Join(p.Models, ", "),
-		})
-	}
-	return printTable(out, []string{"POOL", "STATE", "PROVIDER", "CLASS", "GPU", "BOOTING", "IDLE", "BUSY", "DRAINING", "LIMITS", "PRICE/H", "MODELS"}, rows)
+var poolTable = output.Table[client.Pool]{
+	Columns: []output.Column[client.Pool]{
+		{Title: "POOL", Value: func(p client.Pool) any { return p.Name }},
+		{Title: "STATE", Kind: output.State, Value: func(p client.Pool) any { return poolState(&p) }},
+		{Title: "PROVIDER", Value: func(p client.Pool) any { return p.Provider }},
+		{Title: "REGION", Wide: true, Value: func(p client.Pool) any { return p.Region }},
+		{Title: "CLASS", Value: func(p client.Pool) any { return p.CapacityClass }},
+		{Title: "GPU", Value: func(p client.Pool) any { return p.GpuType }},
+		{Title: "BOOTING", Value: func(p client.Pool) any { return p.Booting }},
+		{Title: "IDLE", Value: func(p client.Pool) any { return p.Idle }},
+		{Title: "BUSY", Value: func(p client.Pool) any { return p.Busy }},
+		{Title: "DRAINING", Value: func(p client.Pool) any { return p.Draining }},
+		{Title: "WANTED", Wide: true, Value: func(p client.Pool) any { return p.Desired }},
+		{Title: "LIMITS", Value: func(p client.Pool) any { return fmt.Sprintf("%d to %d", p.MinWorkers, p.MaxWorkers) }},
+		{Title: "PRICE/H", Value: func(p client.Pool) any { return priceNow(p) }},
+		{Title: "MODELS", Kind: output.Long, Value: func(p client.Pool) any { return p.Models }},
+	},
+	Name: func(p client.Pool) string { return p.Name },
+	None: "No pools. Workers that register themselves need none.",
 }
 
 // poolState says what keeps a pool from growing.
@@ -83,11 +91,11 @@ func poolsCheckpointsCommand() *cobra.Command {
 		for _, p := range pools {
 			plans = append(plans, poolPlans{p.Name, p.CheckpointPlans})
 		}
-		return items[poolPlans]{plans}, func(out io.Writer) error { return printCheckpointPlans(out, plans) }, err
+		return output.All(plans), func(out io.Writer) error { return printCheckpointPlans(out, plans) }, err
 	})
 }
 
-// poolPlans is what --json prints of a pool's checkpoints.
+// poolPlans is what JSON has of a pool's checkpoints.
 type poolPlans struct {
 	Pool            string                  `json:"pool"`
 	CheckpointPlans []client.CheckpointPlan `json:"checkpointPlans"`

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/samber/lo"
 	"github.com/spf13/cobra"
@@ -124,7 +125,7 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 		rows = append(rows, []string{ago(&d.At), fmt.Sprintf("%d → %d", d.From, d.To), clean(reason)})
 	}
 	if len(rows) > 0 {
-		if err := printTable(out, []string{"DECIDED", "WORKERS", "REASON"}, rows); err != nil {
+		if err := printTable(output.ScreenOf(to).On(out), []string{"DECIDED", "WORKERS", "REASON"}, rows); err != nil {
 			return err
 		}
 	}
@@ -178,7 +179,7 @@ func applyPools(cmd *cobra.Command, dryRun bool) *cobra.Command {
 		if err != nil {
 			return nil, nil, err
 		}
-		return items[client.PoolChange]{changes}, func(out io.Writer) error { return printPoolChanges(out, changes) }, nil
+		return output.All(changes), func(out io.Writer) error { return printPoolChanges(out, changes) }, nil
 	})
 	cmd.Flags().StringVarP(&file, "file", "f", "", "the file of pools; - is standard input")
 	return cmd

@@ -3,42 +3,52 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/spf13/cobra"
 )
 
 func queuesCommand() *cobra.Command {
-	list := &apiCall{target: target{operator: true}}
-	cmd := list.command(&cobra.Command{
+	cmd := listQueues(&cobra.Command{
 		Use:   "queues",
 		Short: "Show, pause and resume the queues (for operators)",
 		Long: "Shows how many jobs wait and run in each lane, by model, and which queues are paused. A paused lane without\n" +
 			"jobs is shown with the model \"all\".",
 		Args: noSuchCommand,
-	}, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
-		queues, err := c.Queues(ctx)
-		return items[client.Queue]{queues}, func(out io.Writer) error { return printQueues(out, queues) }, err
 	})
-	cmd.AddCommand(queuesPauseCommand(), queuesResumeCommand())
+	cmd.AddCommand(
+		listQueues(&cobra.Command{Use: "list", Short: "Show the queues", Args: cobra.NoArgs}),
+		queuesPauseCommand(), queuesResumeCommand())
 	return cmd
 }
 
-func printQueues(out io.Writer, queues []client.Queue) error {
-	var rows [][]string
-	for _, q := range queues {
-		oldest, model := "-", "all"
-		if q.OldestWaitSeconds != nil {
-			oldest = formatSeconds(*q.OldestWaitSeconds)
-		}
-		if q.Model != nil {
-			model = *q.Model
-		}
-		rows = append(rows, []string{string(q.Tier), model, fmt.Sprint(q.Depth), fmt.Sprint(q.Running), oldest, queueState(q)})
+func listQueues(cmd *cobra.Command) *cobra.Command {
+	list := &lister[client.Queue]{
+		target: target{operator: true}, table: queueTable, whole: true,
+		ask: func(ctx context.Context, c *client.Client, _ page) (output.List[client.Queue], error) {
+			return complete(c.Queues(ctx))
+		},
 	}
-	return printTable(out, []string{"LANE", "MODEL", "WAITING", "RUNNING", "OLDEST WAITS", "STATE"}, rows)
+	return list.command(cmd)
+}
+
+var queueTable = output.Table[client.Queue]{
+	Columns: []output.Column[client.Queue]{
+		{Title: "LANE", Value: func(q client.Queue) any { return q.Tier }},
+		{Title: "MODEL", Value: func(q client.Queue) any { return valueOr(q.Model, "all") }},
+		{Title: "WAITING", Value: func(q client.Queue) any { return q.Depth }},
+		{Title: "RUNNING", Value: func(q client.Queue) any { return q.Running }},
+		{Title: "OLDEST WAITS", Value: func(q client.Queue) any {
+			if q.OldestWaitSeconds == nil {
+				return nil
+			}
+			return formatSeconds(*q.OldestWaitSeconds)
+		}},
+		{Title: "STATE", Kind: output.State, Value: func(q client.Queue) any { return queueState(q) }},
+	},
+	None: "No queued or running jobs, and no paused queue.",
 }
 
 // queueState says whether a queue is paused, by whom, since when and why.

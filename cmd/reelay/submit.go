@@ -160,7 +160,7 @@ func (o *submitOptions) run(cmd *cobra.Command) error {
 
 // await watches the job until it ends and downloads the video.
 func (o *submitOptions) await(cmd *cobra.Command, c *client.Client, answer submitted) error {
-	d := newDisplay(cmd.ErrOrStderr())
+	d := displayFor(cmd, cmd.ErrOrStderr())
 	d.silent = o.asJSON && !d.tty
 	d.note(answer.Job.Id + " is accepted")
 	job, err := follow(cmd.Context(), c, answer.Job.Id, d, d.withPreviews(cmd.Context(), c))

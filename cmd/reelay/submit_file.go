@@ -80,7 +80,7 @@ func (o *submitOptions) runFile(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	b := &batch{options: o, client: c, display: newDisplay(cmd.ErrOrStderr()), seen: map[[sha256.Size]byte]int{}, report: batchReport{Results: []*outcome{}}}
+	b := &batch{options: o, client: c, display: displayFor(cmd, cmd.ErrOrStderr()), seen: map[[sha256.Size]byte]int{}, report: batchReport{Results: []*outcome{}}}
 	err = b.run(cmd.Context(), in)
 	b.display.erase()
 	return errors.Join(b.print(cmd.OutOrStdout()), err)

@@ -29,7 +29,7 @@ func watchCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d := newDisplay(cmd.OutOrStdout())
+			d := displayFor(cmd, cmd.OutOrStdout())
 			show := d.withPreviews(cmd.Context(), c)
 			if lines := json.NewEncoder(cmd.OutOrStdout()); asJSON {
 				d.silent, show = true, func(job *client.Job) error { return lines.Encode(job) }

@@ -4,40 +4,53 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/spf13/cobra"
 )
 
 func webhooksCommand() *cobra.Command {
-	return family(&cobra.Command{
+	cmd := listWebhooks(&cobra.Command{
 		Use:   "webhooks",
 		Short: "Manage webhook endpoints and deliveries",
-		Long: "Manages the endpoints that are notified when the account's jobs end, and shows the deliveries to them.\n" +
-			"docs/users/webhooks.md describes the events and how to verify them.",
-	}, webhooksListCommand(), webhooksCreateCommand(), webhooksRotateCommand(), webhooksDeleteCommand(),
+		Long: "Lists the endpoints that are notified when the account's jobs end. Its subcommands change them, and show the\n" +
+			"deliveries to them. docs/users/webhooks.md describes the events and how to verify them.",
+		Args: noSuchCommand,
+	})
+	cmd.AddCommand(listWebhooks(&cobra.Command{Use: "list", Short: "List the endpoints", Args: cobra.NoArgs}), webhooksCreateCommand(), webhooksRotateCommand(), webhooksDeleteCommand(),
 		webhooksEnableCommand(), webhooksTestCommand(), webhooksDeliveriesCommand(), webhooksRedeliverCommand())
+	return cmd
 }
 
-func webhooksListCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "List the endpoints", Args: cobra.NoArgs}
-	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
-		endpoints, err := c.WebhookEndpoints(ctx)
-		return items[client.WebhookEndpoint]{endpoints}, func(out io.Writer) error {
-			var rows [][]string
-			for _, e := range endpoints {
-				state := "enabled"
-				if e.Disabled {
-					state = "disabled: " + orDash(e.DisabledReason)
-				}
-				rows = append(rows, []string{e.Id, e.Url, strings.ToLower(string(e.Format)), strings.Join(e.Events, ","), ago(&e.CreatedAt), state})
+func listWebhooks(cmd *cobra.Command) *cobra.Command {
+	list := &lister[client.WebhookEndpoint]{
+		table: webhookTable, whole: true,
+		ask: func(ctx context.Context, c *client.Client, _ page) (output.List[client.WebhookEndpoint], error) {
+			return complete(c.WebhookEndpoints(ctx))
+		},
+	}
+	return list.command(cmd)
+}
+
+var webhookTable = output.Table[client.WebhookEndpoint]{
+	Columns: []output.Column[client.WebhookEndpoint]{
+		{Title: "ENDPOINT", Kind: output.ID, Value: func(e client.WebhookEndpoint) any { return e.Id }},
+		{Title: "URL", Kind: output.Long, Value: func(e client.WebhookEndpoint) any { return e.Url }},
+		{Title: "FORMAT", Value: func(e client.WebhookEndpoint) any { return strings.ToLower(string(e.Format)) }},
+		{Title: "EVENTS", Kind: output.Long, Value: func(e client.WebhookEndpoint) any { return e.Events }},
+		{Title: "CREATED", Value: func(e client.WebhookEndpoint) any { return e.CreatedAt }},
+		{Title: "STATE", Kind: output.State, Value: func(e client.WebhookEndpoint) any {
+			if e.Disabled {
+				return "disabled: " + orDash(e.DisabledReason)
 			}
-			return printTable(out, []string{"ENDPOINT", "URL", "FORMAT", "EVENTS", "CREATED", "STATE"}, rows)
-		}, err
-	})
+			return "enabled"
+		}},
+	},
+	Name: func(e client.WebhookEndpoint) string { return e.Id },
+	None: "No webhook endpoints.",
 }
 
 func webhooksCreateCommand() *cobra.Command {
@@ -167,12 +180,21 @@ func webhooksDeliveriesCommand() *cobra.Command {
 	cmd.Flags().StringVar(&filter.EndpointID, "to", "", "only deliveries to this `endpoint`")
 	cmd.Flags().BoolVar(&filter.FailedOnly, "failed", false, "only deliveries that failed, finally or so far")
 	list := &lister[client.WebhookDelivery]{
-		header: []string{"DELIVERY", "JOB", "EVENT", "URL", "TRIES", "CREATED", "STATE"},
-		row: func(d client.WebhookDelivery) []string {
-			return []string{d.Id, d.JobId, d.Event, d.Url, fmt.Sprint(d.Attempts), ago(&d.CreatedAt), deliveryState(d)}
+		table: output.Table[client.WebhookDelivery]{
+			Columns: []output.Column[client.WebhookDelivery]{
+				{Title: "DELIVERY", Kind: output.ID, Value: func(d client.WebhookDelivery) any { return d.Id }},
+				{Title: "JOB", Kind: output.ID, Value: func(d client.WebhookDelivery) any { return d.JobId }},
+				{Title: "EVENT", Value: func(d client.WebhookDelivery) any { return d.Event }},
+				{Title: "URL", Kind: output.Long, Value: func(d client.WebhookDelivery) any { return d.Url }},
+				{Title: "TRIES", Value: func(d client.WebhookDelivery) any { return d.Attempts }},
+				{Title: "CREATED", Value: func(d client.WebhookDelivery) any { return d.CreatedAt }},
+				{Title: "STATE", Kind: output.State, Value: func(d client.WebhookDelivery) any { return deliveryState(d) }},
+			},
+			Name: func(d client.WebhookDelivery) string { return d.Id },
+			None: "No deliveries.",
 		},
-		ask: func(ctx context.Context, c *client.Client, p page) (listed[client.WebhookDelivery], error) {
-			return listOf[client.WebhookDelivery](c.WebhookDeliveries(ctx, filter, p.first, p.after))
+		ask: func(ctx context.Context, c *client.Client, p page) (output.List[client.WebhookDelivery], error) {
+			return output.Page[client.WebhookDelivery](c.WebhookDeliveries(ctx, filter, p.first, p.after))
 		},
 	}
 	return list.command(cmd)

@@ -73,7 +73,7 @@ func TestWebhooksCommand(t *testing.T) {
 
 			require.Zero(t, status, errs)
 			for _, text := range c.shows {
-				require.Contains(t, out, text)
+				require.Contains(t, out+errs, text)
 			}
 			if c.variable != "" {
 				require.Equal(t, c.is, (*variables)[c.variable])

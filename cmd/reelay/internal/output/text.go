@@ -1,0 +1,116 @@
+package output
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/mattn/go-runewidth"
+	"github.com/reelay/reelay/internal/text"
+)
+
+// Clean makes text safe for a terminal: it removes escape sequences and control characters, and
+// shows line breaks as spaces.
+func Clean(words string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsPrint(r):
+			return r
+		case unicode.IsSpace(r):
+			return ' '
+		}
+		return -1
+	}, text.WithoutEscapes(words))
+}
+
+// narrow measures text as terminals outside of East Asia do, whatever the locale.
+var narrow = &runewidth.Condition{}
+
+// Width returns how many columns of a terminal a text takes.
+func Width(s string) int { return narrow.StringWidth(s) }
+
+// Clip shortens plain text to a number of columns.
+func Clip(s string, width int) string {
+	if Width(s) <= width {
+		return s
+	}
+	if width < 1 {
+		return ""
+	}
+	return narrow.Truncate(s, width, "…")
+}
+
+// Ago returns the approximate time since t, or until t.
+func Ago(t time.Time) string {
+	d := time.Since(t)
+	if d < 0 {
+		return "in " + about(-d)
+	}
+	return about(d) + " ago"
+}
+
+// about returns a duration in its largest unit.
+func about(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}
+
+// Time returns a moment as the screen shows it: relative to now, or as a date in local time.
+func (s *Screen) Time(t time.Time) string {
+	if s.Absolute {
+		return t.Local().Format(time.RFC3339)
+	}
+	return Ago(t)
+}
+
+// value returns the text of a value of a column. What is unknown is a dash.
+func (s *Screen) value(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "-"
+	case string:
+		return orDash(v)
+	case *string:
+		if v == nil {
+			return "-"
+		}
+		return orDash(*v)
+	case time.Time:
+		return s.Time(v)
+	case *time.Time:
+		if v == nil {
+			return "-"
+		}
+		return s.Time(*v)
+	case *int:
+		if v == nil {
+			return "-"
+		}
+		return fmt.Sprint(*v)
+	case *float64:
+		if v == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%.4g", *v)
+	case float64:
+		return fmt.Sprintf("%.4g", v)
+	case []string:
+		return orDash(strings.Join(v, ", "))
+	}
+	return fmt.Sprint(v)
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
