@@ -154,7 +154,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 
 	pages := console.New(console.Config{
 		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Deleter: s.deleter(), Operator: operator, Registry: s.registry, Fleet: s.fleetOperator(), Pools: s.pools(),
-		Monitor: s.monitor(), OpenAPI: rest.OpenAPI(), ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
+		Monitor: s.monitor(), OpenAPI: rest.OpenAPI(), Name: s.cfg.consoleName, ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
 	})
 
 	keys := &auth.KeyWatch{Authenticate: (&auth.KeyCache{Authenticate: s.keys().Authenticate}).Get}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/gpu/provider/command"
@@ -37,6 +38,8 @@ type config struct {
 	secretsFile  string
 	log          string
 	name         string
+	// consoleName tells this installation from others in the console; empty for none.
+	consoleName string
 	// localProvider is the socket of the local provider, which `up` serves.
 	localProvider string
 	// programs is the folder of the programs of the provider `command`.
@@ -88,6 +91,7 @@ func readConfig() config {
 		secretsFile:  env("REELAY_SECRETS_FILE", ""),
 		log:          env("REELAY_LOG", "text"),
 		name:         env("REELAY_NAME", ""),
+		consoleName:  env("REELAY_CONSOLE_NAME", ""),
 
 		localProvider: env("REELAY_LOCAL_PROVIDER", ""),
 		programs:      env("REELAY_PROVIDERS", ""),
@@ -142,6 +146,9 @@ func (c *config) check() error {
 	}
 	if c.log != "text" && c.log != "json" {
 		bad("REELAY_LOG", c.log, "text or json")
+	}
+	if len(c.consoleName) > 40 || !utf8.ValidString(c.consoleName) {
+		bad("REELAY_CONSOLE_NAME", c.consoleName, "up to 40 bytes of UTF-8")
 	}
 	c.checkNumbers(bad)
 	names := os.Getenv("REELAY_HOSTS")

@@ -36,6 +36,8 @@ type Config struct {
 	// ObjectsOrigin is the origin of links to videos, such as
 	// https://storage.googleapis.com; empty if it is this server.
 	ObjectsOrigin string
+	// Name tells this installation from others, such as "staging"; empty for none.
+	Name string
 	// Secure is true if browsers reach the console over HTTPS.
 	Secure bool
 	// CheckLoginsEvery is the interval at which the login of an open stream is checked:

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/a-h/templ"
 	"github.com/google/uuid"
@@ -33,41 +32,43 @@ type failure struct {
 	Back string
 }
 
-// backLabel names the page to return to.
-func (f failure) backLabel() string {
-	switch {
-	case strings.HasPrefix(f.Back, "/workers"):
-		return "Back to workers"
-	case strings.HasPrefix(f.Back, "/queues"):
-		return "Back to queues"
-	case strings.HasPrefix(f.Back, "/models"):
-		return "Back to models"
-	case strings.HasPrefix(f.Back, "/pools/"):
-		return "Back to the pool"
-	case f.Back == "/pools":
-		return "Back to pools"
-	case f.Back == "/jobs/new":
-		return "Back to the form"
-	case strings.HasPrefix(f.Back, "/jobs/"):
-		return "Back to the job"
-	}
-	return "Back to jobs"
-}
-
 // describe turns an error into what a person is shown.
 func describe(ctx context.Context, err error) failure {
 	var unread *door.Refusal
 	if errors.As(err, &unread) {
-		return failure{Status: unread.Status, Title: http.StatusText(unread.Status), Message: unread.Message}
+		return failure{Status: unread.Status, Title: headline(unread.Status), Message: unread.Message}
 	}
 	if known := door.Known(ctx, err); known != nil {
 		status := door.Status(known.Code)
-		return failure{Status: status, Title: http.StatusText(status), Message: known.Message, RetryAfterSeconds: known.RetryAfterSeconds}
+		return failure{Status: status, Title: headline(status), Message: known.Message, RetryAfterSeconds: known.RetryAfterSeconds}
 	}
 	return failure{
 		Status: http.StatusInternalServerError, Title: "Something went wrong",
 		Message: "Try again. If the error persists, give this request id to your administrator: it is in the server's log.", RequestID: uuid.NewString(),
 	}
+}
+
+// headline says in the words of people what a status means.
+func headline(status int) string {
+	switch status {
+	case http.StatusNotFound:
+		return "Not found"
+	case http.StatusUnauthorized:
+		return "Please log in"
+	case http.StatusForbidden:
+		return "Not allowed"
+	case http.StatusConflict:
+		return "Not possible now"
+	case http.StatusBadRequest, http.StatusUnprocessableEntity:
+		return "Something in this request is wrong"
+	case http.StatusRequestEntityTooLarge:
+		return "Too large"
+	case http.StatusTooManyRequests:
+		return "Too many requests"
+	case http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return "Not available right now"
+	}
+	return http.StatusText(status)
 }
 
 // fail renders the error page, with a link back, and logs internal errors.
@@ -83,7 +84,8 @@ func (c *console) fail(w http.ResponseWriter, r *http.Request, err error, back s
 	if f.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(f.RetryAfterSeconds))
 	}
-	_, loginErr := c.principal(r)
+	p, loginErr := c.principal(r)
+	r = c.visited(r, p)
 	if err := render(w, r, f.Status, errorPage(f, loginErr == nil)); err != nil {
 		slog.ErrorContext(r.Context(), "the error page failed", "error", err)
 	}
@@ -94,6 +96,9 @@ func render(w http.ResponseWriter, r *http.Request, status int, page templ.Compo
 	var body bytes.Buffer
 	if err := page.Render(r.Context(), &body); err != nil {
 		return err
+	}
+	if v := visitOf(r.Context()); v.Flash != "" {
+		v.forget(w)
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)

@@ -128,8 +128,7 @@ func (c *console) modelApply(w http.ResponseWriter, r *http.Request, p jobs.Prin
 	case err != nil:
 		return err
 	case confirmed:
-		http.Redirect(w, r, "/models", http.StatusSeeOther)
-		return nil
+		return c.done(w, r, "/models", "The catalogue is changed.")
 	}
 	return render(w, r, http.StatusOK, modelApplyPage(v))
 }
@@ -146,6 +145,5 @@ func (c *console) modelRemove(w http.ResponseWriter, r *http.Request, p jobs.Pri
 	if err := c.Registry.Remove(r.Context(), p, r.PathValue("id")); err != nil {
 		return err
 	}
-	http.Redirect(w, r, "/models", http.StatusSeeOther)
-	return nil
+	return c.done(w, r, "/models", "Removed "+r.PathValue("id")+".")
 }

@@ -99,12 +99,20 @@ func TestPages(t *testing.T) {
 			if name == "GraphiQL" {
 				continue
 			}
+			// A popover is in the page before and after; the script reads the boxes in between.
 			var reachable bool
-			require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate(`[...document.querySelectorAll(".bar a, .bar button")].every((control) => {
-				const box = control.getBoundingClientRect();
-				return box.width > 0 && box.left >= 0 && box.right <= 390;
-			})`, &reachable)))
-			require.True(t, reachable, "%s: the navigation, New job and Log out are on the screen", name)
+			require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate(`(() => {
+				const fits = (control) => {
+					const box = control.getBoundingClientRect();
+					return box.width > 0 && box.left >= 0 && box.right <= 390;
+				};
+				const above = [...document.querySelectorAll(".bar > a, .bar > button")];
+				const menu = document.querySelector("#menu");
+				const wasClosed = !menu.checkVisibility();
+				document.querySelector(".menu-button").click();
+				return above.length === 3 && above.every(fits) && wasClosed && [...menu.querySelectorAll("a, button")].every(fits);
+			})()`, &reachable)))
+			require.True(t, reachable, "%s: New job is on the screen, and the menu with Log out opens", name)
 		}
 	})
 

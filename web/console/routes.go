@@ -124,11 +124,13 @@ func (c *console) page(route route) http.Handler {
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		door.Serve(w, r, func(w http.ResponseWriter) error {
 			var p jobs.Principal
+			r = c.visited(r, p)
 			if !route.open {
 				var err error
 				if p, err = c.principal(r); err != nil {
 					return err
 				}
+				r = c.visited(r, p)
 			}
 			return route.serve(w, r, p)
 		}, func(w http.ResponseWriter, err error) {
@@ -143,21 +145,6 @@ func (c *console) page(route route) http.Handler {
 			}
 		})
 	})
-}
-
-// sectionOf returns the address of the list to which a page belongs.
-func sectionOf(path string) string {
-	for _, section := range []string{"/workers", "/queues", "/pools", "/models"} {
-		if strings.HasPrefix(path, section) {
-			return section
-		}
-	}
-	return "/jobs"
-}
-
-func (c *console) home(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
-	http.Redirect(w, r, "/jobs", http.StatusSeeOther)
-	return nil
 }
 
 func (c *console) unknown(http.ResponseWriter, *http.Request, jobs.Principal) error {

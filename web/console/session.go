@@ -78,7 +78,7 @@ func (c *console) loginEnds(ctx context.Context, r *http.Request) bool {
 }
 
 func loginPath(next string) string {
-	if next = localPath(next); next == "/jobs" {
+	if next = localPath(next); next == home() {
 		return "/login"
 	}
 	return "/login?next=" + url.QueryEscape(next)
@@ -93,7 +93,7 @@ func localPath(next string) string {
 		!strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") ||
 		strings.ContainsFunc(next, func(r rune) bool { return r == '\\' || r < ' ' || r == 0x7f })
 	if bad || strings.HasPrefix(next, "/login") || strings.HasPrefix(next, "/logout") || next == "/" {
-		return "/jobs"
+		return home()
 	}
 	return next
 }
