@@ -3541,6 +3541,7 @@ type Role string
 const (
 	RoleClient   Role = "CLIENT"
 	RoleWorker   Role = "WORKER"
+	RoleViewer   Role = "VIEWER"
 	RoleOperator Role = "OPERATOR"
 	RoleAdmin    Role = "ADMIN"
 )
@@ -3548,6 +3549,7 @@ const (
 var AllRole = []Role{
 	RoleClient,
 	RoleWorker,
+	RoleViewer,
 	RoleOperator,
 	RoleAdmin,
 }

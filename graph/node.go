@@ -24,7 +24,7 @@ func (r *Resolver) node(ctx context.Context, p jobs.Principal, id string) (Node,
 		}
 		return found(r.Reader.Worker(ctx, models.WorkerID(id)))
 	case "acc":
-		if p.AccountID != models.AccountID(id) && !p.May(models.RoleOperator) {
+		if p.AccountID != models.AccountID(id) && !p.May(models.RoleViewer) {
 			return nil, orNotFound(nil)
 		}
 		account, err := load(ctx).Accounts.Load(ctx, models.AccountID(id))
@@ -33,7 +33,7 @@ func (r *Resolver) node(ctx context.Context, p jobs.Principal, id string) (Node,
 		}
 		return account, nil
 	case "pol":
-		if !p.May(models.RoleOperator) {
+		if !p.May(models.RoleViewer) {
 			return nil, orNotFound(nil)
 		}
 		return found(r.Reader.Pool(ctx, models.PoolID(id)))

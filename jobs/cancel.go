@@ -34,7 +34,7 @@ func (c *Canceller) CancelFor(ctx context.Context, p Principal, id models.JobID,
 	if reason = strings.TrimSpace(reason); !text.Valid(reason, 0, maxCancelReason) {
 		return nil, apierror.Invalid("reason", "The reason can have up to %d printable characters.", maxCancelReason)
 	}
-	if _, err := VisibleJob(ctx, c.DB, p, id); err != nil {
+	if _, err := jobToChange(ctx, c.DB, p, id); err != nil {
 		return nil, err
 	}
 	var done *Change

@@ -23,7 +23,7 @@ type Deleter struct {
 // them. Deleting a deleted job returns it. Delete returns CONFLICT for a job that waits or runs,
 // and for one whose video such a job starts from.
 func (d *Deleter) Delete(ctx context.Context, p Principal, id models.JobID) (*models.Job, error) {
-	if _, err := VisibleJob(ctx, d.DB, p, id); err != nil {
+	if _, err := jobToChange(ctx, d.DB, p, id); err != nil {
 		return nil, err
 	}
 	var done *Change

@@ -132,7 +132,7 @@ func firstTake(p Principal, key *string) (id models.TakesID, seed int64) {
 // may not see, CONFLICT for one that is not a COMPLETED draft, and for a draft that was
 // deleted or is no longer kept, and the errors of Submit.
 func (s *Submitter) Continue(ctx context.Context, p Principal, id models.JobID) (job *models.Job, deduplicated bool, err error) {
-	draft, err := VisibleJob(ctx, s.DB, p, id)
+	draft, err := jobToChange(ctx, s.DB, p, id)
 	if err != nil {
 		return nil, false, err
 	}

@@ -56,6 +56,9 @@ var errInputsFull = apierror.Later(apierror.CodeQuotaExceeded, time.Hour,
 // of up to 20 MB, or a video or sound of up to 500 MB. Once it is uploaded, a job names it by its
 // id. Request returns INVALID_INPUT, and QUOTA_EXCEEDED if the account has announced too many.
 func (i *Inputs) Request(ctx context.Context, p Principal, contentType string, sizeBytes int64, checksum string) (*InputUpload, error) {
+	if err := p.RequireChange(); err != nil {
+		return nil, err
+	}
 	limit, what := int64(picture.MaxBytes), "An image"
 	if slices.Contains(media.ContentTypes, contentType) {
 		limit, what = media.MaxBytes, "A video or sound"
@@ -91,6 +94,9 @@ func (i *Inputs) Request(ctx context.Context, p Principal, contentType string, s
 // Put stores an image that came in the body of a request. It returns INVALID_INPUT if the body
 // is no image, is too large, or is not of contentType. An empty contentType is not checked.
 func (i *Inputs) Put(ctx context.Context, p Principal, contentType string, body io.Reader) (*models.Artifact, error) {
+	if err := p.RequireChange(); err != nil {
+		return nil, err
+	}
 	data, err := io.ReadAll(io.LimitReader(body, picture.MaxBytes+1))
 	if err != nil {
 		return nil, apierror.Invalid("", "The image did not arrive whole.")

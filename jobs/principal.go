@@ -17,8 +17,11 @@ import (
 type Principal struct {
 	Role      models.Role
 	AccountID models.AccountID
-	KeyID     models.KeyID
-	WorkerID  models.WorkerID
+	// KeyID is the key of the call. A member of the console acts under a key that nobody holds.
+	KeyID    models.KeyID
+	WorkerID models.WorkerID
+	// Member is the person who is logged in to the console; nil for a key.
+	Member *Member
 	// Machine is set for a caller without a key whose machine has proved its identity. It may
 	// only register a worker.
 	Machine *Machine
@@ -33,16 +36,30 @@ type Principal struct {
 // command that makes the first key.
 var Host = Principal{Role: models.RoleAdmin}
 
-// May reports whether the caller has a role. ADMIN includes OPERATOR, which includes CLIENT;
-// WORKER is separate.
+// Member is a person who logs in by name.
+type Member struct {
+	ID    models.MemberID
+	Name  string
+	Email string
+}
+
+// May reports whether the caller has a role. ADMIN includes OPERATOR, which includes CLIENT and
+// VIEWER; WORKER is separate. VIEWER reads what OPERATOR reads, and changes nothing: every verb
+// checks either a role above it or RequireChange.
 func (p Principal) May(role models.Role) bool {
 	switch p.Role {
 	case models.RoleAdmin:
 		return role != models.RoleWorker
 	case models.RoleOperator:
-		return role == models.RoleOperator || role == models.RoleClient
+		return role == models.RoleOperator || role == models.RoleClient || role == models.RoleViewer
 	}
 	return p.Role == role
+}
+
+// MayRead reports whether the caller may call a read that requires the role. A VIEWER may call
+// each read that a CLIENT or an OPERATOR may.
+func (p Principal) MayRead(role models.Role) bool {
+	return p.May(role) || p.Role == models.RoleViewer && (role == models.RoleClient || role == models.RoleOperator)
 }
 
 // From returns the caller with the address (host:port) of its connection, for the audit log.
@@ -54,10 +71,10 @@ func (p Principal) From(remote string) Principal {
 	return p
 }
 
-// Scope returns the account to which the caller's lists are limited, or "" for operators, who
-// see all.
+// Scope returns the account to which the caller's lists are limited, or "" for operators and
+// viewers, who see all.
 func (p Principal) Scope() models.AccountID {
-	if p.May(models.RoleOperator) {
+	if p.May(models.RoleViewer) {
 		return ""
 	}
 	return p.AccountID
@@ -65,7 +82,24 @@ func (p Principal) Scope() models.AccountID {
 
 // Sees reports whether the caller may read rows of an account.
 func (p Principal) Sees(account models.AccountID) bool {
-	return p.May(models.RoleOperator) || p.Role == models.RoleClient && p.AccountID == account
+	return p.May(models.RoleViewer) || p.Role == models.RoleClient && p.AccountID == account
+}
+
+// RequireChange refuses a caller whose role only reads. Verbs that owners and operators share
+// call it; being able to see a row is not enough to change it.
+func (p Principal) RequireChange() error {
+	if p.Role == models.RoleViewer {
+		return apierror.Forbidden("The role VIEWER only reads. Changes require the role CLIENT, OPERATOR or ADMIN.")
+	}
+	return nil
+}
+
+// RequireViewer refuses callers who may not read what operators read.
+func (p Principal) RequireViewer() error {
+	if !p.May(models.RoleViewer) {
+		return apierror.Forbidden("This is for operators and viewers: this key's role is %s.", p.Role)
+	}
+	return nil
 }
 
 func (p Principal) RequireOperator() error {
@@ -87,13 +121,21 @@ func PrincipalOf(key *models.APIKey) Principal {
 }
 
 // VisibleJob returns a job that the caller may see, or NOT_FOUND: its owner and
-// operators may.
+// operators and viewers may.
 func VisibleJob(ctx context.Context, db bun.IDB, p Principal, id models.JobID) (*models.Job, error) {
 	if !id.Valid() {
 		return nil, apierror.NotFound("job")
 	}
 	job, err := models.GetJob(ctx, db, id)
 	return Visible(p, id, job, err)
+}
+
+// jobToChange returns a job that the caller may change: see VisibleJob and RequireChange.
+func jobToChange(ctx context.Context, db bun.IDB, p Principal, id models.JobID) (*models.Job, error) {
+	if err := p.RequireChange(); err != nil {
+		return nil, err
+	}
+	return VisibleJob(ctx, db, p, id)
 }
 
 // Visible is a job that was read, if the caller may see it.

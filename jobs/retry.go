@@ -27,7 +27,7 @@ type Retrier struct {
 // CONFLICT for a job in another state, a deleted one, or one that depends on a failed job, and
 // QUOTA_EXCEEDED if the account's queue is full.
 func (r *Retrier) Retry(ctx context.Context, p Principal, id models.JobID, fromScratch bool) (*models.Job, error) {
-	if _, err := VisibleJob(ctx, r.DB, p, id); err != nil {
+	if _, err := jobToChange(ctx, r.DB, p, id); err != nil {
 		return nil, err
 	}
 	var done *Change

@@ -152,6 +152,9 @@ func (s *Submitter) SubmitMany(ctx context.Context, p Principal, all []Submissio
 
 // submit is the only way to submit. It shares its queries and writes with concurrent calls.
 func (s *Submitter) submit(ctx context.Context, p Principal, all []Submission) ([]Submitted, error) {
+	if err := p.RequireChange(); err != nil {
+		return nil, err
+	}
 	call := s.newCall(p, all)
 	err := s.accept(ctx, call)
 	return call.answers, err

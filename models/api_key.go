@@ -7,12 +7,14 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Role is the set of permissions of a key. ADMIN ⊃ OPERATOR ⊃ CLIENT; WORKER stands alone.
+// Role is the set of permissions of a key. ADMIN includes OPERATOR, which includes CLIENT and
+// VIEWER; WORKER stands alone. VIEWER reads what OPERATOR reads, and changes nothing.
 type Role string
 
 const (
 	RoleClient   Role = "CLIENT"
 	RoleWorker   Role = "WORKER"
+	RoleViewer   Role = "VIEWER"
 	RoleOperator Role = "OPERATOR"
 	RoleAdmin    Role = "ADMIN"
 )

@@ -24,6 +24,7 @@ type (
 	DeadLetterID string
 	BulkID       string
 	AuditID      string
+	MemberID     string
 
 	WebhookEndpointID string
 	WebhookEventID    string
@@ -48,6 +49,7 @@ const (
 	deadLetterKind = "dead"
 	bulkKind       = "bulk"
 	auditKind      = "aud"
+	memberKind     = "mem"
 
 	webhookEndpointKind = "whk"
 	webhookEventKind    = "evt"
@@ -69,6 +71,7 @@ func NewTakesID() TakesID       { return TakesID(newID(takesKind)) }
 func NewDeadLetterID() DeadLetterID { return DeadLetterID(newID(deadLetterKind)) }
 func NewBulkID() BulkID             { return BulkID(newID(bulkKind)) }
 func NewAuditID() AuditID           { return AuditID(newID(auditKind)) }
+func NewMemberID() MemberID         { return MemberID(newID(memberKind)) }
 
 func NewWebhookEndpointID() WebhookEndpointID { return WebhookEndpointID(newID(webhookEndpointKind)) }
 func NewWebhookEventID() WebhookEventID       { return WebhookEventID(newID(webhookEventKind)) }
@@ -88,7 +91,7 @@ func IDKind(s string) string {
 		return ""
 	}
 	switch kind {
-	case accountKind, keyKind, sessionKind, jobKind, attemptKind, workerKind, poolKind, artifactKind, takesKind, deadLetterKind, bulkKind, auditKind,
+	case accountKind, keyKind, sessionKind, jobKind, attemptKind, workerKind, poolKind, artifactKind, takesKind, deadLetterKind, bulkKind, auditKind, memberKind,
 		webhookEndpointKind, webhookEventKind, webhookDeliveryKind:
 		return kind
 	}
@@ -113,6 +116,7 @@ func (id TakesID) Valid() bool    { return ValidID(id, takesKind) }
 func (id DeadLetterID) Valid() bool { return ValidID(id, deadLetterKind) }
 func (id BulkID) Valid() bool       { return ValidID(id, bulkKind) }
 func (id AuditID) Valid() bool      { return ValidID(id, auditKind) }
+func (id MemberID) Valid() bool     { return ValidID(id, memberKind) }
 
 func (id WebhookEndpointID) Valid() bool { return ValidID(id, webhookEndpointKind) }
 func (id WebhookDeliveryID) Valid() bool { return ValidID(id, webhookDeliveryKind) }
@@ -136,6 +140,7 @@ func (id TakesID) Value() (driver.Value, error)    { return idValue(string(id), 
 func (id DeadLetterID) Value() (driver.Value, error) { return idValue(string(id), deadLetterKind) }
 func (id BulkID) Value() (driver.Value, error)       { return idValue(string(id), bulkKind) }
 func (id AuditID) Value() (driver.Value, error)      { return idValue(string(id), auditKind) }
+func (id MemberID) Value() (driver.Value, error)     { return idValue(string(id), memberKind) }
 
 func (id WebhookEndpointID) Value() (driver.Value, error) {
 	return idValue(string(id), webhookEndpointKind)
@@ -158,6 +163,7 @@ func (id *TakesID) Scan(src any) error    { return scanID((*string)(id), takesKi
 func (id *DeadLetterID) Scan(src any) error { return scanID((*string)(id), deadLetterKind, src) }
 func (id *BulkID) Scan(src any) error       { return scanID((*string)(id), bulkKind, src) }
 func (id *AuditID) Scan(src any) error      { return scanID((*string)(id), auditKind, src) }
+func (id *MemberID) Scan(src any) error     { return scanID((*string)(id), memberKind, src) }
 
 func (id *WebhookEndpointID) Scan(src any) error {
 	return scanID((*string)(id), webhookEndpointKind, src)

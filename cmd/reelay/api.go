@@ -239,13 +239,13 @@ func explored(pages, api http.Handler) http.Handler {
 	})
 }
 
-// scraped requires an operator's key, unless the metrics are configured as open.
+// scraped requires the key of an operator or viewer, unless the metrics are configured as open.
 func (s *stack) scraped(inside http.Handler) http.Handler {
 	if s.cfg.metricsOpen {
 		return inside
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, _, err := door.Admit(r, s.keys().Authenticate, models.RoleOperator); err != nil {
+		if _, _, err := door.Admit(r, s.keys().Authenticate, models.RoleViewer); err != nil {
 			door.PlainError(w, r, err)
 			return
 		}

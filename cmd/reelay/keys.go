@@ -85,7 +85,7 @@ func createdKey(key *client.CreatedApiKey) printer {
 }
 
 // keyRoles are the roles that a key can have.
-var keyRoles = []client.Role{client.RoleClient, client.RoleWorker, client.RoleOperator, client.RoleAdmin}
+var keyRoles = []client.Role{client.RoleClient, client.RoleWorker, client.RoleViewer, client.RoleOperator, client.RoleAdmin}
 
 func keysCreateCommand() *cobra.Command {
 	var account, role, name string
@@ -112,7 +112,7 @@ func keysCreateCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&account, "account", "", "name or id of the key's account")
-	f.StringVar(&role, "role", "", "client, worker (an enrolment key), operator or admin")
+	f.StringVar(&role, "role", "", "client, worker (an enrolment key), viewer (reads what operators read), operator or admin")
 	f.StringVar(&name, "name", "", "name of the key in lists and in the audit log")
 	f.IntVar(&days, "expires-in-days", 0, "days until the key expires; 0 is never")
 	call := &apiCall{target: target{admin: true}}

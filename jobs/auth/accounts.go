@@ -38,7 +38,7 @@ const maxDraftsKept = 90 * 24
 
 // List lists the accounts, newest first.
 func (a *Accounts) List(ctx context.Context, p jobs.Principal, of paging.Request) (*paging.Page[*models.Account], error) {
-	if err := p.RequireOperator(); err != nil {
+	if err := p.RequireViewer(); err != nil {
 		return nil, err
 	}
 	all := paging.ListOf("acc")

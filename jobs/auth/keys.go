@@ -121,7 +121,7 @@ type NewKey struct {
 	ExpiresAt *time.Time
 }
 
-var roles = []models.Role{models.RoleClient, models.RoleWorker, models.RoleOperator, models.RoleAdmin}
+var roles = []models.Role{models.RoleClient, models.RoleWorker, models.RoleViewer, models.RoleOperator, models.RoleAdmin}
 
 // Create makes a key and returns its secret, which is shown only now. It is for
 // ADMIN, and returns NOT_FOUND for an unknown account.
@@ -167,7 +167,7 @@ func (in *NewKey) validate(ctx context.Context, tx bun.Tx) error {
 		return err
 	}
 	if !slices.Contains(roles, in.Role) {
-		return apierror.Invalid("role", "There is no such role: it must be CLIENT, WORKER, OPERATOR or ADMIN.")
+		return apierror.Invalid("role", "There is no such role: it must be CLIENT, WORKER, VIEWER, OPERATOR or ADMIN.")
 	}
 	now, err := models.Now(ctx, tx)
 	if err != nil {

@@ -20,15 +20,15 @@ const (
 )
 
 // LogIn opens a console session under an operator's key and returns the session's secret. It
-// returns ErrUnauthenticated for an unknown key and FORBIDDEN for a key without an operator's
-// role. remote is the caller's address for the audit log: see Principal.From.
+// returns ErrUnauthenticated for an unknown key and FORBIDDEN for a key that may not read what
+// operators read. remote is the caller's address for the audit log: see Principal.From.
 func (k *Keys) LogIn(ctx context.Context, secret, remote string) (string, error) {
 	p, err := k.Authenticate(ctx, secret)
 	if err != nil {
 		return "", err
 	}
-	if !p.May(models.RoleOperator) {
-		return "", apierror.Forbidden("The console is for operators: this key's role is %s.", p.Role)
+	if !p.May(models.RoleViewer) {
+		return "", apierror.Forbidden("The console is for operators and viewers: this key's role is %s.", p.Role)
 	}
 	token, hash := secrets.NewToken()
 	session := &models.Session{ID: models.NewSessionID(), KeyID: p.KeyID, Hash: hash}

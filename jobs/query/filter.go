@@ -48,7 +48,7 @@ func Narrow(ctx context.Context, db bun.IDB, p jobs.Principal, f models.JobFilte
 		}
 		f = withAge(f, now, search.OlderThan, search.YoungerThan)
 	}
-	if p.May(models.RoleOperator) {
+	if p.May(models.RoleViewer) {
 		return f, nil
 	}
 	if f.AccountID != "" && f.AccountID != p.AccountID {
@@ -63,7 +63,7 @@ func namedAccount(ctx context.Context, db bun.IDB, p jobs.Principal, name string
 	if id := models.AccountID(name); id.Valid() {
 		return id, nil
 	}
-	if !p.May(models.RoleOperator) {
+	if !p.May(models.RoleViewer) {
 		// Names are not unique: a client's search can only match the client's own account.
 		accounts, err := models.GetAccounts(ctx, db, []models.AccountID{p.AccountID})
 		if err == nil && (len(accounts) == 0 || accounts[0].Name != name) {

@@ -46,7 +46,7 @@ func (r *Reader) Worker(ctx context.Context, id models.WorkerID) (*models.Worker
 // SeesWorker reports whether a client may see a worker: one that has worked on a job of the
 // client.
 func (r *Reader) SeesWorker(ctx context.Context, p jobs.Principal, id models.WorkerID) (bool, error) {
-	if p.May(models.RoleOperator) {
+	if p.May(models.RoleViewer) {
 		return true, nil
 	}
 	seen, err := models.WorkerServed(ctx, r.DB, id, p.AccountID)

@@ -25,7 +25,7 @@ const exactStats = 100_000
 // QueueStats counts the jobs of all accounts, for operators only. Beyond 100,000 jobs of a
 // status the number is PostgreSQL's estimate.
 func (r *Reader) QueueStats(ctx context.Context, p jobs.Principal) (*QueueStats, error) {
-	if err := p.RequireOperator(); err != nil {
+	if err := p.RequireViewer(); err != nil {
 		return nil, err
 	}
 	counts, err := models.CountStatuses(ctx, r.DB, exactStats)

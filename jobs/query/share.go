@@ -281,7 +281,7 @@ func (l *readLane) next(now time.Time) (again time.Duration) {
 // shareOf returns the caller's share. mu must be held.
 func (s *Shares) shareOf(p jobs.Principal, now time.Time) *readShare {
 	key, times := shareKey{account: p.AccountID}, 1.0
-	if p.May(models.RoleOperator) {
+	if p.May(models.RoleViewer) {
 		key.key, times = p.KeyID, operatorReads
 	}
 	share := s.shares[key]

@@ -76,7 +76,7 @@ func (r *Reader) WebhookDeliveries(ctx context.Context, p jobs.Principal, f mode
 	if f.EndpointID != "" && !f.EndpointID.Valid() {
 		return nil, apierror.NotFound("webhook endpoint")
 	}
-	if !p.May(models.RoleOperator) {
+	if !p.May(models.RoleViewer) {
 		f.AccountID = p.AccountID
 	}
 	found, err := models.ListWebhookDeliveries(ctx, r.DB, f, models.WebhookDeliveryID(mark), of.First+1)

@@ -39,6 +39,9 @@ const (
 // of its format. It returns INVALID_INPUT (url, events), or CONFLICT if the account has as
 // many endpoints as it may have.
 func (w *Endpoints) CreateEndpoint(ctx context.Context, p jobs.Principal, url string, format models.WebhookFormat, events []string) (*models.WebhookEndpoint, string, error) {
+	if err := p.RequireChange(); err != nil {
+		return nil, "", err
+	}
 	if err := jobs.ValidCallback(w.Outbound, "url", url); err != nil {
 		return nil, "", err
 	}
@@ -98,6 +101,9 @@ func openSecrets(sealer *seal.Sealer, e *models.WebhookEndpoint, now time.Time) 
 // RotateSecret gives an endpoint a new secret, which is shown only now. The old secret also
 // signs for 24 hours. Only the endpoint's own account may rotate it.
 func (w *Endpoints) RotateSecret(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*models.WebhookEndpoint, string, error) {
+	if err := p.RequireChange(); err != nil {
+		return nil, "", err
+	}
 	endpoint, err := query.VisibleEndpoint(ctx, w.DB, p, id)
 	if err != nil {
 		return nil, "", err
@@ -118,6 +124,9 @@ func (w *Endpoints) RotateSecret(ctx context.Context, p jobs.Principal, id model
 // RotateAccountSecret replaces the secret that signs the callbacks of the account's jobs, and
 // returns the new one. The old secret also signs for 24 hours.
 func (w *Endpoints) RotateAccountSecret(ctx context.Context, p jobs.Principal) (secret string, err error) {
+	if err := p.RequireChange(); err != nil {
+		return "", err
+	}
 	err = jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := models.LockAccount(ctx, tx, p.AccountID); err != nil {
 			return err
@@ -145,6 +154,9 @@ func (w *Endpoints) RotateAccountSecret(ctx context.Context, p jobs.Principal) (
 
 // DeleteEndpoint deletes an endpoint and its secrets. Its open deliveries are given up.
 func (w *Endpoints) DeleteEndpoint(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) error {
+	if err := p.RequireChange(); err != nil {
+		return err
+	}
 	seen, err := query.VisibleEndpoint(ctx, w.DB, p, id)
 	if err != nil {
 		return err
@@ -164,6 +176,9 @@ func (w *Endpoints) DeleteEndpoint(ctx context.Context, p jobs.Principal, id mod
 
 // EnableEndpoint enables a disabled endpoint again.
 func (w *Endpoints) EnableEndpoint(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*models.WebhookEndpoint, error) {
+	if err := p.RequireChange(); err != nil {
+		return nil, err
+	}
 	endpoint, err := query.VisibleEndpoint(ctx, w.DB, p, id)
 	if err != nil {
 		return nil, err
@@ -185,6 +200,9 @@ func (w *Endpoints) EnableEndpoint(ctx context.Context, p jobs.Principal, id mod
 // Redeliver sends a delivery once more, whatever its status. It returns CONFLICT if its
 // endpoint is deleted or disabled, or its job deleted.
 func (w *Endpoints) Redeliver(ctx context.Context, p jobs.Principal, id models.WebhookDeliveryID) (*models.WebhookDelivery, error) {
+	if err := p.RequireChange(); err != nil {
+		return nil, err
+	}
 	seen, err := query.VisibleDelivery(ctx, w.DB, p, id)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,9 @@ import (
 // try. It returns CONFLICT if the endpoint is disabled, or while another test of it is in
 // progress.
 func (w *Endpoints) Test(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*models.WebhookDelivery, error) {
+	if err := p.RequireChange(); err != nil {
+		return nil, err
+	}
 	if _, err := query.VisibleEndpoint(ctx, w.DB, p, id); err != nil {
 		return nil, err
 	}

@@ -36,6 +36,8 @@ type route struct {
 	serve   page
 	// open pages need no login. Their principal is empty.
 	open bool
+	// admin pages are for ADMIN. The others are for VIEWER to read and for OPERATOR to act.
+	admin bool
 	// back is the address of the page with the button of this action. The console
 	// returns to it after a login, or if the action fails.
 	back string
@@ -106,11 +108,11 @@ func (c *console) routes() []route {
 		{pattern: "POST /pools/{id}/delete", serve: c.poolDelete, back: "/pools/{id}"},
 
 		{pattern: "GET /models", serve: c.modelList},
-		{pattern: "GET /models/apply", serve: c.modelApplyForm},
-		{pattern: "POST /models/apply", serve: c.modelApply, back: "/models/apply"},
+		{pattern: "GET /models/apply", serve: c.modelApplyForm, admin: true},
+		{pattern: "POST /models/apply", serve: c.modelApply, admin: true, back: "/models/apply"},
 		{pattern: "GET /models/show/{id}", serve: c.modelShow},
-		{pattern: "GET /models/show/{id}/remove", serve: c.modelConfirm},
-		{pattern: "POST /models/show/{id}/remove", serve: c.modelRemove, back: "/models"},
+		{pattern: "GET /models/show/{id}/remove", serve: c.modelConfirm, admin: true},
+		{pattern: "POST /models/show/{id}/remove", serve: c.modelRemove, admin: true, back: "/models"},
 
 		{pattern: "/asynqmon", serve: c.monitor},
 		{pattern: "/asynqmon/", serve: c.monitor},
@@ -130,7 +132,10 @@ func (c *console) page(route route) http.Handler {
 				if p, err = c.principal(r); err != nil {
 					return err
 				}
-				r = c.visited(r, p)
+				r = c.visited(r, p) // the error page needs it, too
+				if err := route.admit(r.Method, p); err != nil {
+					return err
+				}
 			}
 			return route.serve(w, r, p)
 		}, func(w http.ResponseWriter, err error) {

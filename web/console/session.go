@@ -21,7 +21,7 @@ func (c *console) cookieName() string {
 	return "reelay"
 }
 
-// principal returns the operator who is logged in, or apierror.ErrUnauthenticated.
+// principal returns the operator or viewer who is logged in, or apierror.ErrUnauthenticated.
 func (c *console) principal(r *http.Request) (jobs.Principal, error) {
 	cookie, err := r.Cookie(c.cookieName())
 	if err != nil {

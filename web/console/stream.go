@@ -108,7 +108,7 @@ type readList func(ctx context.Context, p jobs.Principal) (func(now time.Time) t
 // reads, each of which is charged to one of them. The page is at least as new as the
 // viewer: what it shows was read after it was opened.
 func (c *console) refresh(w http.ResponseWriter, r *http.Request, p jobs.Principal, page string, read readList) error {
-	key := fmt.Sprintf("%s %s %s", p.Scope(), c.origin(r), page)
+	key := fmt.Sprintf("%s %s %s %s", p.Scope(), p.Role, c.origin(r), page)
 	return c.follow(w, r, func(ctx context.Context, s *stream) error {
 		opened := time.Now()
 		var shown []byte
@@ -117,7 +117,7 @@ func (c *console) refresh(w http.ResponseWriter, r *http.Request, p jobs.Princip
 				return nil
 			}
 			shown = list.part
-			return s.Send(event("", list.now))
+			return s.Send(event("", ownTokens(r.Context(), list.now)))
 		})
 	})
 }
@@ -163,6 +163,7 @@ func (read readList) state(ctx context.Context, p jobs.Principal, fixed time.Tim
 	if err != nil {
 		return listState{}, err
 	}
+	ctx = shared(ctx, p.Role)
 	var unchanging, now bytes.Buffer
 	if err := part(fixed).Render(ctx, &unchanging); err != nil {
 		return listState{}, err

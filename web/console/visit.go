@@ -16,6 +16,9 @@ import (
 type visit struct {
 	// Principal is who is logged in. It is empty on pages that need no login.
 	Principal jobs.Principal
+	// formKey is the secret of the session's form tokens. It is nil for strangers, and where
+	// several viewers share what is rendered.
+	formKey []byte
 	// Instance is the name of this installation, or "".
 	Instance string
 	// Theme is dark or light if the person chose one, and otherwise "".
@@ -39,6 +42,9 @@ func (c *console) visited(r *http.Request, p jobs.Principal) *http.Request {
 	v := visit{Principal: p, Instance: c.Name, Flash: c.flash(r), forget: func(w http.ResponseWriter) { c.setFlash(w, "") }}
 	if theme, err := r.Cookie("theme"); err == nil && (theme.Value == "dark" || theme.Value == "light") {
 		v.Theme = theme.Value
+	}
+	if cookie, err := r.Cookie(c.cookieName()); err == nil && p.Role != "" {
+		v.formKey = formKeyOf(cookie.Value)
 	}
 	return r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
 }

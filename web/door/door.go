@@ -22,7 +22,7 @@ import (
 type Authenticate func(ctx context.Context, secret string) (jobs.Principal, error)
 
 // Admit returns the caller of a request and the request's key. It returns FORBIDDEN if the
-// key lacks the permissions of the role.
+// key lacks the permissions of the role. A VIEWER may read with GET what the role may.
 func Admit(r *http.Request, authenticate Authenticate, role models.Role) (p jobs.Principal, secret string, err error) {
 	if urlkey.IsIn(r.URL.Query()) {
 		return p, "", refuse(http.StatusBadRequest, BadHeader, urlkey.Refusal)
@@ -36,7 +36,11 @@ func Admit(r *http.Request, authenticate Authenticate, role models.Role) (p jobs
 		return p, "", err
 	}
 	httpguard.ConnOf(r.Context()).MarkKnown()
-	if !p.May(role) {
+	may := p.May
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		may = p.MayRead
+	}
+	if !may(role) {
 		return p, "", apierror.Forbidden("This operation requires a key with the role %s. This key has the role %s.", role, p.Role)
 	}
 	return p.From(r.RemoteAddr), secret, nil

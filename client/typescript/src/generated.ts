@@ -354,6 +354,7 @@ export type PoolChangeKind =
 export type Role =
   | 'CLIENT'
   | 'WORKER'
+  | 'VIEWER'
   | 'OPERATOR'
   | 'ADMIN';
 

@@ -1,0 +1,113 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"net/http"
+	"strings"
+
+	"github.com/a-h/templ"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/models"
+)
+
+// may reports whether who looks at the page has the role. Templates disable the buttons of
+// actions that the viewer may not perform: see requires.
+func may(ctx context.Context, role models.Role) bool { return visitOf(ctx).Principal.May(role) }
+
+// requires returns the attributes of a button that needs the role: none if who looks at the
+// page has it, else those that disable the button and say why.
+func requires(ctx context.Context, role models.Role) templ.Attributes {
+	if may(ctx, role) {
+		return nil
+	}
+	return templ.Attributes{"disabled": true, "title": lacks(ctx, role)}
+}
+
+// lacks says why who looks at the page may not perform an action that needs the role.
+func lacks(ctx context.Context, role models.Role) string {
+	return "Requires the role " + strings.ToLower(string(role)) + ". Your role is " + strings.ToLower(string(visitOf(ctx).Principal.Role)) + "."
+}
+
+// roleOf returns the role that a route requires: VIEWER to read, OPERATOR to change
+// something, ADMIN where the route says so.
+func (r route) roleOf(method string) models.Role {
+	switch {
+	case r.admin:
+		return models.RoleAdmin
+	case method == http.MethodGet || method == http.MethodHead:
+		return models.RoleViewer
+	}
+	return models.RoleOperator
+}
+
+// admit refuses a request whose caller lacks the role of the route.
+func (r route) admit(method string, p jobs.Principal) error {
+	if role := r.roleOf(method); !p.May(role) {
+		return apierror.Forbidden("This requires the role %s. Your role is %s.", role, p.Role)
+	}
+	return nil
+}
+
+// csrfField is the name of the form field with the session's token.
+const csrfField = "csrf"
+
+// formKeyOf derives the secret of a session's form tokens from the session's cookie, which no
+// other site can read.
+func formKeyOf(session string) []byte {
+	mac := hmac.New(sha256.New, []byte(session))
+	mac.Write([]byte("reelay form token"))
+	return mac.Sum(nil)
+}
+
+// sharedToken stands for each viewer's token in what several viewers share. ownTokens
+// replaces it.
+var sharedToken = "shared-" + rand.Text()
+
+// shared returns a context for what viewers of a role share.
+func shared(ctx context.Context, role models.Role) context.Context {
+	return context.WithValue(ctx, visitKey{}, visit{Principal: jobs.Principal{Role: role}})
+}
+
+// token returns a token for a form. Each has a random mask, so that the length of compressed
+// pages does not reveal the key.
+func (v visit) token() string {
+	if v.formKey == nil {
+		return sharedToken
+	}
+	masked := make([]byte, 2*len(v.formKey))
+	rand.Read(masked[:len(v.formKey)])
+	subtle.XORBytes(masked[len(v.formKey):], masked[:len(v.formKey)], v.formKey)
+	return base64.RawURLEncoding.EncodeToString(masked)
+}
+
+// ownTokens returns HTML that several viewers share with the token of one viewer.
+func ownTokens(ctx context.Context, html []byte) []byte {
+	if !bytes.Contains(html, []byte(sharedToken)) {
+		return html
+	}
+	return bytes.ReplaceAll(html, []byte(sharedToken), []byte(visitOf(ctx).token()))
+}
+
+var errFormToken = apierror.Forbidden("This form belongs to another login, or is too old. Open the page again and repeat the action.")
+
+// checkToken refuses a posted form without the token of the caller's session. It is a second
+// line behind the check of the request's origin.
+func (v visit) checkToken(given string) error {
+	masked, err := base64.RawURLEncoding.DecodeString(given)
+	if err != nil || v.formKey == nil || len(masked) != 2*len(v.formKey) {
+		return errFormToken
+	}
+	key := make([]byte, len(v.formKey))
+	subtle.XORBytes(key, masked[:len(key)], masked[len(key):])
+	if !hmac.Equal(key, v.formKey) {
+		return errFormToken
+	}
+	return nil
+}

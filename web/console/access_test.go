@@ -1,0 +1,87 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// logInAs opens a console with the key of a role.
+func logInAs(t *testing.T, b *browser, role models.Role) {
+	t.Helper()
+	got := b.post(t, "/login", url.Values{"key": {b.Secrets[role]}})
+	require.Equal(t, http.StatusSeeOther, got.Status, got.Body)
+}
+
+func TestRoles(t *testing.T) {
+	t.Parallel()
+
+	for role, may := range map[models.Role]func(method string, r route) bool{
+		models.RoleViewer:   func(method string, r route) bool { return method == http.MethodGet && !r.admin },
+		models.RoleOperator: func(_ string, r route) bool { return !r.admin },
+		models.RoleAdmin:    func(string, route) bool { return true },
+	} {
+		t.Run(string(role), func(t *testing.T) {
+			t.Parallel()
+
+			b := stranger(t)
+			logInAs(t, b, role)
+			job, worker := b.Submit(t), b.Worker(t, "one")
+			b.SeedCatalogue(t)
+
+			for request, route := range requests(t, b, job, worker.WorkerID) {
+				method, path, _ := strings.Cut(request, " ")
+				if route.open || strings.HasSuffix(path, "/live") || may(method, route) && method == http.MethodPost {
+					continue // streams do not end, and the tests of the actions perform them
+				}
+				got := b.request(t, method, path, nil, nil)
+				if may(method, route) {
+					require.NotEqual(t, http.StatusForbidden, got.Status, request)
+				} else {
+					require.Equal(t, http.StatusForbidden, got.Status, request)
+					require.Contains(t, got.Body, "Your role is "+string(role), request)
+				}
+				require.Less(t, got.Status, 500, "%s: %s", request, got.Body)
+			}
+			require.Equal(t, models.JobQueued, b.Reload(t, job.ID).Status)
+		})
+	}
+
+	t.Run("DoNotLetAViewerUseTheMonitor", func(t *testing.T) {
+		t.Parallel()
+
+		b := stranger(t)
+		logInAs(t, b, models.RoleViewer)
+
+		require.Equal(t, http.StatusOK, b.get(t, "/asynqmon/api/queues").Status)
+		require.Equal(t, http.StatusForbidden, b.request(t, http.MethodDelete, "/asynqmon/api/queues/pro", nil, nil).Status)
+		require.Contains(t, b.get(t, "/jobs").Body, "Read-only")
+	})
+}
+
+func TestFormToken(t *testing.T) {
+	t.Parallel()
+
+	mine, other := visit{formKey: formKeyOf("mine")}, visit{formKey: formKeyOf("other")}
+
+	require.NoError(t, mine.checkToken(mine.token()))
+	require.NotEqual(t, mine.token(), mine.token(), "each is masked")
+	for name, given := range map[string]string{
+		"none": "", "another session's": other.token(), "no base64": "%%%", "too short": mine.token()[4:], "the shared one": sharedToken,
+	} {
+		require.ErrorIs(t, mine.checkToken(given), errFormToken, name)
+	}
+	require.ErrorIs(t, visit{}.checkToken(mine.token()), errFormToken)
+
+	ctx := context.WithValue(t.Context(), visitKey{}, mine)
+	own := strings.TrimPrefix(string(ownTokens(ctx, []byte("token="+sharedToken))), "token=")
+	require.NoError(t, mine.checkToken(own))
+	require.Nil(t, requires(shared(ctx, models.RoleAdmin), models.RoleOperator))
+	require.Equal(t, "Requires the role operator. Your role is viewer.",
+		requires(shared(ctx, models.RoleViewer), models.RoleOperator)["title"])
+}
