@@ -15,7 +15,7 @@ func (o *Operator) SetJobPriority(ctx context.Context, p Principal, id models.Jo
 	if priority < -maxPriority || priority > maxPriority {
 		return nil, apierror.Invalid("priority", "priority must be from %d to %d.", -maxPriority, maxPriority)
 	}
-	if _, err := VisibleJob(ctx, o.DB, p, id); err != nil {
+	if _, err := jobToChange(ctx, o.DB, p, id); err != nil {
 		return nil, err
 	}
 	var done *Change
