@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/reelay/reelay/internal/text"
@@ -44,6 +45,10 @@ const (
 
 // deliberate are these reasons. An attempt that ended for one says nothing about the capacity.
 var deliberate = []string{LeavesFewer, LeavesPaused, LeavesDrained, LeavesPreempted, LeavesTerminated}
+
+// Deliberate returns the reasons for which Reelay itself and operators make workers leave. An
+// attempt that ended for one was not preempted.
+func Deliberate() []string { return slices.Clone(deliberate) }
 
 // endUnfenced ends a live attempt without its worker's token (reaped, terminated, registered
 // again). It requeues the job, or cancels it if that was requested. A job that keeps taking

@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/internal/version"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/history"
 	"github.com/reelay/reelay/jobs/periodic"
 	"github.com/reelay/reelay/jobs/prices"
 	"github.com/reelay/reelay/jobs/registry"
@@ -133,6 +134,7 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "forget jobs", Every: upkeepEvery, Run: counted(upkeep.ForgetJobs)},
 				{Name: "forget the rest", Every: upkeepEvery, Run: counted(upkeep.ForgetRest)},
 				{Name: "keep events", Every: eventsEvery, Run: counted(upkeep.KeepEvents)},
+				{Name: "history", Every: history.Every, Run: counted((&history.Recorder{DB: s.db}).Pass)},
 				{Name: "bulk", Every: bulkEvery, Run: counted(bulk.Pass)},
 				{Name: "delete videos", Every: objectsEvery, Run: counted(s.videos(s.submitter()).Sweep)},
 				{Name: "bulk sweep", Every: bulkSweepEvery, Run: counted(bulk.Sweep)},

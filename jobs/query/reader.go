@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/checkpoints"
 	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/jobs/history"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/models"
@@ -38,6 +39,8 @@ type Reader struct {
 	Clock *jobs.Clock
 	// Shares limits the cost of lists: a caller that reads a list calls it first.
 	Shares *Shares
+	// History has the figures of the past.
+	History *history.Reader
 
 	reads batch.Group[*jobRead]
 }
@@ -57,7 +60,7 @@ const defaultReads = 4
 func NewReader(db *bun.DB, sealer *seal.Sealer, objects jobs.Objects, catalogue *catalogue.Catalogue) *Reader {
 	return &Reader{
 		DB: db, Sealer: sealer, Objects: objects, Catalogue: catalogue,
-		Clock: &jobs.Clock{DB: db}, Shares: NewShares(defaultReads, defaultReads), reads: batch.Group[*jobRead]{Linger: readLinger, MinSiblings: readSiblings},
+		History: &history.Reader{DB: db}, Clock: &jobs.Clock{DB: db}, Shares: NewShares(defaultReads, defaultReads), reads: batch.Group[*jobRead]{Linger: readLinger, MinSiblings: readSiblings},
 	}
 }
 

@@ -1,0 +1,212 @@
+package history
+
+import (
+	"time"
+
+	"github.com/reelay/reelay/models"
+)
+
+// Figures are what is known of a time. A figure is nil if it is unknown: nothing was recorded, no
+// gauge was read, or there was nothing to take a percentile of.
+type Figures struct {
+	From, To time.Time
+	// Covered is how much of the time is known.
+	Covered time.Duration
+	// Samples is in how many minutes of it gauges were read.
+	Samples int
+	// Jobs are by lane and model, Pools by pool, region and GPU type. Counters are sums, and gauges
+	// sums over the samples.
+	Jobs  []*models.HistoryJobs
+	Pools []*models.HistoryPool
+
+	gauges models.HistoryGauges
+	// partial means that the figures are of some lanes, models or pools only.
+	partial bool
+}
+
+// Selection narrows figures. Empty fields stand for all.
+type Selection struct {
+	Lane  models.Tier
+	Model string
+	// Pool, Region and GPUType narrow the figures of workers.
+	Pool, Region, GPUType string
+}
+
+// Of returns the figures of a selection. Those that belong to no lane, model or pool are nil.
+func (f *Figures) Of(s Selection) *Figures {
+	if s == (Selection{}) {
+		return f
+	}
+	part := *f
+	part.Jobs, part.Pools, part.partial = nil, nil, true
+	for _, j := range f.Jobs {
+		if (s.Lane == "" || s.Lane == j.Lane) && (s.Model == "" || s.Model == j.Model) {
+			part.Jobs = append(part.Jobs, j)
+		}
+	}
+	for _, p := range f.Pools {
+		if (s.Pool == "" || s.Pool == p.Pool) && (s.Region == "" || s.Region == p.Region) && (s.GPUType == "" || s.GPUType == p.GPUType) {
+			part.Pools = append(part.Pools, p)
+		}
+	}
+	return &part
+}
+
+// jobs sums a figure of jobs up.
+func (f *Figures) jobs(of func(*models.HistoryJobs) float64) (sum float64) {
+	for _, j := range f.Jobs {
+		sum += of(j)
+	}
+	return sum
+}
+
+// pools sums a figure of pools up.
+func (f *Figures) pools(of func(*models.HistoryPool) float64) (sum float64) {
+	for _, p := range f.Pools {
+		sum += of(p)
+	}
+	return sum
+}
+
+// per returns n for each unit of the known time.
+func (f *Figures) per(unit time.Duration, n float64) *float64 {
+	return ratio(n*unit.Seconds(), f.Covered.Seconds())
+}
+
+// ratio returns a / b, or nil if b is 0.
+func ratio(a, b float64) *float64 {
+	if b <= 0 {
+		return nil
+	}
+	share := a / b
+	return &share
+}
+
+// mean returns the mean of a gauge.
+func (f *Figures) mean(sum float64) *float64 { return ratio(sum, float64(f.Samples)) }
+
+// Submitted, Completed, Failed and Cancelled count jobs. They are 0 also if nothing is known:
+// look at Covered. Failed leaves out what customers caused.
+func (f *Figures) Submitted() int {
+	return int(f.jobs(func(j *models.HistoryJobs) float64 { return float64(j.Submitted) }))
+}
+
+// Started counts the first leases of runs.
+func (f *Figures) Started() int {
+	return int(f.jobs(func(j *models.HistoryJobs) float64 { return float64(j.Started) }))
+}
+
+// Completed counts runs that completed.
+func (f *Figures) Completed() int {
+	return int(f.jobs(func(j *models.HistoryJobs) float64 { return float64(j.Completed) }))
+}
+
+// Cancelled counts runs that were cancelled.
+func (f *Figures) Cancelled() int {
+	return int(f.jobs(func(j *models.HistoryJobs) float64 { return float64(j.Cancelled) }))
+}
+
+// Failures counts the failed runs by failure class.
+func (f *Figures) Failures() map[models.FailureClass]int {
+	all := map[models.FailureClass]int{}
+	for _, j := range f.Jobs {
+		for class, n := range j.Failures {
+			all[class] += n
+		}
+	}
+	return all
+}
+
+// Failed counts the failed runs, without those that customers caused: invalid input, for example.
+func (f *Figures) Failed() (n int) {
+	for class, count := range f.Failures() {
+		if class.Audience() == models.AudienceOperator {
+			n += count
+		}
+	}
+	return n
+}
+
+// Attempts counts the attempts that ended, Preempted those whose worker was lost or gave them back
+// by no operator's doing, and Expired those whose lease ran out.
+func (f *Figures) Attempts() int {
+	return int(f.pools(func(p *models.HistoryPool) float64 { return float64(p.Attempts) }))
+}
+
+// Preempted: see Attempts.
+func (f *Figures) Preempted() int {
+	return int(f.pools(func(p *models.HistoryPool) float64 { return float64(p.Preempted) }))
+}
+
+// Expired: see Attempts.
+func (f *Figures) Expired() int {
+	return int(f.pools(func(p *models.HistoryPool) float64 { return float64(p.Expired) }))
+}
+
+// SubmittedPerMinute returns how many jobs were submitted in a minute.
+func (f *Figures) SubmittedPerMinute() *float64 { return f.per(time.Minute, float64(f.Submitted())) }
+
+// StartedPerMinute returns how many runs got their first lease in a minute.
+func (f *Figures) StartedPerMinute() *float64 { return f.per(time.Minute, float64(f.Started())) }
+
+// CompletedPerMinute returns how many jobs completed in a minute.
+func (f *Figures) CompletedPerMinute() *float64 { return f.per(time.Minute, float64(f.Completed())) }
+
+// FailedPerMinute returns how many jobs failed in a minute.
+func (f *Figures) FailedPerMinute() *float64 { return f.per(time.Minute, float64(f.Failed())) }
+
+// FailureRate returns the share of ended jobs that failed, 0 to 1. Cancelled ones, and failures that
+// customers caused, do not count.
+func (f *Figures) FailureRate() *float64 {
+	return ratio(float64(f.Failed()), float64(f.Completed()+f.Failed()))
+}
+
+// CompletionRate is 1 - FailureRate.
+func (f *Figures) CompletionRate() *float64 {
+	return ratio(float64(f.Completed()), float64(f.Completed()+f.Failed()))
+}
+
+// Wait returns the quantile q (0 to 1) of the seconds from queued to the first lease.
+func (f *Figures) Wait(q float64) *float64 {
+	var all models.Histogram
+	for _, j := range f.Jobs {
+		all.Add(j.Waits)
+	}
+	return all.Quantile(q)
+}
+
+// Pickup returns the quantile q of the seconds from a lease to its start.
+func (f *Figures) Pickup(q float64) *float64 {
+	var all models.Histogram
+	for _, j := range f.Jobs {
+		all.Add(j.Pickups)
+	}
+	return all.Quantile(q)
+}
+
+// Render returns the quantile q of the seconds that workers held a completed run.
+func (f *Figures) Render(q float64) *float64 {
+	var all models.Histogram
+	for _, j := range f.Jobs {
+		all.Add(j.Renders)
+	}
+	return all.Quantile(q)
+}
+
+// Checkpoint returns the quantile q of the seconds that checkpoints stopped their render.
+func (f *Figures) Checkpoint(q float64) *float64 {
+	var all models.Histogram
+	for _, p := range f.Pools {
+		all.Add(p.Checkpoints)
+	}
+	return all.Quantile(q)
+}
+
+// Recovery returns the quantile q of the seconds from the loss of a worker until its job ran again.
+func (f *Figures) Recovery(q float64) *float64 {
+	var all models.Histogram
+	for _, p := range f.Pools {
+		all.Add(p.Recoveries)
+	}
+	return all.Quantile(q)
+}
