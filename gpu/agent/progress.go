@@ -39,8 +39,19 @@ func (r *reporter) phase(phase client.Phase, message string) {
 	}
 }
 
-// runtime reports what the runtime says.
+// runtime reports what the runtime says. The percentage of a load is not the job's: it is
+// shown in the message.
 func (r *reporter) runtime(m *runtime.Progress) {
+	if m.Phase == runtime.PhaseLoadingModel {
+		message := r.attempt.agent.secrets.clean(m.Message)
+		if m.Percent > 0 {
+			message = fmt.Sprintf("%s (%.0f %%)", message, m.Percent)
+		}
+		r.set(func(p *client.ProgressInput) {
+			*p = client.ProgressInput{Percent: p.Percent, Phase: client.PhaseLoadingModel, Message: &message}
+		})
+		return
+	}
 	r.set(func(p *client.ProgressInput) {
 		*p = client.ProgressInput{
 			Percent: m.Percent, Phase: client.Phase(m.Phase), Message: optional(r.attempt.agent.secrets.clean(m.Message)),

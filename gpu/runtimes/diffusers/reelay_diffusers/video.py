@@ -35,7 +35,8 @@ def write_mp4(path: Path, frames: Frames, fps: int) -> Iterator[int]:
         context.color_primaries = context.color_trc = context.colorspace = BT709
         for number, pixels in enumerate(frames):
             picture = av.VideoFrame.from_ndarray(pixels, format="rgb24")
-            picture = picture.reformat(format="yuv420p", dst_colorspace="ITU709")
+            # Several threads now and then convert some rows of a frame with another matrix.
+            picture = picture.reformat(format="yuv420p", dst_colorspace="ITU709", threads=1)
             for packet in stream.encode(picture):
                 container.mux(packet)
             yield number + 1

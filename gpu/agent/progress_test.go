@@ -1,0 +1,22 @@
+package agent
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/runtime"
+)
+
+func TestReporter(t *testing.T) {
+	t.Parallel()
+
+	r := newReporter(&attempt{agent: &Agent{secrets: newRedactor(nil)}})
+	r.runtime(&runtime.Progress{Percent: 37.5, Phase: runtime.PhaseRendering, Message: "step 3 of 8"})
+	r.runtime(&runtime.Progress{Percent: 70, Phase: runtime.PhaseLoadingModel, Message: "placing the weights"})
+
+	require.Equal(t, client.PhaseLoadingModel, r.newest.Phase)
+	require.InDelta(t, 37.5, r.newest.Percent, 0, "70 % of the weights is not 70 % of the job")
+	require.Equal(t, "placing the weights (70 %)", *r.newest.Message)
+}
