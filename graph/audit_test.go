@@ -111,9 +111,13 @@ var acts = map[string]act{
 	"deletePool": func(t *testing.T, a *api) string {
 		return fmt.Sprintf("(id: %q)", jobstest.AddPool(t, a.Stack, 0, 1).ID)
 	},
-	"applyPools":            plain(`(input: {source: "pools: [{name: own, provider: fake, region: here, gpuType: any, models: [testcard], maxWorkers: 1}]"}) { name }`),
-	"redriveDeadLetter":     onLetter,
-	"discardDeadLetter":     onLetter,
+	"applyPools":        plain(`(input: {source: "pools: [{name: own, provider: fake, region: here, gpuType: any, models: [testcard], maxWorkers: 1}]"}) { name }`),
+	"redriveDeadLetter": onLetter,
+	"discardDeadLetter": onLetter,
+	"discardDeadLetters": func(t *testing.T, a *api) string {
+		onLetter(t, a)
+		return fmt.Sprintf("(fingerprint: %q)", at[string](t, a.as(t, models.RoleOperator, deadLetters, nil), "deadLetters", "edges", 0, "node", "fingerprint"))
+	},
 	"redriveDeadLetters":    plain(""),
 	"startBulkOperation":    plain("(action: CANCEL, filter: {}) { id }"),
 	"pauseBulkOperation":    onBulk,

@@ -28,6 +28,9 @@ type DeadLetterResolver interface {
 type DeadLetterConnectionResolver interface {
 	TotalCount(ctx context.Context, obj *DeadLetterConnection) (int, error)
 }
+type DeadLetterGroupResolver interface {
+	Hosts(ctx context.Context, obj *models.DeadLetterGroup) ([]*models.FailingHost, error)
+}
 
 // endregion ************************** generated!.gotpl **************************
 
@@ -781,6 +784,38 @@ func (ec *executionContext) fieldContext_DeadLetterGroup_lastAt(_ context.Contex
 	return graphql.NewScalarFieldContext("DeadLetterGroup", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _DeadLetterGroup_hosts(ctx context.Context, field graphql.CollectedField, obj *models.DeadLetterGroup) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeadLetterGroup_hosts(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.DeadLetterGroup().Hosts(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*models.FailingHost) graphql.Marshaler {
+			return ec.marshalNFailingHost2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐFailingHostᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DeadLetterGroup_hosts(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "DeadLetterGroup",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_FailingHost(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _DeadLetterStats_total(ctx context.Context, field graphql.CollectedField, obj *models.DeadLetterStats) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -894,6 +929,121 @@ func (ec *executionContext) _DeadLetterStats_byClass(ctx context.Context, field 
 }
 func (ec *executionContext) fieldContext_DeadLetterStats_byClass(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("DeadLetterStats", field, false, false, errors.New("field of type JSON does not have child fields"))
+}
+
+func (ec *executionContext) _FailingHost_provider(ctx context.Context, field graphql.CollectedField, obj *models.FailingHost) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_FailingHost_provider(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Provider, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_FailingHost_provider(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("FailingHost", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _FailingHost_instanceId(ctx context.Context, field graphql.CollectedField, obj *models.FailingHost) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_FailingHost_instanceId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.InstanceID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_FailingHost_instanceId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("FailingHost", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _FailingHost_pool(ctx context.Context, field graphql.CollectedField, obj *models.FailingHost) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_FailingHost_pool(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Pool, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_FailingHost_pool(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("FailingHost", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _FailingHost_workerId(ctx context.Context, field graphql.CollectedField, obj *models.FailingHost) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_FailingHost_workerId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.WorkerID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v models.WorkerID) graphql.Marshaler {
+			return ec.marshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐWorkerID(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_FailingHost_workerId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("FailingHost", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _FailingHost_letters(ctx context.Context, field graphql.CollectedField, obj *models.FailingHost) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_FailingHost_letters(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Letters, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_FailingHost_letters(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("FailingHost", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
 // endregion **************************** field.gotpl *****************************
@@ -1264,43 +1414,81 @@ func (ec *executionContext) _DeadLetterGroup(ctx context.Context, sel ast.Select
 		case "fingerprint":
 			out.Values[i] = ec._DeadLetterGroup_fingerprint(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "failureClass":
 			out.Values[i] = ec._DeadLetterGroup_failureClass(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "audience":
 			out.Values[i] = ec._DeadLetterGroup_audience(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "reason":
 			out.Values[i] = ec._DeadLetterGroup_reason(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "model":
 			out.Values[i] = ec._DeadLetterGroup_model(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "count":
 			out.Values[i] = ec._DeadLetterGroup_count(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "firstAt":
 			out.Values[i] = ec._DeadLetterGroup_firstAt(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "lastAt":
 			out.Values[i] = ec._DeadLetterGroup_lastAt(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
+				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "hosts":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._DeadLetterGroup_hosts(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -1356,6 +1544,64 @@ func (ec *executionContext) _DeadLetterStats(ctx context.Context, sel ast.Select
 			}
 		case "byClass":
 			out.Values[i] = ec._DeadLetterStats_byClass(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var failingHostImplementors = []string{"FailingHost"}
+
+func (ec *executionContext) _FailingHost(ctx context.Context, sel ast.SelectionSet, obj *models.FailingHost) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, failingHostImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("FailingHost")
+		case "provider":
+			out.Values[i] = ec._FailingHost_provider(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "instanceId":
+			out.Values[i] = ec._FailingHost_instanceId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "pool":
+			out.Values[i] = ec._FailingHost_pool(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "workerId":
+			out.Values[i] = ec._FailingHost_workerId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "letters":
+			out.Values[i] = ec._FailingHost_letters(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -1481,6 +1727,32 @@ func (ec *executionContext) marshalNDeadLetterStats2ᚖgithubᚗcomᚋreelayᚋr
 		return graphql.Null
 	}
 	return ec._DeadLetterStats(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNFailingHost2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐFailingHostᚄ(ctx context.Context, sel ast.SelectionSet, v []*models.FailingHost) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNFailingHost2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐFailingHost(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNFailingHost2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐFailingHost(ctx context.Context, sel ast.SelectionSet, v *models.FailingHost) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._FailingHost(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalODeadLetterAudience2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAudienceᚄ(ctx context.Context, v any) ([]models.Audience, error) {

@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/reelay/reelay/graph/loader"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/models"
@@ -33,6 +34,10 @@ func (r *deadLetterConnectionResolver) TotalCount(ctx context.Context, obj *Dead
 	return r.Reader.CountDeadLetters(ctx, obj.filter)
 }
 
+func (r *deadLetterGroupResolver) Hosts(ctx context.Context, obj *models.DeadLetterGroup) ([]*models.FailingHost, error) {
+	return load(ctx).FailingHosts.Load(ctx, loader.Cause{Fingerprint: obj.Fingerprint, Resolved: obj.Resolved})
+}
+
 func (r *mutationResolver) RedriveDeadLetter(ctx context.Context, id string, params json.RawMessage, prompt *string) (*models.Job, error) {
 	return r.Letters.Redrive(ctx, principal(ctx), models.DeadLetterID(id), jobs.Edit{Params: params, Prompt: prompt})
 }
@@ -53,6 +58,10 @@ func (r *mutationResolver) RedriveDeadLetters(ctx context.Context, fingerprint *
 
 func (r *mutationResolver) DiscardDeadLetter(ctx context.Context, id string, note *string) (*models.DeadLetter, error) {
 	return r.Letters.Discard(ctx, principal(ctx), models.DeadLetterID(id), valueOr(note, ""))
+}
+
+func (r *mutationResolver) DiscardDeadLetters(ctx context.Context, fingerprint string, note *string, limit *int) (int, error) {
+	return r.Letters.DiscardAll(ctx, principal(ctx), fingerprint, valueOr(note, ""), valueOr(limit, jobs.MaxDiscards))
 }
 
 func (r *queryResolver) DeadLetterGroups(ctx context.Context, resolved *bool, audience []models.Audience) ([]*models.DeadLetterGroup, error) {
@@ -81,7 +90,10 @@ func (r *Resolver) DeadLetterConnection() DeadLetterConnectionResolver {
 	return &deadLetterConnectionResolver{r}
 }
 
+func (r *Resolver) DeadLetterGroup() DeadLetterGroupResolver { return &deadLetterGroupResolver{r} }
+
 type (
 	deadLetterResolver           struct{ *Resolver }
 	deadLetterConnectionResolver struct{ *Resolver }
+	deadLetterGroupResolver      struct{ *Resolver }
 )

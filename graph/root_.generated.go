@@ -29,6 +29,7 @@ type ResolverRoot interface {
 	Cancellation() CancellationResolver
 	DeadLetter() DeadLetterResolver
 	DeadLetterConnection() DeadLetterConnectionResolver
+	DeadLetterGroup() DeadLetterGroupResolver
 	Draft() DraftResolver
 	Job() JobResolver
 	JobConnection() JobConnectionResolver
@@ -596,6 +597,8 @@ func (ec *executionContext) childFields_DeadLetterGroup(ctx context.Context, fie
 		return ec.fieldContext_DeadLetterGroup_firstAt(ctx, field)
 	case "lastAt":
 		return ec.fieldContext_DeadLetterGroup_lastAt(ctx, field)
+	case "hosts":
+		return ec.fieldContext_DeadLetterGroup_hosts(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type DeadLetterGroup", field.Name)
 }
@@ -690,6 +693,22 @@ func (ec *executionContext) childFields_Estimate(ctx context.Context, field grap
 		return ec.fieldContext_Estimate_position(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Estimate", field.Name)
+}
+
+func (ec *executionContext) childFields_FailingHost(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "provider":
+		return ec.fieldContext_FailingHost_provider(ctx, field)
+	case "instanceId":
+		return ec.fieldContext_FailingHost_instanceId(ctx, field)
+	case "pool":
+		return ec.fieldContext_FailingHost_pool(ctx, field)
+	case "workerId":
+		return ec.fieldContext_FailingHost_workerId(ctx, field)
+	case "letters":
+		return ec.fieldContext_FailingHost_letters(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type FailingHost", field.Name)
 }
 
 func (ec *executionContext) childFields_GpuState(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

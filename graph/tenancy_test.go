@@ -41,7 +41,7 @@ var streams = []string{"jobChanges"} // jobs.TestChanges
 
 // unselected are fields that a client never gets.
 var unselected = []string{
-	"DeadLetter", "DeadLetterConnection", "DeadLetterEdge", "DeadLetterGroup", "DeadLetterStats", "Pool", "Queue", "ScalingDecision",
+	"DeadLetter", "DeadLetterConnection", "DeadLetterEdge", "DeadLetterGroup", "DeadLetterStats", "FailingHost", "Pool", "Queue", "ScalingDecision",
 	"WorkerConnection", "WorkerEdge",
 }
 

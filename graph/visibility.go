@@ -24,7 +24,7 @@ var shown = map[models.Role]map[string][]string{
 			"timeoutSeconds", "gpuSecondsPerSecond", "priceFactor", "retry", "runtime", "quality", "drafts", "determinism", "origin", "createdAt", "available",
 		},
 		// Clients see no field of these.
-		"DeadLetter": {}, "DeadLetterConnection": {}, "DeadLetterGroup": {}, "DeadLetterStats": {},
+		"DeadLetter": {}, "DeadLetterConnection": {}, "DeadLetterGroup": {}, "DeadLetterStats": {}, "FailingHost": {},
 	},
 	models.RoleWorker: {
 		"Job": {"id", "type", "model", "params", "prompt", "tier", "status", "progress", "attemptNo"},

@@ -194,26 +194,28 @@ type DeadLetterGroup struct {
 	LastAt       time.Time    `bun:"last_at"`
 	// Reason is the reason of the newest one.
 	Reason string `bun:"reason"`
+	// Resolved is true if these are resolved dead letters.
+	Resolved bool `bun:"resolved"`
 }
 
 // Audience returns the party that must act on the group.
 func (g *DeadLetterGroup) Audience() Audience { return g.FailureClass.Audience() }
 
 // GroupDeadLetters counts dead letters by cause, the most frequent first. It applies only
-// Resolved and Audience of the filter.
+// Resolved, Audience and Fingerprint of the filter.
 func GroupDeadLetters(ctx context.Context, db bun.IDB, f DeadLetterFilter, limit int) ([]*DeadLetterGroup, error) {
 	var groups []*DeadLetterGroup
 	err := db.NewRaw(`
-		SELECT g.*, newest.reason FROM (
+		SELECT g.*, newest.reason, ?4 AS resolved FROM (
 			SELECT fingerprint, failure_class, model, count(*) AS count, min(created_at) AS first_at, max(created_at) AS last_at
-			FROM dead_letters d WHERE ?0 AND ?2
+			FROM dead_letters d WHERE ?0 AND ?2 AND (?3 = '' OR fingerprint = ?3)
 			GROUP BY fingerprint, failure_class, model
 			ORDER BY count(*) DESC, max(created_at) DESC, fingerprint LIMIT ?1) g
 		CROSS JOIN LATERAL (
 			SELECT reason FROM dead_letters d
 			WHERE ?0 AND fingerprint = g.fingerprint AND failure_class = g.failure_class AND model = g.model
 			ORDER BY id DESC LIMIT 1) newest
-		ORDER BY g.count DESC, g.last_at DESC, g.fingerprint`, resolvedIs("d", f.Resolved), limit, audienceIs("d", f.Audience)).Scan(ctx, &groups)
+		ORDER BY g.count DESC, g.last_at DESC, g.fingerprint`, resolvedIs("d", f.Resolved), limit, audienceIs("d", f.Audience), f.Fingerprint, f.Resolved).Scan(ctx, &groups)
 	return groups, err
 }
 

@@ -154,6 +154,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 
 	pages := console.New(console.Config{
 		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Deleter: s.deleter(), Operator: operator, Registry: s.registry, Fleet: s.fleetOperator(), Pools: s.pools(),
+		Letters: s.letters(), Bulk: s.bulk(), Logs: s.objects,
 		Monitor: s.monitor(), OpenAPI: rest.OpenAPI(), Name: s.cfg.consoleName, ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
 	})
 

@@ -93,6 +93,7 @@ type Loaders struct {
 	WebhookTries   Loader[models.WebhookDeliveryID, []*models.WebhookTry]
 	Estimates      Loader[*models.Job, estimate.JobEstimate]
 	QueueWaits     Loader[Queue, models.QueueWait]
+	FailingHosts   Loader[Cause, []*models.FailingHost]
 	ScalingHistory Loader[ScalingPage, []*models.ScalingDecision]
 	PriceHistory   Loader[PricesBack, []*models.PriceStep]
 }
@@ -124,6 +125,7 @@ func New(r *query.Reader, o Options) *Loaders {
 		WebhookTries:   newLoader(o, grouped(r.WebhookTries, func(t *models.WebhookTry) models.WebhookDeliveryID { return t.DeliveryID })),
 		Estimates:      newLoader(o, estimates(r)),
 		QueueWaits:     newLoader(o, queueWaits(r)),
+		FailingHosts:   newLoader(o, failingHosts(r)),
 		ScalingHistory: newLoader(o, scalingPages(r)),
 		PriceHistory:   newLoader(o, prices(r)),
 	}

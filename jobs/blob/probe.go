@@ -25,7 +25,13 @@ const writeTimeout = time.Minute
 func (s *Store) Open(ctx context.Context, key string, size int64) (io.ReadCloser, error) {
 	// The client does not verify the checksum of a range, and the caller wants to examine the
 	// bytes as they are.
-	object, err := s.bucket.Object(key).NewRangeReader(ctx, 0, size)
+	return s.OpenRange(ctx, key, 0, size)
+}
+
+// OpenRange reads size bytes of the object under key from offset on, or fewer if it ends before. It
+// returns jobs.ErrNoObject if there is none.
+func (s *Store) OpenRange(ctx context.Context, key string, offset, size int64) (io.ReadCloser, error) {
+	object, err := s.bucket.Object(key).NewRangeReader(ctx, offset, size)
 	if errors.Is(err, storage.ErrObjectNotExist) {
 		err = jobs.ErrNoObject
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/registry"
@@ -29,6 +30,10 @@ type Config struct {
 	Registry  *registry.Registry
 	Fleet     *fleet.Operator
 	Pools     *fleet.Pools
+	Letters   *jobs.DeadLetters
+	Bulk      *bulk.Bulk
+	// Logs reads stored logs; nil if pages show none.
+	Logs Logs
 	// Monitor is asynqmon, as the function Monitor returns it; nil for none.
 	Monitor http.Handler
 	// OpenAPI is the document of the REST API, for the page about it; nil for no page.

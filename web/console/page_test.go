@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,7 +69,10 @@ func busy(t *testing.T) (b *browser, pages map[string]string) {
 	})
 	b.decide(t, pool, 1, 3)
 	require.NoError(t, b.Checkpoints.Pass(t.Context()))
+	dead := b.dies(t, b.Worker(t, "host-with-a-rather-long-name-in-europe-west4-a"), models.FailUnauthorized, "the server refused the key", strings.Repeat("a line of a log\n", 50))
 	return b, map[string]string{
+		"dead letters": "/dead-letters", "cause": causePath("", dead.Fingerprint, false), "redrive all": causePath("/redrive", dead.Fingerprint, false), "discard all": causePath("/discard", dead.Fingerprint, false),
+		"dead letter": "/dead-letters/" + string(dead.ID), "redrive": "/dead-letters/" + string(dead.ID) + "/redrive", "discard": "/dead-letters/" + string(dead.ID) + "/discard",
 		"jobs": "/jobs", "no match": "/jobs?q=zzzz", "bad search": "/jobs?q=status:queued+foo:bar", "running job": "/jobs/" + string(running.ID),
 		"takes": "/takes/" + string(made[0].Job.TakesID), "cancelled job": "/jobs/" + string(cancelled.ID), "workers": "/workers?all=1", "terminate": "/workers/" + string(worker.WorkerID) + "/terminate",
 		"queues": "/queues", "pause": "/queues/pro/pause", "pools": "/pools", "pool": "/pools/" + string(pool.ID), "edit a pool": "/pools/" + string(pool.ID) + "/edit",

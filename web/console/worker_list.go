@@ -165,15 +165,20 @@ func (r workerRow) drainable() bool {
 }
 
 // name returns the name of a worker for display.
-func (r workerRow) name() string {
-	if r.ProviderInstanceID == "" {
-		return ui.Short(string(r.ID))
+func (r workerRow) name() string { return workerName(r.Worker) }
+
+func workerName(w *models.Worker) string {
+	if w.ProviderInstanceID == "" {
+		return ui.Short(string(w.ID))
 	}
-	if r.Slot > 0 { // the second worker of a machine and those after it
-		return r.ProviderInstanceID + "/" + strconv.Itoa(r.Slot)
+	if w.Slot > 0 { // the second worker of a machine and those after it
+		return w.ProviderInstanceID + "/" + strconv.Itoa(w.Slot)
 	}
-	return r.ProviderInstanceID
+	return w.ProviderInstanceID
 }
+
+// workerPath returns the address of a worker's page.
+func workerPath(id models.WorkerID) templ.SafeURL { return templ.SafeURL("/workers/" + string(id)) }
 
 // preemptable reports whether the machine can be preempted.
 func (r workerRow) preemptable() bool { return r.Preemptable && !r.over() }

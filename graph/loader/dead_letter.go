@@ -1,0 +1,43 @@
+package loader
+
+import (
+	"context"
+
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/models"
+)
+
+// Cause names the open or the resolved dead letters with one fingerprint.
+type Cause struct {
+	Fingerprint string
+	Resolved    bool
+}
+
+// lettersExamined is how many dead letters of a cause are examined for their hosts.
+const lettersExamined = 50
+
+// failingHosts reads on which hosts the dead letters of each cause ended.
+func failingHosts(r *query.Reader) fetch[Cause, []*models.FailingHost] {
+	return func(ctx context.Context, causes []Cause) (map[Cause][]*models.FailingHost, error) {
+		found := map[Cause][]*models.FailingHost{}
+		for _, resolved := range []bool{false, true} {
+			var asked []string
+			for _, cause := range causes {
+				if cause.Resolved == resolved {
+					asked = append(asked, cause.Fingerprint)
+				}
+			}
+			if len(asked) == 0 {
+				continue
+			}
+			hosts, err := r.FailingHosts(ctx, asked, resolved, lettersExamined)
+			if err != nil {
+				return nil, err
+			}
+			for fingerprint, list := range hosts {
+				found[Cause{fingerprint, resolved}] = list
+			}
+		}
+		return found, nil
+	}
+}
