@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -376,15 +375,30 @@ func (p *pass) giveBack(ctx context.Context, unused []*submission) {
 	p.Rates.Give(ctx, p.bucket(), keysOf(unused), p.account.SubmitsPerMinute)
 }
 
-// note reports a refusal.
+// limits are the codes of refusals by a limit. They are reported where they happen.
+var limits = []apierror.Code{apierror.CodeRateLimited, apierror.CodeQuotaExceeded, apierror.CodeOverloaded}
+
+// note reports a refusal by a limit.
 func (a *Admission) note(err error, tier models.Tier) {
-	var refused *apierror.Error
-	if a.Observer == nil || !errors.As(err, &refused) {
+	if refused := refusal(err); a.Observer != nil && refused != nil && slices.Contains(limits, refused.Code) {
+		a.Observer.Refused(refused.Code, tier)
+	}
+}
+
+// observe reports the other refusals of a call: bad requests, and failures of Reelay's own. A
+// caller that went away is neither.
+func (a *Admission) observe(ctx context.Context, call *submitCall, err error) {
+	if a.Observer == nil || err != nil && ctx.Err() != nil {
 		return
 	}
-	switch refused.Code {
-	case apierror.CodeRateLimited, apierror.CodeQuotaExceeded, apierror.CodeOverloaded:
-		a.Observer.Refused(refused.Code, tier)
+	for i := range call.set {
+		one := &call.set[i]
+		switch refused := refusal(cmp.Or(one.err, err)); {
+		case refused != nil && !slices.Contains(limits, refused.Code):
+			a.Observer.Refused(refused.Code, cmp.Or(one.asked.Tier, call.tier))
+		case refused == nil && err != nil:
+			a.Observer.Refused(apierror.CodeInternal, cmp.Or(one.asked.Tier, call.tier))
+		}
 	}
 }
 

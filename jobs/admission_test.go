@@ -59,6 +59,9 @@ type tally struct {
 	changed [][2]models.Job
 	made    []models.Job
 	yielded []models.Job
+	ended   []jobs.AttemptEnd
+	// checkpoints are how long checkpoints took.
+	checkpoints []*float64
 }
 
 // Yielded implements [jobs.Observer].
@@ -66,6 +69,20 @@ func (m *tally) Yielded(_ models.Tier, job *models.Job, _ float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.yielded = append(m.yielded, *job)
+}
+
+// Ended implements [jobs.Observer].
+func (m *tally) Ended(end jobs.AttemptEnd) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ended = append(m.ended, end)
+}
+
+// Checkpointed implements [jobs.Observer].
+func (m *tally) Checkpointed(_ *models.Job, seconds *float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.checkpoints = append(m.checkpoints, seconds)
 }
 
 // Submitted implements [jobs.Observer].

@@ -39,6 +39,9 @@ type Change struct {
 	left *ReadyJob
 	// tell is the worker to notify at once, or empty.
 	tell models.WorkerID
+	// ending is the end of the job's attempt, and checkpoint a new checkpoint, for the observer.
+	ending     *AttemptEnd
+	checkpoint *Checkpoint
 	// standing is set by save if the account reached its running limit or fell below it.
 	standing *models.Standing
 }

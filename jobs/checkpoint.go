@@ -35,7 +35,7 @@ func (h *Holder) CommitCheckpoint(ctx context.Context, p Principal, f Fence, c C
 			return
 		}
 		l.job.LatestCheckpointID, l.attempt.CheckpointID, l.attempt.CheckpointAt = a.ID, a.ID, l.change.now
-		l.job.Crashes = 0
+		l.job.Crashes, l.change.checkpoint = 0, &c
 		data := Payload{"artifact": a.ID, "step": c.Step, "percent": c.Percent, "sizeBytes": a.SizeBytes}
 		if c.DurationSeconds != nil {
 			data["durationSeconds"] = *c.DurationSeconds

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/reelay/reelay/internal/batch"
@@ -184,11 +185,24 @@ func (h *held) end(status models.AttemptStatus, class models.FailureClass, reaso
 		a.WastedGPUSeconds = max(worked.Sub(since).Seconds(), 0)
 		h.job.WastedGPUSeconds += a.WastedGPUSeconds
 	}
+	h.change.ending = &AttemptEnd{
+		Attempt: a, Job: h.job, Worker: h.worker, Preempted: h.takenAway(class),
+		Expired: status == models.AttemptLost && a.LeaseExpiresAt.Before(now),
+	}
 	h.worker.GPUSeconds += a.GPUSeconds
 	h.worker.LastHeartbeatAt = now
 	if h.worker.Status == models.WorkerBusy {
 		h.worker.Status, h.worker.IdleSince = models.WorkerIdle, now
 	}
+}
+
+// takenAway reports whether an attempt ends for this class because its capacity was taken away:
+// neither Reelay nor an operator wanted that.
+func (h *held) takenAway(class models.FailureClass) bool {
+	if reason := h.worker.DrainReason; reason != LeavesPreempted && slices.Contains(deliberate, reason) {
+		return false
+	}
+	return class == models.FailPreempted || class == models.FailWorkerLost && h.worker.CapacityClass == models.CapacitySpot
 }
 
 // preempted counts the loss of a spot worker, with notice or without.

@@ -38,9 +38,7 @@ func (n *Notifier) After(ctx context.Context, changes ...*Change) {
 		}
 	}
 	for _, c := range all {
-		if n.Observer != nil {
-			n.Observer.Changed(&c.before, c.job)
-		}
+		c.observe(n.Observer)
 		if c.standing != nil {
 			standings = append(standings, *c.standing)
 		}
@@ -52,6 +50,20 @@ func (n *Notifier) After(ctx context.Context, changes ...*Change) {
 		news = append(news, c.news()...)
 	}
 	n.tell(ctx, news)
+}
+
+// observe reports a committed change to the observer, if there is one.
+func (c *Change) observe(by Observer) {
+	if by == nil {
+		return
+	}
+	by.Changed(&c.before, c.job)
+	if c.checkpoint != nil {
+		by.Checkpointed(c.job, c.checkpoint.DurationSeconds)
+	}
+	if c.ending != nil {
+		by.Ended(*c.ending)
+	}
 }
 
 // tell publishes news in the background.

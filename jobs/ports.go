@@ -145,7 +145,23 @@ type Observer interface {
 	// Yielded reports after its commit that a job gave way to one of the lane to, and how many
 	// GPU seconds of its work that cost.
 	Yielded(to models.Tier, job *models.Job, wasted float64)
-	// Refused reports a submit that was refused with RATE_LIMITED, QUOTA_EXCEEDED or
-	// OVERLOADED.
+	// Ended reports the end of an attempt after its commit.
+	Ended(end AttemptEnd)
+	// Checkpointed reports after its commit that a checkpoint was saved, and how many seconds it
+	// took to make and upload, nil if that is unknown.
+	Checkpointed(job *models.Job, seconds *float64)
+	// Refused reports a submit that failed. code is INTERNAL for a failure of Reelay's own.
 	Refused(code apierror.Code, tier models.Tier)
+}
+
+// AttemptEnd is the end of an attempt, with its job and its worker as they were written.
+type AttemptEnd struct {
+	Attempt *models.Attempt
+	Job     *models.Job
+	Worker  *models.Worker
+	// Preempted means that a spot worker, or a preempted machine, was taken away, with notice or
+	// without. It is false if Reelay or an operator wanted the worker to leave.
+	Preempted bool
+	// Expired means that the lease ran out.
+	Expired bool
 }

@@ -157,6 +157,7 @@ func (s *Submitter) submit(ctx context.Context, p Principal, all []Submission) (
 	}
 	call := s.newCall(p, all)
 	err := s.accept(ctx, call)
+	s.Admission.observe(ctx, call, err)
 	return call.answers, err
 }
 

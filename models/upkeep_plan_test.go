@@ -54,6 +54,10 @@ func TestUpkeepQueries(t *testing.T) {
 		const age, batch = 24 * time.Hour, 10
 
 		for name, run := range map[string]func(ctx context.Context, tx bun.Tx) error{
+			"ReadHealth": func(ctx context.Context, tx bun.Tx) error {
+				_, err := models.ReadHealth(ctx, tx, time.Minute, batch)
+				return err
+			},
 			"LockJobsToReview": func(ctx context.Context, tx bun.Tx) error {
 				_, err := models.LockJobsToReview(ctx, tx, batch)
 				return err
@@ -143,12 +147,13 @@ func TestUpkeepQueries(t *testing.T) {
 				_, err := models.CountFleetLoss(t.Context(), watched, models.NewJobID(), time.Minute, time.Minute)
 				return err
 			},
-			"ListWorkers":      func() error { _, err := models.ListWorkers(t.Context(), watched, idle, "", 10); return err },
-			"CountWorkers":     func() error { _, err := models.CountWorkers(t.Context(), watched, idle, 10); return err },
-			"ListCapacity":     func() error { _, err := models.ListCapacity(t.Context(), watched, []string{"testcard"}); return err },
-			"ListHands":        func() error { _, err := models.ListHands(t.Context(), watched, models.Slot{}, 10); return err },
-			"CountPoolWorkers": func() error { _, err := models.CountPoolWorkers(t.Context(), watched); return err },
-			"GetSurroundings":  func() error { _, err := models.GetSurroundings(t.Context(), watched); return err },
+			"ListWorkers":          func() error { _, err := models.ListWorkers(t.Context(), watched, idle, "", 10); return err },
+			"CountWorkers":         func() error { _, err := models.CountWorkers(t.Context(), watched, idle, 10); return err },
+			"CountWorkersByStatus": func() error { _, err := models.CountWorkersByStatus(t.Context(), watched); return err },
+			"ListCapacity":         func() error { _, err := models.ListCapacity(t.Context(), watched, []string{"testcard"}); return err },
+			"ListHands":            func() error { _, err := models.ListHands(t.Context(), watched, models.Slot{}, 10); return err },
+			"CountPoolWorkers":     func() error { _, err := models.CountPoolWorkers(t.Context(), watched); return err },
+			"GetSurroundings":      func() error { _, err := models.GetSurroundings(t.Context(), watched); return err },
 		} {
 			require.NoError(t, run(), name)
 

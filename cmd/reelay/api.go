@@ -19,6 +19,7 @@ import (
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/identity"
+	"github.com/reelay/reelay/jobs/metrics"
 	"github.com/reelay/reelay/jobs/periodic"
 	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/jobs/watch"
@@ -122,6 +123,7 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 	group.Go(func() error {
 		return periodic.Every(ctx, "checkpoint plans", checkpoints.RefreshEvery, s.checkpoints.Pass)
 	})
+	group.Go(func() error { return periodic.Every(ctx, "metrics", metrics.RefreshEvery, s.metrics.Refresh) })
 	group.Go(func() error { return <-served })
 	group.Go(func() error {
 		<-ctx.Done()
@@ -185,7 +187,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.Handle("GET /metrics", s.scraped(s.metrics.Handler()))
 	mux.Handle("/", pages)
-	return s.cfg.hosts.only(publicURL, noLoop(byPrefix(shared(restAPI), shared(videosAPI), mux)))
+	return s.metrics.Timed(routeOf, s.cfg.hosts.only(publicURL, noLoop(byPrefix(shared(restAPI), shared(videosAPI), mux))))
 }
 
 // machines returns what verifies the identity of machines, or nil if none may register by it.

@@ -64,6 +64,8 @@ type config struct {
 	tls           tlsFiles
 	// videoModels maps the model names of the Videos API to those of the catalogue.
 	videoModels string
+	// metricsListen is where control serves its metrics; empty means nowhere.
+	metricsListen string
 	// metricsOpen serves the metrics without a key.
 	metricsOpen bool
 	// machines says which machines may register by their identity: those of no project if it
@@ -81,17 +83,18 @@ type config struct {
 // values.
 func readConfig() config {
 	return config{
-		listen:       env("REELAY_LISTEN", "127.0.0.1:8080"),
-		publicURL:    env("REELAY_PUBLIC_URL", ""),
-		databaseURL:  env("DATABASE_URL", ""),
-		databaseMax:  -1, // see check
-		redisURL:     env("REDIS_URL", ""),
-		bucket:       env("GCS_BUCKET", ""),
-		emulatorHost: env("STORAGE_EMULATOR_HOST", ""),
-		secretsFile:  env("REELAY_SECRETS_FILE", ""),
-		log:          env("REELAY_LOG", "text"),
-		name:         env("REELAY_NAME", ""),
-		consoleName:  env("REELAY_CONSOLE_NAME", ""),
+		listen:        env("REELAY_LISTEN", "127.0.0.1:8080"),
+		publicURL:     env("REELAY_PUBLIC_URL", ""),
+		databaseURL:   env("DATABASE_URL", ""),
+		databaseMax:   -1, // see check
+		redisURL:      env("REDIS_URL", ""),
+		metricsListen: env("REELAY_METRICS_LISTEN", ""),
+		bucket:        env("GCS_BUCKET", ""),
+		emulatorHost:  env("STORAGE_EMULATOR_HOST", ""),
+		secretsFile:   env("REELAY_SECRETS_FILE", ""),
+		log:           env("REELAY_LOG", "text"),
+		name:          env("REELAY_NAME", ""),
+		consoleName:   env("REELAY_CONSOLE_NAME", ""),
 
 		localProvider: env("REELAY_LOCAL_PROVIDER", ""),
 		programs:      env("REELAY_PROVIDERS", ""),
@@ -130,6 +133,9 @@ func (c *config) check() error {
 	}
 	if !validListen(c.listen) {
 		bad("REELAY_LISTEN (--listen)", c.listen, "host:port, for example 127.0.0.1:8080, or fd:3 for an inherited listening socket")
+	}
+	if c.metricsListen != "" && !validListen(c.metricsListen) {
+		bad("REELAY_METRICS_LISTEN", c.metricsListen, "host:port, for example 127.0.0.1:9090")
 	}
 	if c.publicURL != "" {
 		if u, err := url.Parse(c.publicURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Path != "" && u.Path != "/" {

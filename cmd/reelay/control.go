@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/history"
+	"github.com/reelay/reelay/jobs/metrics"
 	"github.com/reelay/reelay/jobs/periodic"
 	"github.com/reelay/reelay/jobs/prices"
 	"github.com/reelay/reelay/jobs/registry"
@@ -91,6 +92,7 @@ func (s *stack) control(ctx context.Context) error {
 	publisher := tasks.NewPublisher(s.asynq)
 	defer publisher.Close()
 	deliverer := webhook.NewDeliverer(s.db, s.reader(), webhook.NewSender(s.cfg.outbound), s.cfg.publicURL)
+	deliverer.Observe = s.metrics.Webhook
 	relay := &jobs.Relay{DB: s.db, Publish: publisher.Publish}
 
 	if err := readier.Sweep(ctx); err != nil {
@@ -101,6 +103,8 @@ func (s *stack) control(ctx context.Context) error {
 	group.Go(func() error { return periodic.Every(ctx, "clock", jobs.ClockEvery, s.clock.Pass) })
 	group.Go(func() error { return periodic.Every(ctx, "catalogue", registry.FollowEvery, s.registry.Pass) })
 	group.Go(func() error { return periodic.Every(ctx, "relay the outbox", relayEvery, counted(relay.Pass)) })
+	group.Go(func() error { return periodic.Every(ctx, "metrics", metrics.RefreshEvery, s.metrics.Refresh) })
+	group.Go(func() error { return s.serveMetrics(ctx) })
 	group.Go(func() error { return deliverer.Run(ctx) })
 	fetcher := &jobs.InputFetcher{Inputs: s.inputs(), Notifier: s.notifier, Catalogue: s.catalogue}
 	group.Go(func() error { return fetcher.Run(ctx) })

@@ -72,11 +72,14 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 	cfg.outbound = cfg.outbound.Except(hostPort(publicURL), hostPort(cfg.databaseURL), hostPort(cfg.redisURL), hostPort(cfg.emulatorHost)).Except(cfg.own...)
 	s := &stack{cfg: cfg}
 	s.metrics = metrics.New(metrics.Sources{
-		Queues: func(ctx context.Context) ([]models.QueueCount, error) { return s.reader().Queues(ctx) },
-		Plans:  func() []checkpoints.PoolPlan { return s.checkpoints.All() },
-		GPUs:   func(ctx context.Context) ([]models.PoolGPUs, error) { return s.reader().PoolGPUs(ctx) },
-		Pools:  func(ctx context.Context) ([]*query.PoolStatus, error) { return s.reader().Pools(ctx) },
-		Drafts: func(ctx context.Context) (models.DraftUsage, error) { return s.reader().RecentDrafts(ctx) },
+		Queues:  func(ctx context.Context) ([]models.QueueCount, error) { return s.reader().Queues(ctx) },
+		Plans:   func() []checkpoints.PoolPlan { return s.checkpoints.All() },
+		GPUs:    func(ctx context.Context) ([]models.PoolGPUs, error) { return s.reader().PoolGPUs(ctx) },
+		Pools:   func(ctx context.Context) ([]*query.PoolStatus, error) { return s.reader().Pools(ctx) },
+		Drafts:  func(ctx context.Context) (models.DraftUsage, error) { return s.reader().RecentDrafts(ctx) },
+		Drain:   func(lane models.Tier, model string, depth int) *float64 { return s.estimates.Drain(lane, model, depth) },
+		Workers: func(ctx context.Context) ([]models.WorkerCount, error) { return s.reader().WorkerCounts(ctx) },
+		Health:  func(ctx context.Context) (*models.Health, error) { return s.reader().Health(ctx) },
 	})
 	s.notifier = &jobs.Notifier{Waiters: &jobs.Waiters{}, Observer: s.metrics}
 	defer func() {

@@ -1,12 +1,11 @@
 package metrics
 
 import (
+	"context"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/reelay/reelay/jobs/checkpoints"
 )
-
-// checkpointPlans tells how often workers save checkpoints.
-type checkpointPlans struct{ plans func() []checkpoints.PoolPlan }
 
 var (
 	intervalDesc = prometheus.NewDesc("reelay_checkpoint_interval_seconds",
@@ -15,19 +14,19 @@ var (
 		"The share of the work that is expected to be wasted on checkpoints and losses, by pool and model.", []string{"pool", "model"}, nil)
 )
 
-// Describe implements prometheus.Collector.
-func (c checkpointPlans) Describe(into chan<- *prometheus.Desc) {
-	into <- intervalDesc
-	into <- overheadDesc
-}
-
-// Collect implements prometheus.Collector.
-func (c checkpointPlans) Collect(into chan<- prometheus.Metric) {
-	if c.plans == nil {
-		return
+// newPlans tells how often workers save checkpoints.
+func newPlans(plans func() []checkpoints.PoolPlan) prometheus.Collector {
+	s := &shared[[]checkpoints.PoolPlan]{
+		what: "the checkpoint plans", descs: []*prometheus.Desc{intervalDesc, overheadDesc},
+		emit: func(plans []checkpoints.PoolPlan, into chan<- prometheus.Metric) {
+			for _, p := range plans[:min(len(plans), maxPools*maxModels)] {
+				into <- gauge(intervalDesc, p.IntervalSeconds, p.Pool, p.Model)
+				into <- gauge(overheadDesc, p.Overhead, p.Pool, p.Model)
+			}
+		},
 	}
-	for _, p := range c.plans() {
-		into <- prometheus.MustNewConstMetric(intervalDesc, prometheus.GaugeValue, p.IntervalSeconds, p.Pool, p.Model)
-		into <- prometheus.MustNewConstMetric(overheadDesc, prometheus.GaugeValue, p.Overhead, p.Pool, p.Model)
+	if plans != nil { // they are in memory
+		s.read = func(context.Context) ([]checkpoints.PoolPlan, error) { return plans(), nil }
 	}
+	return s
 }

@@ -20,7 +20,7 @@ func TestPoolGPUs(t *testing.T) {
 		}})
 
 		require.Equal(t, []string{
-			`reelay_gpu_utilization_ratio{pool="spot"} 0.5`, `reelay_gpus{pool="spot"} 3`, `reelay_gpus_faulty{pool="spot"} 1`,
+			`reelay_gpu_utilization{pool="spot"} 0.5`, `reelay_gpus{pool="spot"} 3`, `reelay_gpus_faulty{pool="spot"} 1`,
 		}, scrape(t, m))
 	})
 

@@ -19,14 +19,16 @@ import (
 // none is queues in which nothing waits.
 func none(context.Context) ([]models.QueueCount, error) { return nil, nil }
 
-// scrape returns the lines of our own metrics, without comments.
+// scrape returns the lines of our own metrics, without comments and the build.
 func scrape(t *testing.T, m *Metrics) []string {
 	t.Helper()
 	answer := httptest.NewRecorder()
 	m.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	require.Equal(t, http.StatusOK, answer.Code)
 	require.Contains(t, answer.Body.String(), "go_goroutines ")
-	return slices.DeleteFunc(strings.Split(answer.Body.String(), "\n"), func(line string) bool { return !strings.HasPrefix(line, "reelay_") })
+	return slices.DeleteFunc(strings.Split(answer.Body.String(), "\n"), func(line string) bool {
+		return !strings.HasPrefix(line, "reelay_") || strings.HasPrefix(line, "reelay_build_info")
+	})
 }
 
 // leased is a job's first lease, predicted and given after so many seconds.
@@ -125,6 +127,8 @@ func TestMetrics(t *testing.T) {
 		require.Equal(t, map[string][]string{
 			"reelay_submits_refused_total": {"code", "tier"}, "reelay_eta_error_seconds": {"tier"},
 			"reelay_completion_error_seconds": {"tier"}, "reelay_queue_depth": {"model", "tier"}, "reelay_jobs_ended_total": {"model", "status"},
+			"reelay_jobs_finished_total": {"class", "status"}, "reelay_queue_wait_seconds": {"tier"}, "reelay_queue_running": {"model", "tier"},
+			"reelay_queue_paused": {"tier"}, "reelay_build_info": {"commit", "go", "version"},
 		}, own)
 	})
 
@@ -163,7 +167,7 @@ func TestMetrics(t *testing.T) {
 				return []models.QueueCount{{Lane: models.TierPro, Model: "testcard", Depth: 5}}, nil
 			}})
 			m.Refused(apierror.CodeOverloaded, models.TierFree)
-			require.Len(t, scrape(t, m), 2)
+			require.Contains(t, scrape(t, m), `reelay_queue_depth{model="testcard",tier="PRO"} 5`)
 			down = true
 			time.Sleep(readEvery) // the bubble's clock
 

@@ -5,18 +5,22 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// outcomes counts what became of jobs, by model. Models are few, and operators name them.
+// outcomes counts what became of jobs, most of it by model.
 type outcomes struct {
 	ended, failed, previews, made, continued, discarded *prometheus.CounterVec
+	finished                                            *prometheus.CounterVec
+	models                                              *bound
 	// These are by lane.
 	yields, yieldCost *prometheus.CounterVec
 }
 
-func newOutcomes() outcomes {
+func newOutcomes(models *bound) outcomes {
 	byModel := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{"model"}, labels...))
 	}
 	return outcomes{
+		models:    models,
+		finished:  counter("reelay_jobs_finished_total", "Runs of jobs that ended, by status and failure class, which is none unless it is FAILED.", "status", "class"),
 		ended:     byModel("reelay_jobs_ended_total", "Runs of jobs that ended, by model and status.", "status"),
 		failed:    byModel("reelay_attempts_failed_total", "Attempts that failed and count against maxAttempts, by model and failure class.", "class"),
 		previews:  byModel("reelay_previews_total", "Pictures of unfinished videos, and clips of drafts, by model."),
@@ -33,34 +37,39 @@ func newOutcomes() outcomes {
 }
 
 func (o *outcomes) all() []prometheus.Collector {
-	return []prometheus.Collector{o.ended, o.failed, o.previews, o.made, o.continued, o.discarded, o.yields, o.yieldCost}
+	return []prometheus.Collector{o.finished, o.ended, o.failed, o.previews, o.made, o.continued, o.discarded, o.yields, o.yieldCost}
 }
 
-// Submitted implements [jobs.Observer].
-func (m *Metrics) Submitted(job *models.Job) {
+// submitted counts a new job.
+func (o *outcomes) submitted(job *models.Job) {
 	if job.DraftSteps > 0 {
-		m.outcomes.made.WithLabelValues(job.Model).Inc()
+		o.made.WithLabelValues(o.models.of(job.Model)).Inc()
 	}
 	if job.Continues != "" {
-		m.outcomes.continued.WithLabelValues(job.Model).Inc()
+		o.continued.WithLabelValues(o.models.of(job.Model)).Inc()
 	}
 }
 
 // changed counts a change of a job.
 func (o *outcomes) changed(before, after *models.Job) {
 	if !before.Status.Terminal() && after.Status.Terminal() {
-		o.ended.WithLabelValues(after.Model, string(after.Status)).Inc()
+		class := "none"
+		if after.Status == models.JobFailed {
+			class = string(after.FailureClass)
+		}
+		o.finished.WithLabelValues(string(after.Status), class).Inc()
+		o.ended.WithLabelValues(o.models.of(after.Model), string(after.Status)).Inc()
 	}
 	if after.Run == before.Run && after.Failures > before.Failures {
-		o.failed.WithLabelValues(after.Model, string(after.FailureClass)).Inc()
+		o.failed.WithLabelValues(o.models.of(after.Model), string(after.FailureClass)).Inc()
 	}
 	if after.PreviewID != "" && after.PreviewID != before.PreviewID {
-		o.previews.WithLabelValues(after.Model).Inc()
+		o.previews.WithLabelValues(o.models.of(after.Model)).Inc()
 	}
 	// The checkpoint of a draft belongs to the job that continues it, and is gone once the
 	// draft expired.
 	if before.DraftSteps > 0 && before.Status == models.JobCompleted && before.LatestCheckpointID != "" &&
 		before.DeletedAt.IsZero() && !after.DeletedAt.IsZero() {
-		o.discarded.WithLabelValues(after.Model).Inc()
+		o.discarded.WithLabelValues(o.models.of(after.Model)).Inc()
 	}
 }

@@ -2,22 +2,12 @@ package metrics
 
 import (
 	"context"
-	"log/slog"
-	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/models"
 )
-
-// pools are the workers of each pool, read at most once in readEvery.
-type pools struct {
-	list func(context.Context) ([]*query.PoolStatus, error)
-
-	mu    sync.Mutex
-	at    time.Time
-	known []*query.PoolStatus
-}
 
 var (
 	poolWorkersDesc = prometheus.NewDesc("reelay_pool_workers", "Workers by pool and state.", []string{"pool", "state"}, nil)
@@ -34,41 +24,81 @@ var (
 	poolCostDesc    = poolDesc("reelay_pool_cost_usd_per_hour", "The price of the pool's workers, also of those that boot or drain.")
 )
 
-func poolDesc(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, []string{"pool"}, nil)
-}
+func poolDesc(name, help string) *prometheus.Desc { return desc(name, help, "pool") }
 
-// Describe implements prometheus.Collector.
-func (p *pools) Describe(into chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{poolWorkersDesc, poolDesiredDesc, poolMaxDesc, poolPausedDesc, poolRefusedDesc, poolPriceDesc, poolStaleDesc, poolTroubleDesc, poolCostDesc, poolFailsDesc, poolLoadDesc, poolFetchDesc} {
-		into <- desc
+// newPools is the pools with their workers and prices, the first maxPools by name. It also
+// remembers their names.
+func newPools(list func(context.Context) ([]*query.PoolStatus, error), names *poolNames) *shared[[]*query.PoolStatus] {
+	return &shared[[]*query.PoolStatus]{
+		what: "the pools", every: readEvery, read: names.reading(list),
+		descs: []*prometheus.Desc{
+			poolWorkersDesc, poolDesiredDesc, poolMaxDesc, poolPausedDesc, poolRefusedDesc, poolPriceDesc, poolStaleDesc,
+			poolTroubleDesc, poolCostDesc, poolFailsDesc, poolLoadDesc, poolFetchDesc,
+		},
+		emit: func(pools []*query.PoolStatus, into chan<- prometheus.Metric) {
+			for _, pool := range pools[:min(len(pools), maxPools)] {
+				emitPool(pool, into)
+			}
+		},
 	}
 }
 
-// Collect implements prometheus.Collector.
-func (p *pools) Collect(into chan<- prometheus.Metric) {
-	for _, pool := range p.read() {
-		gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
-			into <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, append([]string{pool.Name}, labels...)...)
+func emitPool(pool *query.PoolStatus, into chan<- prometheus.Metric) {
+	emit := func(desc *prometheus.Desc, value float64, labels ...string) {
+		into <- gauge(desc, value, append([]string{pool.Name}, labels...)...)
+	}
+	emit(poolWorkersDesc, float64(pool.Booting), "booting")
+	emit(poolWorkersDesc, float64(pool.Idle), "idle")
+	emit(poolWorkersDesc, float64(pool.Busy), "busy")
+	emit(poolWorkersDesc, float64(pool.Draining), "draining")
+	emit(poolDesiredDesc, float64(pool.Desired))
+	emit(poolMaxDesc, float64(pool.MaxWorkers))
+	emit(poolRefusedDesc, float64(pool.Refusals))
+	price := pool.Price()
+	emit(poolPriceDesc, price.PricePerHourUSD)
+	emit(poolStaleDesc, oneIf(price.Stale))
+	emit(poolTroubleDesc, oneIf(price.Problem != ""))
+	emit(poolCostDesc, float64(pool.Booting+pool.Idle+pool.Busy+pool.Draining)*price.PricePerHourUSD)
+	emit(poolPausedDesc, oneIf(pool.Paused()))
+	emit(poolFailsDesc, oneIf(pool.ProviderProblem != ""))
+	for _, load := range pool.ModelLoads[:min(len(pool.ModelLoads), maxModels)] {
+		emit(poolLoadDesc, load.LoadSeconds, load.Model)
+		emit(poolFetchDesc, load.FetchSeconds, load.Model)
+	}
+}
+
+// poolNames are the names of pools by their ids. Changes of jobs have the ids only.
+type poolNames struct {
+	known atomic.Pointer[map[models.PoolID]string]
+	bound *bound
+}
+
+// of returns the label of a pool: "none" for a worker without one.
+func (n *poolNames) of(id models.PoolID) string {
+	if id == "" {
+		return "none"
+	}
+	if known := n.known.Load(); known != nil {
+		return n.bound.of((*known)[id])
+	}
+	return unknown
+}
+
+// reading is list, and remembers the names.
+func (n *poolNames) reading(list func(context.Context) ([]*query.PoolStatus, error)) func(context.Context) ([]*query.PoolStatus, error) {
+	if list == nil {
+		return nil
+	}
+	return func(ctx context.Context) ([]*query.PoolStatus, error) {
+		pools, err := list(ctx)
+		if err == nil {
+			known := make(map[models.PoolID]string, len(pools))
+			for _, pool := range pools {
+				known[pool.ID] = pool.Name
+			}
+			n.known.Store(&known)
 		}
-		gauge(poolWorkersDesc, float64(pool.Booting), "booting")
-		gauge(poolWorkersDesc, float64(pool.Idle), "idle")
-		gauge(poolWorkersDesc, float64(pool.Busy), "busy")
-		gauge(poolWorkersDesc, float64(pool.Draining), "draining")
-		gauge(poolDesiredDesc, float64(pool.Desired))
-		gauge(poolMaxDesc, float64(pool.MaxWorkers))
-		gauge(poolRefusedDesc, float64(pool.Refusals))
-		price := pool.Price()
-		gauge(poolPriceDesc, price.PricePerHourUSD)
-		gauge(poolStaleDesc, oneIf(price.Stale))
-		gauge(poolTroubleDesc, oneIf(price.Problem != ""))
-		gauge(poolCostDesc, float64(pool.Booting+pool.Idle+pool.Busy+pool.Draining)*price.PricePerHourUSD)
-		gauge(poolPausedDesc, oneIf(pool.Paused()))
-		gauge(poolFailsDesc, oneIf(pool.ProviderProblem != ""))
-		for _, load := range pool.ModelLoads {
-			gauge(poolLoadDesc, load.LoadSeconds, load.Model)
-			gauge(poolFetchDesc, load.FetchSeconds, load.Model)
-		}
+		return pools, err
 	}
 }
 
@@ -77,22 +107,4 @@ func oneIf(yes bool) float64 {
 		return 1
 	}
 	return 0
-}
-
-func (p *pools) read() []*query.PoolStatus {
-	if p.list == nil {
-		return nil
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if time.Since(p.at) >= readEvery {
-		ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
-		defer cancel()
-		known, err := p.list(ctx)
-		if err != nil {
-			slog.WarnContext(ctx, "the pools cannot be read for a scrape", "error", err)
-		}
-		p.known, p.at = known, time.Now()
-	}
-	return p.known
 }

@@ -63,13 +63,15 @@ type Deliverer struct {
 	// PublicURL is the address at which receivers reach this server. Links in webhooks start
 	// with it.
 	PublicURL string
+	// Observe, if not nil, is told how each try ended: delivered, failed or given_up.
+	Observe func(outcome string)
 
 	wake chan struct{}
 }
 
 // NewDeliverer makes a deliverer.
 func NewDeliverer(db *bun.DB, reader *query.Reader, sender Poster, publicURL string) *Deliverer {
-	return &Deliverer{db, reader, sender, publicURL, make(chan struct{}, 1)}
+	return &Deliverer{DB: db, Reader: reader, Sender: sender, PublicURL: publicURL, wake: make(chan struct{}, 1)}
 }
 
 const (
@@ -191,6 +193,30 @@ func (d *Deliverer) try(ctx context.Context, c *models.ClaimedDelivery) error {
 	return d.settle(ctx, c, answer)
 }
 
+// How tries end, for Observe.
+const (
+	outcomeDelivered = "delivered"
+	outcomeFailed    = "failed"
+	outcomeGivenUp   = "given_up"
+)
+
+func (d *Deliverer) observe(outcome string, err error) {
+	if d.Observe != nil && err == nil && outcome != "" {
+		d.Observe(outcome)
+	}
+}
+
+// outcomeOf says how a try ended that left the delivery as it is.
+func outcomeOf(delivery *models.WebhookDelivery, answer Answer) string {
+	switch {
+	case answer.Error == "":
+		return outcomeDelivered
+	case delivery.State == models.DeliveryGivenUp:
+		return outcomeGivenUp
+	}
+	return outcomeFailed
+}
+
 const (
 	reasonDeleted  = "The endpoint was deleted."
 	reasonDisabled = "The endpoint was disabled."
@@ -198,15 +224,19 @@ const (
 
 // giveUp ends a delivery without a try.
 func (d *Deliverer) giveUp(ctx context.Context, c *models.ClaimedDelivery, why string) error {
-	return jobs.InTx(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {
+	outcome := ""
+	err := jobs.InTx(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {
 		delivery, err := models.LockWebhookDelivery(ctx, tx, c.ID)
 		if err != nil || !delivery.ClaimedUntil.Equal(c.ClaimedUntil) {
 			return orGone(err)
 		}
 		delivery.LastError = why
 		end(delivery)
+		outcome = outcomeGivenUp
 		return models.UpdateWebhookDelivery(ctx, tx, delivery, 0)
 	})
+	d.observe(outcome, err)
+	return err
 }
 
 // end ends a delivery. A redelivery of a delivered event stays DELIVERED.
@@ -227,7 +257,7 @@ func orGone(err error) error {
 
 // settle records a try and updates its delivery and its endpoint.
 func (d *Deliverer) settle(ctx context.Context, c *models.ClaimedDelivery, answer Answer) error {
-	disabled := ""
+	disabled, outcome := "", ""
 	err := jobs.InTx(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {
 		var err error
 		if disabled, err = judgeEndpoint(ctx, tx, c.EndpointID, answer); err != nil {
@@ -242,6 +272,7 @@ func (d *Deliverer) settle(ctx context.Context, c *models.ClaimedDelivery, answe
 			return err
 		}
 		wait := tried(delivery, c, answer, now, disabled != "" || answer.StatusCode == statusGone)
+		outcome = outcomeOf(delivery, answer)
 		try := &models.WebhookTry{
 			DeliveryID: c.ID, TryNo: delivery.Tries, At: c.Now,
 			StatusCode: answer.status(), Error: answer.Error, DurationMS: int(answer.Duration.Milliseconds()),
@@ -255,6 +286,7 @@ func (d *Deliverer) settle(ctx context.Context, c *models.ClaimedDelivery, answe
 		_, err = models.GiveUpDeliveries(ctx, tx, c.EndpointID, reasonDisabled, webhookGiveUpMost)
 		return err
 	})
+	d.observe(outcome, err)
 	if err == nil && disabled != "" {
 		slog.WarnContext(ctx, "webhook endpoint disabled", "endpoint", c.EndpointID, "account", c.AccountID, "reason", disabled)
 	}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/jobs/metrics"
+)
+
+// routeOf classes a request for its duration. Probes and scrapes have no class.
+func routeOf(r *http.Request) metrics.Route {
+	if isStream(r) || r.Header.Get("Upgrade") != "" {
+		return metrics.RouteStream
+	}
+	switch first, _, _ := strings.Cut(strings.TrimLeft(r.URL.Path, "/"), "/"); first {
+	case "healthz", "readyz", "metrics":
+		return ""
+	case "graphql":
+		return metrics.RouteGraphQL
+	case "api":
+		return metrics.RouteREST
+	case "v1":
+		return metrics.RouteVideos
+	case "objects":
+		return metrics.RouteObjects
+	}
+	return metrics.RouteConsole
+}
+
+// serveMetrics serves the metrics of a control process, which has no API, and /healthz, until ctx
+// ends. It does nothing if no address is configured.
+func (s *stack) serveMetrics(ctx context.Context) error {
+	if s.cfg.metricsListen == "" {
+		return nil
+	}
+	listener, err := listen(s.cfg.metricsListen)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
+	mux.Handle("GET /metrics", s.scraped(s.metrics.Handler()))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader}
+	defer context.AfterFunc(ctx, func() { server.Close() })()
+	slog.InfoContext(ctx, "control serves its metrics", "address", listener.Addr().String())
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package metrics
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/reelay/reelay/models"
+)
+
+var (
+	depthDesc   = desc("reelay_queue_depth", "Jobs that wait for a worker, by tier and model.", "tier", "model")
+	runningDesc = desc("reelay_queue_running", "Jobs that workers hold, by tier and model.", "tier", "model")
+	oldestDesc  = desc("reelay_queue_oldest_wait_seconds", "How long the longest waiting job of a tier has waited. Absent if none waits.", "tier")
+	pausedDesc  = desc("reelay_queue_paused", "1 if an operator paused the tier, or a model in it.", "tier")
+	drainDesc   = desc("reelay_estimated_drain_time_seconds",
+		"How long a tier's queue takes to empty without new jobs: depth × mean render / workers, of its slowest model. Absent if unknown, such as without workers.", "tier")
+)
+
+// newQueues is what waits and runs. Models beyond the bound are summed up.
+func newQueues(from Sources) prometheus.Collector {
+	models := newBound(maxModels)
+	return &shared[[]queueCount]{
+		what: "the queues", every: readEvery, read: from.Queues,
+		descs: []*prometheus.Desc{depthDesc, runningDesc, oldestDesc, pausedDesc, drainDesc},
+		emit: func(queues []queueCount, into chan<- prometheus.Metric) {
+			emitDepths(queues, models, into)
+			emitTiers(queues, from.Drain, into)
+		},
+	}
+}
+
+type queueCount = models.QueueCount
+
+func emitDepths(queues []queueCount, models *bound, into chan<- prometheus.Metric) {
+	type key struct{ tier, model string }
+	depth, running := map[key]int{}, map[key]int{}
+	for _, q := range queues {
+		if q.Model == "" {
+			continue // a lane that is paused and has no jobs
+		}
+		k := key{string(q.Lane), models.of(q.Model)}
+		depth[k], running[k] = depth[k]+q.Depth, running[k]+q.Running
+	}
+	for k, n := range depth {
+		into <- gauge(depthDesc, float64(n), k.tier, k.model)
+		into <- gauge(runningDesc, float64(running[k]), k.tier, k.model)
+	}
+}
+
+func emitTiers(queues []queueCount, drain func(lane models.Tier, model string, depth int) *float64, into chan<- prometheus.Metric) {
+	type sum struct {
+		oldest, drain *float64
+		paused, vague bool
+	}
+	tiers := map[models.Tier]*sum{}
+	for _, q := range queues {
+		s := tiers[q.Lane]
+		if s == nil {
+			s = &sum{}
+			tiers[q.Lane] = s
+		}
+		s.oldest = larger(s.oldest, q.OldestWaitSeconds)
+		s.paused = s.paused || q.Paused()
+		if drain == nil || q.Model == "" {
+			continue
+		}
+		if takes := drain(q.Lane, q.Model, q.Depth); takes != nil {
+			s.drain = larger(s.drain, takes)
+		} else {
+			s.vague = true
+		}
+	}
+	for tier, s := range tiers {
+		if s.oldest != nil {
+			into <- gauge(oldestDesc, *s.oldest, string(tier))
+		}
+		if s.drain != nil && !s.vague {
+			into <- gauge(drainDesc, *s.drain, string(tier))
+		}
+		into <- gauge(pausedDesc, oneIf(s.paused), string(tier))
+	}
+}
+
+func larger(a, b *float64) *float64 {
+	if a == nil || b != nil && *b > *a {
+		return b
+	}
+	return a
+}
+
+var (
+	workersDesc    = desc("reelay_workers", "Workers that have not ended, by status.", "status")
+	workerBusyDesc = desc("reelay_worker_utilization", "The share of the workers that could have a job and do, 0 to 1. Absent without workers.")
+)
+
+// newWorkers counts the workers. There are no series per worker: a fleet that is preempted all the
+// time would leave new ones for each machine.
+func newWorkers(read func(context.Context) ([]models.WorkerCount, error)) prometheus.Collector {
+	return &shared[[]models.WorkerCount]{
+		what: "the workers", every: readEvery, read: read, descs: []*prometheus.Desc{workersDesc, workerBusyDesc},
+		emit: func(counts []models.WorkerCount, into chan<- prometheus.Metric) {
+			of := map[models.WorkerStatus]int{}
+			for _, c := range counts {
+				of[c.Status] = c.Count
+			}
+			for _, status := range []models.WorkerStatus{models.WorkerBooting, models.WorkerIdle, models.WorkerBusy, models.WorkerDraining, models.WorkerLost} {
+				into <- gauge(workersDesc, float64(of[status]), string(status))
+			}
+			if all := of[models.WorkerIdle] + of[models.WorkerBusy]; all > 0 {
+				into <- gauge(workerBusyDesc, float64(of[models.WorkerBusy])/float64(all))
+			}
+		},
+	}
+}
+
+var (
+	stalledDesc   = desc("reelay_stalled_jobs", "Jobs that have rendered without progress for two minutes.")
+	lettersDesc   = desc("reelay_dlq_size", "Open dead letters that operators must act on, counted up to 10,000.")
+	outboxDesc    = desc("reelay_outbox_lag_seconds", "The age of the oldest message of the outbox that waits to be relayed.")
+	schedulerDesc = desc("reelay_scheduler_lag_seconds", "By how long the most overdue job has missed the time at which it should have been queued.")
+)
+
+// newHealth is what shows that work gets stuck.
+func newHealth(read func(context.Context) (*models.Health, error)) prometheus.Collector {
+	return &shared[*models.Health]{
+		what: "the health", every: readEvery, read: read, descs: []*prometheus.Desc{stalledDesc, lettersDesc, outboxDesc, schedulerDesc},
+		emit: func(h *models.Health, into chan<- prometheus.Metric) {
+			into <- gauge(stalledDesc, float64(h.StalledJobs))
+			into <- gauge(lettersDesc, float64(h.DeadLetters))
+			into <- gauge(outboxDesc, h.OutboxLagSeconds)
+			into <- gauge(schedulerDesc, h.SchedulerLagSeconds)
+		},
+	}
+}

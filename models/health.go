@@ -1,0 +1,51 @@
+package models
+
+import (
+	"context"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// Health is what shows at a glance whether work gets stuck anywhere.
+type Health struct {
+	// OutboxLagSeconds is the age of the oldest message that waits to be relayed, 0 without any.
+	OutboxLagSeconds float64 `bun:"outbox_lag"`
+	// SchedulerLagSeconds is by how long the most overdue job's start was missed, 0 without any.
+	SchedulerLagSeconds float64 `bun:"scheduler_lag"`
+	// StalledJobs render without progress for longer than the caller's limit.
+	StalledJobs int `bun:"stalled"`
+	// DeadLetters that operators must act on are open, counted up to the caller's limit.
+	DeadLetters int `bun:"dead_letters"`
+}
+
+// ReadHealth reads the health in one statement, by indexes: its cost does not grow with the
+// number of jobs.
+func ReadHealth(ctx context.Context, db bun.IDB, stall time.Duration, letters int) (*Health, error) {
+	h := new(Health)
+	err := db.NewRaw(`
+		SELECT
+			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - created_at), 0) FROM outbox
+				WHERE claimed_until IS NULL OR claimed_until < clock_timestamp() ORDER BY id LIMIT 1), 0) AS outbox_lag,
+			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - run_at), 0) FROM jobs
+				WHERE (status = 'SCHEDULED' OR status = 'BLOCKED' AND blocked_by = 0) AND run_at IS NOT NULL
+				ORDER BY run_at LIMIT 1), 0) AS scheduler_lag,
+			(SELECT count(*) FROM jobs WHERE status IN ('ASSIGNED', 'RUNNING', 'COMPLETING')
+				AND phase = 'RENDERING' AND progress_at < clock_timestamp() - make_interval(secs => ?)) AS stalled,
+			(SELECT count(*) FROM (SELECT FROM dead_letters WHERE resolved_at IS NULL AND `+operatorsSQL+` LIMIT ?) open) AS dead_letters`,
+		stall.Seconds(), letters).Scan(ctx, h)
+	return h, err
+}
+
+// WorkerCount is the number of workers in a state.
+type WorkerCount struct {
+	Status WorkerStatus `bun:"status"`
+	Count  int          `bun:"count"`
+}
+
+// CountWorkersByStatus counts the workers that have not ended, by state.
+func CountWorkersByStatus(ctx context.Context, db bun.IDB) (counts []WorkerCount, err error) {
+	err = db.NewSelect().Model((*Worker)(nil)).ColumnExpr("w.status, count(*) AS count").
+		Where("w.ended_at IS NULL").Group("w.status").Scan(ctx, &counts)
+	return counts, err
+}
