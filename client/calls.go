@@ -52,7 +52,7 @@ func (c *Client) Previews(ctx context.Context, id string) ([]Artifact, error) {
 	return job.Artifacts, nil
 }
 
-// Jobs returns one page of the caller's jobs, newest first: at most first of them (0
+// Jobs returns one page of the caller's jobs with their prompts, newest first: at most first of them (0
 // means 50), after the cursor after.
 func (c *Client) Jobs(ctx context.Context, filter JobFilter, first int, after string) (*JobPage, error) {
 	data, err := jobs(ctx, repeater{c}, &filter, optional(first), optional(after))
@@ -183,7 +183,12 @@ func keyed(in SubmitJobInput) SubmitJobInput {
 // CancelJob cancels a waiting job at once, and asks the worker of a running job to
 // stop. If the job has completed or failed, it returns a CONFLICT error.
 func (c *Client) CancelJob(ctx context.Context, id string) (*Job, error) {
-	data, err := cancelJob(ctx, repeater{c}, id)
+	return c.CancelJobBecause(ctx, id, "")
+}
+
+// CancelJobBecause is CancelJob with a reason of up to 200 characters, which the job shows.
+func (c *Client) CancelJobBecause(ctx context.Context, id, reason string) (*Job, error) {
+	data, err := cancelJob(ctx, repeater{c}, id, optional(reason))
 	if err != nil {
 		return nil, err
 	}

@@ -486,6 +486,143 @@ var AllBackoff = []Backoff{
 	BackoffFixed,
 }
 
+// What a bulk operation does to each job. REDRIVE and SET_TIER (to the given tier) are for operators.
+type BulkAction string
+
+const (
+	BulkActionCancel  BulkAction = "CANCEL"
+	BulkActionRetry   BulkAction = "RETRY"
+	BulkActionRedrive BulkAction = "REDRIVE"
+	BulkActionDelete  BulkAction = "DELETE"
+	BulkActionSetTier BulkAction = "SET_TIER"
+)
+
+var AllBulkAction = []BulkAction{
+	BulkActionCancel,
+	BulkActionRetry,
+	BulkActionRedrive,
+	BulkActionDelete,
+	BulkActionSetTier,
+}
+
+// BulkEdge includes the requested fields of the GraphQL type BulkOperationEdge.
+type BulkEdge struct {
+	Node BulkOperation `json:"node"`
+}
+
+// GetNode returns BulkEdge.Node, and is useful for accessing the field via an interface.
+func (v *BulkEdge) GetNode() BulkOperation { return v.Node }
+
+// BulkError includes the requested fields of the GraphQL type UserError.
+type BulkError struct {
+	Code    string   `json:"code"`
+	Message string   `json:"message"`
+	Field   []string `json:"field"`
+}
+
+// GetCode returns BulkError.Code, and is useful for accessing the field via an interface.
+func (v *BulkError) GetCode() string { return v.Code }
+
+// GetMessage returns BulkError.Message, and is useful for accessing the field via an interface.
+func (v *BulkError) GetMessage() string { return v.Message }
+
+// GetField returns BulkError.Field, and is useful for accessing the field via an interface.
+func (v *BulkError) GetField() []string { return v.Field }
+
+// BulkOperation includes the GraphQL fields of BulkOperation requested by the fragment BulkOperation.
+// The GraphQL type's documentation follows.
+//
+// A long-running action on every job that a filter matched when it started.
+type BulkOperation struct {
+	Id     string     `json:"id"`
+	Action BulkAction `json:"action"`
+	// The tier to set, for SET_TIER.
+	Tier *Tier `json:"tier"`
+	// The number of jobs. done and failed count those that were processed.
+	Matched int `json:"matched"`
+	Done    int `json:"done"`
+	Failed  int `json:"failed"`
+	// resumeBulkOperation continues it. An operation pauses by itself if its canary fails.
+	Paused    bool `json:"paused"`
+	PerMinute int  `json:"perMinute"`
+	// How many jobs go first, and whether these have succeeded.
+	Canary     int        `json:"canary"`
+	CanaryOver bool       `json:"canaryOver"`
+	CreatedAt  *time.Time `json:"createdAt"`
+	// Set at once for a dry run, which is not stored.
+	FinishedAt *time.Time `json:"finishedAt"`
+	// The first 100 errors. field contains the job's id.
+	Errors []BulkError `json:"errors"`
+	// For a dry run with eligible: true, the matching jobs that it leaves out, by status. Above 10,000 a number means more.
+	Skips []BulkSkip `json:"skips"`
+}
+
+// GetId returns BulkOperation.Id, and is useful for accessing the field via an interface.
+func (v *BulkOperation) GetId() string { return v.Id }
+
+// GetAction returns BulkOperation.Action, and is useful for accessing the field via an interface.
+func (v *BulkOperation) GetAction() BulkAction { return v.Action }
+
+// GetTier returns BulkOperation.Tier, and is useful for accessing the field via an interface.
+func (v *BulkOperation) GetTier() *Tier { return v.Tier }
+
+// GetMatched returns BulkOperation.Matched, and is useful for accessing the field via an interface.
+func (v *BulkOperation) GetMatched() int { return v.Matched }
+
+// GetDone returns BulkOperation.Done, and is useful for accessing the field via an interface.
+func (v *BulkOperation) GetDone() int { return v.Done }
+
+// GetFailed returns BulkOperation.Failed, and is useful for accessing the field via an interface.
+func (v *BulkOperation) GetFailed() int { return v.Failed }
+
+// GetPaused returns BulkOperation.Paused, and is useful for accessing the field via an interface.
+func (v *BulkOperation) GetPaused() bool { return v.Paused }
+
+// GetPerMinute returns BulkOperation.PerMinute, and is useful for accessing the field via an interface.
+func (v *BulkOperation) GetPerMinute() int { return v.PerMinute }
+
+// GetCanary returns BulkOperation.Canary, and is useful for accessing the field via an interface.
+func (v *BulkOperation) GetCanary() int { return v.Canary }
+
+// GetCanaryOver returns BulkOperation.CanaryOver, and is useful for accessing the field via an interface.
+func (v *BulkOperation) GetCanaryOver() bool { return v.CanaryOver }
+
+// GetCreatedAt returns BulkOperation.CreatedAt, and is useful for accessing the field via an interface.
+func (v *BulkOperation) GetCreatedAt() *time.Time { return v.CreatedAt }
+
+// GetFinishedAt returns BulkOperation.FinishedAt, and is useful for accessing the field via an interface.
+func (v *BulkOperation) GetFinishedAt() *time.Time { return v.FinishedAt }
+
+// GetErrors returns BulkOperation.Errors, and is useful for accessing the field via an interface.
+func (v *BulkOperation) GetErrors() []BulkError { return v.Errors }
+
+// GetSkips returns BulkOperation.Skips, and is useful for accessing the field via an interface.
+func (v *BulkOperation) GetSkips() []BulkSkip { return v.Skips }
+
+// BulkPage includes the requested fields of the GraphQL type BulkOperationConnection.
+type BulkPage struct {
+	Edges    []BulkEdge `json:"edges"`
+	PageInfo PageInfo   `json:"pageInfo"`
+}
+
+// GetEdges returns BulkPage.Edges, and is useful for accessing the field via an interface.
+func (v *BulkPage) GetEdges() []BulkEdge { return v.Edges }
+
+// GetPageInfo returns BulkPage.PageInfo, and is useful for accessing the field via an interface.
+func (v *BulkPage) GetPageInfo() PageInfo { return v.PageInfo }
+
+// BulkSkip includes the requested fields of the GraphQL type BulkSkip.
+type BulkSkip struct {
+	Status JobStatus `json:"status"`
+	Jobs   int       `json:"jobs"`
+}
+
+// GetStatus returns BulkSkip.Status, and is useful for accessing the field via an interface.
+func (v *BulkSkip) GetStatus() JobStatus { return v.Status }
+
+// GetJobs returns BulkSkip.Jobs, and is useful for accessing the field via an interface.
+func (v *BulkSkip) GetJobs() int { return v.Jobs }
+
 // Cancellation includes the GraphQL fields of Cancellation requested by the fragment Cancellation.
 type Cancellation struct {
 	By          string    `json:"by"`
@@ -684,6 +821,194 @@ func (v *CreatedWebhookEndpoint) GetEndpoint() WebhookEndpoint { return v.Endpoi
 
 // GetSecret returns CreatedWebhookEndpoint.Secret, and is useful for accessing the field via an interface.
 func (v *CreatedWebhookEndpoint) GetSecret() string { return v.Secret }
+
+// DeadLetter includes the GraphQL fields of DeadLetter requested by the fragment DeadLetter.
+// The GraphQL type's documentation follows.
+//
+// The record of a run that failed for good, kept until an operator decides.
+type DeadLetter struct {
+	Id  string        `json:"id"`
+	Job DeadLetterJob `json:"job"`
+	// The run of the job that failed.
+	Run   int    `json:"run"`
+	Model string `json:"model"`
+	// The provider of the last attempt. Null if there was none.
+	Provider *string `json:"provider"`
+	// The last output of the last attempt's runtime, if any.
+	Log *Artifact `json:"log"`
+	// Dead letters with the same cause have the same fingerprint.
+	Fingerprint  string             `json:"fingerprint"`
+	FailureClass FailureClass       `json:"failureClass"`
+	Audience     DeadLetterAudience `json:"audience"`
+	Reason       string             `json:"reason"`
+	Attempts     int                `json:"attempts"`
+	CreatedAt    time.Time          `json:"createdAt"`
+	ResolvedAt   *time.Time         `json:"resolvedAt"`
+	// REDRIVEN, RETRIED (by the job's owner), DISCARDED or DELETED (with the job).
+	Resolution *string `json:"resolution"`
+	ResolvedBy *string `json:"resolvedBy"`
+	Note       *string `json:"note"`
+}
+
+// GetId returns DeadLetter.Id, and is useful for accessing the field via an interface.
+func (v *DeadLetter) GetId() string { return v.Id }
+
+// GetJob returns DeadLetter.Job, and is useful for accessing the field via an interface.
+func (v *DeadLetter) GetJob() DeadLetterJob { return v.Job }
+
+// GetRun returns DeadLetter.Run, and is useful for accessing the field via an interface.
+func (v *DeadLetter) GetRun() int { return v.Run }
+
+// GetModel returns DeadLetter.Model, and is useful for accessing the field via an interface.
+func (v *DeadLetter) GetModel() string { return v.Model }
+
+// GetProvider returns DeadLetter.Provider, and is useful for accessing the field via an interface.
+func (v *DeadLetter) GetProvider() *string { return v.Provider }
+
+// GetLog returns DeadLetter.Log, and is useful for accessing the field via an interface.
+func (v *DeadLetter) GetLog() *Artifact { return v.Log }
+
+// GetFingerprint returns DeadLetter.Fingerprint, and is useful for accessing the field via an interface.
+func (v *DeadLetter) GetFingerprint() string { return v.Fingerprint }
+
+// GetFailureClass returns DeadLetter.FailureClass, and is useful for accessing the field via an interface.
+func (v *DeadLetter) GetFailureClass() FailureClass { return v.FailureClass }
+
+// GetAudience returns DeadLetter.Audience, and is useful for accessing the field via an interface.
+func (v *DeadLetter) GetAudience() DeadLetterAudience { return v.Audience }
+
+// GetReason returns DeadLetter.Reason, and is useful for accessing the field via an interface.
+func (v *DeadLetter) GetReason() string { return v.Reason }
+
+// GetAttempts returns DeadLetter.Attempts, and is useful for accessing the field via an interface.
+func (v *DeadLetter) GetAttempts() int { return v.Attempts }
+
+// GetCreatedAt returns DeadLetter.CreatedAt, and is useful for accessing the field via an interface.
+func (v *DeadLetter) GetCreatedAt() time.Time { return v.CreatedAt }
+
+// GetResolvedAt returns DeadLetter.ResolvedAt, and is useful for accessing the field via an interface.
+func (v *DeadLetter) GetResolvedAt() *time.Time { return v.ResolvedAt }
+
+// GetResolution returns DeadLetter.Resolution, and is useful for accessing the field via an interface.
+func (v *DeadLetter) GetResolution() *string { return v.Resolution }
+
+// GetResolvedBy returns DeadLetter.ResolvedBy, and is useful for accessing the field via an interface.
+func (v *DeadLetter) GetResolvedBy() *string { return v.ResolvedBy }
+
+// GetNote returns DeadLetter.Note, and is useful for accessing the field via an interface.
+func (v *DeadLetter) GetNote() *string { return v.Note }
+
+// Who must act: CUSTOMER for INVALID_INPUT, CONTENT_POLICY, DEPENDENCY_FAILED and BUDGET_EXCEEDED, which the job's owner caused. OPERATOR for all other classes.
+type DeadLetterAudience string
+
+const (
+	DeadLetterAudienceOperator DeadLetterAudience = "OPERATOR"
+	DeadLetterAudienceCustomer DeadLetterAudience = "CUSTOMER"
+)
+
+var AllDeadLetterAudience = []DeadLetterAudience{
+	DeadLetterAudienceOperator,
+	DeadLetterAudienceCustomer,
+}
+
+// DeadLetterEdge includes the requested fields of the GraphQL type DeadLetterEdge.
+type DeadLetterEdge struct {
+	Node DeadLetter `json:"node"`
+}
+
+// GetNode returns DeadLetterEdge.Node, and is useful for accessing the field via an interface.
+func (v *DeadLetterEdge) GetNode() DeadLetter { return v.Node }
+
+// DeadLetterGroup includes the requested fields of the GraphQL type DeadLetterGroup.
+// The GraphQL type's documentation follows.
+//
+// The dead letters with one cause. reason is that of the newest.
+type DeadLetterGroup struct {
+	Fingerprint  string             `json:"fingerprint"`
+	FailureClass FailureClass       `json:"failureClass"`
+	Audience     DeadLetterAudience `json:"audience"`
+	Reason       string             `json:"reason"`
+	Model        string             `json:"model"`
+	Count        int                `json:"count"`
+	FirstAt      time.Time          `json:"firstAt"`
+	LastAt       time.Time          `json:"lastAt"`
+}
+
+// GetFingerprint returns DeadLetterGroup.Fingerprint, and is useful for accessing the field via an interface.
+func (v *DeadLetterGroup) GetFingerprint() string { return v.Fingerprint }
+
+// GetFailureClass returns DeadLetterGroup.FailureClass, and is useful for accessing the field via an interface.
+func (v *DeadLetterGroup) GetFailureClass() FailureClass { return v.FailureClass }
+
+// GetAudience returns DeadLetterGroup.Audience, and is useful for accessing the field via an interface.
+func (v *DeadLetterGroup) GetAudience() DeadLetterAudience { return v.Audience }
+
+// GetReason returns DeadLetterGroup.Reason, and is useful for accessing the field via an interface.
+func (v *DeadLetterGroup) GetReason() string { return v.Reason }
+
+// GetModel returns DeadLetterGroup.Model, and is useful for accessing the field via an interface.
+func (v *DeadLetterGroup) GetModel() string { return v.Model }
+
+// GetCount returns DeadLetterGroup.Count, and is useful for accessing the field via an interface.
+func (v *DeadLetterGroup) GetCount() int { return v.Count }
+
+// GetFirstAt returns DeadLetterGroup.FirstAt, and is useful for accessing the field via an interface.
+func (v *DeadLetterGroup) GetFirstAt() time.Time { return v.FirstAt }
+
+// GetLastAt returns DeadLetterGroup.LastAt, and is useful for accessing the field via an interface.
+func (v *DeadLetterGroup) GetLastAt() time.Time { return v.LastAt }
+
+// DeadLetterJob includes the requested fields of the GraphQL type Job.
+type DeadLetterJob struct {
+	Id     string    `json:"id"`
+	Status JobStatus `json:"status"`
+	// Readable by the job's owner, by operators, and by the worker that holds the lease. Null after the job was deleted.
+	Prompt *string         `json:"prompt"`
+	Params json.RawMessage `json:"params"`
+}
+
+// GetId returns DeadLetterJob.Id, and is useful for accessing the field via an interface.
+func (v *DeadLetterJob) GetId() string { return v.Id }
+
+// GetStatus returns DeadLetterJob.Status, and is useful for accessing the field via an interface.
+func (v *DeadLetterJob) GetStatus() JobStatus { return v.Status }
+
+// GetPrompt returns DeadLetterJob.Prompt, and is useful for accessing the field via an interface.
+func (v *DeadLetterJob) GetPrompt() *string { return v.Prompt }
+
+// GetParams returns DeadLetterJob.Params, and is useful for accessing the field via an interface.
+func (v *DeadLetterJob) GetParams() json.RawMessage { return v.Params }
+
+// DeadLetterPage includes the requested fields of the GraphQL type DeadLetterConnection.
+// The GraphQL type's documentation follows.
+//
+// totalCount is exact up to 10,000; 10,001 means more.
+type DeadLetterPage struct {
+	Edges      []DeadLetterEdge `json:"edges"`
+	PageInfo   PageInfo         `json:"pageInfo"`
+	TotalCount int              `json:"totalCount"`
+}
+
+// GetEdges returns DeadLetterPage.Edges, and is useful for accessing the field via an interface.
+func (v *DeadLetterPage) GetEdges() []DeadLetterEdge { return v.Edges }
+
+// GetPageInfo returns DeadLetterPage.PageInfo, and is useful for accessing the field via an interface.
+func (v *DeadLetterPage) GetPageInfo() PageInfo { return v.PageInfo }
+
+// GetTotalCount returns DeadLetterPage.TotalCount, and is useful for accessing the field via an interface.
+func (v *DeadLetterPage) GetTotalCount() int { return v.TotalCount }
+
+// Dependency includes the requested fields of the GraphQL type Job.
+type Dependency struct {
+	Id     string    `json:"id"`
+	Status JobStatus `json:"status"`
+}
+
+// GetId returns Dependency.Id, and is useful for accessing the field via an interface.
+func (v *Dependency) GetId() string { return v.Id }
+
+// GetStatus returns Dependency.Status, and is useful for accessing the field via an interface.
+func (v *Dependency) GetStatus() JobStatus { return v.Status }
 
 // DeregisteredWorker includes the requested fields of the GraphQL type Worker.
 type DeregisteredWorker struct {
@@ -1568,13 +1893,25 @@ func (v *Job) GetDraft() *Draft { return v.Draft }
 // GetContinues returns Job.Continues, and is useful for accessing the field via an interface.
 func (v *Job) GetContinues() *Continued { return v.Continues }
 
+// JobAccount includes the requested fields of the GraphQL type Account.
+type JobAccount struct {
+	Id   string `json:"id"`
+	Name string `json:"name"`
+}
+
+// GetId returns JobAccount.Id, and is useful for accessing the field via an interface.
+func (v *JobAccount) GetId() string { return v.Id }
+
+// GetName returns JobAccount.Name, and is useful for accessing the field via an interface.
+func (v *JobAccount) GetName() string { return v.Name }
+
 // JobEdge includes the requested fields of the GraphQL type JobEdge.
 type JobEdge struct {
-	Node Job `json:"node"`
+	Node ListedJob `json:"node"`
 }
 
 // GetNode returns JobEdge.Node, and is useful for accessing the field via an interface.
-func (v *JobEdge) GetNode() Job { return v.Node }
+func (v *JobEdge) GetNode() ListedJob { return v.Node }
 
 // JobEvent includes the GraphQL fields of JobEvent requested by the fragment JobEvent.
 type JobEvent struct {
@@ -1715,6 +2052,14 @@ func (v *JobFilter) GetSearch() *string { return v.Search }
 // JobHistory includes the requested fields of the GraphQL type Job.
 type JobHistory struct {
 	Job `json:"-"`
+	// Readable by the job's owner, by operators, and by the worker that holds the lease. Null after the job was deleted.
+	Prompt         *string `json:"prompt"`
+	IdempotencyKey *string `json:"idempotencyKey"`
+	// The key that submitted the job.
+	CreatedBy *string    `json:"createdBy"`
+	Account   JobAccount `json:"account"`
+	// The jobs that must be COMPLETED before this one starts.
+	DependsOn []Dependency `json:"dependsOn"`
 	// All reasons why the job waits, the most important first. Empty once it runs.
 	WaitingFor []WaitingReason `json:"waitingFor"`
 	// Estimated seconds until a worker starts the job. Null once one has, or if unknown.
@@ -1725,6 +2070,21 @@ type JobHistory struct {
 	Artifacts             []Artifact `json:"artifacts"`
 	Events                JobEvents  `json:"events"`
 }
+
+// GetPrompt returns JobHistory.Prompt, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetPrompt() *string { return v.Prompt }
+
+// GetIdempotencyKey returns JobHistory.IdempotencyKey, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetIdempotencyKey() *string { return v.IdempotencyKey }
+
+// GetCreatedBy returns JobHistory.CreatedBy, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetCreatedBy() *string { return v.CreatedBy }
+
+// GetAccount returns JobHistory.Account, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetAccount() JobAccount { return v.Account }
+
+// GetDependsOn returns JobHistory.DependsOn, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetDependsOn() []Dependency { return v.DependsOn }
 
 // GetWaitingFor returns JobHistory.WaitingFor, and is useful for accessing the field via an interface.
 func (v *JobHistory) GetWaitingFor() []WaitingReason { return v.WaitingFor }
@@ -1890,6 +2250,16 @@ func (v *JobHistory) UnmarshalJSON(b []byte) error {
 }
 
 type __premarshalJobHistory struct {
+	Prompt *string `json:"prompt"`
+
+	IdempotencyKey *string `json:"idempotencyKey"`
+
+	CreatedBy *string `json:"createdBy"`
+
+	Account JobAccount `json:"account"`
+
+	DependsOn []Dependency `json:"dependsOn"`
+
 	WaitingFor []WaitingReason `json:"waitingFor"`
 
 	EstimatedWaitSeconds *float64 `json:"estimatedWaitSeconds"`
@@ -1994,6 +2364,11 @@ func (v *JobHistory) MarshalJSON() ([]byte, error) {
 func (v *JobHistory) __premarshalJSON() (*__premarshalJobHistory, error) {
 	var retval __premarshalJobHistory
 
+	retval.Prompt = v.Prompt
+	retval.IdempotencyKey = v.IdempotencyKey
+	retval.CreatedBy = v.CreatedBy
+	retval.Account = v.Account
+	retval.DependsOn = v.DependsOn
 	retval.WaitingFor = v.WaitingFor
 	retval.EstimatedWaitSeconds = v.EstimatedWaitSeconds
 	retval.EstimatedCompletionAt = v.EstimatedCompletionAt
@@ -2259,6 +2634,314 @@ func (v *LeasedModel) GetQuality() *json.RawMessage { return v.Quality }
 
 // GetDeterminism returns LeasedModel.Determinism, and is useful for accessing the field via an interface.
 func (v *LeasedModel) GetDeterminism() Determinism { return v.Determinism }
+
+// ListedJob includes the GraphQL fields of Job requested by the fragment ListedJob.
+type ListedJob struct {
+	Job `json:"-"`
+	// Readable by the job's owner, by operators, and by the worker that holds the lease. Null after the job was deleted.
+	Prompt         *string    `json:"prompt"`
+	IdempotencyKey *string    `json:"idempotencyKey"`
+	Account        JobAccount `json:"account"`
+}
+
+// GetPrompt returns ListedJob.Prompt, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetPrompt() *string { return v.Prompt }
+
+// GetIdempotencyKey returns ListedJob.IdempotencyKey, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetIdempotencyKey() *string { return v.IdempotencyKey }
+
+// GetAccount returns ListedJob.Account, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetAccount() JobAccount { return v.Account }
+
+// GetId returns ListedJob.Id, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetId() string { return v.Job.Id }
+
+// GetType returns ListedJob.Type, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetType() string { return v.Job.Type }
+
+// GetModel returns ListedJob.Model, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetModel() string { return v.Job.Model }
+
+// GetModelVersion returns ListedJob.ModelVersion, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetModelVersion() int { return v.Job.ModelVersion }
+
+// GetAlias returns ListedJob.Alias, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetAlias() *string { return v.Job.Alias }
+
+// GetStatus returns ListedJob.Status, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetStatus() JobStatus { return v.Job.Status }
+
+// GetProgress returns ListedJob.Progress, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetProgress() Progress { return v.Job.Progress }
+
+// GetTier returns ListedJob.Tier, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetTier() Tier { return v.Job.Tier }
+
+// GetLane returns ListedJob.Lane, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetLane() Tier { return v.Job.Lane }
+
+// GetRun returns ListedJob.Run, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetRun() int { return v.Job.Run }
+
+// GetPriority returns ListedJob.Priority, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetPriority() int { return v.Job.Priority }
+
+// GetParams returns ListedJob.Params, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetParams() json.RawMessage { return v.Job.Params }
+
+// GetMetadata returns ListedJob.Metadata, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetMetadata() *json.RawMessage { return v.Job.Metadata }
+
+// GetUserId returns ListedJob.UserId, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetUserId() *string { return v.Job.UserId }
+
+// GetAttemptNo returns ListedJob.AttemptNo, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetAttemptNo() int { return v.Job.AttemptNo }
+
+// GetMaxAttempts returns ListedJob.MaxAttempts, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetMaxAttempts() int { return v.Job.MaxAttempts }
+
+// GetAtMostOnce returns ListedJob.AtMostOnce, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetAtMostOnce() bool { return v.Job.AtMostOnce }
+
+// GetMaxPreemptions returns ListedJob.MaxPreemptions, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetMaxPreemptions() *int { return v.Job.MaxPreemptions }
+
+// GetPreemptions returns ListedJob.Preemptions, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetPreemptions() int { return v.Job.Preemptions }
+
+// GetFinishBy returns ListedJob.FinishBy, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetFinishBy() *time.Time { return v.Job.FinishBy }
+
+// GetLate returns ListedJob.Late, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetLate() bool { return v.Job.Late }
+
+// GetMaxPricePerHour returns ListedJob.MaxPricePerHour, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetMaxPricePerHour() *float64 { return v.Job.MaxPricePerHour }
+
+// GetOnDemandOnly returns ListedJob.OnDemandOnly, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetOnDemandOnly() bool { return v.Job.OnDemandOnly }
+
+// GetHasHandle returns ListedJob.HasHandle, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetHasHandle() bool { return v.Job.HasHandle }
+
+// GetResult returns ListedJob.Result, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetResult() *Artifact { return v.Job.Result }
+
+// GetOutput returns ListedJob.Output, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetOutput() *json.RawMessage { return v.Job.Output }
+
+// GetCancellation returns ListedJob.Cancellation, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetCancellation() *Cancellation { return v.Job.Cancellation }
+
+// GetFailureClass returns ListedJob.FailureClass, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetFailureClass() *FailureClass { return v.Job.FailureClass }
+
+// GetFailureReason returns ListedJob.FailureReason, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetFailureReason() *string { return v.Job.FailureReason }
+
+// GetWastedGpuSeconds returns ListedJob.WastedGpuSeconds, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetWastedGpuSeconds() float64 { return v.Job.WastedGpuSeconds }
+
+// GetRunAt returns ListedJob.RunAt, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetRunAt() *time.Time { return v.Job.RunAt }
+
+// GetExpiresAt returns ListedJob.ExpiresAt, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetExpiresAt() *time.Time { return v.Job.ExpiresAt }
+
+// GetWaitedSeconds returns ListedJob.WaitedSeconds, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetWaitedSeconds() *float64 { return v.Job.WaitedSeconds }
+
+// GetRanSeconds returns ListedJob.RanSeconds, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetRanSeconds() *float64 { return v.Job.RanSeconds }
+
+// GetCreatedAt returns ListedJob.CreatedAt, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetCreatedAt() time.Time { return v.Job.CreatedAt }
+
+// GetStartedAt returns ListedJob.StartedAt, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetStartedAt() *time.Time { return v.Job.StartedAt }
+
+// GetCompletedAt returns ListedJob.CompletedAt, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetCompletedAt() *time.Time { return v.Job.CompletedAt }
+
+// GetDeletedAt returns ListedJob.DeletedAt, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetDeletedAt() *time.Time { return v.Job.DeletedAt }
+
+// GetDraft returns ListedJob.Draft, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetDraft() *Draft { return v.Job.Draft }
+
+// GetContinues returns ListedJob.Continues, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetContinues() *Continued { return v.Job.Continues }
+
+func (v *ListedJob) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*ListedJob
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.ListedJob = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	err = json.Unmarshal(
+		b, &v.Job)
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+type __premarshalListedJob struct {
+	Prompt *string `json:"prompt"`
+
+	IdempotencyKey *string `json:"idempotencyKey"`
+
+	Account JobAccount `json:"account"`
+
+	Id string `json:"id"`
+
+	Type string `json:"type"`
+
+	Model string `json:"model"`
+
+	ModelVersion int `json:"modelVersion"`
+
+	Alias *string `json:"alias"`
+
+	Status JobStatus `json:"status"`
+
+	Progress Progress `json:"progress"`
+
+	Tier Tier `json:"tier"`
+
+	Lane Tier `json:"lane"`
+
+	Run int `json:"run"`
+
+	Priority int `json:"priority"`
+
+	Params json.RawMessage `json:"params"`
+
+	Metadata *json.RawMessage `json:"metadata"`
+
+	UserId *string `json:"userId"`
+
+	AttemptNo int `json:"attemptNo"`
+
+	MaxAttempts int `json:"maxAttempts"`
+
+	AtMostOnce bool `json:"atMostOnce"`
+
+	MaxPreemptions *int `json:"maxPreemptions"`
+
+	Preemptions int `json:"preemptions"`
+
+	FinishBy *time.Time `json:"finishBy"`
+
+	Late bool `json:"late"`
+
+	MaxPricePerHour *float64 `json:"maxPricePerHour"`
+
+	OnDemandOnly bool `json:"onDemandOnly"`
+
+	HasHandle bool `json:"hasHandle"`
+
+	Result *Artifact `json:"result"`
+
+	Output *json.RawMessage `json:"output"`
+
+	Cancellation *Cancellation `json:"cancellation"`
+
+	FailureClass *FailureClass `json:"failureClass"`
+
+	FailureReason *string `json:"failureReason"`
+
+	WastedGpuSeconds float64 `json:"wastedGpuSeconds"`
+
+	RunAt *time.Time `json:"runAt"`
+
+	ExpiresAt *time.Time `json:"expiresAt"`
+
+	WaitedSeconds *float64 `json:"waitedSeconds"`
+
+	RanSeconds *float64 `json:"ranSeconds"`
+
+	CreatedAt time.Time `json:"createdAt"`
+
+	StartedAt *time.Time `json:"startedAt"`
+
+	CompletedAt *time.Time `json:"completedAt"`
+
+	DeletedAt *time.Time `json:"deletedAt"`
+
+	Draft *Draft `json:"draft"`
+
+	Continues *Continued `json:"continues"`
+}
+
+func (v *ListedJob) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *ListedJob) __premarshalJSON() (*__premarshalListedJob, error) {
+	var retval __premarshalListedJob
+
+	retval.Prompt = v.Prompt
+	retval.IdempotencyKey = v.IdempotencyKey
+	retval.Account = v.Account
+	retval.Id = v.Job.Id
+	retval.Type = v.Job.Type
+	retval.Model = v.Job.Model
+	retval.ModelVersion = v.Job.ModelVersion
+	retval.Alias = v.Job.Alias
+	retval.Status = v.Job.Status
+	retval.Progress = v.Job.Progress
+	retval.Tier = v.Job.Tier
+	retval.Lane = v.Job.Lane
+	retval.Run = v.Job.Run
+	retval.Priority = v.Job.Priority
+	retval.Params = v.Job.Params
+	retval.Metadata = v.Job.Metadata
+	retval.UserId = v.Job.UserId
+	retval.AttemptNo = v.Job.AttemptNo
+	retval.MaxAttempts = v.Job.MaxAttempts
+	retval.AtMostOnce = v.Job.AtMostOnce
+	retval.MaxPreemptions = v.Job.MaxPreemptions
+	retval.Preemptions = v.Job.Preemptions
+	retval.FinishBy = v.Job.FinishBy
+	retval.Late = v.Job.Late
+	retval.MaxPricePerHour = v.Job.MaxPricePerHour
+	retval.OnDemandOnly = v.Job.OnDemandOnly
+	retval.HasHandle = v.Job.HasHandle
+	retval.Result = v.Job.Result
+	retval.Output = v.Job.Output
+	retval.Cancellation = v.Job.Cancellation
+	retval.FailureClass = v.Job.FailureClass
+	retval.FailureReason = v.Job.FailureReason
+	retval.WastedGpuSeconds = v.Job.WastedGpuSeconds
+	retval.RunAt = v.Job.RunAt
+	retval.ExpiresAt = v.Job.ExpiresAt
+	retval.WaitedSeconds = v.Job.WaitedSeconds
+	retval.RanSeconds = v.Job.RanSeconds
+	retval.CreatedAt = v.Job.CreatedAt
+	retval.StartedAt = v.Job.StartedAt
+	retval.CompletedAt = v.Job.CompletedAt
+	retval.DeletedAt = v.Job.DeletedAt
+	retval.Draft = v.Job.Draft
+	retval.Continues = v.Job.Continues
+	return &retval, nil
+}
 
 // Model includes the GraphQL fields of Model requested by the fragment Model.
 // The GraphQL type's documentation follows.
@@ -3133,6 +3816,12 @@ type Queue struct {
 	Depth             int      `json:"depth"`
 	Running           int      `json:"running"`
 	OldestWaitSeconds *float64 `json:"oldestWaitSeconds"`
+	// Median wait of the newest jobs that were started within the last hour.
+	WaitSecondsP50 *float64 `json:"waitSecondsP50"`
+	// 95th percentile of the same waits.
+	WaitSecondsP95 *float64 `json:"waitSecondsP95"`
+	// Seconds until the queue is empty if no job is added: depth × mean render / workers. Null for a whole lane, and without workers.
+	EstimatedDrainSeconds *float64 `json:"estimatedDrainSeconds"`
 	// While paused, workers get none of its jobs. Running jobs continue.
 	Paused bool `json:"paused"`
 	// The pause of the lane or, if there is none, of the model in it. Null if neither is paused.
@@ -3153,6 +3842,15 @@ func (v *Queue) GetRunning() int { return v.Running }
 
 // GetOldestWaitSeconds returns Queue.OldestWaitSeconds, and is useful for accessing the field via an interface.
 func (v *Queue) GetOldestWaitSeconds() *float64 { return v.OldestWaitSeconds }
+
+// GetWaitSecondsP50 returns Queue.WaitSecondsP50, and is useful for accessing the field via an interface.
+func (v *Queue) GetWaitSecondsP50() *float64 { return v.WaitSecondsP50 }
+
+// GetWaitSecondsP95 returns Queue.WaitSecondsP95, and is useful for accessing the field via an interface.
+func (v *Queue) GetWaitSecondsP95() *float64 { return v.WaitSecondsP95 }
+
+// GetEstimatedDrainSeconds returns Queue.EstimatedDrainSeconds, and is useful for accessing the field via an interface.
+func (v *Queue) GetEstimatedDrainSeconds() *float64 { return v.EstimatedDrainSeconds }
 
 // GetPaused returns Queue.Paused, and is useful for accessing the field via an interface.
 func (v *Queue) GetPaused() bool { return v.Paused }
@@ -4355,13 +5053,49 @@ func (v *__auditLogInput) GetFirst() *int { return v.First }
 // GetAfter returns __auditLogInput.After, and is useful for accessing the field via an interface.
 func (v *__auditLogInput) GetAfter() *string { return v.After }
 
+// __bulkOperationInput is used internally by genqlient
+type __bulkOperationInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __bulkOperationInput.Id, and is useful for accessing the field via an interface.
+func (v *__bulkOperationInput) GetId() string { return v.Id }
+
+// __bulkOperationsInput is used internally by genqlient
+type __bulkOperationsInput struct {
+	Open  *bool   `json:"open"`
+	First *int    `json:"first,omitempty"`
+	After *string `json:"after,omitempty"`
+}
+
+// GetOpen returns __bulkOperationsInput.Open, and is useful for accessing the field via an interface.
+func (v *__bulkOperationsInput) GetOpen() *bool { return v.Open }
+
+// GetFirst returns __bulkOperationsInput.First, and is useful for accessing the field via an interface.
+func (v *__bulkOperationsInput) GetFirst() *int { return v.First }
+
+// GetAfter returns __bulkOperationsInput.After, and is useful for accessing the field via an interface.
+func (v *__bulkOperationsInput) GetAfter() *string { return v.After }
+
+// __cancelBulkOperationInput is used internally by genqlient
+type __cancelBulkOperationInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __cancelBulkOperationInput.Id, and is useful for accessing the field via an interface.
+func (v *__cancelBulkOperationInput) GetId() string { return v.Id }
+
 // __cancelJobInput is used internally by genqlient
 type __cancelJobInput struct {
-	Id string `json:"id"`
+	Id     string  `json:"id"`
+	Reason *string `json:"reason,omitempty"`
 }
 
 // GetId returns __cancelJobInput.Id, and is useful for accessing the field via an interface.
 func (v *__cancelJobInput) GetId() string { return v.Id }
+
+// GetReason returns __cancelJobInput.Reason, and is useful for accessing the field via an interface.
+func (v *__cancelJobInput) GetReason() *string { return v.Reason }
 
 // __commitArtifactInput is used internally by genqlient
 type __commitArtifactInput struct {
@@ -4451,6 +5185,58 @@ func (v *__createWebhookEndpointInput) GetEvents() []string { return v.Events }
 // GetFormat returns __createWebhookEndpointInput.Format, and is useful for accessing the field via an interface.
 func (v *__createWebhookEndpointInput) GetFormat() WebhookFormat { return v.Format }
 
+// __deadLetterGroupsInput is used internally by genqlient
+type __deadLetterGroupsInput struct {
+	Audience []DeadLetterAudience `json:"audience,omitempty"`
+	Resolved *bool                `json:"resolved"`
+}
+
+// GetAudience returns __deadLetterGroupsInput.Audience, and is useful for accessing the field via an interface.
+func (v *__deadLetterGroupsInput) GetAudience() []DeadLetterAudience { return v.Audience }
+
+// GetResolved returns __deadLetterGroupsInput.Resolved, and is useful for accessing the field via an interface.
+func (v *__deadLetterGroupsInput) GetResolved() *bool { return v.Resolved }
+
+// __deadLetterInput is used internally by genqlient
+type __deadLetterInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __deadLetterInput.Id, and is useful for accessing the field via an interface.
+func (v *__deadLetterInput) GetId() string { return v.Id }
+
+// __deadLettersInput is used internally by genqlient
+type __deadLettersInput struct {
+	Fingerprint  *string              `json:"fingerprint,omitempty"`
+	FailureClass *FailureClass        `json:"failureClass,omitempty"`
+	Model        *string              `json:"model,omitempty"`
+	Audience     []DeadLetterAudience `json:"audience,omitempty"`
+	Resolved     *bool                `json:"resolved"`
+	First        *int                 `json:"first,omitempty"`
+	After        *string              `json:"after,omitempty"`
+}
+
+// GetFingerprint returns __deadLettersInput.Fingerprint, and is useful for accessing the field via an interface.
+func (v *__deadLettersInput) GetFingerprint() *string { return v.Fingerprint }
+
+// GetFailureClass returns __deadLettersInput.FailureClass, and is useful for accessing the field via an interface.
+func (v *__deadLettersInput) GetFailureClass() *FailureClass { return v.FailureClass }
+
+// GetModel returns __deadLettersInput.Model, and is useful for accessing the field via an interface.
+func (v *__deadLettersInput) GetModel() *string { return v.Model }
+
+// GetAudience returns __deadLettersInput.Audience, and is useful for accessing the field via an interface.
+func (v *__deadLettersInput) GetAudience() []DeadLetterAudience { return v.Audience }
+
+// GetResolved returns __deadLettersInput.Resolved, and is useful for accessing the field via an interface.
+func (v *__deadLettersInput) GetResolved() *bool { return v.Resolved }
+
+// GetFirst returns __deadLettersInput.First, and is useful for accessing the field via an interface.
+func (v *__deadLettersInput) GetFirst() *int { return v.First }
+
+// GetAfter returns __deadLettersInput.After, and is useful for accessing the field via an interface.
+func (v *__deadLettersInput) GetAfter() *string { return v.After }
+
 // __deleteJobInput is used internally by genqlient
 type __deleteJobInput struct {
 	Id string `json:"id"`
@@ -4482,6 +5268,18 @@ type __deregisterWorkerInput struct {
 
 // GetWorkerId returns __deregisterWorkerInput.WorkerId, and is useful for accessing the field via an interface.
 func (v *__deregisterWorkerInput) GetWorkerId() string { return v.WorkerId }
+
+// __discardDeadLetterInput is used internally by genqlient
+type __discardDeadLetterInput struct {
+	Id   string  `json:"id"`
+	Note *string `json:"note,omitempty"`
+}
+
+// GetId returns __discardDeadLetterInput.Id, and is useful for accessing the field via an interface.
+func (v *__discardDeadLetterInput) GetId() string { return v.Id }
+
+// GetNote returns __discardDeadLetterInput.Note, and is useful for accessing the field via an interface.
+func (v *__discardDeadLetterInput) GetNote() *string { return v.Note }
 
 // __draftUsageInput is used internally by genqlient
 type __draftUsageInput struct {
@@ -4550,6 +5348,22 @@ type __heartbeatInput struct {
 
 // GetInput returns __heartbeatInput.Input, and is useful for accessing the field via an interface.
 func (v *__heartbeatInput) GetInput() HeartbeatInput { return v.Input }
+
+// __idsInput is used internally by genqlient
+type __idsInput struct {
+	Prefix string `json:"prefix"`
+}
+
+// GetPrefix returns __idsInput.Prefix, and is useful for accessing the field via an interface.
+func (v *__idsInput) GetPrefix() string { return v.Prefix }
+
+// __jobAttemptsInput is used internally by genqlient
+type __jobAttemptsInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __jobAttemptsInput.Id, and is useful for accessing the field via an interface.
+func (v *__jobAttemptsInput) GetId() string { return v.Id }
 
 // __jobChangesInput is used internally by genqlient
 type __jobChangesInput struct {
@@ -4634,6 +5448,14 @@ func (v *__modelInput) GetName() string { return v.Name }
 
 // GetVersion returns __modelInput.Version, and is useful for accessing the field via an interface.
 func (v *__modelInput) GetVersion() *int { return v.Version }
+
+// __pauseBulkOperationInput is used internally by genqlient
+type __pauseBulkOperationInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __pauseBulkOperationInput.Id, and is useful for accessing the field via an interface.
+func (v *__pauseBulkOperationInput) GetId() string { return v.Id }
 
 // __pausePoolInput is used internally by genqlient
 type __pausePoolInput struct {
@@ -4722,6 +5544,54 @@ type __redeliverWebhookInput struct {
 
 // GetDeliveryId returns __redeliverWebhookInput.DeliveryId, and is useful for accessing the field via an interface.
 func (v *__redeliverWebhookInput) GetDeliveryId() string { return v.DeliveryId }
+
+// __redriveDeadLetterInput is used internally by genqlient
+type __redriveDeadLetterInput struct {
+	Id     string           `json:"id"`
+	Params *json.RawMessage `json:"params,omitempty"`
+	Prompt *string          `json:"prompt,omitempty"`
+}
+
+// GetId returns __redriveDeadLetterInput.Id, and is useful for accessing the field via an interface.
+func (v *__redriveDeadLetterInput) GetId() string { return v.Id }
+
+// GetParams returns __redriveDeadLetterInput.Params, and is useful for accessing the field via an interface.
+func (v *__redriveDeadLetterInput) GetParams() *json.RawMessage { return v.Params }
+
+// GetPrompt returns __redriveDeadLetterInput.Prompt, and is useful for accessing the field via an interface.
+func (v *__redriveDeadLetterInput) GetPrompt() *string { return v.Prompt }
+
+// __redriveDeadLettersInput is used internally by genqlient
+type __redriveDeadLettersInput struct {
+	Fingerprint  *string              `json:"fingerprint,omitempty"`
+	FailureClass *FailureClass        `json:"failureClass,omitempty"`
+	Model        *string              `json:"model,omitempty"`
+	Audience     []DeadLetterAudience `json:"audience,omitempty"`
+	Limit        *int                 `json:"limit,omitempty"`
+	PerMinute    *int                 `json:"perMinute,omitempty"`
+	Canary       *int                 `json:"canary,omitempty"`
+}
+
+// GetFingerprint returns __redriveDeadLettersInput.Fingerprint, and is useful for accessing the field via an interface.
+func (v *__redriveDeadLettersInput) GetFingerprint() *string { return v.Fingerprint }
+
+// GetFailureClass returns __redriveDeadLettersInput.FailureClass, and is useful for accessing the field via an interface.
+func (v *__redriveDeadLettersInput) GetFailureClass() *FailureClass { return v.FailureClass }
+
+// GetModel returns __redriveDeadLettersInput.Model, and is useful for accessing the field via an interface.
+func (v *__redriveDeadLettersInput) GetModel() *string { return v.Model }
+
+// GetAudience returns __redriveDeadLettersInput.Audience, and is useful for accessing the field via an interface.
+func (v *__redriveDeadLettersInput) GetAudience() []DeadLetterAudience { return v.Audience }
+
+// GetLimit returns __redriveDeadLettersInput.Limit, and is useful for accessing the field via an interface.
+func (v *__redriveDeadLettersInput) GetLimit() *int { return v.Limit }
+
+// GetPerMinute returns __redriveDeadLettersInput.PerMinute, and is useful for accessing the field via an interface.
+func (v *__redriveDeadLettersInput) GetPerMinute() *int { return v.PerMinute }
+
+// GetCanary returns __redriveDeadLettersInput.Canary, and is useful for accessing the field via an interface.
+func (v *__redriveDeadLettersInput) GetCanary() *int { return v.Canary }
 
 // __registerWorkerInput is used internally by genqlient
 type __registerWorkerInput struct {
@@ -4876,6 +5746,14 @@ type __requestUploadInput struct {
 // GetInput returns __requestUploadInput.Input, and is useful for accessing the field via an interface.
 func (v *__requestUploadInput) GetInput() RequestUploadInput { return v.Input }
 
+// __resumeBulkOperationInput is used internally by genqlient
+type __resumeBulkOperationInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __resumeBulkOperationInput.Id, and is useful for accessing the field via an interface.
+func (v *__resumeBulkOperationInput) GetId() string { return v.Id }
+
 // __resumePoolInput is used internally by genqlient
 type __resumePoolInput struct {
 	Id string `json:"id"`
@@ -4931,6 +5809,70 @@ type __sendTestWebhookInput struct {
 
 // GetEndpointId returns __sendTestWebhookInput.EndpointId, and is useful for accessing the field via an interface.
 func (v *__sendTestWebhookInput) GetEndpointId() string { return v.EndpointId }
+
+// __setJobPriorityInput is used internally by genqlient
+type __setJobPriorityInput struct {
+	Id       string `json:"id"`
+	Priority int    `json:"priority"`
+}
+
+// GetId returns __setJobPriorityInput.Id, and is useful for accessing the field via an interface.
+func (v *__setJobPriorityInput) GetId() string { return v.Id }
+
+// GetPriority returns __setJobPriorityInput.Priority, and is useful for accessing the field via an interface.
+func (v *__setJobPriorityInput) GetPriority() int { return v.Priority }
+
+// __setJobTierInput is used internally by genqlient
+type __setJobTierInput struct {
+	Id   string `json:"id"`
+	Tier Tier   `json:"tier"`
+}
+
+// GetId returns __setJobTierInput.Id, and is useful for accessing the field via an interface.
+func (v *__setJobTierInput) GetId() string { return v.Id }
+
+// GetTier returns __setJobTierInput.Tier, and is useful for accessing the field via an interface.
+func (v *__setJobTierInput) GetTier() Tier { return v.Tier }
+
+// __startBulkOperationInput is used internally by genqlient
+type __startBulkOperationInput struct {
+	Action         BulkAction `json:"action"`
+	Filter         *JobFilter `json:"filter,omitempty"`
+	Tier           *Tier      `json:"tier,omitempty"`
+	DryRun         *bool      `json:"dryRun"`
+	PerMinute      *int       `json:"perMinute,omitempty"`
+	Canary         *int       `json:"canary,omitempty"`
+	Ids            []string   `json:"ids,omitempty"`
+	Eligible       *bool      `json:"eligible"`
+	IdempotencyKey *string    `json:"idempotencyKey,omitempty"`
+}
+
+// GetAction returns __startBulkOperationInput.Action, and is useful for accessing the field via an interface.
+func (v *__startBulkOperationInput) GetAction() BulkAction { return v.Action }
+
+// GetFilter returns __startBulkOperationInput.Filter, and is useful for accessing the field via an interface.
+func (v *__startBulkOperationInput) GetFilter() *JobFilter { return v.Filter }
+
+// GetTier returns __startBulkOperationInput.Tier, and is useful for accessing the field via an interface.
+func (v *__startBulkOperationInput) GetTier() *Tier { return v.Tier }
+
+// GetDryRun returns __startBulkOperationInput.DryRun, and is useful for accessing the field via an interface.
+func (v *__startBulkOperationInput) GetDryRun() *bool { return v.DryRun }
+
+// GetPerMinute returns __startBulkOperationInput.PerMinute, and is useful for accessing the field via an interface.
+func (v *__startBulkOperationInput) GetPerMinute() *int { return v.PerMinute }
+
+// GetCanary returns __startBulkOperationInput.Canary, and is useful for accessing the field via an interface.
+func (v *__startBulkOperationInput) GetCanary() *int { return v.Canary }
+
+// GetIds returns __startBulkOperationInput.Ids, and is useful for accessing the field via an interface.
+func (v *__startBulkOperationInput) GetIds() []string { return v.Ids }
+
+// GetEligible returns __startBulkOperationInput.Eligible, and is useful for accessing the field via an interface.
+func (v *__startBulkOperationInput) GetEligible() *bool { return v.Eligible }
+
+// GetIdempotencyKey returns __startBulkOperationInput.IdempotencyKey, and is useful for accessing the field via an interface.
+func (v *__startBulkOperationInput) GetIdempotencyKey() *string { return v.IdempotencyKey }
 
 // __storeHandleInput is used internally by genqlient
 type __storeHandleInput struct {
@@ -5194,9 +6136,37 @@ type auditLogResponse struct {
 // GetAuditLog returns auditLogResponse.AuditLog, and is useful for accessing the field via an interface.
 func (v *auditLogResponse) GetAuditLog() AuditPage { return v.AuditLog }
 
+// bulkOperationResponse is returned by bulkOperation on success.
+type bulkOperationResponse struct {
+	BulkOperation *BulkOperation `json:"bulkOperation"`
+}
+
+// GetBulkOperation returns bulkOperationResponse.BulkOperation, and is useful for accessing the field via an interface.
+func (v *bulkOperationResponse) GetBulkOperation() *BulkOperation { return v.BulkOperation }
+
+// bulkOperationsResponse is returned by bulkOperations on success.
+type bulkOperationsResponse struct {
+	// Newest first. A client sees its account's, an operator all. open: true lists only unfinished ones.
+	BulkOperations BulkPage `json:"bulkOperations"`
+}
+
+// GetBulkOperations returns bulkOperationsResponse.BulkOperations, and is useful for accessing the field via an interface.
+func (v *bulkOperationsResponse) GetBulkOperations() BulkPage { return v.BulkOperations }
+
+// cancelBulkOperationResponse is returned by cancelBulkOperation on success.
+type cancelBulkOperationResponse struct {
+	// Ends it after the current jobs. The others stay as they are.
+	CancelBulkOperation BulkOperation `json:"cancelBulkOperation"`
+}
+
+// GetCancelBulkOperation returns cancelBulkOperationResponse.CancelBulkOperation, and is useful for accessing the field via an interface.
+func (v *cancelBulkOperationResponse) GetCancelBulkOperation() BulkOperation {
+	return v.CancelBulkOperation
+}
+
 // cancelJobResponse is returned by cancelJob on success.
 type cancelJobResponse struct {
-	// A waiting job is CANCELLED at once, a running one when its worker has stopped.
+	// A waiting job is CANCELLED at once, a running one when its worker has stopped. The job shows the reason (up to 200 characters).
 	CancelJob Job `json:"cancelJob"`
 }
 
@@ -5267,6 +6237,511 @@ func (v *createWebhookEndpointResponse) GetCreateWebhookEndpoint() CreatedWebhoo
 	return v.CreateWebhookEndpoint
 }
 
+// deadLetterGroupsResponse is returned by deadLetterGroups on success.
+type deadLetterGroupsResponse struct {
+	// The most frequent first, at most 500. The default audience is OPERATOR.
+	DeadLetterGroups []DeadLetterGroup `json:"deadLetterGroups"`
+}
+
+// GetDeadLetterGroups returns deadLetterGroupsResponse.DeadLetterGroups, and is useful for accessing the field via an interface.
+func (v *deadLetterGroupsResponse) GetDeadLetterGroups() []DeadLetterGroup { return v.DeadLetterGroups }
+
+// deadLetterNode includes the requested fields of the GraphQL interface Node.
+//
+// deadLetterNode is implemented by the following types:
+// deadLetterNodeAccount
+// deadLetterNodeArtifact
+// deadLetterNodeAttempt
+// deadLetterNodeBulkOperation
+// deadLetterNodeDeadLetter
+// deadLetterNodeJob
+// deadLetterNodePool
+// deadLetterNodeWebhookDelivery
+// deadLetterNodeWebhookEndpoint
+// deadLetterNodeWorker
+type deadLetterNode interface {
+	implementsGraphQLInterfacedeadLetterNode()
+	// GetTypename returns the receiver's concrete GraphQL type-name (see interface doc for possible values).
+	GetTypename() *string
+}
+
+func (v *deadLetterNodeAccount) implementsGraphQLInterfacedeadLetterNode()         {}
+func (v *deadLetterNodeArtifact) implementsGraphQLInterfacedeadLetterNode()        {}
+func (v *deadLetterNodeAttempt) implementsGraphQLInterfacedeadLetterNode()         {}
+func (v *deadLetterNodeBulkOperation) implementsGraphQLInterfacedeadLetterNode()   {}
+func (v *deadLetterNodeDeadLetter) implementsGraphQLInterfacedeadLetterNode()      {}
+func (v *deadLetterNodeJob) implementsGraphQLInterfacedeadLetterNode()             {}
+func (v *deadLetterNodePool) implementsGraphQLInterfacedeadLetterNode()            {}
+func (v *deadLetterNodeWebhookDelivery) implementsGraphQLInterfacedeadLetterNode() {}
+func (v *deadLetterNodeWebhookEndpoint) implementsGraphQLInterfacedeadLetterNode() {}
+func (v *deadLetterNodeWorker) implementsGraphQLInterfacedeadLetterNode()          {}
+
+func __unmarshaldeadLetterNode(b []byte, v *deadLetterNode) error {
+	if string(b) == "null" {
+		return nil
+	}
+
+	var tn struct {
+		TypeName string `json:"__typename"`
+	}
+	err := json.Unmarshal(b, &tn)
+	if err != nil {
+		return err
+	}
+
+	switch tn.TypeName {
+	case "Account":
+		*v = new(deadLetterNodeAccount)
+		return json.Unmarshal(b, *v)
+	case "Artifact":
+		*v = new(deadLetterNodeArtifact)
+		return json.Unmarshal(b, *v)
+	case "Attempt":
+		*v = new(deadLetterNodeAttempt)
+		return json.Unmarshal(b, *v)
+	case "BulkOperation":
+		*v = new(deadLetterNodeBulkOperation)
+		return json.Unmarshal(b, *v)
+	case "DeadLetter":
+		*v = new(deadLetterNodeDeadLetter)
+		return json.Unmarshal(b, *v)
+	case "Job":
+		*v = new(deadLetterNodeJob)
+		return json.Unmarshal(b, *v)
+	case "Pool":
+		*v = new(deadLetterNodePool)
+		return json.Unmarshal(b, *v)
+	case "WebhookDelivery":
+		*v = new(deadLetterNodeWebhookDelivery)
+		return json.Unmarshal(b, *v)
+	case "WebhookEndpoint":
+		*v = new(deadLetterNodeWebhookEndpoint)
+		return json.Unmarshal(b, *v)
+	case "Worker":
+		*v = new(deadLetterNodeWorker)
+		return json.Unmarshal(b, *v)
+	case "":
+		return fmt.Errorf(
+			"response was missing Node.__typename")
+	default:
+		return fmt.Errorf(
+			`unexpected concrete type for deadLetterNode: "%v"`, tn.TypeName)
+	}
+}
+
+func __marshaldeadLetterNode(v *deadLetterNode) ([]byte, error) {
+
+	var typename string
+	switch v := (*v).(type) {
+	case *deadLetterNodeAccount:
+		typename = "Account"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*deadLetterNodeAccount
+		}{typename, v}
+		return json.Marshal(result)
+	case *deadLetterNodeArtifact:
+		typename = "Artifact"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*deadLetterNodeArtifact
+		}{typename, v}
+		return json.Marshal(result)
+	case *deadLetterNodeAttempt:
+		typename = "Attempt"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*deadLetterNodeAttempt
+		}{typename, v}
+		return json.Marshal(result)
+	case *deadLetterNodeBulkOperation:
+		typename = "BulkOperation"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*deadLetterNodeBulkOperation
+		}{typename, v}
+		return json.Marshal(result)
+	case *deadLetterNodeDeadLetter:
+		typename = "DeadLetter"
+
+		premarshaled, err := v.__premarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		result := struct {
+			TypeName string `json:"__typename"`
+			*__premarshaldeadLetterNodeDeadLetter
+		}{typename, premarshaled}
+		return json.Marshal(result)
+	case *deadLetterNodeJob:
+		typename = "Job"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*deadLetterNodeJob
+		}{typename, v}
+		return json.Marshal(result)
+	case *deadLetterNodePool:
+		typename = "Pool"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*deadLetterNodePool
+		}{typename, v}
+		return json.Marshal(result)
+	case *deadLetterNodeWebhookDelivery:
+		typename = "WebhookDelivery"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*deadLetterNodeWebhookDelivery
+		}{typename, v}
+		return json.Marshal(result)
+	case *deadLetterNodeWebhookEndpoint:
+		typename = "WebhookEndpoint"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*deadLetterNodeWebhookEndpoint
+		}{typename, v}
+		return json.Marshal(result)
+	case *deadLetterNodeWorker:
+		typename = "Worker"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*deadLetterNodeWorker
+		}{typename, v}
+		return json.Marshal(result)
+	case nil:
+		return []byte("null"), nil
+	default:
+		return nil, fmt.Errorf(
+			`unexpected concrete type for deadLetterNode: "%T"`, v)
+	}
+}
+
+// deadLetterNodeAccount includes the requested fields of the GraphQL type Account.
+type deadLetterNodeAccount struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns deadLetterNodeAccount.Typename, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeAccount) GetTypename() *string { return v.Typename }
+
+// deadLetterNodeArtifact includes the requested fields of the GraphQL type Artifact.
+type deadLetterNodeArtifact struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns deadLetterNodeArtifact.Typename, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeArtifact) GetTypename() *string { return v.Typename }
+
+// deadLetterNodeAttempt includes the requested fields of the GraphQL type Attempt.
+type deadLetterNodeAttempt struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns deadLetterNodeAttempt.Typename, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeAttempt) GetTypename() *string { return v.Typename }
+
+// deadLetterNodeBulkOperation includes the requested fields of the GraphQL type BulkOperation.
+// The GraphQL type's documentation follows.
+//
+// A long-running action on every job that a filter matched when it started.
+type deadLetterNodeBulkOperation struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns deadLetterNodeBulkOperation.Typename, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeBulkOperation) GetTypename() *string { return v.Typename }
+
+// deadLetterNodeDeadLetter includes the requested fields of the GraphQL type DeadLetter.
+// The GraphQL type's documentation follows.
+//
+// The record of a run that failed for good, kept until an operator decides.
+type deadLetterNodeDeadLetter struct {
+	Typename   *string `json:"__typename"`
+	DeadLetter `json:"-"`
+}
+
+// GetTypename returns deadLetterNodeDeadLetter.Typename, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeDeadLetter) GetTypename() *string { return v.Typename }
+
+// GetId returns deadLetterNodeDeadLetter.Id, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeDeadLetter) GetId() string { return v.DeadLetter.Id }
+
+// GetJob returns deadLetterNodeDeadLetter.Job, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeDeadLetter) GetJob() DeadLetterJob { return v.DeadLetter.Job }
+
+// GetRun returns deadLetterNodeDeadLetter.Run, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeDeadLetter) GetRun() int { return v.DeadLetter.Run }
+
+// GetModel returns deadLetterNodeDeadLetter.Model, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeDeadLetter) GetModel() string { return v.DeadLetter.Model }
+
+// GetProvider returns deadLetterNodeDeadLetter.Provider, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeDeadLetter) GetProvider() *string { return v.DeadLetter.Provider }
+
+// GetLog returns deadLetterNodeDeadLetter.Log, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeDeadLetter) GetLog() *Artifact { return v.DeadLetter.Log }
+
+// GetFingerprint returns deadLetterNodeDeadLetter.Fingerprint, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeDeadLetter) GetFingerprint() string { return v.DeadLetter.Fingerprint }
+
+// GetFailureClass returns deadLetterNodeDeadLetter.FailureClass, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeDeadLetter) GetFailureClass() FailureClass { return v.DeadLetter.FailureClass }
+
+// GetAudience returns deadLetterNodeDeadLetter.Audience, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeDeadLetter) GetAudience() DeadLetterAudience { return v.DeadLetter.Audience }
+
+// GetReason returns deadLetterNodeDeadLetter.Reason, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeDeadLetter) GetReason() string { return v.DeadLetter.Reason }
+
+// GetAttempts returns deadLetterNodeDeadLetter.Attempts, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeDeadLetter) GetAttempts() int { return v.DeadLetter.Attempts }
+
+// GetCreatedAt returns deadLetterNodeDeadLetter.CreatedAt, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeDeadLetter) GetCreatedAt() time.Time { return v.DeadLetter.CreatedAt }
+
+// GetResolvedAt returns deadLetterNodeDeadLetter.ResolvedAt, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeDeadLetter) GetResolvedAt() *time.Time { return v.DeadLetter.ResolvedAt }
+
+// GetResolution returns deadLetterNodeDeadLetter.Resolution, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeDeadLetter) GetResolution() *string { return v.DeadLetter.Resolution }
+
+// GetResolvedBy returns deadLetterNodeDeadLetter.ResolvedBy, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeDeadLetter) GetResolvedBy() *string { return v.DeadLetter.ResolvedBy }
+
+// GetNote returns deadLetterNodeDeadLetter.Note, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeDeadLetter) GetNote() *string { return v.DeadLetter.Note }
+
+func (v *deadLetterNodeDeadLetter) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*deadLetterNodeDeadLetter
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.deadLetterNodeDeadLetter = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	err = json.Unmarshal(
+		b, &v.DeadLetter)
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+type __premarshaldeadLetterNodeDeadLetter struct {
+	Typename *string `json:"__typename"`
+
+	Id string `json:"id"`
+
+	Job DeadLetterJob `json:"job"`
+
+	Run int `json:"run"`
+
+	Model string `json:"model"`
+
+	Provider *string `json:"provider"`
+
+	Log *Artifact `json:"log"`
+
+	Fingerprint string `json:"fingerprint"`
+
+	FailureClass FailureClass `json:"failureClass"`
+
+	Audience DeadLetterAudience `json:"audience"`
+
+	Reason string `json:"reason"`
+
+	Attempts int `json:"attempts"`
+
+	CreatedAt time.Time `json:"createdAt"`
+
+	ResolvedAt *time.Time `json:"resolvedAt"`
+
+	Resolution *string `json:"resolution"`
+
+	ResolvedBy *string `json:"resolvedBy"`
+
+	Note *string `json:"note"`
+}
+
+func (v *deadLetterNodeDeadLetter) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *deadLetterNodeDeadLetter) __premarshalJSON() (*__premarshaldeadLetterNodeDeadLetter, error) {
+	var retval __premarshaldeadLetterNodeDeadLetter
+
+	retval.Typename = v.Typename
+	retval.Id = v.DeadLetter.Id
+	retval.Job = v.DeadLetter.Job
+	retval.Run = v.DeadLetter.Run
+	retval.Model = v.DeadLetter.Model
+	retval.Provider = v.DeadLetter.Provider
+	retval.Log = v.DeadLetter.Log
+	retval.Fingerprint = v.DeadLetter.Fingerprint
+	retval.FailureClass = v.DeadLetter.FailureClass
+	retval.Audience = v.DeadLetter.Audience
+	retval.Reason = v.DeadLetter.Reason
+	retval.Attempts = v.DeadLetter.Attempts
+	retval.CreatedAt = v.DeadLetter.CreatedAt
+	retval.ResolvedAt = v.DeadLetter.ResolvedAt
+	retval.Resolution = v.DeadLetter.Resolution
+	retval.ResolvedBy = v.DeadLetter.ResolvedBy
+	retval.Note = v.DeadLetter.Note
+	return &retval, nil
+}
+
+// deadLetterNodeJob includes the requested fields of the GraphQL type Job.
+type deadLetterNodeJob struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns deadLetterNodeJob.Typename, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeJob) GetTypename() *string { return v.Typename }
+
+// deadLetterNodePool includes the requested fields of the GraphQL type Pool.
+type deadLetterNodePool struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns deadLetterNodePool.Typename, and is useful for accessing the field via an interface.
+func (v *deadLetterNodePool) GetTypename() *string { return v.Typename }
+
+// deadLetterNodeWebhookDelivery includes the requested fields of the GraphQL type WebhookDelivery.
+// The GraphQL type's documentation follows.
+//
+// The delivery of an event to one endpoint, or to a job's callbackUrl.
+type deadLetterNodeWebhookDelivery struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns deadLetterNodeWebhookDelivery.Typename, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeWebhookDelivery) GetTypename() *string { return v.Typename }
+
+// deadLetterNodeWebhookEndpoint includes the requested fields of the GraphQL type WebhookEndpoint.
+// The GraphQL type's documentation follows.
+//
+// A URL that receives a webhook when a run of the account's jobs ends (docs/users/webhooks.md).
+type deadLetterNodeWebhookEndpoint struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns deadLetterNodeWebhookEndpoint.Typename, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeWebhookEndpoint) GetTypename() *string { return v.Typename }
+
+// deadLetterNodeWorker includes the requested fields of the GraphQL type Worker.
+type deadLetterNodeWorker struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns deadLetterNodeWorker.Typename, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeWorker) GetTypename() *string { return v.Typename }
+
+// deadLetterResponse is returned by deadLetter on success.
+type deadLetterResponse struct {
+	Node *deadLetterNode `json:"-"`
+}
+
+// GetNode returns deadLetterResponse.Node, and is useful for accessing the field via an interface.
+func (v *deadLetterResponse) GetNode() *deadLetterNode { return v.Node }
+
+func (v *deadLetterResponse) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*deadLetterResponse
+		Node json.RawMessage `json:"node"`
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.deadLetterResponse = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	{
+		dst := &v.Node
+		src := firstPass.Node
+		if len(src) != 0 && string(src) != "null" {
+			*dst = new(deadLetterNode)
+			err = __unmarshaldeadLetterNode(
+				src, *dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal deadLetterResponse.Node: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+type __premarshaldeadLetterResponse struct {
+	Node json.RawMessage `json:"node"`
+}
+
+func (v *deadLetterResponse) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *deadLetterResponse) __premarshalJSON() (*__premarshaldeadLetterResponse, error) {
+	var retval __premarshaldeadLetterResponse
+
+	{
+
+		dst := &retval.Node
+		src := v.Node
+		if src != nil {
+			var err error
+			*dst, err = __marshaldeadLetterNode(
+				src)
+			if err != nil {
+				return nil, fmt.Errorf(
+					"unable to marshal deadLetterResponse.Node: %w", err)
+			}
+		}
+	}
+	return &retval, nil
+}
+
+// deadLettersResponse is returned by deadLetters on success.
+type deadLettersResponse struct {
+	// Newest first. resolved: true lists the resolved ones instead of the open ones. The default audience is OPERATOR, or both
+	// if fingerprint or failureClass is given.
+	DeadLetters DeadLetterPage `json:"deadLetters"`
+}
+
+// GetDeadLetters returns deadLettersResponse.DeadLetters, and is useful for accessing the field via an interface.
+func (v *deadLettersResponse) GetDeadLetters() DeadLetterPage { return v.DeadLetters }
+
 // deleteJobResponse is returned by deleteJob on success.
 type deleteJobResponse struct {
 	// Permanently deletes the job's prompt and artifacts. The row stays, redacted. CONFLICT if the job has not ended. A job that is already deleted is returned as it is.
@@ -5304,6 +6779,15 @@ type deregisterWorkerResponse struct {
 func (v *deregisterWorkerResponse) GetDeregisterWorker() DeregisteredWorker {
 	return v.DeregisterWorker
 }
+
+// discardDeadLetterResponse is returned by discardDeadLetter on success.
+type discardDeadLetterResponse struct {
+	// Resolves a dead letter without another run. The note may have 1,000 characters.
+	DiscardDeadLetter DeadLetter `json:"discardDeadLetter"`
+}
+
+// GetDiscardDeadLetter returns discardDeadLetterResponse.DiscardDeadLetter, and is useful for accessing the field via an interface.
+func (v *discardDeadLetterResponse) GetDiscardDeadLetter() DeadLetter { return v.DiscardDeadLetter }
 
 // draftUsageResponse is returned by draftUsage on success.
 type draftUsageResponse struct {
@@ -5368,6 +6852,36 @@ type heartbeatResponse struct {
 
 // GetHeartbeat returns heartbeatResponse.Heartbeat, and is useful for accessing the field via an interface.
 func (v *heartbeatResponse) GetHeartbeat() HeartbeatPayload { return v.Heartbeat }
+
+// idsResponse is returned by ids on success.
+type idsResponse struct {
+	// The ids that begin with a prefix, such as job_01937d3e: its kind, and at least 6 hex digits, with or without a UUID's hyphens.
+	// The oldest first, at most 10. Only ids that the caller may see. Kinds: job, wrk, acc, pol, key, dead, bulk, whk, whd.
+	Ids []string `json:"ids"`
+}
+
+// GetIds returns idsResponse.Ids, and is useful for accessing the field via an interface.
+func (v *idsResponse) GetIds() []string { return v.Ids }
+
+// jobAttemptsJob includes the requested fields of the GraphQL type Job.
+type jobAttemptsJob struct {
+	Status   JobStatus `json:"status"`
+	Attempts []Attempt `json:"attempts"`
+}
+
+// GetStatus returns jobAttemptsJob.Status, and is useful for accessing the field via an interface.
+func (v *jobAttemptsJob) GetStatus() JobStatus { return v.Status }
+
+// GetAttempts returns jobAttemptsJob.Attempts, and is useful for accessing the field via an interface.
+func (v *jobAttemptsJob) GetAttempts() []Attempt { return v.Attempts }
+
+// jobAttemptsResponse is returned by jobAttempts on success.
+type jobAttemptsResponse struct {
+	Job *jobAttemptsJob `json:"job"`
+}
+
+// GetJob returns jobAttemptsResponse.Job, and is useful for accessing the field via an interface.
+func (v *jobAttemptsResponse) GetJob() *jobAttemptsJob { return v.Job }
 
 // jobChangesResponse is returned by jobChanges on success.
 type jobChangesResponse struct {
@@ -5465,6 +6979,16 @@ type modelsResponse struct {
 
 // GetModels returns modelsResponse.Models, and is useful for accessing the field via an interface.
 func (v *modelsResponse) GetModels() []Model { return v.Models }
+
+// pauseBulkOperationResponse is returned by pauseBulkOperation on success.
+type pauseBulkOperationResponse struct {
+	PauseBulkOperation BulkOperation `json:"pauseBulkOperation"`
+}
+
+// GetPauseBulkOperation returns pauseBulkOperationResponse.PauseBulkOperation, and is useful for accessing the field via an interface.
+func (v *pauseBulkOperationResponse) GetPauseBulkOperation() BulkOperation {
+	return v.PauseBulkOperation
+}
 
 // pausePoolResponse is returned by pausePool on success.
 type pausePoolResponse struct {
@@ -5576,6 +7100,28 @@ type redeliverWebhookResponse struct {
 // GetRedeliverWebhook returns redeliverWebhookResponse.RedeliverWebhook, and is useful for accessing the field via an interface.
 func (v *redeliverWebhookResponse) GetRedeliverWebhook() WebhookDelivery { return v.RedeliverWebhook }
 
+// redriveDeadLetterResponse is returned by redriveDeadLetter on success.
+type redriveDeadLetterResponse struct {
+	// Starts the next run of a dead letter's job, in the lane CRITICAL and with all its attempts. It starts from scratch if params
+	// (all of them) or prompt are given, and from the newest checkpoint otherwise. Redriving the same dead letter again returns
+	// the same job, without another run.
+	RedriveDeadLetter Job `json:"redriveDeadLetter"`
+}
+
+// GetRedriveDeadLetter returns redriveDeadLetterResponse.RedriveDeadLetter, and is useful for accessing the field via an interface.
+func (v *redriveDeadLetterResponse) GetRedriveDeadLetter() Job { return v.RedriveDeadLetter }
+
+// redriveDeadLettersResponse is returned by redriveDeadLetters on success.
+type redriveDeadLettersResponse struct {
+	// Starts a bulk operation that redrives the dead letters that deadLetters lists for these arguments, oldest jobs first. limit
+	// is 1 to 10,000. perMinute (default 600) and canary are as in startBulkOperation. Returns the number of jobs; bulkOperations
+	// shows the progress.
+	RedriveDeadLetters int `json:"redriveDeadLetters"`
+}
+
+// GetRedriveDeadLetters returns redriveDeadLettersResponse.RedriveDeadLetters, and is useful for accessing the field via an interface.
+func (v *redriveDeadLettersResponse) GetRedriveDeadLetters() int { return v.RedriveDeadLetters }
+
 // registerWorkerResponse is returned by registerWorker on success.
 type registerWorkerResponse struct {
 	RegisterWorker Registration `json:"registerWorker"`
@@ -5646,6 +7192,16 @@ type requestUploadResponse struct {
 // GetRequestUpload returns requestUploadResponse.RequestUpload, and is useful for accessing the field via an interface.
 func (v *requestUploadResponse) GetRequestUpload() UploadTarget { return v.RequestUpload }
 
+// resumeBulkOperationResponse is returned by resumeBulkOperation on success.
+type resumeBulkOperationResponse struct {
+	ResumeBulkOperation BulkOperation `json:"resumeBulkOperation"`
+}
+
+// GetResumeBulkOperation returns resumeBulkOperationResponse.ResumeBulkOperation, and is useful for accessing the field via an interface.
+func (v *resumeBulkOperationResponse) GetResumeBulkOperation() BulkOperation {
+	return v.ResumeBulkOperation
+}
+
 // resumePoolResponse is returned by resumePool on success.
 type resumePoolResponse struct {
 	ResumePool Pool `json:"resumePool"`
@@ -5712,6 +7268,41 @@ type sendTestWebhookResponse struct {
 
 // GetSendTestWebhook returns sendTestWebhookResponse.SendTestWebhook, and is useful for accessing the field via an interface.
 func (v *sendTestWebhookResponse) GetSendTestWebhook() WebhookDelivery { return v.SendTestWebhook }
+
+// setJobPriorityResponse is returned by setJobPriority on success.
+type setJobPriorityResponse struct {
+	// Changes the job's order among the account's jobs of its lane, from -100 to 100: a waiting job at once, a running one when it
+	// is queued again. CONFLICT for a job that has ended.
+	SetJobPriority Job `json:"setJobPriority"`
+}
+
+// GetSetJobPriority returns setJobPriorityResponse.SetJobPriority, and is useful for accessing the field via an interface.
+func (v *setJobPriorityResponse) GetSetJobPriority() Job { return v.SetJobPriority }
+
+// setJobTierResponse is returned by setJobTier on success.
+type setJobTierResponse struct {
+	// Moves a waiting job to the tier's lane at once, and a running job when it is queued again.
+	SetJobTier Job `json:"setJobTier"`
+}
+
+// GetSetJobTier returns setJobTierResponse.SetJobTier, and is useful for accessing the field via an interface.
+func (v *setJobTierResponse) GetSetJobTier() Job { return v.SetJobTier }
+
+// startBulkOperationResponse is returned by startBulkOperation on success.
+type startBulkOperationResponse struct {
+	// Applies an action to every job that the filter matches now (at most 100,000), of those that the caller may see.
+	// dryRun only counts. perMinute is the rate, 1 to 60,000. The first canary jobs go first. The others follow only if all of
+	// them succeeded (after RETRY and REDRIVE: if none of their new runs FAILED).
+	// ids lists up to 5,000 jobs, which the filter narrows further; without ids, the filter is needed. eligible: true leaves out the
+	// jobs whose status rules the action out, which fail otherwise. A repeated call with the same idempotencyKey (up to 200
+	// characters, of one account) returns the operation of the first.
+	StartBulkOperation BulkOperation `json:"startBulkOperation"`
+}
+
+// GetStartBulkOperation returns startBulkOperationResponse.StartBulkOperation, and is useful for accessing the field via an interface.
+func (v *startBulkOperationResponse) GetStartBulkOperation() BulkOperation {
+	return v.StartBulkOperation
+}
 
 // storeHandleResponse is returned by storeHandle on success.
 type storeHandleResponse struct {
@@ -6088,10 +7679,196 @@ func auditLog(
 	return data_, err_
 }
 
+// The query executed by bulkOperation.
+const bulkOperation_Operation = `
+query bulkOperation ($id: ID!) {
+	bulkOperation(id: $id) {
+		... BulkOperation
+	}
+}
+fragment BulkOperation on BulkOperation {
+	id
+	action
+	tier
+	matched
+	done
+	failed
+	paused
+	perMinute
+	canary
+	canaryOver
+	createdAt
+	finishedAt
+	errors {
+		code
+		message
+		field
+	}
+	skips {
+		status
+		jobs
+	}
+}
+`
+
+func bulkOperation(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *bulkOperationResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "bulkOperation",
+		Query:  bulkOperation_Operation,
+		Variables: &__bulkOperationInput{
+			Id: id,
+		},
+	}
+
+	data_ = &bulkOperationResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by bulkOperations.
+const bulkOperations_Operation = `
+query bulkOperations ($open: Boolean, $first: Int, $after: String) {
+	bulkOperations(open: $open, first: $first, after: $after) {
+		edges {
+			node {
+				... BulkOperation
+			}
+		}
+		pageInfo {
+			... PageInfo
+		}
+	}
+}
+fragment BulkOperation on BulkOperation {
+	id
+	action
+	tier
+	matched
+	done
+	failed
+	paused
+	perMinute
+	canary
+	canaryOver
+	createdAt
+	finishedAt
+	errors {
+		code
+		message
+		field
+	}
+	skips {
+		status
+		jobs
+	}
+}
+fragment PageInfo on PageInfo {
+	hasNextPage
+	endCursor
+}
+`
+
+func bulkOperations(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	open *bool,
+	first *int,
+	after *string,
+) (data_ *bulkOperationsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "bulkOperations",
+		Query:  bulkOperations_Operation,
+		Variables: &__bulkOperationsInput{
+			Open:  open,
+			First: first,
+			After: after,
+		},
+	}
+
+	data_ = &bulkOperationsResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by cancelBulkOperation.
+const cancelBulkOperation_Operation = `
+mutation cancelBulkOperation ($id: ID!) {
+	cancelBulkOperation(id: $id) {
+		... BulkOperation
+	}
+}
+fragment BulkOperation on BulkOperation {
+	id
+	action
+	tier
+	matched
+	done
+	failed
+	paused
+	perMinute
+	canary
+	canaryOver
+	createdAt
+	finishedAt
+	errors {
+		code
+		message
+		field
+	}
+	skips {
+		status
+		jobs
+	}
+}
+`
+
+func cancelBulkOperation(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *cancelBulkOperationResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "cancelBulkOperation",
+		Query:  cancelBulkOperation_Operation,
+		Variables: &__cancelBulkOperationInput{
+			Id: id,
+		},
+	}
+
+	data_ = &cancelBulkOperationResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by cancelJob.
 const cancelJob_Operation = `
-mutation cancelJob ($id: ID!) {
-	cancelJob(id: $id) {
+mutation cancelJob ($id: ID!, $reason: String) {
+	cancelJob(id: $id, reason: $reason) {
 		... Job
 	}
 }
@@ -6190,12 +7967,14 @@ func cancelJob(
 	ctx_ context.Context,
 	client_ graphql.Client,
 	id string,
+	reason *string,
 ) (data_ *cancelJobResponse, err_ error) {
 	req_ := &graphql.Request{
 		OpName: "cancelJob",
 		Query:  cancelJob_Operation,
 		Variables: &__cancelJobInput{
-			Id: id,
+			Id:     id,
+			Reason: reason,
 		},
 	}
 
@@ -6656,6 +8435,214 @@ func createWebhookEndpoint(
 	return data_, err_
 }
 
+// The query executed by deadLetter.
+const deadLetter_Operation = `
+query deadLetter ($id: ID!) {
+	node(id: $id) {
+		__typename
+		... on DeadLetter {
+			... DeadLetter
+		}
+	}
+}
+fragment DeadLetter on DeadLetter {
+	id
+	job {
+		id
+		status
+		prompt
+		params
+	}
+	run
+	model
+	provider
+	log {
+		... Artifact
+	}
+	fingerprint
+	failureClass
+	audience
+	reason
+	attempts
+	createdAt
+	resolvedAt
+	resolution
+	resolvedBy
+	note
+}
+fragment Artifact on Artifact {
+	id
+	type
+	sizeBytes
+	checksum
+	contentType
+	url(expiresInSeconds: 3600)
+	metadata
+	createdAt
+}
+`
+
+func deadLetter(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *deadLetterResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "deadLetter",
+		Query:  deadLetter_Operation,
+		Variables: &__deadLetterInput{
+			Id: id,
+		},
+	}
+
+	data_ = &deadLetterResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by deadLetterGroups.
+const deadLetterGroups_Operation = `
+query deadLetterGroups ($audience: [DeadLetterAudience!], $resolved: Boolean) {
+	deadLetterGroups(audience: $audience, resolved: $resolved) {
+		fingerprint
+		failureClass
+		audience
+		reason
+		model
+		count
+		firstAt
+		lastAt
+	}
+}
+`
+
+func deadLetterGroups(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	audience []DeadLetterAudience,
+	resolved *bool,
+) (data_ *deadLetterGroupsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "deadLetterGroups",
+		Query:  deadLetterGroups_Operation,
+		Variables: &__deadLetterGroupsInput{
+			Audience: audience,
+			Resolved: resolved,
+		},
+	}
+
+	data_ = &deadLetterGroupsResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by deadLetters.
+const deadLetters_Operation = `
+query deadLetters ($fingerprint: String, $failureClass: FailureClass, $model: String, $audience: [DeadLetterAudience!], $resolved: Boolean, $first: Int, $after: String) {
+	deadLetters(fingerprint: $fingerprint, failureClass: $failureClass, model: $model, audience: $audience, resolved: $resolved, first: $first, after: $after) {
+		edges {
+			node {
+				... DeadLetter
+			}
+		}
+		pageInfo {
+			... PageInfo
+		}
+		totalCount
+	}
+}
+fragment DeadLetter on DeadLetter {
+	id
+	job {
+		id
+		status
+		prompt
+		params
+	}
+	run
+	model
+	provider
+	log {
+		... Artifact
+	}
+	fingerprint
+	failureClass
+	audience
+	reason
+	attempts
+	createdAt
+	resolvedAt
+	resolution
+	resolvedBy
+	note
+}
+fragment PageInfo on PageInfo {
+	hasNextPage
+	endCursor
+}
+fragment Artifact on Artifact {
+	id
+	type
+	sizeBytes
+	checksum
+	contentType
+	url(expiresInSeconds: 3600)
+	metadata
+	createdAt
+}
+`
+
+func deadLetters(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	fingerprint *string,
+	failureClass *FailureClass,
+	model *string,
+	audience []DeadLetterAudience,
+	resolved *bool,
+	first *int,
+	after *string,
+) (data_ *deadLettersResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "deadLetters",
+		Query:  deadLetters_Operation,
+		Variables: &__deadLettersInput{
+			Fingerprint:  fingerprint,
+			FailureClass: failureClass,
+			Model:        model,
+			Audience:     audience,
+			Resolved:     resolved,
+			First:        first,
+			After:        after,
+		},
+	}
+
+	data_ = &deadLettersResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by deleteJob.
 const deleteJob_Operation = `
 mutation deleteJob ($id: ID!) {
@@ -6867,6 +8854,77 @@ func deregisterWorker(
 	}
 
 	data_ = &deregisterWorkerResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by discardDeadLetter.
+const discardDeadLetter_Operation = `
+mutation discardDeadLetter ($id: ID!, $note: String) {
+	discardDeadLetter(id: $id, note: $note) {
+		... DeadLetter
+	}
+}
+fragment DeadLetter on DeadLetter {
+	id
+	job {
+		id
+		status
+		prompt
+		params
+	}
+	run
+	model
+	provider
+	log {
+		... Artifact
+	}
+	fingerprint
+	failureClass
+	audience
+	reason
+	attempts
+	createdAt
+	resolvedAt
+	resolution
+	resolvedBy
+	note
+}
+fragment Artifact on Artifact {
+	id
+	type
+	sizeBytes
+	checksum
+	contentType
+	url(expiresInSeconds: 3600)
+	metadata
+	createdAt
+}
+`
+
+func discardDeadLetter(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	note *string,
+) (data_ *discardDeadLetterResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "discardDeadLetter",
+		Query:  discardDeadLetter_Operation,
+		Variables: &__discardDeadLetterInput{
+			Id:   id,
+			Note: note,
+		},
+	}
+
+	data_ = &discardDeadLetterResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -7255,6 +9313,39 @@ func heartbeat(
 	return data_, err_
 }
 
+// The query executed by ids.
+const ids_Operation = `
+query ids ($prefix: String!) {
+	ids(prefix: $prefix)
+}
+`
+
+// Names and ids that begin with a prefix, for shortened ids and for completion.
+func ids(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	prefix string,
+) (data_ *idsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "ids",
+		Query:  ids_Operation,
+		Variables: &__idsInput{
+			Prefix: prefix,
+		},
+	}
+
+	data_ = &idsResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The query executed by job.
 const job_Operation = `
 query job ($id: ID!) {
@@ -7367,6 +9458,76 @@ func job(
 	}
 
 	data_ = &jobResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by jobAttempts.
+const jobAttempts_Operation = `
+query jobAttempts ($id: ID!) {
+	job(id: $id) {
+		status
+		attempts {
+			... Attempt
+		}
+	}
+}
+fragment Attempt on Attempt {
+	id
+	attemptNo
+	status
+	worker {
+		id
+		region
+		gpuType
+	}
+	leaseExpiresAt
+	lastHeartbeatAt
+	resumedFromStep
+	failureClass
+	failureReason
+	log {
+		... Artifact
+	}
+	gpuSeconds
+	wastedGpuSeconds
+	startedAt
+	endedAt
+}
+fragment Artifact on Artifact {
+	id
+	type
+	sizeBytes
+	checksum
+	contentType
+	url(expiresInSeconds: 3600)
+	metadata
+	createdAt
+}
+`
+
+// The attempts of a job, for their logs.
+func jobAttempts(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *jobAttemptsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "jobAttempts",
+		Query:  jobAttempts_Operation,
+		Variables: &__jobAttemptsInput{
+			Id: id,
+		},
+	}
+
+	data_ = &jobAttemptsResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -7590,6 +9751,17 @@ const jobHistory_Operation = `
 query jobHistory ($id: ID!) {
 	job(id: $id) {
 		... Job
+		prompt
+		idempotencyKey
+		createdBy
+		account {
+			id
+			name
+		}
+		dependsOn {
+			id
+			status
+		}
 		waitingFor {
 			... WaitingReason
 		}
@@ -7912,7 +10084,7 @@ query jobs ($filter: JobFilter, $first: Int, $after: String) {
 	jobs(filter: $filter, first: $first, after: $after) {
 		edges {
 			node {
-				... Job
+				... ListedJob
 			}
 		}
 		pageInfo {
@@ -7920,6 +10092,19 @@ query jobs ($filter: JobFilter, $first: Int, $after: String) {
 		}
 		totalCount
 	}
+}
+fragment ListedJob on Job {
+	... Job
+	prompt
+	idempotencyKey
+	account {
+		id
+		name
+	}
+}
+fragment PageInfo on PageInfo {
+	hasNextPage
+	endCursor
 }
 fragment Job on Job {
 	id
@@ -7981,10 +10166,6 @@ fragment Job on Job {
 	continues {
 		id
 	}
-}
-fragment PageInfo on PageInfo {
-	hasNextPage
-	endCursor
 }
 fragment Progress on Progress {
 	percent
@@ -8342,6 +10523,63 @@ func models(
 	return data_, err_
 }
 
+// The mutation executed by pauseBulkOperation.
+const pauseBulkOperation_Operation = `
+mutation pauseBulkOperation ($id: ID!) {
+	pauseBulkOperation(id: $id) {
+		... BulkOperation
+	}
+}
+fragment BulkOperation on BulkOperation {
+	id
+	action
+	tier
+	matched
+	done
+	failed
+	paused
+	perMinute
+	canary
+	canaryOver
+	createdAt
+	finishedAt
+	errors {
+		code
+		message
+		field
+	}
+	skips {
+		status
+		jobs
+	}
+}
+`
+
+func pauseBulkOperation(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *pauseBulkOperationResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "pauseBulkOperation",
+		Query:  pauseBulkOperation_Operation,
+		Variables: &__pauseBulkOperationInput{
+			Id: id,
+		},
+	}
+
+	data_ = &pauseBulkOperationResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by pausePool.
 const pausePool_Operation = `
 mutation pausePool ($id: ID!) {
@@ -8465,6 +10703,9 @@ fragment Queue on Queue {
 	depth
 	running
 	oldestWaitSeconds
+	waitSecondsP50
+	waitSecondsP95
+	estimatedDrainSeconds
 	paused
 	pause {
 		... QueuePause
@@ -8919,6 +11160,9 @@ fragment Queue on Queue {
 	depth
 	running
 	oldestWaitSeconds
+	waitSecondsP50
+	waitSecondsP95
+	estimatedDrainSeconds
 	paused
 	pause {
 		... QueuePause
@@ -8998,6 +11242,177 @@ func redeliverWebhook(
 	}
 
 	data_ = &redeliverWebhookResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by redriveDeadLetter.
+const redriveDeadLetter_Operation = `
+mutation redriveDeadLetter ($id: ID!, $params: JSON, $prompt: String) {
+	redriveDeadLetter(id: $id, params: $params, prompt: $prompt) {
+		... Job
+	}
+}
+fragment Job on Job {
+	id
+	type
+	model
+	modelVersion
+	alias
+	status
+	progress {
+		... Progress
+	}
+	tier
+	lane
+	run
+	priority
+	params
+	metadata
+	userId
+	attemptNo
+	maxAttempts
+	atMostOnce
+	maxPreemptions
+	preemptions
+	finishBy
+	late
+	maxPricePerHour
+	onDemandOnly
+	hasHandle
+	result {
+		... Artifact
+	}
+	output
+	cancellation {
+		... Cancellation
+	}
+	failureClass
+	failureReason
+	wastedGpuSeconds
+	runAt
+	expiresAt
+	waitedSeconds
+	ranSeconds
+	createdAt
+	startedAt
+	completedAt
+	deletedAt
+	draft {
+		steps
+		keptUntil
+		preview {
+			... Artifact
+		}
+		continuedBy {
+			id
+			status
+		}
+		takes
+	}
+	continues {
+		id
+	}
+}
+fragment Progress on Progress {
+	percent
+	phase
+	message
+	step
+	totalSteps
+	frame
+	totalFrames
+	etaSeconds
+	updatedAt
+}
+fragment Artifact on Artifact {
+	id
+	type
+	sizeBytes
+	checksum
+	contentType
+	url(expiresInSeconds: 3600)
+	metadata
+	createdAt
+}
+fragment Cancellation on Cancellation {
+	by
+	reason
+	requestedAt
+	deliveredAt
+	stoppedAt
+}
+`
+
+func redriveDeadLetter(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	params *json.RawMessage,
+	prompt *string,
+) (data_ *redriveDeadLetterResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "redriveDeadLetter",
+		Query:  redriveDeadLetter_Operation,
+		Variables: &__redriveDeadLetterInput{
+			Id:     id,
+			Params: params,
+			Prompt: prompt,
+		},
+	}
+
+	data_ = &redriveDeadLetterResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by redriveDeadLetters.
+const redriveDeadLetters_Operation = `
+mutation redriveDeadLetters ($fingerprint: String, $failureClass: FailureClass, $model: String, $audience: [DeadLetterAudience!], $limit: Int, $perMinute: Int, $canary: Int) {
+	redriveDeadLetters(fingerprint: $fingerprint, failureClass: $failureClass, model: $model, audience: $audience, limit: $limit, perMinute: $perMinute, canary: $canary)
+}
+`
+
+func redriveDeadLetters(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	fingerprint *string,
+	failureClass *FailureClass,
+	model *string,
+	audience []DeadLetterAudience,
+	limit *int,
+	perMinute *int,
+	canary *int,
+) (data_ *redriveDeadLettersResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "redriveDeadLetters",
+		Query:  redriveDeadLetters_Operation,
+		Variables: &__redriveDeadLettersInput{
+			Fingerprint:  fingerprint,
+			FailureClass: failureClass,
+			Model:        model,
+			Audience:     audience,
+			Limit:        limit,
+			PerMinute:    perMinute,
+			Canary:       canary,
+		},
+	}
+
+	data_ = &redriveDeadLettersResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -9372,6 +11787,63 @@ func requestUpload(
 	return data_, err_
 }
 
+// The mutation executed by resumeBulkOperation.
+const resumeBulkOperation_Operation = `
+mutation resumeBulkOperation ($id: ID!) {
+	resumeBulkOperation(id: $id) {
+		... BulkOperation
+	}
+}
+fragment BulkOperation on BulkOperation {
+	id
+	action
+	tier
+	matched
+	done
+	failed
+	paused
+	perMinute
+	canary
+	canaryOver
+	createdAt
+	finishedAt
+	errors {
+		code
+		message
+		field
+	}
+	skips {
+		status
+		jobs
+	}
+}
+`
+
+func resumeBulkOperation(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *resumeBulkOperationResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "resumeBulkOperation",
+		Query:  resumeBulkOperation_Operation,
+		Variables: &__resumeBulkOperationInput{
+			Id: id,
+		},
+	}
+
+	data_ = &resumeBulkOperationResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by resumePool.
 const resumePool_Operation = `
 mutation resumePool ($id: ID!) {
@@ -9495,6 +11967,9 @@ fragment Queue on Queue {
 	depth
 	running
 	oldestWaitSeconds
+	waitSecondsP50
+	waitSecondsP95
+	estimatedDrainSeconds
 	paused
 	pause {
 		... QueuePause
@@ -9811,6 +12286,329 @@ func sendTestWebhook(
 	}
 
 	data_ = &sendTestWebhookResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by setJobPriority.
+const setJobPriority_Operation = `
+mutation setJobPriority ($id: ID!, $priority: Int!) {
+	setJobPriority(id: $id, priority: $priority) {
+		... Job
+	}
+}
+fragment Job on Job {
+	id
+	type
+	model
+	modelVersion
+	alias
+	status
+	progress {
+		... Progress
+	}
+	tier
+	lane
+	run
+	priority
+	params
+	metadata
+	userId
+	attemptNo
+	maxAttempts
+	atMostOnce
+	maxPreemptions
+	preemptions
+	finishBy
+	late
+	maxPricePerHour
+	onDemandOnly
+	hasHandle
+	result {
+		... Artifact
+	}
+	output
+	cancellation {
+		... Cancellation
+	}
+	failureClass
+	failureReason
+	wastedGpuSeconds
+	runAt
+	expiresAt
+	waitedSeconds
+	ranSeconds
+	createdAt
+	startedAt
+	completedAt
+	deletedAt
+	draft {
+		steps
+		keptUntil
+		preview {
+			... Artifact
+		}
+		continuedBy {
+			id
+			status
+		}
+		takes
+	}
+	continues {
+		id
+	}
+}
+fragment Progress on Progress {
+	percent
+	phase
+	message
+	step
+	totalSteps
+	frame
+	totalFrames
+	etaSeconds
+	updatedAt
+}
+fragment Artifact on Artifact {
+	id
+	type
+	sizeBytes
+	checksum
+	contentType
+	url(expiresInSeconds: 3600)
+	metadata
+	createdAt
+}
+fragment Cancellation on Cancellation {
+	by
+	reason
+	requestedAt
+	deliveredAt
+	stoppedAt
+}
+`
+
+func setJobPriority(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	priority int,
+) (data_ *setJobPriorityResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "setJobPriority",
+		Query:  setJobPriority_Operation,
+		Variables: &__setJobPriorityInput{
+			Id:       id,
+			Priority: priority,
+		},
+	}
+
+	data_ = &setJobPriorityResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by setJobTier.
+const setJobTier_Operation = `
+mutation setJobTier ($id: ID!, $tier: Tier!) {
+	setJobTier(id: $id, tier: $tier) {
+		... Job
+	}
+}
+fragment Job on Job {
+	id
+	type
+	model
+	modelVersion
+	alias
+	status
+	progress {
+		... Progress
+	}
+	tier
+	lane
+	run
+	priority
+	params
+	metadata
+	userId
+	attemptNo
+	maxAttempts
+	atMostOnce
+	maxPreemptions
+	preemptions
+	finishBy
+	late
+	maxPricePerHour
+	onDemandOnly
+	hasHandle
+	result {
+		... Artifact
+	}
+	output
+	cancellation {
+		... Cancellation
+	}
+	failureClass
+	failureReason
+	wastedGpuSeconds
+	runAt
+	expiresAt
+	waitedSeconds
+	ranSeconds
+	createdAt
+	startedAt
+	completedAt
+	deletedAt
+	draft {
+		steps
+		keptUntil
+		preview {
+			... Artifact
+		}
+		continuedBy {
+			id
+			status
+		}
+		takes
+	}
+	continues {
+		id
+	}
+}
+fragment Progress on Progress {
+	percent
+	phase
+	message
+	step
+	totalSteps
+	frame
+	totalFrames
+	etaSeconds
+	updatedAt
+}
+fragment Artifact on Artifact {
+	id
+	type
+	sizeBytes
+	checksum
+	contentType
+	url(expiresInSeconds: 3600)
+	metadata
+	createdAt
+}
+fragment Cancellation on Cancellation {
+	by
+	reason
+	requestedAt
+	deliveredAt
+	stoppedAt
+}
+`
+
+func setJobTier(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	tier Tier,
+) (data_ *setJobTierResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "setJobTier",
+		Query:  setJobTier_Operation,
+		Variables: &__setJobTierInput{
+			Id:   id,
+			Tier: tier,
+		},
+	}
+
+	data_ = &setJobTierResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by startBulkOperation.
+const startBulkOperation_Operation = `
+mutation startBulkOperation ($action: BulkAction!, $filter: JobFilter, $tier: Tier, $dryRun: Boolean, $perMinute: Int, $canary: Int, $ids: [ID!], $eligible: Boolean, $idempotencyKey: String) {
+	startBulkOperation(action: $action, filter: $filter, tier: $tier, dryRun: $dryRun, perMinute: $perMinute, canary: $canary, ids: $ids, eligible: $eligible, idempotencyKey: $idempotencyKey) {
+		... BulkOperation
+	}
+}
+fragment BulkOperation on BulkOperation {
+	id
+	action
+	tier
+	matched
+	done
+	failed
+	paused
+	perMinute
+	canary
+	canaryOver
+	createdAt
+	finishedAt
+	errors {
+		code
+		message
+		field
+	}
+	skips {
+		status
+		jobs
+	}
+}
+`
+
+func startBulkOperation(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	action BulkAction,
+	filter *JobFilter,
+	tier *Tier,
+	dryRun *bool,
+	perMinute *int,
+	canary *int,
+	ids []string,
+	eligible *bool,
+	idempotencyKey *string,
+) (data_ *startBulkOperationResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "startBulkOperation",
+		Query:  startBulkOperation_Operation,
+		Variables: &__startBulkOperationInput{
+			Action:         action,
+			Filter:         filter,
+			Tier:           tier,
+			DryRun:         dryRun,
+			PerMinute:      perMinute,
+			Canary:         canary,
+			Ids:            ids,
+			Eligible:       eligible,
+			IdempotencyKey: idempotencyKey,
+		},
+	}
+
+	data_ = &startBulkOperationResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

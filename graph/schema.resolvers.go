@@ -17,6 +17,10 @@ func (r *queryResolver) Viewer(ctx context.Context) (*jobs.Principal, error) {
 	return &p, nil
 }
 
+func (r *queryResolver) Ids(ctx context.Context, prefix string) ([]string, error) {
+	return r.Reader.IDs(ctx, principal(ctx), prefix)
+}
+
 func (r *viewerResolver) Account(ctx context.Context, obj *jobs.Principal) (*models.Account, error) {
 	return load(ctx).Accounts.Load(ctx, obj.AccountID)
 }

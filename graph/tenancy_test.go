@@ -32,6 +32,7 @@ var literals = map[string]string{
 	"startBulkOperation.action": "CANCEL",
 	"startBulkOperation.dryRun": "true",
 	"SubmitJobInput.model":      `"testcard"`,
+	"ids.prefix":                `"job_ffffffff"`,
 	"SubmitJobInput.draft":      "{steps: 1}",
 	"SubmitJobInput.prompt":     `"x"`,
 }

@@ -181,8 +181,11 @@ func printAccount(account *client.Account) printer {
 // accountID returns the id of the account with this name. It returns an id, or an
 // empty name, unchanged.
 func accountID(ctx context.Context, c *client.Client, name string) (string, error) {
-	if name == "" || strings.HasPrefix(name, "acc_") {
-		return name, nil
+	switch {
+	case name == "":
+		return "", nil
+	case strings.HasPrefix(name, "acc_"):
+		return fullID(ctx, c, "acc", name)
 	}
 	ids, err := accountsNamed(ctx, c, name)
 	switch {

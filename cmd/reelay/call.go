@@ -18,6 +18,8 @@ import (
 type apiCall struct {
 	target target
 	output output.Options
+	// kind is the kind of the ids in the arguments, if they are ids. They may be shortened.
+	kind string
 }
 
 // printer writes an answer for people to read.
@@ -36,9 +38,14 @@ func (a *apiCall) command(cmd *cobra.Command, do func(ctx context.Context, c *cl
 		if err != nil {
 			return err
 		}
+		if a.kind != "" {
+			if args, err = fullIDs(cmd.Context(), c, a.kind, args); err != nil {
+				return a.target.explain(err)
+			}
+		}
 		answer, text, err := do(cmd.Context(), c, args)
 		if err != nil {
-			return apiError(err)
+			return a.target.explain(err)
 		}
 		return a.output.Print(a.output.Screen(cmd, cmd.OutOrStdout()), answer, text)
 	}
@@ -64,10 +71,34 @@ func apiError(err error) error {
 	case !ok:
 		return err
 	case e.Code == client.CodeUnauthenticated:
-		// The API's own message is about HTTP headers.
-		return errors.New("the key is missing, unknown or revoked: check REELAY_API_KEY or --key")
+		return &wrongKeyError{cause: e}
 	case e.RequestID != "":
 		return fmt.Errorf("%w (request %s in the server's log)", err, e.RequestID)
+	}
+	return err
+}
+
+// wrongKeyError is the error of a call whose key is not valid. The API's own message is about
+// HTTP headers.
+type wrongKeyError struct {
+	source string // where the key came from, if known
+	cause  *client.Error
+}
+
+func (e *wrongKeyError) Error() string {
+	if e.source == "" {
+		return "the key is missing, unknown or revoked: check REELAY_API_KEY or --key"
+	}
+	return fmt.Sprintf("the key from %s is unknown, expired or revoked", e.source)
+}
+
+func (e *wrongKeyError) Unwrap() error { return e.cause }
+
+// explain is apiError for a command that knows where its key came from.
+func (t *target) explain(err error) error {
+	err = apiError(err)
+	if wrong, ok := errors.AsType[*wrongKeyError](err); ok {
+		wrong.source = t.keySource
 	}
 	return err
 }

@@ -23,6 +23,9 @@ type target struct {
 	caFile   string
 	// the role of the default key
 	operator, admin bool
+
+	// keySource says where the key of the client came from.
+	keySource string
 }
 
 func (t *target) addFlags(cmd *cobra.Command) {
@@ -74,6 +77,10 @@ func (t *target) ownCertificate(endpoint string) string {
 func (t *target) resolve(getenv func(string) string) (endpoint, key string, err error) {
 	endpoint = firstOf(t.endpoint, getenv("REELAY_ENDPOINT"))
 	key = firstOf(t.key, getenv("REELAY_API_KEY"))
+	t.keySource = "REELAY_API_KEY"
+	if t.key != "" {
+		t.keySource = "--key"
+	}
 	if endpoint != "" && key != "" {
 		return endpoint, key, nil
 	}
@@ -88,6 +95,7 @@ func (t *target) resolve(getenv func(string) string) (endpoint, key string, err 
 		endpoint = running.Endpoint
 	}
 	if key == "" {
+		t.keySource = filepath.Join(t.data, credentialsFile)
 		// A key is only sent to the API that created it.
 		if strings.TrimSuffix(endpoint, "/") != strings.TrimSuffix(running.Endpoint, "/") {
 			return "", "", t.missing(endpoint, key)

@@ -70,9 +70,13 @@ func downloadCommand() *cobra.Command {
 }
 
 func (o *downloadOptions) download(cmd *cobra.Command, c *client.Client, id string) (*savedFile, error) {
+	id, err := fullID(cmd.Context(), c, "job", id)
+	if err != nil {
+		return nil, o.target.explain(err)
+	}
 	job, err := c.JobHistory(cmd.Context(), id)
 	if err != nil {
-		return nil, apiError(err)
+		return nil, o.target.explain(err)
 	}
 	k, err := chooseKind(job, o.kind)
 	if err != nil {

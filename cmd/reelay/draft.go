@@ -268,7 +268,11 @@ func continueCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			submission, err := c.ContinueJob(cmd.Context(), args[0])
+			id, err := fullID(cmd.Context(), c, "job", args[0])
+			if err != nil {
+				return o.target.explain(err)
+			}
+			submission, err := c.ContinueJob(cmd.Context(), id)
 			if err != nil {
 				return unanswered(cmd.Context(), err)
 			}

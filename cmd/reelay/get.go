@@ -30,9 +30,13 @@ func getCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			job, err := c.JobHistory(cmd.Context(), args[0])
+			id, err := fullID(cmd.Context(), c, "job", args[0])
 			if err != nil {
-				return apiError(err)
+				return t.explain(err)
+			}
+			job, err := c.JobHistory(cmd.Context(), id)
+			if err != nil {
+				return t.explain(err)
 			}
 			return o.Print(o.Screen(cmd, cmd.OutOrStdout()), job, func(out io.Writer) error { return printJob(out, job) })
 		},
@@ -49,6 +53,9 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 	}
 	field("job", "%s", job.Id)
 	field("status", "%s", job.Status)
+	if job.Prompt != nil {
+		field("prompt", "%s", clip(*job.Prompt, 2000))
+	}
 	field("progress", "%s", standing(&job.Job))
 	for _, reason := range waiting(job) {
 		field("waits", "%s", reason)
@@ -67,6 +74,22 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 	}
 	if job.HasHandle {
 		field("handle", "the next attempt adopts what this one runs at an external service")
+	}
+	if len(job.DependsOn) > 0 {
+		field("after", "%s", dependencies(job.DependsOn))
+	}
+	field("account", "%s  %s", job.Account.Name, job.Account.Id)
+	if job.UserId != nil && *job.UserId != "" {
+		field("user", "%s", *job.UserId)
+	}
+	if job.CreatedBy != nil {
+		field("by", "%s", *job.CreatedBy)
+	}
+	if job.IdempotencyKey != nil {
+		field("key", "%s", *job.IdempotencyKey)
+	}
+	if job.Metadata != nil {
+		field("metadata", "%s", clip(string(*job.Metadata), 2000))
 	}
 	field("created", "%s", job.CreatedAt.Local().Format(time.RFC3339))
 	if job.ExpiresAt != nil && job.StartedAt == nil && !job.Status.Terminal() {
@@ -109,6 +132,15 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 		}
 	}
 	return out.Flush()
+}
+
+// dependencies lists the jobs that must complete first, with their states.
+func dependencies(all []client.Dependency) string {
+	var parts []string
+	for _, d := range all {
+		parts = append(parts, fmt.Sprintf("%s (%s)", d.Id, strings.ToLower(string(d.Status))))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // drafted says where a draft ends, and what becomes of it.

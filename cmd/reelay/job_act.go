@@ -16,7 +16,7 @@ func cancelCommand() *cobra.Command {
 			"the job is cancelled when the worker has stopped.",
 		Args: jobArg,
 	}
-	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+	return (&apiCall{kind: "job"}).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		job, err := c.CancelJob(ctx, args[0])
 		if err != nil {
 			return nil, nil, err
@@ -39,7 +39,7 @@ func retryCommand() *cobra.Command {
 		Args: jobArg,
 	}
 	cmd.Flags().BoolVar(&fromScratch, "from-scratch", false, "do not resume from a checkpoint")
-	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+	return (&apiCall{kind: "job"}).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		job, err := c.RetryJob(ctx, args[0], fromScratch)
 		if err != nil {
 			return nil, nil, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/reelay/reelay/client"
@@ -183,13 +182,13 @@ func keysRevokeCommand() *cobra.Command {
 		SuggestFor: []string{"rm", "delete"},
 		Short:      "Revoke a key; it stops working everywhere within 5 seconds",
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 || !strings.HasPrefix(args[0], "key_") {
+			if len(args) != 1 {
 				return errors.New("give the id of one key, such as key_0195…: `reelay keys list` shows them")
 			}
 			return nil
 		},
 	}
-	call := &apiCall{target: target{admin: true}}
+	call := &apiCall{target: target{admin: true}, kind: "key"}
 	return call.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		return map[string]string{"id": args[0]}, line("%s is revoked", args[0]), c.RevokeAPIKey(ctx, args[0])
 	})

@@ -44,11 +44,11 @@ func listCommand() *cobra.Command {
 	f.StringSliceVar(&o.tier, "tier", nil, "only jobs of these tiers")
 	f.StringVar(&o.model, "model", "", "only jobs of this model")
 	f.StringVar(&o.search, "search", "", "only jobs that match this search, as SEARCH")
-	list := &lister[client.Job]{
+	list := &lister[client.ListedJob]{
 		table: jobTable,
 		note:  o.note,
-		ask: func(ctx context.Context, c *client.Client, p page) (output.List[client.Job], error) {
-			return output.Page[client.Job](c.Jobs(ctx, filter, p.first, p.after))
+		ask: func(ctx context.Context, c *client.Client, p page) (output.List[client.ListedJob], error) {
+			return output.Page[client.ListedJob](c.Jobs(ctx, filter, p.first, p.after))
 		},
 	}
 	return list.command(cmd)
@@ -63,25 +63,37 @@ func (o *listOptions) note() string {
 	return search.Note()
 }
 
-var jobTable = output.Table[client.Job]{
-	Columns: []output.Column[client.Job]{
-		{Title: "JOB", Kind: output.ID, Value: func(j client.Job) any { return j.Id }},
+var jobTable = output.Table[client.ListedJob]{
+	Columns: []output.Column[client.ListedJob]{
+		{Title: "JOB", Kind: output.ID, Value: func(j client.ListedJob) any { return j.Id }},
 		{Title: "STATUS", Kind: output.State, Value: jobState},
-		{Title: "DONE", Value: func(j client.Job) any { return fmt.Sprintf("%.0f %%", j.Progress.Percent) }},
-		{Title: "MODEL", Value: func(j client.Job) any { return j.Model }},
-		{Title: "TIER", Value: func(j client.Job) any { return j.Tier }},
-		{Title: "ATTEMPTS", Value: func(j client.Job) any { return j.AttemptNo }},
-		{Title: "CREATED", Value: func(j client.Job) any { return j.CreatedAt }},
+		{Title: "DONE", Value: func(j client.ListedJob) any { return fmt.Sprintf("%.0f %%", j.Progress.Percent) }},
+		{Title: "MODEL", Value: func(j client.ListedJob) any { return j.Model }},
+		{Title: "TIER", Value: func(j client.ListedJob) any { return j.Tier }},
+		{Title: "ATTEMPTS", Wide: true, Value: func(j client.ListedJob) any { return j.AttemptNo }},
+		{Title: "CREATED", Value: func(j client.ListedJob) any { return j.CreatedAt }},
+		{Title: "ACCOUNT", Wide: true, Value: func(j client.ListedJob) any { return j.Account.Name }},
+		{Title: "USER", Wide: true, Value: func(j client.ListedJob) any { return j.UserId }},
+		{Title: "IDEMPOTENCY KEY", Wide: true, Value: func(j client.ListedJob) any { return j.IdempotencyKey }},
+		{Title: "PROMPT", Kind: output.Long, Value: jobPrompt},
 	},
-	Name: func(j client.Job) string { return j.Id },
+	Name: func(j client.ListedJob) string { return j.Id },
 	None: "No jobs found.",
 }
 
-func jobState(j client.Job) any {
+func jobState(j client.ListedJob) any {
 	if j.DeletedAt != nil {
 		return string(j.Status) + ", deleted"
 	}
-	return j.Status
+	return string(j.Status)
+}
+
+// jobPrompt is the prompt of a job, or why it has none.
+func jobPrompt(j client.ListedJob) any {
+	if j.DeletedAt != nil {
+		return "(deleted)"
+	}
+	return j.Prompt
 }
 
 func (o *listOptions) filter(words []string) (f client.JobFilter, err error) {

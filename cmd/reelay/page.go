@@ -69,7 +69,7 @@ func (l *lister[T]) check() error {
 func (l *lister[T]) show(ctx context.Context, c *client.Client, s, remarks *output.Screen) error {
 	list, err := l.ask(ctx, c, l.page)
 	if err != nil {
-		return apiError(err)
+		return l.target.explain(err)
 	}
 	table := l.table
 	if l.note != nil {

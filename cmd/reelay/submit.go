@@ -142,6 +142,9 @@ func (o *submitOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if in.DependsOn, err = fullIDs(cmd.Context(), c, "job", in.DependsOn); err != nil {
+		return o.target.explain(err)
+	}
 	again := "--idempotency-key " + *in.IdempotencyKey + o.timesAgain()
 	uploaded, err := o.attach(cmd.Context(), c, &in, inputs)
 	if err != nil {

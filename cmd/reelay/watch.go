@@ -34,9 +34,13 @@ func watchCommand() *cobra.Command {
 			if lines := json.NewEncoder(cmd.OutOrStdout()); asJSON {
 				d.silent, show = true, func(job *client.Job) error { return lines.Encode(job) }
 			}
-			job, err := follow(cmd.Context(), c, args[0], d, show)
+			id, err := fullID(cmd.Context(), c, "job", args[0])
 			if err != nil {
-				return err
+				return t.explain(err)
+			}
+			job, err := follow(cmd.Context(), c, id, d, show)
+			if err != nil {
+				return t.explain(err)
 			}
 			if d.note(string(job.Status)); d.err != nil {
 				return d.err

@@ -90,7 +90,7 @@ func webhooksRotateCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&account, "account", false, "replace the account's own secret, which signs the callbacks of single jobs")
-	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+	return (&apiCall{kind: "whk"}).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		if account {
 			secret, err := c.RotateAccountWebhookSecret(ctx)
 			return map[string]string{"secret": secret}, line("Store the new secret of callbacks now, it is not shown again: %s", secret), err
@@ -105,14 +105,14 @@ func webhooksRotateCommand() *cobra.Command {
 
 func webhooksDeleteCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "delete ENDPOINT", Short: "Delete an endpoint", Args: cobra.ExactArgs(1)}
-	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+	return (&apiCall{kind: "whk"}).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		return map[string]string{"id": args[0]}, line("%s is deleted", args[0]), c.DeleteWebhookEndpoint(ctx, args[0])
 	})
 }
 
 func webhooksEnableCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "enable ENDPOINT", Short: "Enable a disabled endpoint again", Args: cobra.ExactArgs(1)}
-	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+	return (&apiCall{kind: "whk"}).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		endpoint, err := c.EnableWebhookEndpoint(ctx, args[0])
 		return endpoint, line("%s is enabled", args[0]), err
 	})
@@ -126,7 +126,7 @@ func webhooksTestCommand() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 	}
 	var sent *client.WebhookDelivery
-	w := new(apiCall)
+	w := &apiCall{kind: "whk"}
 	w.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		var err error
 		if sent, err = c.SendTestWebhook(ctx, args[0]); err == nil {
@@ -193,7 +193,13 @@ func webhooksDeliveriesCommand() *cobra.Command {
 			Name: func(d client.WebhookDelivery) string { return d.Id },
 			None: "No deliveries.",
 		},
-		ask: func(ctx context.Context, c *client.Client, p page) (output.List[client.WebhookDelivery], error) {
+		ask: func(ctx context.Context, c *client.Client, p page) (list output.List[client.WebhookDelivery], err error) {
+			if filter.JobID, err = fullID(ctx, c, "job", filter.JobID); err != nil {
+				return list, err
+			}
+			if filter.EndpointID, err = fullID(ctx, c, "whk", filter.EndpointID); err != nil {
+				return list, err
+			}
 			return output.Page[client.WebhookDelivery](c.WebhookDeliveries(ctx, filter, p.first, p.after))
 		},
 	}
@@ -214,7 +220,7 @@ func deliveryState(d client.WebhookDelivery) string {
 
 func webhooksRedeliverCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "redeliver DELIVERY", Short: "Send a delivery again", Args: cobra.ExactArgs(1)}
-	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+	return (&apiCall{kind: "whd"}).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		delivery, err := c.RedeliverWebhook(ctx, args[0])
 		return delivery, line("%s will be sent again", args[0]), err
 	})

@@ -113,7 +113,7 @@ func workersTerminateCommand() *cobra.Command {
 // workerCommand completes a command that acts on one worker. act returns the worker, and what
 // became of it.
 func workerCommand(cmd *cobra.Command, act func(ctx context.Context, c *client.Client, id string) (*client.Worker, string, error)) *cobra.Command {
-	call := &apiCall{target: target{operator: true}}
+	call := &apiCall{target: target{operator: true}, kind: "wrk"}
 	return call.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		w, what, err := act(ctx, c, args[0])
 		if err != nil {

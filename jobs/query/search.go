@@ -276,9 +276,15 @@ func searchWord(text string) models.Word {
 	return word
 }
 
-// idRange returns the smallest and the largest id that begin with digits: hex, with a UUID's
-// hyphens or without.
+// idRange returns the smallest and the largest id of a job that begin with digits.
 func idRange(digits string) (from, to models.JobID, ok bool) {
+	low, high, ok := uuidRange(digits)
+	return models.JobID("job_" + low), models.JobID("job_" + high), ok
+}
+
+// uuidRange returns the smallest and the largest UUID that begin with digits: hex, with a UUID's
+// hyphens or without.
+func uuidRange(digits string) (from, to string, ok bool) {
 	const hyphens = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
 	written := strings.Contains(digits, "-")
 	if written && len(digits) > len(hyphens) || !written && len(digits) > 32 {
@@ -291,8 +297,8 @@ func idRange(digits string) (from, to models.JobID, ok bool) {
 		}
 	}
 	bare := strings.ReplaceAll(digits, "-", "")
-	id := func(rest string) models.JobID {
-		return models.JobID("job_" + uuid.MustParse(bare+strings.Repeat(rest, 32-len(bare))).String())
+	fill := func(rest string) string {
+		return uuid.MustParse(bare + strings.Repeat(rest, 32-len(bare))).String()
 	}
-	return id("0"), id("f"), true
+	return fill("0"), fill("f"), true
 }
