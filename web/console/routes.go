@@ -62,6 +62,7 @@ func (c *console) routes() []route {
 		{pattern: "GET /api/docs", serve: c.apiDocs, open: true},
 
 		{pattern: "GET /{$}", serve: c.home},
+		{pattern: "GET /keyboard", serve: c.keyboard},
 		{pattern: "GET /jobs", serve: c.jobList},
 		{pattern: "GET /jobs/live", serve: c.jobListLive},
 		{pattern: "GET /jobs/new", serve: c.jobNew},
