@@ -83,6 +83,7 @@ apt_install() {
 		for package; do
 			case $package in
 			postgresql) as_root systemctl disable --quiet postgresql.service >/dev/null 2>&1 || true ;;
+			prometheus) as_root systemctl disable --quiet prometheus.service >/dev/null 2>&1 || true ;;
 			redis-server) as_root systemctl disable --quiet redis-server.service >/dev/null 2>&1 || true ;;
 			esac
 		done
@@ -134,8 +135,8 @@ chrome() {
 }
 
 # browser is what only the tests need: Chromium, a C compiler for the race
-# detector, ps to see processes with, curl for what the README says, and Python for
-# OpenAI's package.
+# detector, ps to see processes with, curl for what the README says, Python for
+# OpenAI's package, and promtool, which comes with Prometheus.
 browser() {
 	if have apt-get; then
 		have pgrep || apt_install procps
@@ -143,6 +144,7 @@ browser() {
 		have gcc || have clang || apt_install gcc libc6-dev
 	fi
 	have_python || install python3-venv python
+	have promtool || install prometheus prometheus
 	if have_browser; then return; fi
 	if have apt-get && grep -qs '^ID=ubuntu' /etc/os-release; then
 		[ "$(dpkg --print-architecture)" = amd64 ] || fail "Ubuntu has no Chromium package for this machine: install Chromium yourself, such as with 'snap install chromium'"

@@ -1,0 +1,2 @@
+// Package prometheus has the rules and the example configuration for Prometheus, and their tests.
+package prometheus
