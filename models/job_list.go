@@ -30,6 +30,8 @@ type stream struct {
 	pick  []clause // conditions on a head, h
 	from  JobID    // the least id, if there is one
 	to    JobID    // the greatest
+	// oldest reads the jobs from the oldest on, instead of from the newest.
+	oldest bool
 }
 
 // key is a column of a stream with its single value.
@@ -176,8 +178,8 @@ func (f JobFilter) wordStreams(word Word) []stream {
 	return all
 }
 
-// bounds returns the least and the greatest id to read from a stream, and whether the greatest
-// is excluded. Ids begin with their time.
+// bounds returns the least and the greatest id to read from a stream, and whether the one of
+// them at which the reading begins is excluded. Ids begin with their time.
 func (f JobFilter) bounds(s stream, after JobID) (from, to JobID, beyond bool) {
 	from, to = cmp.Or(s.from, jobKind+"_"+JobID(uuid.Nil.String())), cmp.Or(s.to, jobKind+"_"+JobID(uuid.Max.String()))
 	if !f.CreatedAfter.IsZero() {
@@ -186,7 +188,10 @@ func (f JobFilter) bounds(s stream, after JobID) (from, to JobID, beyond bool) {
 	if !f.CreatedBefore.IsZero() {
 		to = min(to, oldestID(f.CreatedBefore.Add(clockMargin)))
 	}
-	if after = JobID(strings.ToLower(string(after))); after != "" && after <= to {
+	switch after = JobID(strings.ToLower(string(after))); {
+	case after != "" && s.oldest:
+		return max(from, after), to, after >= from
+	case after != "" && after <= to:
 		return from, after, true
 	}
 	return from, to, false
@@ -248,11 +253,19 @@ func (s stream) picked(n int) clause {
 // sometimes walk the primary key and filter.
 func (s stream) under(f JobFilter, columns string, after JobID, limit clause) clause {
 	from, to, beyond := f.bounds(s, after)
-	id, order, below := "t."+s.id, " DESC NULLS LAST", "<="
-	if beyond {
+	id, order, above, below := "t."+s.id, " DESC NULLS LAST", ">=", "<="
+	switch {
+	case beyond && s.oldest:
+		above = ">"
+	case beyond:
 		below = "<"
 	}
-	if s.usual() {
+	switch {
+	case s.oldest && s.usual():
+		order = ""
+	case s.oldest:
+		order = " NULLS FIRST"
+	case s.usual():
 		order = " DESC"
 	}
 	where := slices.Clone(s.only)
@@ -260,7 +273,7 @@ func (s stream) under(f JobFilter, columns string, after JobID, limit clause) cl
 	for i := range heads {
 		where = append(where, wrapped(heads[i]+" = ", values[i], ""))
 	}
-	where = append(where, sqlf(id+" >= ?", from), sqlf(id+" "+below+" ?", to))
+	where = append(where, sqlf(id+" "+above+" ?", from), sqlf(id+" "+below+" ?", to))
 	if columns == "id" {
 		columns = s.id + " AS id"
 	}
@@ -291,26 +304,41 @@ func (s stream) usual() bool {
 // JobList is one page of jobs.
 type JobList struct {
 	Jobs []*Job
-	// Edge is set if there may be more jobs. All jobs from the newest down to this id were
-	// examined.
+	// Edge is set if there may be more jobs. All jobs from the beginning of the list to this id
+	// were examined.
 	Edge JobID
+	// End is the place to continue from in any order: see ListJobsIn.
+	End string
 }
 
 // ListJobs returns up to limit jobs older than after, or from the newest if it is empty,
 // newest first. If few of the examined jobs match, it returns fewer, and an edge to continue
 // from.
 func ListJobs(ctx context.Context, db bun.IDB, f JobFilter, after JobID, limit int) (*JobList, error) {
-	list, err := listJobs(ctx, db, f, f.readings()[0], after, limit, 0)
+	return listJobsByID(ctx, db, f, false, after, limit)
+}
+
+func listJobsByID(ctx context.Context, db bun.IDB, f JobFilter, oldest bool, after JobID, limit int) (*JobList, error) {
+	list, err := listJobs(ctx, db, f, f.readings()[0].from(oldest), after, limit, 0)
 	if err == nil && list.Edge != "" && len(list.Jobs) < limit {
 		var r reading
 		if r, err = f.choose(ctx, db, after, examinedByList); err == nil {
-			list, err = listJobs(ctx, db, f, r, after, limit, examinedByList)
+			list, err = listJobs(ctx, db, f, r.from(oldest), after, limit, examinedByList)
 		}
 	}
 	if err == nil && len(list.Jobs) == limit {
 		list.Edge = list.Jobs[limit-1].ID
 	}
 	return list, err
+}
+
+// from returns the reading from the oldest or from the newest job on.
+func (r reading) from(oldest bool) reading {
+	r.streams = slices.Clone(r.streams)
+	for i := range r.streams {
+		r.streams[i].oldest = oldest
+	}
+	return r
 }
 
 // listJobs examines about examined jobs in all, and at least limit jobs of each head.
@@ -323,17 +351,21 @@ func listJobs(ctx context.Context, db bun.IDB, f JobFilter, r reading, after Job
 			s.met(f, r.rest, after, sqlf(fmt.Sprintf("(SELECT n FROM most%d)", n))), ") x"))
 	}
 	with = append(with, wrapped("candidates AS MATERIALIZED (", joined(rows, " UNION ALL "), ")"))
-	query := wrapped("WITH RECURSIVE ", joined(with, ", "), `,
-		-- If a head yielded its maximum, jobs of it below the last one read are unknown.
+	toward, away, within := " DESC", "", ">="
+	if len(r.streams) > 0 && r.streams[0].oldest {
+		toward, away, within = "", " DESC", "<="
+	}
+	query := wrapped("WITH RECURSIVE ", joined(with, ", "), fmt.Sprintf(`,
+		-- If a head yielded its maximum, jobs of it beyond the last one read are unknown.
 		edge AS MATERIALIZED (SELECT (
-			SELECT low FROM (
-				SELECT (array_agg(id ORDER BY id))[1] AS low, count(*) AS n, most FROM candidates GROUP BY stream, head, most) heads
-			WHERE n >= most ORDER BY low DESC LIMIT 1) AS id)
+			SELECT last FROM (
+				SELECT (array_agg(id ORDER BY id%[2]s))[1] AS last, count(*) AS n, most FROM candidates GROUP BY stream, head, most) heads
+			WHERE n >= most ORDER BY last%[1]s LIMIT 1) AS id)
 		SELECT e.id AS edge, j.*
 		FROM edge e LEFT JOIN LATERAL (
 			SELECT j.* FROM (
-				SELECT DISTINCT id FROM candidates c WHERE c.meets AND (e.id IS NULL OR c.id >= e.id) ORDER BY id DESC) c
-			CROSS JOIN LATERAL (SELECT * FROM jobs j WHERE j.id = c.id LIMIT 1) j ORDER BY c.id DESC LIMIT ?) j ON true`, limit)
+				SELECT DISTINCT id FROM candidates c WHERE c.meets AND (e.id IS NULL OR c.id %[3]s e.id) ORDER BY id%[1]s) c
+			CROSS JOIN LATERAL (SELECT * FROM jobs j WHERE j.id = c.id LIMIT 1) j ORDER BY c.id%[1]s LIMIT ?) j ON true`, toward, away, within), limit)
 	var found []*struct {
 		Job
 		Edge JobID `bun:"edge"`

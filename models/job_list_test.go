@@ -1,6 +1,7 @@
 package models_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -108,6 +109,53 @@ func TestListJobs(t *testing.T) {
 			}
 			require.Equal(t, min(2_001, len(want)), n, fmt.Sprintf("%+v", f))
 		}
+	})
+}
+
+// TestListJobsIn compares the pages of every order with all matching jobs, sorted.
+func TestListJobsIn(t *testing.T) {
+	t.Parallel()
+
+	t.Run("SortsByEveryOrder", func(t *testing.T) {
+		t.Parallel()
+
+		db := modelstest.DB(t)
+		past(t, db, 3_000)
+		r := rand.New(rand.NewPCG(3, 4))
+		sorted := map[models.JobOrder]string{
+			models.OrderNewest: "j.id DESC", models.OrderOldest: "j.id", models.OrderWaiting: "j.queued_at, j.id", models.OrderRunning: "j.leased_at, j.id",
+			models.OrderDue: "j.run_at, j.id", models.OrderEnded: "j.completed_at DESC, j.id DESC",
+		}
+		only := map[models.JobOrder]string{
+			models.OrderWaiting: "j.status = 'QUEUED'", models.OrderRunning: "j.status IN ('ASSIGNED', 'RUNNING', 'COMPLETING')",
+			models.OrderDue: "j.status = 'SCHEDULED'", models.OrderEnded: "j.completed_at IS NOT NULL",
+		}
+		for i := range 120 {
+			f, order := someFilter(r), models.JobOrders[i%len(models.JobOrders)]
+			if i < len(models.JobOrders) {
+				f = models.JobFilter{}
+			}
+			var want, got []models.JobID
+			require.NoError(t, models.MatchJobs(db, f).Where(cmp.Or(only[order], "true")).Scan(t.Context(), &want))
+			require.NoError(t, db.NewSelect().Model((*models.Job)(nil)).Column("j.id").
+				Where("j.id IN (?)", bun.List(append(want, models.NewJobID()))).OrderExpr(sorted[order]).Scan(t.Context(), &want))
+			place, size := "", 1+r.IntN(400)
+			for {
+				list, err := models.ListJobsIn(t.Context(), db, order, f, place, size)
+				require.NoError(t, err)
+				for _, job := range list.Jobs {
+					got = append(got, job.ID)
+				}
+				if place = list.End; place == "" {
+					break
+				}
+				require.True(t, order.ValidPlace(place), place)
+			}
+
+			require.Equal(t, want, got, fmt.Sprintf("%s %+v", order, f))
+		}
+		require.False(t, models.OrderWaiting.ValidPlace("yesterday job_1"))
+		require.False(t, models.OrderOldest.ValidPlace("'"))
 	})
 }
 

@@ -119,28 +119,6 @@ func (r *Reader) readJobs(ctx context.Context, all []*jobRead) error {
 	return nil
 }
 
-// Jobs lists jobs, newest first. A page may be shorter than requested, or empty, although
-// there are more jobs. Its End then marks how far it has searched.
-func (r *Reader) Jobs(ctx context.Context, p jobs.Principal, f models.JobFilter, of paging.Request) (*paging.Page[*models.Job], error) {
-	jobs := paging.ListOf("job", p.Scope(), f)
-	mark, err := jobs.Begin(of)
-	if err != nil {
-		return nil, err
-	}
-	if f, err = Narrow(ctx, r.DB, p, f); err != nil {
-		return nil, err
-	}
-	found, err := models.ListJobs(ctx, r.DB, f, models.JobID(mark), of.First+1)
-	if err != nil {
-		return nil, fmt.Errorf("list jobs: %w", err)
-	}
-	some := paging.NewPage(jobs, found.Jobs, of.First, func(j *models.Job) string { return string(j.ID) })
-	if !some.More && found.Edge != "" {
-		some.More, some.End = true, jobs.Cursor(string(found.Edge))
-	}
-	return some, nil
-}
-
 // CountJobs counts jobs up to CountLimit. CountLimit+1 means more, or that the count would
 // have to examine too many rows.
 func (r *Reader) CountJobs(ctx context.Context, p jobs.Principal, f models.JobFilter) (int, error) {

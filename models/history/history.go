@@ -57,12 +57,12 @@ var written = []string{
 				WHEN i % 31 = 0 THEN 'FAILED' WHEN i % 17 = 0 THEN 'CANCELLED' ELSE 'COMPLETED' END AS status
 			FROM generate_series(?1, ?2) i) numbered`,
 	`INSERT INTO jobs (id, account_id, type, model, status, tier, lane, params, max_attempts, timeout_seconds, estimated_gpu_seconds,
-			run_at, queued_at, completed_at, failure_class, user_id, idempotency_key, request_digest, metadata, wasted_gpu_seconds, created_at,
+			run_at, queued_at, leased_at, completed_at, failure_class, user_id, idempotency_key, request_digest, metadata, wasted_gpu_seconds, created_at,
 			cancel_requested_at, current_attempt_id, ticket)
 		SELECT id, account_id, CASE WHEN i % 20011 = 0 THEN 'still.generate' ELSE 'video.generate' END, model, status,
 			CASE WHEN i % 3 > 0 AND i % 7 < 3 THEN 'FREE' WHEN i % 7 < 6 THEN 'PRO' ELSE 'BATCH' END, 'PRO',
 			'{"steps": 30, "resolution": "1280x720", "durationSeconds": 8}', 3, 600, 5,
-			at, CASE WHEN status = 'QUEUED' THEN at END, CASE WHEN status IN ('COMPLETED', 'FAILED', 'CANCELLED') THEN at END, class,
+			at, CASE WHEN status = 'QUEUED' THEN at END, CASE WHEN status = 'RUNNING' THEN at END, CASE WHEN status IN ('COMPLETED', 'FAILED', 'CANCELLED') THEN at END, class,
 			CASE WHEN i % 5 = 0 THEN 'user-' || i % 1000 WHEN i % 5 = 1 THEN 'crowd' END,
 			CASE WHEN i % 4 = 0 THEN 'key-' || i END, CASE WHEN i % 4 = 0 THEN '\x00'::bytea END, metadata,
 			CASE WHEN i % 900 = 0 THEN i % 100 ELSE 0 END, at,

@@ -37,6 +37,7 @@ func Queries(ctx context.Context, db bun.IDB, n int) ([]Query, error) {
 	all := jobQueries(n, deep)
 	all = append(all, deadLetterQueries(deep)...)
 	all = append(all, webhookQueries(deep)...)
+	all = append(all, orderQueries(deep)...)
 	return append(all, otherQueries(deep)...), nil
 }
 
@@ -110,6 +111,25 @@ func webhookQueries(deep models.JobID) (all []Query) {
 				return models.ListWebhookDeliveries(ctx, db, f, after, page)
 			})})
 		}
+	}
+	return all
+}
+
+// orderQueries returns the orders of all jobs, with filters that many and that no jobs of an
+// order match.
+func orderQueries(deep models.JobID) (all []Query) {
+	for name, f := range map[string]models.JobFilter{
+		"nothing": {}, "account": {AccountID: Big}, "model, unknown": {Model: "none"}, "word, unknown": {Terms: models.JobTerms{Words: []models.Word{{Text: "none"}}}},
+		"user and class that never meet": {UserID: "crowd", FailureClass: []models.FailureClass{models.FailBudget}},
+	} {
+		for _, order := range models.JobOrders {
+			all = append(all, Query{"jobs, " + string(order), name, "page", run(func(ctx context.Context, db bun.IDB) (*models.JobList, error) {
+				return models.ListJobsIn(ctx, db, order, f, "", page)
+			})})
+		}
+		all = append(all, Query{"jobs, oldest first", name, "deep page", run(func(ctx context.Context, db bun.IDB) (*models.JobList, error) {
+			return models.ListJobsIn(ctx, db, models.OrderOldest, f, string(deep), page)
+		})})
 	}
 	return all
 }
