@@ -116,6 +116,22 @@ func ListAttempts(ctx context.Context, db bun.IDB, jobs []JobID) ([]*Attempt, er
 	return attempts, err
 }
 
+// ListLastWorkers returns the worker of the newest attempt of each of these jobs.
+func ListLastWorkers(ctx context.Context, db bun.IDB, jobs []JobID) (map[JobID]WorkerID, error) {
+	var found []struct {
+		JobID    JobID    `bun:"job_id"`
+		WorkerID WorkerID `bun:"worker_id"`
+	}
+	err := db.NewRaw(`
+		SELECT a.job_id, a.worker_id FROM unnest(?::uuid[]) AS asked (id)
+		CROSS JOIN LATERAL (SELECT * FROM job_attempts a WHERE a.job_id = asked.id ORDER BY a.attempt_no DESC LIMIT 1) a`, uuidArray(jobs)).Scan(ctx, &found)
+	last := make(map[JobID]WorkerID, len(found))
+	for _, a := range found {
+		last[a.JobID] = a.WorkerID
+	}
+	return last, err
+}
+
 // HeldJob is a job with the worker that holds it.
 type HeldJob struct {
 	Job

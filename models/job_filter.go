@@ -19,6 +19,8 @@ type JobFilter struct {
 	FailureClass  []FailureClass `json:"failureClass,omitempty"`
 	CreatedAfter  time.Time      `json:"createdAfter,omitzero"`
 	CreatedBefore time.Time      `json:"createdBefore,omitzero"`
+	// Within is the greatest age. query.Narrow turns it into CreatedAfter.
+	Within time.Duration `json:"within,omitzero"`
 	// Search holds further conditions as a person typed them, Terms their parsed form. Queries
 	// use only Terms.
 	Search string   `json:"search,omitempty"`

@@ -30,6 +30,14 @@ const (
 // JobOrders lists them all. For each there is an index.
 var JobOrders = []JobOrder{OrderNewest, OrderOldest, OrderWaiting, OrderRunning, OrderDue, OrderEnded}
 
+// Statuses returns the statuses of the jobs that an order lists, or nil if it lists all jobs.
+func (o JobOrder) Statuses() []JobStatus {
+	return map[JobOrder][]JobStatus{
+		OrderWaiting: {JobQueued}, OrderRunning: {JobAssigned, JobRunning, JobCompleting}, OrderDue: {JobScheduled},
+		OrderEnded: {JobCompleted, JobFailed, JobCancelled},
+	}[o]
+}
+
 // byTime is an order by a column with a time: where its rows are, and in which direction.
 type byTime struct {
 	stream

@@ -41,6 +41,10 @@ func Narrow(ctx context.Context, db bun.IDB, p jobs.Principal, f models.JobFilte
 		}
 		f.AccountID = id
 	}
+	if f.Within > 0 && (search.YoungerThan == 0 || f.Within < search.YoungerThan) {
+		search.YoungerThan = f.Within
+	}
+	f.Within = 0
 	if search.OlderThan > 0 || search.YoungerThan > 0 {
 		now, err := models.Now(ctx, db)
 		if err != nil {

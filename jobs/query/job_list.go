@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
@@ -48,4 +49,33 @@ func (r *Reader) JobsIn(
 		some.More, some.End = true, list.Cursor(found.End)
 	}
 	return some, nil
+}
+
+// LastWorkers returns the worker of the newest attempt of each of these jobs.
+func (r *Reader) LastWorkers(ctx context.Context, ids []models.JobID) (map[models.JobID]models.WorkerID, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	found, err := models.ListLastWorkers(ctx, r.DB, ids)
+	return found, apierror.Wrap(err, "find the workers of jobs")
+}
+
+// Pictures returns the newest still picture of each of these jobs: of its video if there is
+// one, otherwise of the unfinished video.
+func (r *Reader) Pictures(ctx context.Context, ids []models.JobID) (map[models.JobID]models.ArtifactID, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	found, err := models.ListArtifacts(ctx, r.DB, ids, models.ArtifactThumbnail, models.ArtifactPreview)
+	if err != nil {
+		return nil, fmt.Errorf("find pictures of jobs: %w", err)
+	}
+	pictures, final := map[models.JobID]models.ArtifactID{}, map[models.JobID]bool{}
+	for _, a := range found { // oldest first
+		isFinal := a.Type == models.ArtifactThumbnail
+		if strings.HasPrefix(a.ContentType, "image/") && (isFinal || !final[a.JobID]) {
+			pictures[a.JobID], final[a.JobID] = a.ID, isFinal
+		}
+	}
+	return pictures, nil
 }

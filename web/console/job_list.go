@@ -15,16 +15,11 @@ import (
 	"github.com/a-h/templ"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
-	"github.com/samber/lo"
 )
-
-// jobListSize is the number of jobs on a page.
-const jobListSize = 50
 
 // jobList is the view of the page with jobs.
 type jobList struct {
@@ -35,7 +30,6 @@ type jobList struct {
 	// None is true if there are no jobs at all.
 	None   bool
 	Pauses []models.Pause
-	Models []string
 	Rows   []jobRow
 	Older  string
 	// Origin is the address of this Reelay, as the browser has it.
@@ -47,104 +41,50 @@ type jobRow struct {
 	*models.Job
 	Prompt  string
 	Account string
+	// Picture is the address of a still picture of the video, or "".
+	Picture string
+	// WorkerID is the worker of the newest attempt, or "".
+	WorkerID models.WorkerID
 }
 
-// facet is a group of states to choose, with the number of jobs in them.
+// reason says why the job failed or was cancelled, or returns "".
+func (r jobRow) reason() string {
+	switch {
+	case r.Status == models.JobCancelled && r.CancelReason != "":
+		return ui.Upright(r.CancelReason)
+	case r.Status.Terminal() && r.Status != models.JobCompleted:
+		return ui.Upright(r.FailureReason)
+	case r.Status.Waiting() && r.Failures > 0:
+		return ui.Upright(r.FailureReason)
+	}
+	return ""
+}
+
+// facet is a choice that narrows a list, with the number of jobs in it.
 type facet struct {
 	Name  string
 	Href  string
 	Count string
-	On    bool
+	// On marks the current choice, Quiet one without jobs.
+	On, Quiet bool
 }
 
-// jobQuery is the query in the address of a page with jobs.
-type jobQuery struct {
-	Status []models.JobStatus
-	Model  string
-	Tier   models.Tier
-	Search string
-	After  string
-}
-
-// readJobQuery reads an address. For unknown values it returns INVALID_INPUT and the rest
-// of the query.
-func readJobQuery(known *catalogue.Snapshot, v url.Values) (jobQuery, error) {
-	q := jobQuery{Search: strings.TrimSpace(v.Get("q")), After: v.Get("after")}
-	var err error
-	if model := v.Get("model"); model != "" {
-		if _, err = known.Model(model); err == nil {
-			q.Model = model
+// matching is the number of jobs that match, within the chosen states.
+func (v *jobList) matching() string {
+	n, first := "", true
+	for i, f := range v.Facets {
+		if f.On && i == 0 {
+			return f.Count
+		}
+		if f.On && !first {
+			return "" // of several states: the dry run counts them
+		}
+		if f.On {
+			n, first = f.Count, false
 		}
 	}
-	if tier := models.Tier(strings.ToUpper(v.Get("tier"))); slices.Contains(models.Tiers, tier) {
-		q.Tier = tier
-	} else if tier != "" {
-		err = badFilter("tier", v.Get("tier"), models.Tiers)
-	}
-	for name := range strings.SplitSeq(v.Get("status"), ",") {
-		if status := models.JobStatus(strings.ToUpper(name)); slices.Contains(models.JobStatuses, status) {
-			q.Status = append(q.Status, status)
-		} else if v.Get("status") != "" {
-			err = badFilter("status", name, models.JobStatuses)
-		}
-	}
-	return q, err
+	return n
 }
-
-func badFilter[T ~string](field, value string, known []T) error {
-	var names []string
-	for _, name := range known {
-		names = append(names, strings.ToLower(string(name)))
-	}
-	return apierror.Invalid(field, "There is no %s %q. Choose %s.", field, ui.Clip(value, 32), strings.Join(names, ", "))
-}
-
-func (q jobQuery) filter() models.JobFilter {
-	f := models.JobFilter{Status: q.Status, Model: q.Model, Search: q.Search}
-	if q.Tier != "" {
-		f.Tier = []models.Tier{q.Tier}
-	}
-	return f
-}
-
-func (q jobQuery) statuses() string {
-	var names []string
-	for _, status := range q.Status {
-		names = append(names, string(status))
-	}
-	return strings.Join(names, ",")
-}
-
-// path returns the address of this query on a page.
-func (q jobQuery) path(page string) string {
-	v := url.Values{}
-	for name, value := range map[string]string{"status": q.statuses(), "model": q.Model, "tier": string(q.Tier), "q": q.Search, "after": q.After} {
-		if value != "" {
-			v.Set(name, value)
-		}
-	}
-	if len(v) == 0 {
-		return page
-	}
-	return page + "?" + v.Encode()
-}
-
-// newest returns the address of the list's first page.
-func (q jobQuery) newest() string {
-	q.After = ""
-	return q.path("/jobs")
-}
-
-// live returns the address of the list's stream. Only the newest page has one.
-func (q jobQuery) live() string {
-	if q.After != "" {
-		return ""
-	}
-	return q.path("/jobs/live")
-}
-
-// narrows reports whether the query excludes any jobs.
-func (q jobQuery) narrows() bool { return q.path("") != "" }
 
 // empty says that no job matches, and which fields were searched.
 func (v *jobList) empty() string {
@@ -185,26 +125,17 @@ func isStalePage(err error) bool {
 	return errors.As(err, &refused) && refused.Code == apierror.CodeInvalidInput && refused.Field == "after"
 }
 
-var stateGroups = []struct {
-	name     string
-	statuses []models.JobStatus
-}{
-	{"All", nil},
-	{"Waiting", []models.JobStatus{models.JobScheduled, models.JobBlocked, models.JobQueued}},
-	{"Running", []models.JobStatus{models.JobAssigned, models.JobRunning, models.JobCompleting}},
-	{"Completed", []models.JobStatus{models.JobCompleted}},
-	{"Failed", []models.JobStatus{models.JobFailed}},
-	{"Cancelled", []models.JobStatus{models.JobCancelled}},
-}
-
 func (c *console) jobList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	known := c.Reader.Catalogue.Current()
-	query, err := readJobQuery(known, r.URL.Query())
+	query, err := readJobQuery(r.URL.Query())
 	if err == nil && models.JobID(query.Search).Valid() {
 		http.Redirect(w, r, "/jobs/"+query.Search, http.StatusSeeOther)
 		return nil
 	}
-	v, status := &jobList{Filter: query, Models: modelNames(known)}, http.StatusOK
+	if err == nil && litters(r.URL.Query()) {
+		http.Redirect(w, r, query.path("/jobs"), http.StatusSeeOther)
+		return nil
+	}
+	v, status := &jobList{Filter: query}, http.StatusOK
 	if err == nil {
 		err = c.readJobList(r.Context(), p, v, map[models.JobID]string{})
 	}
@@ -215,6 +146,17 @@ func (c *console) jobList(w http.ResponseWriter, r *http.Request, p jobs.Princip
 	}
 	v.Origin, v.Now = c.origin(r), time.Now()
 	return render(w, r, status, jobListPage(v))
+}
+
+// litters reports whether an address has parameters without a value, as forms send them, or
+// those of older addresses.
+func litters(v url.Values) bool {
+	for _, values := range v {
+		if len(values) != 1 || values[0] == "" {
+			return true
+		}
+	}
+	return v.Has("model") || v.Has("tier")
 }
 
 // origin is the address of this Reelay, as the browser has it.
@@ -230,7 +172,7 @@ func (c *console) origin(r *http.Request) string {
 const promptsKept = time.Minute
 
 func (c *console) jobListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	query, err := readJobQuery(c.Reader.Catalogue.Current(), r.URL.Query())
+	query, err := readJobQuery(r.URL.Query())
 	if err != nil {
 		return err
 	}
@@ -251,19 +193,18 @@ func (c *console) jobListLive(w http.ResponseWriter, r *http.Request, p jobs.Pri
 	})
 }
 
-func modelNames(known *catalogue.Snapshot) []string {
-	return lo.Map(known.Models(), func(m *catalogue.Model, _ int) string { return m.Name })
-}
+// facetPrice is the price of all facets. Counts of one state are cheap.
+const facetPrice = 6 * query.CountPrice
 
 // readJobList reads the page of jobs that v.Filter asks for. prompts are those of the
 // last read: they never change and are expensive to decrypt.
 func (c *console) readJobList(ctx context.Context, p jobs.Principal, v *jobList, prompts map[models.JobID]string) error {
-	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.PagePrice(jobListSize)+query.SearchPrice+len(stateGroups)*query.CountPrice)
+	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.PagePrice(v.Filter.size())+query.SearchPrice+facetPrice)
 	if err != nil {
 		return err
 	}
 	defer read.End()
-	found, err := c.Reader.Jobs(ctx, p, v.Filter.filter(), paging.Request{First: jobListSize, After: v.Filter.After})
+	found, err := c.Reader.JobsIn(ctx, p, v.Filter.order(), v.Filter.filter(), paging.Request{First: v.Filter.size(), After: v.Filter.After})
 	if err != nil {
 		return err
 	}
@@ -283,15 +224,12 @@ func (c *console) readJobList(ctx context.Context, p jobs.Principal, v *jobList,
 	return err
 }
 
+// jobRows returns the rows of the list, with their prompts.
 func (c *console) jobRows(ctx context.Context, items []*models.Job, prompts map[models.JobID]string) ([]jobRow, error) {
 	var unread []models.JobID
-	var owners []models.AccountID
 	for _, job := range items {
 		if _, ok := prompts[job.ID]; !ok {
 			unread = append(unread, job.ID)
-		}
-		if !slices.Contains(owners, job.AccountID) {
-			owners = append(owners, job.AccountID)
 		}
 	}
 	maps.DeleteFunc(prompts, func(id models.JobID, _ string) bool {
@@ -300,15 +238,48 @@ func (c *console) jobRows(ctx context.Context, items []*models.Job, prompts map[
 	if err := c.readPrompts(ctx, unread, prompts); err != nil {
 		return nil, err
 	}
+	pictures, err := c.Reader.Pictures(ctx, jobIDs(items, func(job *models.Job) bool { return job.Status == models.JobCompleted && job.DeletedAt.IsZero() }))
+	if err != nil {
+		return nil, err
+	}
+	rows, err := c.plainRows(ctx, items)
+	for i := range rows {
+		rows[i].Prompt, rows[i].Picture = prompts[rows[i].ID], previewOf(rows[i].Job)
+		if id := pictures[rows[i].ID]; id != "" {
+			rows[i].Picture = "/artifacts/" + string(id)
+		}
+	}
+	return rows, err
+}
+
+// plainRows returns the rows of a list without prompts and pictures.
+func (c *console) plainRows(ctx context.Context, items []*models.Job) ([]jobRow, error) {
+	var owners []models.AccountID
+	for _, job := range items {
+		if !slices.Contains(owners, job.AccountID) {
+			owners = append(owners, job.AccountID)
+		}
+	}
 	accounts, err := c.accountNames(ctx, owners)
 	if err != nil {
 		return nil, err
 	}
+	workers, err := c.Reader.LastWorkers(ctx, jobIDs(items, func(job *models.Job) bool { return job.AttemptNo > 0 }))
 	var rows []jobRow
 	for _, job := range items {
-		rows = append(rows, jobRow{job, prompts[job.ID], accounts[job.AccountID]})
+		rows = append(rows, jobRow{Job: job, Account: accounts[job.AccountID], WorkerID: workers[job.ID]})
 	}
-	return rows, nil
+	return rows, err
+}
+
+// jobIDs returns the ids of those of these jobs that are wanted.
+func jobIDs(items []*models.Job, wanted func(*models.Job) bool) (ids []models.JobID) {
+	for _, job := range items {
+		if wanted(job) {
+			ids = append(ids, job.ID)
+		}
+	}
+	return ids
 }
 
 func (c *console) readPrompts(ctx context.Context, ids []models.JobID, prompts map[models.JobID]string) error {
@@ -346,20 +317,27 @@ func (c *console) accountNames(ctx context.Context, ids []models.AccountID) (map
 	return names, err
 }
 
-// facets counts the jobs by group of states, within the other filters.
+// facets counts the jobs of each state, within the other filters. The first facet is of all
+// states.
 func (c *console) facets(ctx context.Context, p jobs.Principal, q jobQuery) ([]facet, error) {
-	var facets []facet
-	for _, group := range stateGroups {
-		narrowed := q
-		narrowed.Status, narrowed.After = group.statuses, ""
+	all := facet{Name: "All", Href: q.with(func(q *jobQuery) { q.Status = nil }).path("/jobs"), On: len(q.Status) == 0}
+	facets, total, more := []facet{all}, 0, false
+	for _, status := range models.JobStatuses {
+		narrowed := q.with(func(q *jobQuery) { q.Status = []models.JobStatus{status} })
 		n, err := c.Reader.CountJobs(ctx, p, narrowed.filter())
 		if err != nil {
 			return nil, err
 		}
+		total, more = total+n, more || n > query.CountLimit
+		on := slices.Contains(q.Status, status)
 		facets = append(facets, facet{
-			Name: group.name, Href: narrowed.path("/jobs"), Count: ui.Count(n, query.CountLimit),
-			On: slices.Equal(group.statuses, q.Status),
+			Name: ui.Words(string(status)), Href: narrowed.path("/jobs"), Count: ui.Count(n, query.CountLimit), On: on,
+			Quiet: n == 0 && !on,
 		})
+	}
+	facets[0].Count = ui.Count(total, 0)
+	if more {
+		facets[0].Count = ui.Count(min(total, query.CountLimit+1), query.CountLimit)
 	}
 	return facets, nil
 }

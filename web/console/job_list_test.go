@@ -82,11 +82,15 @@ func TestJobList(t *testing.T) {
 		_, err := b.Canceller.Cancel(t.Context(), b.Admin, cancelled.ID)
 		require.NoError(t, err)
 
-		got := b.get(t, "/jobs?status=scheduled,QUEUED&tier=enterprise&model=testcard")
+		got := b.get(t, "/jobs?status=scheduled,+QUEUED&q=tier:enterprise+model:testcard")
 
 		require.Contains(t, got.Body, string(waiting.ID))
 		require.NotContains(t, got.Body, string(cancelled.ID))
-		require.Contains(t, got.Body, `hx-sse:connect="/jobs/live?model=testcard&amp;status=SCHEDULED%2CQUEUED&amp;tier=ENTERPRISE"`)
+		require.Contains(t, got.Body, `hx-sse:connect="/jobs/live?q=tier%3Aenterprise+model%3Atestcard&amp;status=SCHEDULED%2CQUEUED"`)
+		older := b.get(t, "/jobs?model=testcard&tier=PRO&q=&status=QUEUED")
+		require.Equal(t, http.StatusSeeOther, older.Status)
+		require.Equal(t, "/jobs?q=model%3Atestcard+tier%3APRO&status=QUEUED", older.Header.Get("Location"), "older addresses lead to the language")
+		require.Equal(t, "/jobs", b.get(t, "/jobs?q=&size=&sort=&from=&to=").Header.Get("Location"), "forms leave no empty parameters behind")
 	})
 
 	t.Run("SaysUnderTheFiltersWhatIsWrongWithThem", func(t *testing.T) {
@@ -95,18 +99,19 @@ func TestJobList(t *testing.T) {
 		b := operator(t)
 		b.Submit(t)
 		for path, problem := range map[string]string{
-			"/jobs?q=kept&status=DONE":              `There is no status &#34;DONE&#34;. Choose scheduled, blocked,`,
-			"/jobs?q=kept&tier=GOLD":                `There is no tier &#34;GOLD&#34;. Choose `,
-			"/jobs?q=kept&model=%00":                "There is no model of that name",
-			"/jobs?q=status:queued+foo:bar+kept":    `<code class="query">status:queued <mark>foo:bar</mark> kept</code>`,
-			"/jobs?q=status:nope+kept":              `<code class="query"><mark>status:nope</mark> kept</code>`,
-			"/jobs?q=kept&after=x":                  "This page of the list no longer exists.",
-			"/jobs?q=kept+%22%3Cscript%3E&tier=pro": "the quotation mark is not closed",
+			"/jobs?q=kept&status=DONE":           `There is no status &#34;DONE&#34;. Choose scheduled, blocked,`,
+			"/jobs?q=kept&range=2y":              `There is no range &#34;2y&#34;.`,
+			"/jobs?q=kept&from=soon":             "from must be a time in UTC",
+			"/jobs?q=kept&sort=size":             `There is no order &#34;size&#34;.`,
+			"/jobs?q=status:queued+foo:bar+kept": `<code class="query">status:queued <mark>foo:bar</mark> kept</code>`,
+			"/jobs?q=status:nope+kept":           `<code class="query"><mark>status:nope</mark> kept</code>`,
+			"/jobs?q=kept&after=x":               "This page of the list no longer exists.",
+			"/jobs?q=kept+%22%3Cscript%3E":       "the quotation mark is not closed",
 		} {
 			got := b.get(t, path)
 			require.Equal(t, http.StatusUnprocessableEntity, got.Status, path)
 			require.Contains(t, got.Body, problem, path)
-			require.Regexp(t, `<input type="search" name="q" value="[^"]*kept[^"]*"`, got.Body, path)
+			require.Regexp(t, `<input type="search" name="q" id="job-search" value="[^"]*kept[^"]*"`, got.Body, path)
 			require.NotContains(t, got.Body, "pageInfo", path)
 			require.NotContains(t, got.Body, "<script>", path)
 		}
@@ -170,7 +175,7 @@ func TestJobList(t *testing.T) {
 
 		got := b.get(t, "/jobs")
 
-		require.Regexp(t, `(?s)Waiting <span class="count">2</span>.*Running <span class="count">0</span>`, got.Body)
+		require.Regexp(t, `(?s)All\s*<span class="count">2</span>.*queued\s*<span class="count">2</span>.*running\s*<span class="count">0</span>`, got.Body)
 	})
 
 	t.Run("LeadsToOlderJobs", func(t *testing.T) {
@@ -253,9 +258,9 @@ func TestJobQuery(t *testing.T) {
 	t.Run("HasOneAddress", func(t *testing.T) {
 		t.Parallel()
 
-		q := jobQuery{Status: []models.JobStatus{models.JobQueued}, Model: "a&b", After: "x"}
+		q := jobQuery{Status: []models.JobStatus{models.JobQueued}, Search: "a&b", After: "x"}
 
-		require.Equal(t, "/jobs?after=x&model=a%26b&status=QUEUED", q.path("/jobs"))
+		require.Equal(t, "/jobs?after=x&q=a%26b&status=QUEUED", q.path("/jobs"))
 		require.Empty(t, q.live())
 		require.Equal(t, "/jobs/live", jobQuery{}.live())
 	})

@@ -147,3 +147,12 @@ func queuePath(lane models.Tier, model, action string) string {
 	}
 	return path + "?" + url.Values{"model": {model}}.Encode()
 }
+
+// queuedJobs returns the address of the jobs that wait in a queue.
+func queuedJobs(q models.QueueCount) string {
+	jobs := jobQuery{Status: []models.JobStatus{models.JobQueued}, Search: searchTerm("tier", strings.ToLower(string(q.Lane)))}
+	if q.Model != "" {
+		jobs.Search += " " + searchTerm("model", q.Model)
+	}
+	return jobs.path("/jobs")
+}

@@ -64,7 +64,7 @@ func TestRoutes(t *testing.T) {
 				}
 				require.Contains(t, []string{
 					"/login?next=%2Fjobs%2F" + string(job.ID), "/login?next=%2Fjobs%2Fnew", "/login?next=%2Fworkers", "/login?next=%2Fqueues",
-					"/login?next=%2Fmodels", "/login?next=%2Fpools%2Fnew", "/login?next=%2Fmodels%2Fapply", "/login?next=%2Ftakes%2F" + string(job.ID),
+					"/login?next=%2Fmodels", "/login?next=%2Fpools%2Fnew", "/login?next=%2Fmodels%2Fapply", "/login?next=%2Ftakes%2F" + string(job.ID), "/login", "/login?next=%2Fbulk%2F" + string(job.ID),
 				}, back, "%s: where the button of the action is", request)
 			}
 			require.NotContains(t, got.Body, "lighthouse", request)
