@@ -184,7 +184,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "schema/account.graphqls" "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/job.graphqls" "schema/key.graphqls" "schema/model.graphqls" "schema/pool.graphqls" "schema/queue.graphqls" "schema/schema.graphqls" "schema/subscription.graphqls" "schema/webhook.graphqls" "schema/worker.graphqls"
+//go:embed "schema/account.graphqls" "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/job.graphqls" "schema/key.graphqls" "schema/model.graphqls" "schema/overview.graphqls" "schema/pool.graphqls" "schema/queue.graphqls" "schema/schema.graphqls" "schema/subscription.graphqls" "schema/webhook.graphqls" "schema/worker.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -202,6 +202,7 @@ var sources = []*ast.Source{
 	{Name: "schema/job.graphqls", Input: sourceData("schema/job.graphqls"), BuiltIn: false},
 	{Name: "schema/key.graphqls", Input: sourceData("schema/key.graphqls"), BuiltIn: false},
 	{Name: "schema/model.graphqls", Input: sourceData("schema/model.graphqls"), BuiltIn: false},
+	{Name: "schema/overview.graphqls", Input: sourceData("schema/overview.graphqls"), BuiltIn: false},
 	{Name: "schema/pool.graphqls", Input: sourceData("schema/pool.graphqls"), BuiltIn: false},
 	{Name: "schema/queue.graphqls", Input: sourceData("schema/queue.graphqls"), BuiltIn: false},
 	{Name: "schema/schema.graphqls", Input: sourceData("schema/schema.graphqls"), BuiltIn: false},
@@ -745,6 +746,72 @@ func (ec *executionContext) childFields_HeartbeatPayload(ctx context.Context, fi
 	return nil, fmt.Errorf("no field named %q was found under type HeartbeatPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_HeatCell(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "region":
+		return ec.fieldContext_HeatCell_region(ctx, field)
+	case "gpuType":
+		return ec.fieldContext_HeatCell_gpuType(ctx, field)
+	case "pools":
+		return ec.fieldContext_HeatCell_pools(ctx, field)
+	case "idle":
+		return ec.fieldContext_HeatCell_idle(ctx, field)
+	case "busy":
+		return ec.fieldContext_HeatCell_busy(ctx, field)
+	case "booting":
+		return ec.fieldContext_HeatCell_booting(ctx, field)
+	case "most":
+		return ec.fieldContext_HeatCell_most(ctx, field)
+	case "depth":
+		return ec.fieldContext_HeatCell_depth(ctx, field)
+	case "utilization":
+		return ec.fieldContext_HeatCell_utilization(ctx, field)
+	case "wastedShare":
+		return ec.fieldContext_HeatCell_wastedShare(ctx, field)
+	case "preemptedShare":
+		return ec.fieldContext_HeatCell_preemptedShare(ctx, field)
+	case "wastedGpuHours":
+		return ec.fieldContext_HeatCell_wastedGpuHours(ctx, field)
+	case "preemptionsPerHour":
+		return ec.fieldContext_HeatCell_preemptionsPerHour(ctx, field)
+	case "verdict":
+		return ec.fieldContext_HeatCell_verdict(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type HeatCell", field.Name)
+}
+
+func (ec *executionContext) childFields_HeatVerdict(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "level":
+		return ec.fieldContext_HeatVerdict_level(ctx, field)
+	case "cause":
+		return ec.fieldContext_HeatVerdict_cause(ctx, field)
+	case "advice":
+		return ec.fieldContext_HeatVerdict_advice(ctx, field)
+	case "runbook":
+		return ec.fieldContext_HeatVerdict_runbook(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type HeatVerdict", field.Name)
+}
+
+func (ec *executionContext) childFields_HistorySeries(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "metric":
+		return ec.fieldContext_HistorySeries_metric(ctx, field)
+	case "title":
+		return ec.fieldContext_HistorySeries_title(ctx, field)
+	case "unit":
+		return ec.fieldContext_HistorySeries_unit(ctx, field)
+	case "from":
+		return ec.fieldContext_HistorySeries_from(ctx, field)
+	case "stepSeconds":
+		return ec.fieldContext_HistorySeries_stepSeconds(ctx, field)
+	case "values":
+		return ec.fieldContext_HistorySeries_values(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type HistorySeries", field.Name)
+}
+
 func (ec *executionContext) childFields_InputUpload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "artifactId":
@@ -1155,6 +1222,58 @@ func (ec *executionContext) childFields_ModelShare(ctx context.Context, field gr
 		return ec.fieldContext_ModelShare_weight(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ModelShare", field.Name)
+}
+
+func (ec *executionContext) childFields_Overview(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "at":
+		return ec.fieldContext_Overview_at(ctx, field)
+	case "queued":
+		return ec.fieldContext_Overview_queued(ctx, field)
+	case "running":
+		return ec.fieldContext_Overview_running(ctx, field)
+	case "scheduled":
+		return ec.fieldContext_Overview_scheduled(ctx, field)
+	case "blocked":
+		return ec.fieldContext_Overview_blocked(ctx, field)
+	case "deadLetters":
+		return ec.fieldContext_Overview_deadLetters(ctx, field)
+	case "workersIdle":
+		return ec.fieldContext_Overview_workersIdle(ctx, field)
+	case "workersBusy":
+		return ec.fieldContext_Overview_workersBusy(ctx, field)
+	case "workersBooting":
+		return ec.fieldContext_Overview_workersBooting(ctx, field)
+	case "workersDraining":
+		return ec.fieldContext_Overview_workersDraining(ctx, field)
+	case "submittedPerMinute":
+		return ec.fieldContext_Overview_submittedPerMinute(ctx, field)
+	case "completedPerMinute":
+		return ec.fieldContext_Overview_completedPerMinute(ctx, field)
+	case "failureRate":
+		return ec.fieldContext_Overview_failureRate(ctx, field)
+	case "waitSecondsP50":
+		return ec.fieldContext_Overview_waitSecondsP50(ctx, field)
+	case "waitSecondsP95":
+		return ec.fieldContext_Overview_waitSecondsP95(ctx, field)
+	case "renderSecondsP50":
+		return ec.fieldContext_Overview_renderSecondsP50(ctx, field)
+	case "renderSecondsP95":
+		return ec.fieldContext_Overview_renderSecondsP95(ctx, field)
+	case "preemptionsPerHour":
+		return ec.fieldContext_Overview_preemptionsPerHour(ctx, field)
+	case "recoverySecondsP95":
+		return ec.fieldContext_Overview_recoverySecondsP95(ctx, field)
+	case "gpuUtilization":
+		return ec.fieldContext_Overview_gpuUtilization(ctx, field)
+	case "costUsdPerHour":
+		return ec.fieldContext_Overview_costUsdPerHour(ctx, field)
+	case "wastedUsdPerHour":
+		return ec.fieldContext_Overview_wastedUsdPerHour(ctx, field)
+	case "estimatedDrainSeconds":
+		return ec.fieldContext_Overview_estimatedDrainSeconds(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Overview", field.Name)
 }
 
 func (ec *executionContext) childFields_PageInfo(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

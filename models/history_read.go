@@ -157,15 +157,13 @@ func (p *HistoryPool) count(f poolFact) {
 	}
 }
 
-// countedWaiting is up to how many SCHEDULED, and BLOCKED, jobs are counted.
-const countedWaiting = 100_000
-
-// SampleHistory reads the gauges of this moment.
-func SampleHistory(ctx context.Context, db bun.IDB) (gauges HistoryGauges, pools []*HistoryPool, err error) {
+// SampleHistory reads the gauges of this moment. Each of SCHEDULED and BLOCKED jobs is counted up
+// to limit.
+func SampleHistory(ctx context.Context, db bun.IDB, limit int) (gauges HistoryGauges, pools []*HistoryPool, err error) {
 	err = db.NewRaw(`
 		SELECT (SELECT count(*)::float8 FROM (SELECT FROM jobs WHERE status = 'SCHEDULED' LIMIT ?0) s) AS scheduled,
 			(SELECT count(*)::float8 FROM (SELECT FROM jobs WHERE status = 'BLOCKED' LIMIT ?0) b) AS blocked,
-			(SELECT count(*)::float8 FROM dead_letters WHERE resolved_at IS NULL AND `+operatorsSQL+`) AS dead_letters`, countedWaiting).Scan(ctx, &gauges)
+			(SELECT count(*)::float8 FROM dead_letters WHERE resolved_at IS NULL AND `+operatorsSQL+`) AS dead_letters`, limit).Scan(ctx, &gauges)
 	if err != nil {
 		return gauges, nil, err
 	}

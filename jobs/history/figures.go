@@ -1,6 +1,7 @@
 package history
 
 import (
+	"slices"
 	"time"
 
 	"github.com/reelay/reelay/models"
@@ -22,6 +23,17 @@ type Figures struct {
 	gauges models.HistoryGauges
 	// partial means that the figures are of some lanes, models or pools only.
 	partial bool
+}
+
+// And returns the figures of two times together, the earlier one first.
+func (f *Figures) And(next *Figures) *Figures {
+	both := &Figures{
+		From: f.From, To: next.To, Covered: f.Covered + next.Covered, Samples: f.Samples + next.Samples,
+		Jobs: mergeJobs(slices.Concat(f.Jobs, next.Jobs)), Pools: mergePools(slices.Concat(f.Pools, next.Pools)),
+		gauges: f.gauges, partial: f.partial,
+	}
+	both.gauges.Add(next.gauges)
+	return both
 }
 
 // Selection narrows figures. Empty fields stand for all.

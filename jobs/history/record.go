@@ -31,6 +31,8 @@ const (
 	// spans cannot be computed.
 	computable  = 30 * day
 	forgetBatch = 5000
+	// countedWaiting is up to how many SCHEDULED, and BLOCKED, jobs are counted.
+	countedWaiting = 100_000
 )
 
 // Pass writes the minutes that ended since the last pass, those that are missing, and the sums of
@@ -151,7 +153,7 @@ func sample(ctx context.Context, db bun.IDB, known *models.HistorySpan, rows *mo
 	if err != nil {
 		return err
 	}
-	gauges, pools, err := models.SampleHistory(ctx, db)
+	gauges, pools, err := models.SampleHistory(ctx, db, countedWaiting)
 	if err != nil {
 		return err
 	}

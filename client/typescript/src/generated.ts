@@ -276,6 +276,54 @@ export type ApplyModelsInput = {
   dryRun?: InputMaybe<Scalars['Boolean']['input']>;
 };
 
+/** A figure that the history has over time. Percentiles are within 5 %. Shares are from 0 to 1. */
+export type HistoryMetric =
+  | 'SUBMITTED'
+  | 'STARTED'
+  | 'COMPLETED'
+  | 'FAILED'
+  | 'FAILURE_RATE'
+  | 'WAIT_P50'
+  | 'WAIT_P95'
+  | 'WAIT_P99'
+  | 'PICKUP_P99'
+  | 'RENDER_P50'
+  | 'RENDER_P95'
+  | 'RENDER_P99'
+  | 'QUEUED'
+  | 'RUNNING'
+  | 'OLDEST_WAIT'
+  | 'DRAIN'
+  | 'DEAD_LETTERS'
+  | 'WORKERS_BUSY'
+  | 'WORKERS_IDLE'
+  | 'WORKERS_BOOTING'
+  | 'WORKERS_DRAINING'
+  | 'WORKER_UTILIZATION'
+  | 'GPU_UTILIZATION'
+  | 'GPU_HOURS'
+  | 'WASTED_GPU_HOURS'
+  | 'GOODPUT'
+  | 'PREEMPTIONS'
+  | 'LEASE_EXPIRATIONS'
+  | 'CHECKPOINT_P95'
+  | 'RECOVERY_P95'
+  | 'COST'
+  | 'WASTED_COST';
+
+/** The time between two values. Minutes are kept for two days, ten minutes for 8 days, hours for 90 days, days for three years. */
+export type HistoryResolution =
+  | 'MINUTE'
+  | 'TEN_MINUTES'
+  | 'HOUR'
+  | 'DAY';
+
+/** How urgent a verdict of the heat map is. */
+export type HeatLevel =
+  | 'CALM'
+  | 'WATCH'
+  | 'ACT';
+
 /** What keeps a pool from having more workers; the first that applies. */
 export type PoolState =
   | 'ACTIVE'

@@ -1,0 +1,89 @@
+package graph_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestOverview(t *testing.T) {
+	t.Parallel()
+
+	t.Run("SaysHowReelayIs", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		a.Exec(t, "UPDATE learning SET began_at = clock_timestamp() - interval '30 s'")
+		a.Submit(t)
+		a.Submit(t)
+		worker := a.Worker(t, "one")
+		_, fence := a.Lease(t, worker)
+		o := jobstest.UploadAll(t, a.Stack, worker, fence)
+		_, err := a.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &o.Video})
+		require.NoError(t, err)
+
+		got := ask(t, a.url, a.Secrets[models.RoleViewer], `{
+			overview { at queued running scheduled blocked deadLetters workersIdle workersBusy submittedPerMinute completedPerMinute failureRate
+				waitSecondsP50 renderSecondsP95 recoverySecondsP95 costUsdPerHour estimatedDrainSeconds }
+			heatMap { region gpuType idle busy depth wastedShare verdict { level cause runbook } }
+		}`, nil)
+
+		require.Empty(t, got.codes())
+		overview := at[map[string]any](t, got.Data, "overview")
+		require.NotEmpty(t, overview["at"])
+		for field, want := range map[string]any{"queued": 1.0, "running": 0.0, "deadLetters": 0.0, "workersIdle": 1.0, "workersBusy": 0.0, "failureRate": 0.0, "recoverySecondsP95": nil, "costUsdPerHour": nil} {
+			require.Equal(t, want, overview[field], field)
+		}
+		for _, field := range []string{"submittedPerMinute", "completedPerMinute", "waitSecondsP50", "renderSecondsP95", "estimatedDrainSeconds"} {
+			require.Positive(t, overview[field], field)
+		}
+		require.Len(t, at[[]any](t, got.Data, "heatMap"), 1)
+	})
+
+	t.Run("HasAHistoryOfEveryMetric", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		names := at[[]any](t, ask(t, a.url, a.Secrets[models.RoleOperator], `{ __type(name: "HistoryMetric") { enumValues { name } } }`, nil).Data, "__type", "enumValues")
+		var all []any
+		for _, value := range names {
+			all = append(all, value.(map[string]any)["name"])
+		}
+
+		got := ask(t, a.url, a.Secrets[models.RoleOperator], `query ($all: [HistoryMetric!]!, $from: Time!) {
+			history(metrics: $all, from: $from, tier: PRO) { metric unit from stepSeconds values } }`,
+			map[string]any{"all": all, "from": time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)})
+
+		require.Empty(t, got.codes())
+		series := at[[]any](t, got.Data, "history")
+		require.Len(t, series, len(all))
+		require.Equal(t, 60.0, series[0].(map[string]any)["stepSeconds"])
+		require.GreaterOrEqual(t, len(series[0].(map[string]any)["values"].([]any)), 60)
+	})
+
+	t.Run("IsForOperatorsAndRefusesOddTimes", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+
+		for query, want := range map[string]string{
+			`{ overview { queued } }`: "FORBIDDEN",
+			`{ heatMap { region } }`:  "FORBIDDEN",
+			`{ history(metrics: [QUEUED], from: "2026-01-01T00:00:00Z") { values } }`: "FORBIDDEN",
+		} {
+			require.Equal(t, []string{want}, ask(t, a.url, a.Secrets[models.RoleClient], query, nil).codes(), query)
+		}
+		for _, query := range []string{
+			`{ heatMap(hours: 0) { region } }`,
+			`{ history(metrics: [], from: "2026-01-01T00:00:00Z") { values } }`,
+			`{ history(metrics: [QUEUED], from: "2026-01-01T00:00:00Z", to: "2025-01-01T00:00:00Z") { values } }`,
+			`{ history(metrics: [QUEUED], from: "2025-01-01T00:00:00Z", resolution: MINUTE) { values } }`,
+		} {
+			require.Equal(t, []string{"INVALID_INPUT"}, ask(t, a.url, a.Secrets[models.RoleOperator], query, nil).codes(), query)
+		}
+	})
+}
