@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
@@ -24,9 +25,11 @@ func (p Principal) Audit(ctx context.Context, db bun.IDB, action, target string,
 	if err != nil {
 		return fmt.Errorf("encode what %s did: %w", action, err)
 	}
-	err = models.InsertAudit(ctx, db, &models.AuditEntry{
-		ID: models.NewAuditID(), KeyID: p.KeyID, Actor: hostName, Action: action, Target: target, Payload: data,
-	})
+	entry := &models.AuditEntry{ID: models.NewAuditID(), KeyID: p.KeyID, Actor: hostName, Action: action, Target: target, Payload: data}
+	if p.Member != nil {
+		entry.KeyID, entry.MemberID, entry.Actor = "", p.Member.ID, p.Member.String()+" ("+strings.ToLower(string(p.Role))+")"
+	}
+	err = models.InsertAudit(ctx, db, entry)
 	return apierror.Wrap(err, "write down %s", action)
 }
 

@@ -43,6 +43,9 @@ type Member struct {
 	Email string
 }
 
+// String returns the e-mail address, by which lists and the audit log name a member.
+func (m *Member) String() string { return m.Email }
+
 // May reports whether the caller has a role. ADMIN includes OPERATOR, which includes CLIENT and
 // VIEWER; WORKER is separate. VIEWER reads what OPERATOR reads, and changes nothing: every verb
 // checks either a role above it or RequireChange.
@@ -70,6 +73,9 @@ func (p Principal) From(remote string) Principal {
 	}
 	return p
 }
+
+// Address returns the caller's network address without the port, or "" if it is unknown.
+func (p Principal) Address() string { return p.address }
 
 // Scope returns the account to which the caller's lists are limited, or "" for operators and
 // viewers, who see all.

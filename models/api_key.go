@@ -33,6 +33,8 @@ type APIKey struct {
 	LastUsedAt time.Time `bun:"last_used_at,nullzero"`
 	ExpiresAt  time.Time `bun:"expires_at,nullzero"`
 	RevokedAt  time.Time `bun:"revoked_at,nullzero"`
+	// MemberID is the member who acts under this key, which nobody holds; empty for other keys.
+	MemberID MemberID `bun:"member_id"`
 }
 
 // InsertAPIKey writes a new key.
@@ -48,7 +50,7 @@ const validKey = "k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at
 // key, at most once an hour.
 func FindAPIKey(ctx context.Context, db bun.IDB, hash []byte) (*APIKey, error) {
 	k := new(APIKey)
-	if err := db.NewSelect().Model(k).Where("k.hash = ?", hash).Where(validKey).Scan(ctx); err != nil {
+	if err := db.NewSelect().Model(k).Where("k.hash = ? AND k.member_id IS NULL", hash).Where(validKey).Scan(ctx); err != nil {
 		return nil, err
 	}
 	if time.Since(k.LastUsedAt) < time.Hour {
@@ -66,10 +68,10 @@ func GetAPIKey(ctx context.Context, db bun.IDB, id KeyID) (*APIKey, error) {
 }
 
 // ListAPIKeys returns the keys of an account, or of all accounts if account is empty, newest
-// first. Revoked and expired keys are included.
+// first. Revoked and expired keys are included, those of members are not.
 func ListAPIKeys(ctx context.Context, db bun.IDB, account AccountID, limit int) ([]*APIKey, error) {
 	keys := []*APIKey{}
-	q := db.NewSelect().Model(&keys).Order("k.id DESC").Limit(int64(limit))
+	q := db.NewSelect().Model(&keys).Where("k.member_id IS NULL").Order("k.id DESC").Limit(int64(limit))
 	if account != "" {
 		q = q.Where("k.account_id = ?", account)
 	}
@@ -89,7 +91,7 @@ func GetAPIKeys(ctx context.Context, db bun.IDB, ids []KeyID) ([]*APIKey, error)
 // no other transaction can revoke the last one meanwhile.
 func LockAdmins(ctx context.Context, tx bun.Tx) ([]KeyID, error) {
 	var ids []KeyID
-	err := tx.NewSelect().Model((*APIKey)(nil)).Column("id").Where("k.role = ?", RoleAdmin).Where(validKey).
+	err := tx.NewSelect().Model((*APIKey)(nil)).Column("id").Where("k.role = ? AND k.member_id IS NULL", RoleAdmin).Where(validKey).
 		Order("k.id").For("NO KEY UPDATE").Scan(ctx, &ids)
 	return ids, err
 }
@@ -98,6 +100,6 @@ func LockAdmins(ctx context.Context, tx bun.Tx) ([]KeyID, error) {
 // already revoked.
 func RevokeAPIKey(ctx context.Context, tx bun.Tx, id KeyID) (*APIKey, error) {
 	k := new(APIKey)
-	err := tx.NewRaw("UPDATE api_keys SET revoked_at = clock_timestamp() WHERE id = ? AND revoked_at IS NULL RETURNING *", id).Scan(ctx, k)
+	err := tx.NewRaw("UPDATE api_keys SET revoked_at = clock_timestamp() WHERE id = ? AND revoked_at IS NULL AND member_id IS NULL RETURNING *", id).Scan(ctx, k)
 	return k, err
 }

@@ -2,9 +2,11 @@ package models
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/uptrace/bun"
 )
 
@@ -17,6 +19,8 @@ type AuditEntry struct {
 	// KeyID is the key that was used, Actor its name at that time.
 	KeyID KeyID  `bun:"key_id"`
 	Actor string `bun:"actor"`
+	// MemberID is the member who acted; empty for a key.
+	MemberID MemberID `bun:"member_id"`
 	// Action is the name of the API's mutation. Target is usually an id.
 	Action  string          `bun:"action"`
 	Target  string          `bun:"target,nullzero"`
@@ -26,23 +30,52 @@ type AuditEntry struct {
 // InsertAudit records an act. Its Actor is used only if it has no key.
 func InsertAudit(ctx context.Context, db bun.IDB, e *AuditEntry) error {
 	_, err := db.NewRaw(`
-		INSERT INTO audit_log (id, key_id, actor, action, target, payload)
-		VALUES (?, ?, coalesce((SELECT name FROM api_keys WHERE id = ?), ?), ?, ?, ?)`,
-		e.ID, e.KeyID, e.KeyID, e.Actor, e.Action, nullable(e.Target), e.Payload).Exec(ctx)
+		INSERT INTO audit_log (id, key_id, member_id, actor, action, target, payload)
+		VALUES (?, ?, ?, coalesce((SELECT name FROM api_keys WHERE id = ?), ?), ?, ?, ?)`,
+		e.ID, e.KeyID, e.MemberID, e.KeyID, e.Actor, e.Action, nullable(e.Target), e.Payload).Exec(ctx)
 	return err
+}
+
+// AuditFilter narrows the audit log. Empty fields match everything.
+type AuditFilter struct {
+	// Actor, Action and Target must be equal.
+	Actor, Action, Target string
+	// Since and Until bound the time; Until is excluded.
+	Since, Until time.Time
 }
 
 // ListAudit returns the acts on a target, or on all targets if it is empty, newest first. If
 // before is set, only older ones.
 func ListAudit(ctx context.Context, db bun.IDB, target string, before AuditID, limit int) ([]*AuditEntry, error) {
+	return SearchAudit(ctx, db, AuditFilter{Target: target}, before, limit)
+}
+
+// SearchAudit returns the acts that match, newest first. If before is set, only older ones.
+func SearchAudit(ctx context.Context, db bun.IDB, f AuditFilter, before AuditID, limit int) ([]*AuditEntry, error) {
 	var entries []*AuditEntry
 	q := db.NewSelect().Model(&entries).Order("au.id DESC").Limit(int64(limit))
-	if target != "" {
-		q = q.Where("au.target = ?", target)
+	for _, equal := range []struct{ column, value string }{{"actor", f.Actor}, {"action", f.Action}, {"target", f.Target}} {
+		if equal.value != "" {
+			q = q.Where("au.? = ?", bun.Ident(equal.column), equal.value)
+		}
+	}
+	// Ids begin with the time in milliseconds: their order finds the bounds without an index of at.
+	if !f.Since.IsZero() {
+		q = q.Where("au.id >= ?", auditIDAt(f.Since))
+	}
+	if !f.Until.IsZero() {
+		q = q.Where("au.id < ?", auditIDAt(f.Until))
 	}
 	if before != "" {
 		q = q.Where("au.id < ?", before)
 	}
 	err := q.Scan(ctx)
 	return entries, err
+}
+
+// auditIDAt returns the least id of an act at a time.
+func auditIDAt(t time.Time) AuditID {
+	var id uuid.UUID
+	binary.BigEndian.PutUint64(id[:8], uint64(max(t.UnixMilli(), 0))<<16)
+	return AuditID(auditKind + "_" + id.String())
 }

@@ -7,16 +7,21 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Session is a person's login to the console under one key.
+// Session is a person's login to the console under one key. A member logs in under a key that
+// nobody holds.
 type Session struct {
 	bun.BaseModel `bun:"table:sessions,alias:s"`
 
 	ID         SessionID `bun:"id,pk"`
 	KeyID      KeyID     `bun:"key_id"`
+	MemberID   MemberID  `bun:"member_id"`
 	Hash       []byte    `bun:"hash"`
 	CreatedAt  time.Time `bun:"created_at,nullzero,default:now()"`
 	LastSeenAt time.Time `bun:"last_seen_at,nullzero,default:now()"`
 	ExpiresAt  time.Time `bun:"expires_at"`
+	// Address is where the login came from, Browser its User-Agent; each may be empty.
+	Address string `bun:"address,nullzero"`
+	Browser string `bun:"browser,nullzero"`
 }
 
 // InsertSession writes a new login that ends after ttl, and deletes the oldest ones that have
@@ -26,8 +31,9 @@ func InsertSession(ctx context.Context, db bun.IDB, s *Session, ttl time.Duratio
 		WITH over AS (
 			DELETE FROM sessions WHERE id IN (
 				SELECT id FROM sessions WHERE expires_at < clock_timestamp() LIMIT 100 FOR UPDATE SKIP LOCKED))
-		INSERT INTO sessions (id, key_id, hash, expires_at)
-		VALUES (?, ?, ?, clock_timestamp() + make_interval(secs => ?))`, s.ID, s.KeyID, s.Hash, ttl.Seconds()).Exec(ctx)
+		INSERT INTO sessions (id, key_id, member_id, hash, address, browser, expires_at)
+		VALUES (?, ?, ?, ?, ?, ?, clock_timestamp() + make_interval(secs => ?))`,
+		s.ID, s.KeyID, s.MemberID, s.Hash, nullable(s.Address), nullable(s.Browser), ttl.Seconds()).Exec(ctx)
 	return err
 }
 
@@ -43,10 +49,11 @@ func FindSession(ctx context.Context, db bun.IDB, hash []byte, idle time.Duratio
 	return s, err
 }
 
-// SessionLives reports whether the login with the hash was used within idle and its key is
-// still valid. It does not count as a use.
+// SessionLives reports whether the login with the hash was used within idle, its key is still
+// valid, and its member, if any, is not disabled. It does not count as a use.
 func SessionLives(ctx context.Context, db bun.IDB, hash []byte, idle time.Duration) (bool, error) {
 	return db.NewSelect().Model((*Session)(nil)).Join("JOIN api_keys AS k ON k.id = s.key_id").
+		Join("LEFT JOIN members AS m ON m.id = s.member_id").Where("m.disabled_at IS NULL").
 		Where("s.hash = ? AND s.expires_at > clock_timestamp()", hash).
 		Where("s.last_seen_at > clock_timestamp() - make_interval(secs => ?)", idle.Seconds()).
 		Where(validKey).Exists(ctx)
@@ -57,4 +64,25 @@ func DeleteSession(ctx context.Context, tx bun.Tx, hash []byte) (*Session, error
 	s := new(Session)
 	err := tx.NewRaw("DELETE FROM sessions WHERE hash = ? RETURNING *", hash).Scan(ctx, s)
 	return s, err
+}
+
+// ListSessions returns a member's logins that have not ended, the newest use first.
+func ListSessions(ctx context.Context, db bun.IDB, id MemberID, idle time.Duration) ([]*Session, error) {
+	sessions := []*Session{}
+	err := db.NewSelect().Model(&sessions).Where("s.member_id = ? AND s.expires_at > clock_timestamp()", id).
+		Where("s.last_seen_at > clock_timestamp() - make_interval(secs => ?)", idle.Seconds()).
+		Order("s.last_seen_at DESC").Limit(100).Scan(ctx)
+	return sessions, err
+}
+
+// DeleteSessions ends a member's logins, except the one with the hash, which may be nil.
+func DeleteSessions(ctx context.Context, tx bun.Tx, id MemberID, except []byte) error {
+	_, err := tx.NewRaw("DELETE FROM sessions WHERE member_id = ? AND hash IS DISTINCT FROM ?", id, except).Exec(ctx)
+	return err
+}
+
+// RecordLogin records that a member logged in.
+func RecordLogin(ctx context.Context, tx bun.Tx, id MemberID) error {
+	_, err := tx.NewRaw("UPDATE members SET last_login_at = clock_timestamp() WHERE id = ?", id).Exec(ctx)
+	return err
 }

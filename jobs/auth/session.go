@@ -44,12 +44,22 @@ func (k *Keys) LogIn(ctx context.Context, secret, remote string) (string, error)
 	return token, nil
 }
 
-// Session returns the principal of a session's secret, or ErrUnauthenticated. Revoking a key
-// ends its sessions.
+// Session returns the principal of a session's secret, or ErrUnauthenticated. Revoking a key or
+// disabling a member ends its sessions. A member has the role that it has now.
 func (k *Keys) Session(ctx context.Context, token string) (jobs.Principal, error) {
 	s, err := models.FindSession(ctx, k.DB, secrets.Hash(token), sessionIdle)
 	if err != nil {
 		return jobs.Principal{}, apierror.Wrap(orUnauthenticated(err), "look up the session")
+	}
+	if s.MemberID != "" {
+		member, err := models.GetMember(ctx, k.DB, s.MemberID)
+		if err == nil && !member.DisabledAt.IsZero() {
+			err = sql.ErrNoRows
+		}
+		if err != nil {
+			return jobs.Principal{}, apierror.Wrap(orUnauthenticated(err), "look up the session's member")
+		}
+		return principalOf(member, s.KeyID), nil
 	}
 	key, err := models.GetAPIKey(ctx, k.DB, s.KeyID)
 	if err != nil {
@@ -75,7 +85,15 @@ func (k *Keys) LogOut(ctx context.Context, token string) error {
 		if err != nil {
 			return err
 		}
-		return jobs.Principal{KeyID: session.KeyID}.Audit(ctx, tx, "logOut", string(session.ID), jobs.Payload{})
+		p := jobs.Principal{KeyID: session.KeyID}
+		if session.MemberID != "" {
+			member, err := models.GetMember(ctx, tx, session.MemberID)
+			if err != nil {
+				return err
+			}
+			p = principalOf(member, session.KeyID)
+		}
+		return p.Audit(ctx, tx, "logOut", string(session.ID), jobs.Payload{})
 	})
 	return apierror.Wrap(err, "end the session")
 }

@@ -68,6 +68,7 @@ type Stack struct {
 	Letters   *jobs.DeadLetters
 	Bulk      *bulk.Bulk
 	Accounts  *auth.Accounts
+	Members   *auth.Members
 	Promoter  *jobs.Promoter
 	Webhooks  *webhook.Endpoints
 	Deliverer *webhook.Deliverer
@@ -123,6 +124,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		DB: db, Notifier: notifier, Reader: reader, Leaser: leaser, Objects: objects, ObjectsDir: dir, Base: base,
 		Keys:      auth.NewKeys(db),
 		Accounts:  &auth.Accounts{DB: db, Notifier: notifier},
+		Members:   &auth.Members{DB: db},
 		Submitter: &jobs.Submitter{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier, Inputs: inputs, Outbound: here},
 		Canceller: &jobs.Canceller{DB: db, Notifier: notifier},
 		Deleter:   &jobs.Deleter{DB: db, Notifier: notifier},
@@ -334,4 +336,20 @@ func (s *Stack) WaitUntil(t testing.TB, at time.Time) {
 	t.Helper()
 	_, err := s.DB.NewRaw("SELECT pg_sleep(greatest(0, extract(epoch FROM ?::timestamptz - clock_timestamp())) + 0.01)", at).Exec(t.Context())
 	require.NoError(t, err)
+}
+
+// Password is the password of the members that NewMember makes.
+const Password = "a password of a test"
+
+// NewMember makes a member of the house account with Password, and returns it as a caller with
+// the secret of its session.
+func (s *Stack) NewMember(t testing.TB, email string, role models.Role) (p jobs.Principal, session string) {
+	t.Helper()
+	invitation, err := s.Members.Create(t.Context(), s.Admin, auth.NewMember{Email: email, Role: role})
+	require.NoError(t, err)
+	session, err = s.Members.Accept(t.Context(), invitation.Token, Password, auth.Visitor{Remote: "192.0.2.7:1"})
+	require.NoError(t, err)
+	p, err = s.Keys.Session(t.Context(), session)
+	require.NoError(t, err)
+	return p, session
 }
