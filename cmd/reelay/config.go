@@ -38,6 +38,8 @@ type config struct {
 	secretsFile  string
 	log          string
 	name         string
+	// sso is the single sign-on of the console.
+	sso ssoConfig
 	// consoleName tells this installation from others in the console; empty for none.
 	consoleName string
 	// localProvider is the socket of the local provider, which `up` serves.
@@ -95,6 +97,7 @@ func readConfig() config {
 		log:           env("REELAY_LOG", "text"),
 		name:          env("REELAY_NAME", ""),
 		consoleName:   env("REELAY_CONSOLE_NAME", ""),
+		sso:           readSSO(),
 
 		localProvider: env("REELAY_LOCAL_PROVIDER", ""),
 		programs:      env("REELAY_PROVIDERS", ""),
@@ -156,6 +159,7 @@ func (c *config) check() error {
 	if len(c.consoleName) > 40 || !utf8.ValidString(c.consoleName) {
 		bad("REELAY_CONSOLE_NAME", c.consoleName, "up to 40 bytes of UTF-8")
 	}
+	wrong = append(wrong, c.sso.check())
 	c.checkNumbers(bad)
 	names := os.Getenv("REELAY_HOSTS")
 	var err error

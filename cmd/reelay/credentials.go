@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 )
@@ -58,6 +60,22 @@ func (s *stack) credentials(ctx context.Context, path, endpoint, caFile string) 
 		made = true
 	}
 	return c, made, writePrivate(path, c)
+}
+
+// firstMember is the e-mail address of the member that `up` makes.
+const firstMember = "admin@localhost"
+
+// firstMember makes the first member, an ADMIN, and returns the link with which it chooses a
+// password. If there is a member already, it returns "".
+func (s *stack) firstMember(ctx context.Context, publicURL string) (link string, err error) {
+	invitation, err := s.members().Bootstrap(ctx, "house", firstMember, false)
+	if known, ok := errors.AsType[*apierror.Error](err); ok && known.Code == apierror.CodeConflict {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return publicURL + "/join/" + invitation.Token, nil
 }
 
 // writePrivate replaces a file and makes it readable only by its owner.

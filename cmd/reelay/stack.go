@@ -245,6 +245,8 @@ func (s *stack) Close() {
 // calls.
 func (s *stack) keys() *auth.Keys { return auth.NewKeys(s.workers) }
 
+func (s *stack) members() *auth.Members { return &auth.Members{DB: s.db, SSO: s.cfg.sso.policy()} }
+
 func (s *stack) reader() *query.Reader {
 	r := query.NewReader(s.db, s.sealer, s.objects, s.catalogue)
 	r.Estimates, r.Shares, r.Clock, r.Checkpoints = s.estimates, s.reads, s.clock, s.checkpoints

@@ -102,6 +102,9 @@ func (o *upOptions) check(maxGiven bool, cfg config) error {
 // running is what `up` prints once everything answers.
 type running struct {
 	credentials
+	// invitation is the link with which the first member chooses a password; "" after the first
+	// start.
+	invitation string
 	// elsewhere are the other addresses of this machine at which the API is served, if no
 	// public URL is set.
 	elsewhere []string
@@ -113,7 +116,10 @@ type running struct {
 
 func (r running) print(out io.Writer) {
 	fmt.Fprintf(out, "ready %s\n", r.Endpoint)
-	fmt.Fprintf(out, "  console   %s (log in with the operator key)\n", r.Endpoint)
+	fmt.Fprintf(out, "  console   %s (log in with the operator key, or as a member)\n", r.Endpoint)
+	if r.invitation != "" {
+		fmt.Fprintf(out, "  member    %s (%s: choose a password; valid once, for 3 days)\n", r.invitation, firstMember)
+	}
 	for _, address := range r.elsewhere {
 		fmt.Fprintf(out, "  also at   %s\n", address)
 	}
@@ -168,7 +174,7 @@ func up(ctx context.Context, cfg config, o upOptions, isReady func(running)) err
 	if err := cfg.writeStores(o.data); err != nil {
 		return err
 	}
-	if ready.credentials, ready.made, err = prepare(ctx, cfg, o, caFile); err != nil {
+	if ready.credentials, ready.made, ready.invitation, err = prepare(ctx, cfg, o, caFile); err != nil {
 		return err
 	}
 	roster := newRoster(filepath.Join(o.data, rosterFile))
@@ -231,20 +237,24 @@ func (c *config) agentsEndpoint(address string) string {
 // processes share. It is a little below the limit of the server.
 const postgresConnections = 180
 
-// prepare migrates the database and creates the keys and the pool of `up`.
-func prepare(ctx context.Context, cfg config, o upOptions, caFile string) (keys credentials, made bool, err error) {
+// prepare migrates the database and creates the keys, the pool and, once, the first member of
+// `up`.
+func prepare(ctx context.Context, cfg config, o upOptions, caFile string) (keys credentials, made bool, invitation string, err error) {
 	if _, err := migrate(ctx, cfg.databaseURL); err != nil {
-		return keys, false, err
+		return keys, false, "", err
 	}
 	s, err := openStack(ctx, cfg, cfg.publicURL)
 	if err != nil {
-		return keys, false, err
+		return keys, false, "", err
 	}
 	defer s.Close()
 	if keys, made, err = s.credentials(ctx, filepath.Join(o.data, credentialsFile), cfg.publicURL, caFile); err != nil {
-		return keys, made, err
+		return keys, made, "", err
 	}
-	return keys, made, s.localPool(ctx, o)
+	if invitation, err = s.firstMember(ctx, cfg.publicURL); err != nil {
+		return keys, made, "", err
+	}
+	return keys, made, invitation, s.localPool(ctx, o)
 }
 
 // tree is everything that `up` runs.

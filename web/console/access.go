@@ -41,7 +41,7 @@ func (r route) roleOf(method string) models.Role {
 	switch {
 	case r.admin:
 		return models.RoleAdmin
-	case method == http.MethodGet || method == http.MethodHead:
+	case r.own || method == http.MethodGet || method == http.MethodHead:
 		return models.RoleViewer
 	}
 	return models.RoleOperator

@@ -22,7 +22,7 @@ func TestRoles(t *testing.T) {
 	t.Parallel()
 
 	for role, may := range map[models.Role]func(method string, r route) bool{
-		models.RoleViewer:   func(method string, r route) bool { return method == http.MethodGet && !r.admin },
+		models.RoleViewer:   func(method string, r route) bool { return (method == http.MethodGet || r.own) && !r.admin },
 		models.RoleOperator: func(_ string, r route) bool { return !r.admin },
 		models.RoleAdmin:    func(string, route) bool { return true },
 	} {

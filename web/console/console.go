@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/reelay/reelay/internal/signon"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/bulk"
@@ -21,6 +22,8 @@ import (
 // Config is what the console reads and calls.
 type Config struct {
 	Keys      *auth.Keys
+	Members   *auth.Members
+	Accounts  *auth.Accounts
 	Reader    *query.Reader
 	Watcher   *watch.Watcher
 	Submitter *jobs.Submitter
@@ -34,6 +37,8 @@ type Config struct {
 	Bulk      *bulk.Bulk
 	// Logs reads stored logs; nil if pages show none.
 	Logs Logs
+	// SSO is the OpenID provider at which members can log in; nil for none.
+	SSO *signon.Provider
 	// Monitor is asynqmon, as the function Monitor returns it; nil for none.
 	Monitor http.Handler
 	// OpenAPI is the document of the REST API, for the page about it; nil for no page.

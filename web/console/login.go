@@ -6,18 +6,35 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/web/door"
 )
 
 // loginView is the view of the login page.
 type loginView struct {
 	Next  string
-	Error string
+	Email string
+	// Error is of the form with a password, KeyError of the one with a key, SSOError of
+	// single sign-on.
+	Error, KeyError, SSOError string
+	// SSO is the address at which single sign-on begins; "" without it.
+	SSO string
+}
+
+// loginView returns the view of the login page.
+func (c *console) loginView(next string) loginView {
+	v := loginView{Next: next}
+	if c.SSO != nil {
+		v.SSO = "/login/sso?next=" + url.QueryEscape(next)
+	}
+	return v
 }
 
 func (c *console) loginForm(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
@@ -26,34 +43,71 @@ func (c *console) loginForm(w http.ResponseWriter, r *http.Request, _ jobs.Princ
 		http.Redirect(w, r, next, http.StatusSeeOther)
 		return nil
 	}
-	return render(w, r, http.StatusOK, loginPage(loginView{Next: next}))
+	return render(w, r, http.StatusOK, loginPage(c.loginView(next)))
 }
 
-const maxLoginForm = 4 << 10
+// maxLoginForm bounds a login, in bytes: an e-mail address and a password of 256 characters.
+const maxLoginForm = 8 << 10
 
+// logIn opens a session for a member with a password, or for an operator's or viewer's key.
 func (c *console) logIn(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	r.Body = http.MaxBytesReader(w, r.Body, maxLoginForm)
 	if err := readForm(r); err != nil {
 		return err
 	}
 	next := localPath(r.PostForm.Get("next"))
+	if r.PostForm.Has("email") {
+		return c.logInMember(w, r, next)
+	}
 	caller := address(r)
 	token, err := c.tryKey(r)
 	var refused *apierror.Error
 	if errors.As(err, &refused) {
+		v := c.loginView(next)
 		if c.attempts.failed(caller, time.Now()) > maxFailedLogins {
 			w.Header().Set("Retry-After", "60")
-			return render(w, r, http.StatusTooManyRequests, loginPage(loginView{Next: next, Error: "This key is invalid, and your address sent too many invalid keys. Wait a minute, then try again."}))
+			v.KeyError = "This key is invalid, and your address sent too many invalid keys. Wait a minute, then try again."
+			return render(w, r, http.StatusTooManyRequests, loginPage(v))
 		}
 		slog.WarnContext(r.Context(), "a login to the console was refused", "address", caller, "code", refused.Code)
-		return render(w, r, door.Status(refused.Code), loginPage(loginView{Next: next, Error: refusal(refused)}))
+		v.KeyError = refusal(refused)
+		return render(w, r, door.Status(refused.Code), loginPage(v))
 	}
 	if err != nil {
 		return err
 	}
+	return c.enter(w, r, token, next)
+}
+
+func (c *console) logInMember(w http.ResponseWriter, r *http.Request, next string) error {
+	token, err := c.Members.LogIn(r.Context(), r.PostForm.Get("email"), r.PostForm.Get("password"), visitorOf(r))
+	var refused *apierror.Error
+	if errors.As(err, &refused) {
+		slog.WarnContext(r.Context(), "a login to the console was refused", "address", address(r), "code", refused.Code)
+		v := c.loginView(next)
+		v.Email, v.Error = text.Clip(text.Printable(r.PostForm.Get("email")), 254), refused.Message
+		return render(w, r, door.Status(refused.Code), loginPage(v))
+	}
+	if err != nil {
+		return err
+	}
+	return c.enter(w, r, token, next)
+}
+
+// enter gives the browser a new session, and ends the one that it had.
+func (c *console) enter(w http.ResponseWriter, r *http.Request, token, next string) error {
+	if old, err := r.Cookie(c.cookieName()); err == nil {
+		if err := c.Keys.LogOut(r.Context(), old.Value); err != nil {
+			return err
+		}
+	}
 	c.setSession(w, token)
 	http.Redirect(w, r, next, http.StatusSeeOther)
 	return nil
+}
+
+func visitorOf(r *http.Request) auth.Visitor {
+	return auth.Visitor{Remote: r.RemoteAddr, Browser: r.UserAgent()}
 }
 
 func (c *console) tryKey(r *http.Request) (token string, err error) {

@@ -38,6 +38,8 @@ type route struct {
 	open bool
 	// admin pages are for ADMIN. The others are for VIEWER to read and for OPERATOR to act.
 	admin bool
+	// own actions concern the caller's own login, so VIEWER may perform them, too.
+	own bool
 	// back is the address of the page with the button of this action. The console
 	// returns to it after a login, or if the action fails.
 	back string
@@ -57,6 +59,10 @@ func (c *console) routes() []route {
 		{pattern: "GET /login", serve: c.loginForm, open: true},
 		{pattern: "POST /login", serve: c.logIn, open: true},
 		{pattern: "POST /logout", serve: c.logOut, open: true},
+		{pattern: "GET /login/sso", serve: c.ssoBegin, open: true},
+		{pattern: "GET /login/sso/callback", serve: c.ssoFinish, open: true},
+		{pattern: "GET /join/{token}", serve: c.join, open: true},
+		{pattern: "POST /join/{token}", serve: c.joined, open: true},
 		{pattern: "GET /static/", serve: c.static, open: true},
 		{pattern: "GET /graphql", serve: c.graphiql, open: true},
 		{pattern: "GET /api/docs", serve: c.apiDocs, open: true},
@@ -141,6 +147,10 @@ func (c *console) routes() []route {
 		{pattern: "GET /models/show/{id}", serve: c.modelShow},
 		{pattern: "GET /models/show/{id}/remove", serve: c.modelConfirm, admin: true},
 		{pattern: "POST /models/show/{id}/remove", serve: c.modelRemove, admin: true, back: "/models"},
+
+		{pattern: "GET /me", serve: c.me},
+		{pattern: "POST /me/password", serve: c.changePassword, own: true, back: "/me"},
+		{pattern: "POST /me/logout", serve: c.logOutEverywhere, own: true, back: "/me"},
 
 		{pattern: "/asynqmon", serve: c.monitor},
 		{pattern: "/asynqmon/", serve: c.monitor},

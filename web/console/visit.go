@@ -50,7 +50,13 @@ func (c *console) visited(r *http.Request, p jobs.Principal) *http.Request {
 }
 
 // who names the person who is logged in.
-func (v visit) who() string { return ui.Words(string(v.Principal.Role)) }
+func (v visit) who() string {
+	role := ui.Words(string(v.Principal.Role))
+	if v.Principal.Member != nil {
+		return v.Principal.Member.Email + " (" + role + ")"
+	}
+	return role
+}
 
 // versionShort is the version that the navigation shows.
 func versionShort() string { return version.Number }

@@ -1,0 +1,152 @@
+package signon_test
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/oauth2-proxy/mockoidc"
+	"github.com/reelay/reelay/internal/signon"
+	"github.com/stretchr/testify/require"
+)
+
+// server runs an OpenID provider.
+func server(t *testing.T, middleware ...func(http.Handler) http.Handler) (*mockoidc.MockOIDC, signon.Config) {
+	t.Helper()
+	m, err := mockoidc.NewServer(nil)
+	require.NoError(t, err)
+	for _, between := range middleware {
+		require.NoError(t, m.AddMiddleware(between))
+	}
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, m.Start(listener, nil))
+	t.Cleanup(func() { m.Shutdown() })
+	m.QueueUser(&mockoidc.MockUser{Subject: "1", Email: "ana@example.com", EmailVerified: true, Groups: []string{"ops", "staff"}})
+	return m, signon.Config{
+		Issuer: m.Issuer(), ClientID: m.ClientID, ClientSecret: m.ClientSecret, RedirectURL: "https://console.example/login/sso/callback",
+		Scopes: []string{"profile", "email", "groups"}, GroupsClaim: "groups",
+	}
+}
+
+// visit follows the provider's page, and returns the query with which it sends a person back.
+func visit(t *testing.T, address string) url.Values {
+	t.Helper()
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	res, err := client.Get(address)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	back, err := url.Parse(res.Header.Get("Location"))
+	require.NoError(t, err)
+	return back.Query()
+}
+
+func TestProvider(t *testing.T) {
+	t.Parallel()
+
+	t.Run("SaysWhoLoggedIn", func(t *testing.T) {
+		t.Parallel()
+
+		m, config := server(t)
+		p := signon.New(config)
+		address, attempt, err := p.Begin(t.Context())
+		require.NoError(t, err)
+		require.Contains(t, address, "code_challenge_method=S256")
+		back := visit(t, address)
+
+		claims, err := p.Finish(t.Context(), attempt, back.Get("state"), back.Get("code"))
+
+		require.NoError(t, err)
+		require.Equal(t, &signon.Claims{Issuer: m.Issuer(), Subject: "1", Email: "ana@example.com", EmailVerified: true, Groups: []string{"ops", "staff"}}, claims)
+		_, err = p.Finish(t.Context(), attempt, back.Get("state"), back.Get("code"))
+		require.ErrorIs(t, err, signon.ErrRefused, "a code is valid once")
+	})
+
+	for name, spoil := range map[string]func(m *mockoidc.MockOIDC, a *signon.Attempt, back url.Values, c *signon.Config){
+		"AnotherState": func(_ *mockoidc.MockOIDC, _ *signon.Attempt, back url.Values, _ *signon.Config) {
+			back.Set("state", "x")
+		},
+		"NoAttempt": func(_ *mockoidc.MockOIDC, a *signon.Attempt, back url.Values, _ *signon.Config) {
+			*a = signon.Attempt{}
+			back.Del("state")
+		},
+		"AnotherNonce":    func(_ *mockoidc.MockOIDC, a *signon.Attempt, _ url.Values, _ *signon.Config) { a.Nonce = "x" },
+		"AnotherVerifier": func(_ *mockoidc.MockOIDC, a *signon.Attempt, _ url.Values, _ *signon.Config) { a.Verifier = "x" },
+		"AnOldToken": func(m *mockoidc.MockOIDC, _ *signon.Attempt, _ url.Values, _ *signon.Config) {
+			m.AccessTTL = -time.Hour
+		},
+	} {
+		t.Run("Refuses"+name, func(t *testing.T) {
+			t.Parallel()
+
+			m, config := server(t)
+			p := signon.New(config)
+			address, attempt, err := p.Begin(t.Context())
+			require.NoError(t, err)
+			back := visit(t, address)
+			spoil(m, &attempt, back, &config)
+
+			_, err = p.Finish(t.Context(), attempt, back.Get("state"), back.Get("code"))
+
+			require.ErrorIs(t, err, signon.ErrRefused)
+		})
+	}
+
+	t.Run("RefusesATokenForAnotherAudience", func(t *testing.T) {
+		t.Parallel()
+
+		m, config := server(t, func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.ParseForm() == nil && r.Form.Get("client_secret") != "" {
+					r.Form.Set("client_id", "another client")
+				}
+				next.ServeHTTP(w, r)
+			})
+		})
+		p := signon.New(config)
+		address, attempt, err := p.Begin(t.Context())
+		require.NoError(t, err)
+		back := visit(t, address)
+		m.ClientID = "another client" // it issues tokens for this one
+
+		_, err = p.Finish(t.Context(), attempt, back.Get("state"), back.Get("code"))
+
+		require.ErrorIs(t, err, signon.ErrRefused)
+		require.ErrorContains(t, err, "audience")
+	})
+
+	t.Run("SaysThatTheProviderIsDown", func(t *testing.T) {
+		t.Parallel()
+
+		m, config := server(t)
+		other := httptest.NewServer(http.NotFoundHandler())
+		t.Cleanup(other.Close)
+		p := signon.New(config)
+		require.NoError(t, m.Shutdown())
+		_, _, err := p.Begin(t.Context())
+		require.ErrorIs(t, err, signon.ErrDown)
+
+		config.Issuer = other.URL
+		_, _, err = signon.New(config).Begin(t.Context())
+		require.ErrorIs(t, err, signon.ErrDown)
+	})
+
+	t.Run("RefusesAProviderWithAnotherIssuer", func(t *testing.T) {
+		t.Parallel()
+
+		m, config := server(t)
+		lying := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, m.DiscoveryEndpoint(), http.StatusTemporaryRedirect)
+		}))
+		t.Cleanup(lying.Close)
+		config.Issuer = lying.URL
+
+		_, _, err := signon.New(config).Begin(t.Context())
+
+		require.ErrorIs(t, err, signon.ErrDown)
+		require.ErrorContains(t, err, "issuer")
+	})
+}
