@@ -3,9 +3,10 @@ package console
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"maps"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/reelay/reelay/internal/chromium"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -38,11 +40,17 @@ func promised(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.With
 // busy is a console with something of each kind on its pages, which it names.
 func busy(t *testing.T) (b *browser, pages map[string]string) {
 	t.Helper()
-	b = operator(t)
+	stack := jobstest.New(t)
+	config := configure(stack)
+	document, err := os.ReadFile("../rest/openapi.json")
+	require.NoError(t, err)
+	config.OpenAPI = document
+	b = serve(t, stack, config)
+	b.logIn(t)
 	running, worker, _ := b.resumed(t)
 	refusing := httptest.NewServer(nil)
 	refusing.Close()
-	_, _, err := b.Webhooks.CreateEndpoint(t.Context(), b.Client, refusing.URL+"/a/rather/long/address/of/an/endpoint", models.FormatStandard, nil)
+	_, _, err = b.Webhooks.CreateEndpoint(t.Context(), b.Client, refusing.URL+"/a/rather/long/address/of/an/endpoint", models.FormatStandard, nil)
 	require.NoError(t, err)
 	cancelled := b.Submit(t)
 	_, err = b.Canceller.Cancel(t.Context(), b.Client, cancelled.ID)
@@ -80,71 +88,106 @@ func busy(t *testing.T) (b *browser, pages map[string]string) {
 	}
 }
 
+// seededPages seeds a console and names addresses of its pages.
+type seededPages func(t *testing.T, b *browser) map[string]string
+
+var morePages []seededPages
+
+// alsoPages adds pages to those that TestPages opens:
+//
+//	var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
+//		return map[string]string{"webhooks": "/webhooks"}
+//	})
+func alsoPages(more seededPages) seededPages {
+	morePages = append(morePages, more)
+	return more
+}
+
+// fault is what axe finds wrong.
+type fault struct {
+	ID    string
+	Nodes []struct{ HTML, FailureSummary string }
+}
+
+// onPhone is true if what is above a page fits a phone: New job and the menu are there, and
+// the menu opens.
+const onPhone = `(() => {
+	const fits = (control) => {
+		const box = control.getBoundingClientRect();
+		return box.width > 0 && box.left >= 0 && box.right <= innerWidth;
+	};
+	const above = [...document.querySelectorAll(".bar > a, .bar > button")].filter((control) => control.checkVisibility());
+	const menu = document.querySelector("#menu");
+	const button = document.querySelector(".menu-button");
+	const wasClosed = !menu.checkVisibility();
+	button.click();
+	const fit = wasClosed && above.includes(button) && above.every(fits) && [...menu.querySelectorAll("a, button")].every(fits);
+	button.click();
+	return fit;
+})()`
+
+// TestPages opens every page in both themes, wide and on a phone.
 func TestPages(t *testing.T) {
 	t.Parallel()
 
-	t.Run("FitAPhone", func(t *testing.T) {
-		t.Parallel()
-
-		b, pages := busy(t)
-		pages["login"], pages["GraphiQL"] = "/login", "/graphql"
-		ctx, _ := chromium.Open(t)
-		phone := emulation.SetDeviceMetricsOverride(390, 844, 1, true)
-		fits := func(name, path string) {
-			var wide int
-			require.NoError(t, chromedp.Run(ctx, phone, chromium.Visit(b.url+path), chromedp.Evaluate("document.documentElement.scrollWidth", &wide)))
-			require.LessOrEqual(t, wide, 390, name)
+	b, pages := busy(t)
+	for _, seed := range morePages {
+		maps.Copy(pages, seed(t, b))
+	}
+	maps.Copy(pages, map[string]string{"keyboard": "/keyboard", "REST API": "/api/docs", "models": "/models", "model": "/models/show/testcard", "apply models": "/models/apply", "GraphiQL": "/graphql"})
+	const file = "../../e2e/clients/node/node_modules/axe-core/axe.min.js"
+	axe, err := os.ReadFile(file)
+	require.NoError(t, err, "run: go tool task clients")
+	ctx, complaints := chromium.Open(t)
+	look := func(width int64, scheme string) chromedp.Action {
+		return chromedp.Tasks{
+			emulation.SetDeviceMetricsOverride(width, 900, 1, width < 500),
+			emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}),
 		}
-		fits("login", pages["login"])
-		require.NoError(t, chromedp.Run(ctx, chromedp.SendKeys("#key", b.Secrets[models.RoleOperator]+"\r"), chromedp.WaitReady(".facets")))
-		delete(pages, "login")
-		for name, path := range pages {
-			fits(name, path)
-			if name == "GraphiQL" {
-				continue
-			}
-			// A popover is in the page before and after; the script reads the boxes in between.
-			var reachable bool
-			require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate(`(() => {
-				const fits = (control) => {
-					const box = control.getBoundingClientRect();
-					return box.width > 0 && box.left >= 0 && box.right <= 390;
-				};
-				const above = [...document.querySelectorAll(".bar > a, .bar > button")].filter((control) => control.checkVisibility());
-				const menu = document.querySelector("#menu");
-				const wasClosed = !menu.checkVisibility();
-				document.querySelector(".menu-button").click();
-				return above.length >= 3 && above.every(fits) && wasClosed && [...menu.querySelectorAll("a, button")].every(fits);
-			})()`, &reachable)))
-			require.True(t, reachable, "%s: New job is on the screen, and the menu with Log out opens", name)
-		}
-	})
-
-	t.Run("AreAccessible", func(t *testing.T) {
-		t.Parallel()
-
-		const file = "../../e2e/clients/node/node_modules/axe-core/axe.min.js"
-		axe, err := os.ReadFile(file)
-		require.NoError(t, err, "run: go tool task clients")
-		b, pages := busy(t)
-		ctx, _ := b.open(t, "/jobs")
+	}
+	check := func(t *testing.T, name string) {
 		for scheme, width := range map[string]int64{"light": 1440, "dark": 390} {
-			for name, path := range pages {
-				var found []struct {
-					ID    string
-					Nodes []struct{ HTML, FailureSummary string }
-				}
-				require.NoError(t, chromedp.Run(ctx,
-					emulation.SetDeviceMetricsOverride(width, 900, 1, width < 500),
-					emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
-					chromium.Visit(b.url+path),
-					chromedp.Evaluate(string(axe), nil),
-					chromedp.Evaluate("axe.run().then((found) => found.violations)", &found, promised),
-				), name)
-				told, err := json.MarshalIndent(found, "", "\t")
-				require.NoError(t, err)
-				require.Empty(t, found, fmt.Sprintf("%s, %d px, %s: %s", name, width, scheme, told))
+			var faults []fault
+			var wide int64
+			var fits bool
+			require.NoError(t, chromedp.Run(ctx,
+				look(width, scheme),
+				chromedp.Evaluate("document.documentElement.scrollWidth", &wide),
+				chromedp.Evaluate("axe.run({resultTypes: ['violations']}).then((found) => found.violations)", &faults, promised),
+			), name)
+			told, err := json.MarshalIndent(faults, "", "\t")
+			require.NoError(t, err)
+			require.Empty(t, faults, "%s, %d px, %s: %s", name, width, scheme, told)
+			require.LessOrEqual(t, wide, width, "%s is too wide at %d px", name, width)
+			if width < 500 && name != "login" {
+				require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate(onPhone, &fits)))
+				require.True(t, fits, "%s: New job is on the screen, and the menu with Log out opens", name)
 			}
 		}
-	})
+	}
+
+	require.NoError(t, chromedp.Run(ctx, look(1440, "light"), chromium.Visit(b.url+"/login"), chromedp.Evaluate(string(axe), nil)))
+	check(t, "login")
+	require.NoError(t, chromedp.Run(ctx, chromedp.SendKeys("#key", b.Secrets[models.RoleAdmin]+"\r"), chromedp.WaitReady("#menu"), chromium.Complete()))
+	require.Empty(t, complaints(), "login")
+	known := 0
+	for name, path := range pages {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			require.NoError(t, chromedp.Run(ctx, look(390, "dark"), chromium.Visit(b.url+path)))
+			if name == "GraphiQL" { // another's page in ours
+				var wide int
+				require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate("document.documentElement.scrollWidth", &wide)))
+				require.LessOrEqual(t, wide, 390)
+				return
+			}
+			require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate(string(axe), nil)))
+			check(t, name)
+			said := complaints()
+			news := slices.DeleteFunc(slices.Clone(said[known:]), func(complaint string) bool {
+				return strings.HasPrefix(complaint, "Failed to load resource") && strings.HasSuffix(complaint, b.url+path) // the status of the page itself
+			})
+			known = len(said)
+			require.Empty(t, news, "errors and violations of the policy")
+		})
+	}
 }
