@@ -1950,6 +1950,18 @@ type JobEventEdge struct {
 // GetNode returns JobEventEdge.Node, and is useful for accessing the field via an interface.
 func (v *JobEventEdge) GetNode() JobEvent { return v.Node }
 
+// JobEventPage includes the requested fields of the GraphQL type JobEventConnection.
+type JobEventPage struct {
+	Edges    []JobEventEdge `json:"edges"`
+	PageInfo PageInfo       `json:"pageInfo"`
+}
+
+// GetEdges returns JobEventPage.Edges, and is useful for accessing the field via an interface.
+func (v *JobEventPage) GetEdges() []JobEventEdge { return v.Edges }
+
+// GetPageInfo returns JobEventPage.PageInfo, and is useful for accessing the field via an interface.
+func (v *JobEventPage) GetPageInfo() PageInfo { return v.PageInfo }
+
 type JobEventType string
 
 const (
@@ -5281,6 +5293,18 @@ func (v *__discardDeadLetterInput) GetId() string { return v.Id }
 // GetNote returns __discardDeadLetterInput.Note, and is useful for accessing the field via an interface.
 func (v *__discardDeadLetterInput) GetNote() *string { return v.Note }
 
+// __discardDeadLettersInput is used internally by genqlient
+type __discardDeadLettersInput struct {
+	Fingerprint string  `json:"fingerprint"`
+	Note        *string `json:"note,omitempty"`
+}
+
+// GetFingerprint returns __discardDeadLettersInput.Fingerprint, and is useful for accessing the field via an interface.
+func (v *__discardDeadLettersInput) GetFingerprint() string { return v.Fingerprint }
+
+// GetNote returns __discardDeadLettersInput.Note, and is useful for accessing the field via an interface.
+func (v *__discardDeadLettersInput) GetNote() *string { return v.Note }
+
 // __draftUsageInput is used internally by genqlient
 type __draftUsageInput struct {
 	Days int `json:"days"`
@@ -5372,6 +5396,22 @@ type __jobChangesInput struct {
 
 // GetFilter returns __jobChangesInput.Filter, and is useful for accessing the field via an interface.
 func (v *__jobChangesInput) GetFilter() *JobFilter { return v.Filter }
+
+// __jobEventPageInput is used internally by genqlient
+type __jobEventPageInput struct {
+	Id    string  `json:"id"`
+	First *int    `json:"first,omitempty"`
+	After *string `json:"after,omitempty"`
+}
+
+// GetId returns __jobEventPageInput.Id, and is useful for accessing the field via an interface.
+func (v *__jobEventPageInput) GetId() string { return v.Id }
+
+// GetFirst returns __jobEventPageInput.First, and is useful for accessing the field via an interface.
+func (v *__jobEventPageInput) GetFirst() *int { return v.First }
+
+// GetAfter returns __jobEventPageInput.After, and is useful for accessing the field via an interface.
+func (v *__jobEventPageInput) GetAfter() *string { return v.After }
 
 // __jobEventsInput is used internally by genqlient
 type __jobEventsInput struct {
@@ -6789,6 +6829,16 @@ type discardDeadLetterResponse struct {
 // GetDiscardDeadLetter returns discardDeadLetterResponse.DiscardDeadLetter, and is useful for accessing the field via an interface.
 func (v *discardDeadLetterResponse) GetDiscardDeadLetter() DeadLetter { return v.DiscardDeadLetter }
 
+// discardDeadLettersResponse is returned by discardDeadLetters on success.
+type discardDeadLettersResponse struct {
+	// Resolves the open dead letters with this fingerprint without another run, the oldest first. The note may have 1,000
+	// characters. limit is 1 to 10,000. Returns how many it resolved.
+	DiscardDeadLetters int `json:"discardDeadLetters"`
+}
+
+// GetDiscardDeadLetters returns discardDeadLettersResponse.DiscardDeadLetters, and is useful for accessing the field via an interface.
+func (v *discardDeadLettersResponse) GetDiscardDeadLetters() int { return v.DiscardDeadLetters }
+
 // draftUsageResponse is returned by draftUsage on success.
 type draftUsageResponse struct {
 	// What became of the drafts that were submitted within the last days (1 to 90), and what they cost: of the account, or for an
@@ -6893,6 +6943,26 @@ type jobChangesResponse struct {
 
 // GetJobChanges returns jobChangesResponse.JobChanges, and is useful for accessing the field via an interface.
 func (v *jobChangesResponse) GetJobChanges() Job { return v.JobChanges }
+
+// jobEventPageJob includes the requested fields of the GraphQL type Job.
+type jobEventPageJob struct {
+	Status JobStatus    `json:"status"`
+	Events JobEventPage `json:"events"`
+}
+
+// GetStatus returns jobEventPageJob.Status, and is useful for accessing the field via an interface.
+func (v *jobEventPageJob) GetStatus() JobStatus { return v.Status }
+
+// GetEvents returns jobEventPageJob.Events, and is useful for accessing the field via an interface.
+func (v *jobEventPageJob) GetEvents() JobEventPage { return v.Events }
+
+// jobEventPageResponse is returned by jobEventPage on success.
+type jobEventPageResponse struct {
+	Job *jobEventPageJob `json:"job"`
+}
+
+// GetJob returns jobEventPageResponse.Job, and is useful for accessing the field via an interface.
+func (v *jobEventPageResponse) GetJob() *jobEventPageJob { return v.Job }
 
 // jobEventsResponse is returned by jobEvents on success.
 type jobEventsResponse struct {
@@ -7268,6 +7338,15 @@ type sendTestWebhookResponse struct {
 
 // GetSendTestWebhook returns sendTestWebhookResponse.SendTestWebhook, and is useful for accessing the field via an interface.
 func (v *sendTestWebhookResponse) GetSendTestWebhook() WebhookDelivery { return v.SendTestWebhook }
+
+// serverVersionResponse is returned by serverVersion on success.
+type serverVersionResponse struct {
+	// The version of the API, such as 0.1.0+1f2e3d4c5b6a.
+	Version string `json:"version"`
+}
+
+// GetVersion returns serverVersionResponse.Version, and is useful for accessing the field via an interface.
+func (v *serverVersionResponse) GetVersion() string { return v.Version }
 
 // setJobPriorityResponse is returned by setJobPriority on success.
 type setJobPriorityResponse struct {
@@ -8936,6 +9015,40 @@ func discardDeadLetter(
 	return data_, err_
 }
 
+// The mutation executed by discardDeadLetters.
+const discardDeadLetters_Operation = `
+mutation discardDeadLetters ($fingerprint: String!, $note: String) {
+	discardDeadLetters(fingerprint: $fingerprint, note: $note)
+}
+`
+
+func discardDeadLetters(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	fingerprint string,
+	note *string,
+) (data_ *discardDeadLettersResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "discardDeadLetters",
+		Query:  discardDeadLetters_Operation,
+		Variables: &__discardDeadLettersInput{
+			Fingerprint: fingerprint,
+			Note:        note,
+		},
+	}
+
+	data_ = &discardDeadLettersResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The query executed by draftUsage.
 const draftUsage_Operation = `
 query draftUsage ($days: Int!) {
@@ -9680,6 +9793,66 @@ func jobChangesForwardData(interfaceChan interface{}, jsonRawMsg json.RawMessage
 	}
 	dataChan_ <- wsResp
 	return nil
+}
+
+// The query executed by jobEventPage.
+const jobEventPage_Operation = `
+query jobEventPage ($id: ID!, $first: Int, $after: String) {
+	job(id: $id) {
+		status
+		events(first: $first, after: $after) {
+			edges {
+				node {
+					... JobEvent
+				}
+			}
+			pageInfo {
+				... PageInfo
+			}
+		}
+	}
+}
+fragment JobEvent on JobEvent {
+	seq
+	run
+	attemptId
+	type
+	payload
+	createdAt
+}
+fragment PageInfo on PageInfo {
+	hasNextPage
+	endCursor
+}
+`
+
+func jobEventPage(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	first *int,
+	after *string,
+) (data_ *jobEventPageResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "jobEventPage",
+		Query:  jobEventPage_Operation,
+		Variables: &__jobEventPageInput{
+			Id:    id,
+			First: first,
+			After: after,
+		},
+	}
+
+	data_ = &jobEventPageResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
 }
 
 // The subscription executed by jobEvents.
@@ -12286,6 +12459,34 @@ func sendTestWebhook(
 	}
 
 	data_ = &sendTestWebhookResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by serverVersion.
+const serverVersion_Operation = `
+query serverVersion {
+	version
+}
+`
+
+func serverVersion(
+	ctx_ context.Context,
+	client_ graphql.Client,
+) (data_ *serverVersionResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "serverVersion",
+		Query:  serverVersion_Operation,
+	}
+
+	data_ = &serverVersionResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

@@ -30,6 +30,39 @@ func (c *Client) JobAttempts(ctx context.Context, id string) ([]Attempt, JobStat
 	return job.Attempts, job.Status, nil
 }
 
+// JobEventPage returns one page of a job's events, oldest first, and the job's status, or a
+// NOT_FOUND error; first and after are those of Jobs.
+func (c *Client) JobEventPage(ctx context.Context, id string, first int, after string) (*JobEventPage, JobStatus, error) {
+	data, err := jobEventPage(ctx, repeater{c}, id, optional(first), optional(after))
+	if err != nil {
+		return nil, "", err
+	}
+	job, err := found(data.Job, "job", id)
+	if err != nil {
+		return nil, "", err
+	}
+	return &job.Events, job.Status, nil
+}
+
+// ServerVersion returns the version of the API.
+func (c *Client) ServerVersion(ctx context.Context) (string, error) {
+	data, err := serverVersion(ctx, repeater{c})
+	if err != nil {
+		return "", err
+	}
+	return data.Version, nil
+}
+
+// Do sends any GraphQL document once, and returns the data of its answer.
+func (c *Client) Do(ctx context.Context, document string, variables map[string]any) (json.RawMessage, error) {
+	var data json.RawMessage
+	request := &graphql.Request{Query: document, Variables: variables}
+	if err := (caller{c}).MakeRequest(ctx, request, &graphql.Response{Data: &data}); err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
 // SetJobTier moves a waiting job to a tier's lane at once, and a running job when it is queued
 // again. It needs an operator's key.
 func (c *Client) SetJobTier(ctx context.Context, id string, tier Tier) (*Job, error) {
@@ -205,4 +238,14 @@ func (c *Client) CancelBulk(ctx context.Context, id string) (*BulkOperation, err
 		return nil, err
 	}
 	return &data.CancelBulkOperation, nil
+}
+
+// DiscardDeadLetters resolves the open dead letters with a fingerprint without another run, at
+// most 10,000, and returns how many it resolved. The note can be "".
+func (c *Client) DiscardDeadLetters(ctx context.Context, fingerprint, note string) (int, error) {
+	data, err := discardDeadLetters(ctx, caller{c}, fingerprint, optional(note))
+	if err != nil {
+		return 0, err
+	}
+	return data.DiscardDeadLetters, nil
 }

@@ -8,6 +8,7 @@ package graph
 import (
 	"context"
 
+	"github.com/reelay/reelay/internal/version"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 )
@@ -15,6 +16,10 @@ import (
 func (r *queryResolver) Viewer(ctx context.Context) (*jobs.Principal, error) {
 	p := principal(ctx)
 	return &p, nil
+}
+
+func (r *queryResolver) Version(ctx context.Context) (string, error) {
+	return version.Current().String(), nil
 }
 
 func (r *queryResolver) Ids(ctx context.Context, prefix string) ([]string, error) {

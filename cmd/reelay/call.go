@@ -20,6 +20,10 @@ type apiCall struct {
 	output output.Options
 	// kind is the kind of the ids in the arguments, if they are ids. They may be shortened.
 	kind string
+	// danger returns the question that the user of a terminal must answer with yes first. It is
+	// nil for commands that can be undone.
+	danger func(ctx context.Context, c *client.Client, args []string) (string, error)
+	yes    yesFlag
 }
 
 // printer writes an answer for people to read.
@@ -30,6 +34,12 @@ type printer func(io.Writer) error
 func (a *apiCall) command(cmd *cobra.Command, do func(ctx context.Context, c *client.Client, args []string) (answer any, text printer, err error)) *cobra.Command {
 	a.target.addFlags(cmd)
 	a.output.AddFlags(cmd)
+	if a.danger != nil {
+		a.yes.addFlag(cmd)
+	}
+	if a.kind != "" {
+		cmd.ValidArgsFunction = completeIDs(a.kind)
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := a.output.Check(); err != nil {
 			return &usageError{cmd, err}
@@ -43,6 +53,9 @@ func (a *apiCall) command(cmd *cobra.Command, do func(ctx context.Context, c *cl
 				return a.target.explain(err)
 			}
 		}
+		if err := a.confirm(cmd, c, args); err != nil {
+			return a.target.explain(err)
+		}
 		answer, text, err := do(cmd.Context(), c, args)
 		if err != nil {
 			return a.target.explain(err)
@@ -50,6 +63,25 @@ func (a *apiCall) command(cmd *cobra.Command, do func(ctx context.Context, c *cl
 		return a.output.Print(a.output.Screen(cmd, cmd.OutOrStdout()), answer, text)
 	}
 	return cmd
+}
+
+// confirm asks the user of a terminal, if the command is dangerous.
+func (a *apiCall) confirm(cmd *cobra.Command, c *client.Client, args []string) error {
+	if a.danger == nil || a.yes.yes || !isTerminal(cmd.InOrStdin()) {
+		return nil
+	}
+	question, err := a.danger(cmd.Context(), c, args)
+	if err != nil {
+		return err
+	}
+	return a.yes.confirm(cmd, question)
+}
+
+// question is the danger of a command that asks the same each time.
+func question(format string) func(context.Context, *client.Client, []string) (string, error) {
+	return func(_ context.Context, _ *client.Client, args []string) (string, error) {
+		return fmt.Sprintf(format, args[0]), nil
+	}
 }
 
 // line prints one formatted line.

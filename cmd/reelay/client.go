@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,15 +23,21 @@ type target struct {
 	// the role of the default key
 	operator, admin bool
 
-	// keySource says where the key of the client came from.
-	keySource string
+	context string // the name of a context
+	// dataGiven means that the user chose the folder in data.
+	dataGiven bool
+
+	// keySource says where the key of the client came from; storedCA is the CA file of the context.
+	keySource, storedCA string
 }
 
 func (t *target) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&t.endpoint, "endpoint", "", "address of the API (default: REELAY_ENDPOINT, else that of the running 'reelay up')")
 	flags.StringVar(&t.key, "key", "", "API key; prefer REELAY_API_KEY, which other users of this machine cannot see")
-	flags.StringVar(&t.data, "data", ".reelay", "data folder of the running 'reelay up'")
+	flags.StringVar(&t.context, "context", "", "context of 'reelay login' to use (default: REELAY_CONTEXT, else the current one)")
+	t.data = ".reelay"
+	flags.Var(&dataFlag{t}, "data", "data folder of the running 'reelay up'")
 	flags.StringVar(&t.caFile, "ca-file", "", "PEM file of certificates to trust besides the system's (default: REELAY_CA_FILE)")
 }
 
@@ -51,7 +56,7 @@ func (t *target) client(warnings io.Writer) (*client.Client, error) {
 			fmt.Fprintf(warnings, "reelay: waiting for %s, then trying again: %s\n", pause.Round(time.Second), last.Message)
 		}
 	})
-	return newClient(endpoint, key, firstOf(t.caFile, os.Getenv("REELAY_CA_FILE"), t.ownCertificate(endpoint)), waits)
+	return newClient(endpoint, key, firstOf(t.caFile, os.Getenv("REELAY_CA_FILE"), t.storedCA, t.ownCertificate(endpoint)), waits)
 }
 
 // newClient returns a client that also trusts the certificates in caFile, unless it is
@@ -74,16 +79,56 @@ func (t *target) ownCertificate(endpoint string) string {
 	return running.CAFile
 }
 
+// resolve finds the address and the key. The sources, the first that is given wins: flags, the
+// environment, the folder of a running `up` that --data names, the current context, and the
+// folder of a running `up` here. A key is only sent to the API that it belongs to, except one
+// that the user names without an address.
 func (t *target) resolve(getenv func(string) string) (endpoint, key string, err error) {
-	endpoint = firstOf(t.endpoint, getenv("REELAY_ENDPOINT"))
-	key = firstOf(t.key, getenv("REELAY_API_KEY"))
-	t.keySource = "REELAY_API_KEY"
-	if t.key != "" {
-		t.keySource = "--key"
+	stored, err := t.stored(getenv)
+	if err != nil {
+		return "", "", err
+	}
+	endpoint = strings.TrimSpace(t.endpoint)
+	key, t.keySource = strings.TrimSpace(t.key), "--key"
+	if t.context == "" { // it takes precedence over the environment
+		endpoint = firstOf(endpoint, getenv("REELAY_ENDPOINT"))
+		if key == "" {
+			key, t.keySource = strings.TrimSpace(getenv("REELAY_API_KEY")), "REELAY_API_KEY"
+		}
 	}
 	if endpoint != "" && key != "" {
 		return endpoint, key, nil
 	}
+	if stored != nil && (endpoint == "" || sameEndpoint(endpoint, stored.Endpoint)) {
+		if t.storedCA = stored.CAFile; key == "" {
+			key, t.keySource = stored.Key, "the context "+stored.Name
+		}
+		return firstOf(endpoint, stored.Endpoint), key, nil
+	}
+	return t.running(endpoint, key)
+}
+
+// stored returns the context that applies, or nil: that of --context or REELAY_CONTEXT, or the
+// current one, unless --data names the folder of an `up`.
+func (t *target) stored(getenv func(string) string) (*apiContext, error) {
+	name := firstOf(t.context, getenv("REELAY_CONTEXT"))
+	if name == "" && t.dataGiven {
+		return nil, nil
+	}
+	all, err := readContexts(getenv)
+	switch {
+	case err != nil && name == "" && errors.Is(err, errNoConfig):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case name != "":
+		return all.get(name)
+	}
+	return all.find(all.Current), nil
+}
+
+// running completes the address and the key with those of a running `up`.
+func (t *target) running(endpoint, key string) (string, string, error) {
 	running, err := readCredentials(t.data)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", "", t.missing(endpoint, key)
@@ -94,23 +139,44 @@ func (t *target) resolve(getenv func(string) string) (endpoint, key string, err 
 	if endpoint == "" {
 		endpoint = running.Endpoint
 	}
-	if key == "" {
-		t.keySource = filepath.Join(t.data, credentialsFile)
-		// A key is only sent to the API that created it.
-		if strings.TrimSuffix(endpoint, "/") != strings.TrimSuffix(running.Endpoint, "/") {
-			return "", "", t.missing(endpoint, key)
-		}
-		switch {
-		case t.admin:
-			key = running.AdminKey
-		case t.operator:
-			key = running.OperatorKey
-		default:
-			key = running.ClientKey
-		}
+	if key != "" {
+		return endpoint, key, nil
 	}
-	return endpoint, key, nil
+	// A key is only sent to the API that created it.
+	if !sameEndpoint(endpoint, running.Endpoint) {
+		return "", "", t.missing(endpoint, key)
+	}
+	t.keySource = filepath.Join(t.data, credentialsFile)
+	switch {
+	case t.admin:
+		return endpoint, running.AdminKey, nil
+	case t.operator:
+		return endpoint, running.OperatorKey, nil
+	}
+	return endpoint, running.ClientKey, nil
 }
+
+func sameEndpoint(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
+
+// dataFlag is the flag --data, which remembers that it was given.
+type dataFlag struct{ *target }
+
+// Set implements [pflag.Value].
+func (f *dataFlag) Set(folder string) error {
+	f.data, f.dataGiven = folder, true
+	return nil
+}
+
+// String implements [pflag.Value].
+func (f *dataFlag) String() string {
+	if f.target == nil {
+		return ""
+	}
+	return f.data
+}
+
+// Type implements [pflag.Value].
+func (f *dataFlag) Type() string { return "string" }
 
 func (t *target) missing(endpoint, key string) error {
 	switch {
@@ -119,7 +185,7 @@ func (t *target) missing(endpoint, key string) error {
 	case key != "":
 		return errors.New("there is a key but no endpoint: set REELAY_ENDPOINT or --endpoint")
 	}
-	return fmt.Errorf("no API is configured: start one with `reelay up`, or set REELAY_ENDPOINT and REELAY_API_KEY (there is no %s)",
+	return fmt.Errorf("no API is configured: start one with `reelay up`, log in to one with `reelay login`, or set REELAY_ENDPOINT and REELAY_API_KEY (there is no %s)",
 		filepath.Join(t.data, credentialsFile))
 }
 
@@ -137,20 +203,8 @@ func firstOf(values ...string) string {
 func readCredentials(data string) (credentials, error) {
 	var c credentials
 	path := filepath.Join(data, credentialsFile)
-	file, err := os.Open(path)
-	if err != nil {
+	if err := readPrivate(path, "`reelay up`", &c); err != nil {
 		return c, err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return c, err
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return c, fmt.Errorf("%s contains keys and can be read by other users: run `chmod 600 %s`", path, path)
-	}
-	if err := json.NewDecoder(io.LimitReader(file, 64<<10)).Decode(&c); err != nil {
-		return c, fmt.Errorf("%s was not written by `reelay up`: %w; restart it", path, err)
 	}
 	return c, nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,25 +13,29 @@ import (
 )
 
 func workersCommand() *cobra.Command {
-	var status []string
-	cmd := &cobra.Command{
+	cmd := listWorkers(&cobra.Command{
 		Use:        "workers",
-		SuggestFor: []string{"top", "agents", "nodes"},
+		SuggestFor: []string{"agents", "nodes"},
 		Short:      "List, drain, preempt, terminate and quarantine workers (for operators)",
 		Example:    "  reelay workers --status idle,busy",
 		Args:       noSuchCommand,
-	}
-	cmd.AddCommand(workersDrainCommand(), workersPreemptCommand(), workersTerminateCommand(), workersQuarantineCommand(), workersReleaseCommand())
-	cmd.Flags().StringSliceVar(&status, "status", nil, "only workers in these states (default: all but terminated)")
+	})
+	cmd.AddCommand(
+		listWorkers(&cobra.Command{Use: "list", Short: "List workers", Args: cobra.NoArgs}),
+		workersShowCommand(), workersDrainCommand(), workersPreemptCommand(), workersTerminateCommand(), workersQuarantineCommand(), workersReleaseCommand())
+	return cmd
+}
+
+func listWorkers(cmd *cobra.Command) *cobra.Command {
+	var status []string
 	var states []client.WorkerStatus
+	cmd.Flags().StringSliceVar(&status, "status", nil, "only workers in these states (default: all but terminated)")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if states, err = parseEnums("status", status, client.AllWorkerStatus); err != nil {
 			return &usageError{cmd, err}
 		}
 		if len(states) == 0 {
-			states = slices.DeleteFunc(slices.Clone(client.AllWorkerStatus), func(s client.WorkerStatus) bool {
-				return s == client.WorkerStatusTerminated
-			})
+			states = liveWorkers()
 		}
 		return nil
 	}

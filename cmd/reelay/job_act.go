@@ -2,48 +2,73 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/spf13/cobra"
 )
 
 func cancelCommand() *cobra.Command {
+	var reason string
 	cmd := &cobra.Command{
-		Use:        "cancel JOB",
-		SuggestFor: []string{"rm", "delete", "kill", "stop"},
-		Short:      "Cancel a job",
-		Long: "Cancels a job. A waiting job is cancelled at once. If the job is running, its worker is asked to stop, and\n" +
-			"the job is cancelled when the worker has stopped.",
-		Args: jobArg,
+		Use:        "cancel JOB…",
+		SuggestFor: []string{"rm", "kill", "stop"},
+		Short:      "Cancel jobs",
+		Long: "Cancels jobs. A waiting job is cancelled at once. If a job is running, its worker is asked to stop, and the job\n" +
+			"is cancelled when the worker has stopped. `reelay bulk start cancel` cancels all jobs that match a filter.",
+		Example: "  reelay cancel job_01937d3e --reason 'wrong prompt'",
+		Args:    jobArgs,
 	}
-	return (&apiCall{kind: "job"}).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
-		job, err := c.CancelJob(ctx, args[0])
-		if err != nil {
-			return nil, nil, err
-		}
-		text := "is cancelled"
-		if !job.Status.Terminal() {
-			text = "will be cancelled as soon as its worker has stopped"
-		}
-		return job, line("%s %s", job.Id, text), nil
+	cmd.Flags().StringVar(&reason, "reason", "", "reason, shown with the job")
+	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		return eachJob(ctx, c, args, func(id string) (*client.Job, string, error) {
+			job, err := c.CancelJobBecause(ctx, id, reason)
+			if err != nil {
+				return nil, "", err
+			}
+			if !job.Status.Terminal() {
+				return job, "will be cancelled as soon as its worker has stopped", nil
+			}
+			return job, "is cancelled", nil
+		})
 	})
 }
 
 func retryCommand() *cobra.Command {
 	var fromScratch bool
 	cmd := &cobra.Command{
-		Use:   "retry JOB",
-		Short: "Retry a failed or cancelled job",
-		Long: "Retries a job that failed or was cancelled, from its newest checkpoint or from scratch. Its attempts keep\n" +
-			"counting; its count of failures starts again at zero.",
-		Args: jobArg,
+		Use:   "retry JOB…",
+		Short: "Retry failed or cancelled jobs",
+		Long: "Retries jobs that failed or were cancelled, from their newest checkpoint or from scratch. The attempts of a job\n" +
+			"keep counting; its count of failures starts again at zero.",
+		Args: jobArgs,
 	}
 	cmd.Flags().BoolVar(&fromScratch, "from-scratch", false, "do not resume from a checkpoint")
-	return (&apiCall{kind: "job"}).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
-		job, err := c.RetryJob(ctx, args[0], fromScratch)
-		if err != nil {
-			return nil, nil, err
-		}
-		return job, line("%s runs again; follow it with: reelay watch %s", job.Id, job.Id), nil
+	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		return eachJob(ctx, c, args, func(id string) (*client.Job, string, error) {
+			job, err := c.RetryJob(ctx, id, fromScratch)
+			return job, "runs again; follow it with: reelay watch " + id, err
+		})
+	})
+}
+
+func deleteCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "delete JOB…",
+		Short: "Delete the prompts and files of jobs that have ended",
+		Long: "Permanently deletes the prompts and artifacts of jobs. The jobs stay in lists, marked as deleted. A job that has\n" +
+			"not ended must be cancelled first. `reelay bulk start delete` deletes all jobs that match a filter.",
+		Example: "  reelay delete job_01937d3e job_01937d3f",
+		Args:    jobArgs,
+	}
+	call := &apiCall{danger: func(_ context.Context, _ *client.Client, args []string) (string, error) {
+		return fmt.Sprintf("Delete the prompts and files of %s? They cannot be restored.", text.Count(len(args), "job")), nil
+	}}
+	return call.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		return eachJob(ctx, c, args, func(id string) (*client.Job, string, error) {
+			job, err := c.DeleteJob(ctx, id)
+			return job, "is deleted", err
+		})
 	})
 }

@@ -188,7 +188,7 @@ func keysRevokeCommand() *cobra.Command {
 			return nil
 		},
 	}
-	call := &apiCall{target: target{admin: true}, kind: "key"}
+	call := &apiCall{target: target{admin: true}, kind: "key", danger: question("Revoke %s? It stops working everywhere, and cannot be restored.")}
 	return call.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		return map[string]string{"id": args[0]}, line("%s is revoked", args[0]), c.RevokeAPIKey(ctx, args[0])
 	})

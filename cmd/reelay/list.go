@@ -20,8 +20,7 @@ type listOptions struct {
 }
 
 func listCommand() *cobra.Command {
-	var o listOptions
-	cmd := &cobra.Command{
+	return listJobs(&cobra.Command{
 		Use:        "list [SEARCH]",
 		SuggestFor: []string{"ls", "ps", "jobs"},
 		Short:      "List jobs, newest first",
@@ -31,7 +30,12 @@ func listCommand() *cobra.Command {
 		Example: "  reelay list --status running,queued\n  reelay list 'status:failed -class:poison age:<1d'\n" +
 			"  reelay list --first 200 --json | jq -r '.items[].id'",
 		Args: cobra.ArbitraryArgs,
-	}
+	})
+}
+
+// listJobs completes a command that lists jobs.
+func listJobs(cmd *cobra.Command) *cobra.Command {
+	var o listOptions
 	var filter client.JobFilter
 	cmd.PreRunE = func(cmd *cobra.Command, words []string) (err error) {
 		if filter, err = o.filter(words); err != nil {

@@ -87,8 +87,8 @@ func rootCommand() *cobra.Command {
 		Short: "Turn prompts into videos on GPUs that may vanish",
 		Long: "Reelay turns prompts into videos on GPUs that may vanish. If a worker goes away, its job resumes from its\n" +
 			"newest checkpoint on another worker.\n\n" +
-			"Commands find the API by --endpoint and --key, then by REELAY_ENDPOINT and REELAY_API_KEY, then by the\n" +
-			"credentials that a running `reelay up` wrote to --data.",
+			"Commands find the API by --endpoint and --key, then by --context, by REELAY_ENDPOINT and REELAY_API_KEY, by the\n" +
+			"context of `reelay login`, then by the credentials that a running `reelay up` wrote to --data.",
 		Example: "  reelay demo\n" +
 			"  reelay up\n" +
 			"  reelay submit --prompt 'a lighthouse in a storm' --wait --output video.mp4",
@@ -99,16 +99,20 @@ func rootCommand() *cobra.Command {
 	root.AddGroup(
 		&cobra.Group{ID: "jobs", Title: "Jobs:"},
 		&cobra.Group{ID: "fleet", Title: "The fleet:"},
+		&cobra.Group{ID: "access", Title: "Access:"},
 		&cobra.Group{ID: "run", Title: "Running Reelay:"})
-	addGroup(root, "jobs", submitCommand(), draftCommand(), takesCommand(), continueCommand(), watchCommand(), getCommand(), listCommand(), downloadCommand(), cancelCommand(), retryCommand(), modelsCommand(), webhooksCommand())
-	addGroup(root, "fleet", workersCommand(), poolsCommand(), queuesCommand(), accountsCommand(), keysCommand(), auditCommand())
-	addGroup(root, "run", demoCommand(), upCommand(), apiCommand(), controlCommand(), storeCommand(), migrateCommand(), doctorCommand(), simulateCommand(), version.Command())
+	addGroup(root, "jobs", submitCommand(), draftCommand(), takesCommand(), continueCommand(), watchCommand(), getCommand(), listCommand(), downloadCommand(), logsCommand(), eventsCommand(), openCommand(),
+		cancelCommand(), retryCommand(), deleteCommand(), jobsCommand(), bulkCommand(), estimateCommand(), modelsCommand(), webhooksCommand())
+	addGroup(root, "fleet", topCommand(), workersCommand(), poolsCommand(), queuesCommand(), deadLettersCommand(), accountsCommand(), keysCommand(), auditCommand())
+	addGroup(root, "run", demoCommand(), upCommand(), apiCommand(), controlCommand(), storeCommand(), migrateCommand(), doctorCommand(), simulateCommand())
 	addGroup(root, "run", agentCommands()...)
+	addGroup(root, "access", loginCommand(), logoutCommand(), contextCommand(), whoamiCommand(), graphqlCommand(), versionCommand())
 	root.PersistentFlags().Bool("no-color", false, "print no colours, as with the environment variable NO_COLOR")
 	root.SetHelpCommandGroupID("run")
 	root.SetCompletionCommandGroupID("run")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{cmd, err} })
 	checkArgs(root)
+	completeFlags(root)
 	return root
 }
 

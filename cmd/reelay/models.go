@@ -301,7 +301,7 @@ func shownValue(v *json.RawMessage) string {
 }
 
 func modelsRemoveCommand() *cobra.Command {
-	remove := &apiCall{target: target{admin: true}}
+	remove := &apiCall{target: target{admin: true}, danger: question("Remove %s from the catalogue?")}
 	return remove.command(&cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove a model or an alias (for admins)",

@@ -218,7 +218,7 @@ func poolAction(verb, short, done string, do func(*client.Client, context.Contex
 }
 
 func poolsDeleteCommand() *cobra.Command {
-	remove := &apiCall{target: target{operator: true}}
+	remove := &apiCall{target: target{operator: true}, danger: question("Delete the pool %s?")}
 	return remove.command(&cobra.Command{
 		Use:   "delete NAME",
 		Short: "Delete a pool that has no workers (for operators)",

@@ -79,6 +79,10 @@ func (o *submitOptions) attach(ctx context.Context, c *client.Client, in *client
 				return "", fmt.Errorf("upload %s: %w", input.path, err)
 			}
 			again += fmt.Sprintf(" and --input %s=%s instead of %s", input.param, input.value, input.flag)
+		} else if strings.HasPrefix(input.value, "job_") {
+			if input.value, err = fullID(ctx, c, "job", input.value); err != nil {
+				return "", err
+			}
 		}
 		if values[input.param] == nil {
 			names = append(names, input.param)

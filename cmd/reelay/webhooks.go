@@ -105,7 +105,7 @@ func webhooksRotateCommand() *cobra.Command {
 
 func webhooksDeleteCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "delete ENDPOINT", Short: "Delete an endpoint", Args: cobra.ExactArgs(1)}
-	return (&apiCall{kind: "whk"}).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+	return (&apiCall{kind: "whk", danger: question("Delete the endpoint %s?")}).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		return map[string]string{"id": args[0]}, line("%s is deleted", args[0]), c.DeleteWebhookEndpoint(ctx, args[0])
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/reelay/reelay/client"
@@ -114,6 +115,11 @@ func workersTerminateCommand() *cobra.Command {
 // became of it.
 func workerCommand(cmd *cobra.Command, act func(ctx context.Context, c *client.Client, id string) (*client.Worker, string, error)) *cobra.Command {
 	call := &apiCall{target: target{operator: true}, kind: "wrk"}
+	if verb := cmd.Name(); verb == "terminate" || verb == "preempt" {
+		call.danger = func(ctx context.Context, c *client.Client, args []string) (string, error) {
+			return endQuestion(ctx, c, verb, args[0])
+		}
+	}
 	return call.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		w, what, err := act(ctx, c, args[0])
 		if err != nil {
@@ -136,4 +142,17 @@ func workerArg(_ *cobra.Command, args []string) error {
 		return fmt.Errorf("give the id of one worker, as `reelay workers` shows it; there are %d arguments", len(args))
 	}
 	return nil
+}
+
+// endQuestion asks whether to end a worker, and says what it runs.
+func endQuestion(ctx context.Context, c *client.Client, verb, id string) (string, error) {
+	w, err := c.Worker(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	runs := "It has no job."
+	if w.CurrentJob != nil {
+		runs = fmt.Sprintf("It runs %s, which another worker will resume.", w.CurrentJob.Id)
+	}
+	return fmt.Sprintf("%s %s (%s)? %s", strings.ToUpper(verb[:1])+verb[1:], w.Id, placeOf(w.ProviderInstanceId, w.Slot), runs), nil
 }

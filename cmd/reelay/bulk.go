@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/internal/text"
+	"github.com/spf13/cobra"
+)
+
+func bulkCommand() *cobra.Command {
+	cmd := listBulk(&cobra.Command{
+		Use:   "bulk",
+		Short: "Act on all jobs that match a filter",
+		Long:  "Lists the bulk operations, newest first. Its subcommands start, pause, resume and cancel them.",
+		Args:  noSuchCommand,
+	})
+	cmd.AddCommand(
+		listBulk(&cobra.Command{Use: "list", Short: "List bulk operations, newest first", Args: cobra.NoArgs}),
+		bulkStartCommand(),
+		bulkAction("show", "Show a bulk operation and its first errors", (*client.Client).BulkOperation),
+		bulkAction("pause", "Pause a bulk operation", (*client.Client).PauseBulk),
+		bulkAction("resume", "Continue a paused bulk operation", (*client.Client).ResumeBulk),
+		bulkAction("cancel", "End a bulk operation; the other jobs stay as they are", (*client.Client).CancelBulk))
+	return cmd
+}
+
+func listBulk(cmd *cobra.Command) *cobra.Command {
+	var open bool
+	cmd.Flags().BoolVar(&open, "open", false, "only those that have not ended")
+	list := &lister[client.BulkOperation]{
+		table: bulkTable,
+		ask: func(ctx context.Context, c *client.Client, p page) (output.List[client.BulkOperation], error) {
+			return output.Page[client.BulkOperation](c.BulkOperations(ctx, open, p.first, p.after))
+		},
+	}
+	return list.command(cmd)
+}
+
+var bulkTable = output.Table[client.BulkOperation]{
+	Columns: []output.Column[client.BulkOperation]{
+		{Title: "OPERATION", Kind: output.ID, Value: func(b client.BulkOperation) any { return b.Id }},
+		{Title: "ACTION", Value: func(b client.BulkOperation) any { return bulkActionName(b) }},
+		{Title: "STATE", Kind: output.State, Value: func(b client.BulkOperation) any { return bulkState(b) }},
+		{Title: "JOBS", Value: func(b client.BulkOperation) any { return b.Matched }},
+		{Title: "DONE", Value: func(b client.BulkOperation) any { return b.Done }},
+		{Title: "FAILED", Value: func(b client.BulkOperation) any { return b.Failed }},
+		{Title: "PER MIN", Wide: true, Value: func(b client.BulkOperation) any { return b.PerMinute }},
+		{Title: "CANARY", Wide: true, Value: func(b client.BulkOperation) any { return b.Canary }},
+		{Title: "CREATED", Value: func(b client.BulkOperation) any { return b.CreatedAt }},
+	},
+	Name: func(b client.BulkOperation) string { return b.Id },
+	None: "No bulk operations.",
+}
+
+func bulkActionName(b client.BulkOperation) string {
+	name := strings.ReplaceAll(strings.ToLower(string(b.Action)), "_", "-")
+	if b.Tier != nil {
+		name += " " + strings.ToLower(string(*b.Tier))
+	}
+	return name
+}
+
+func bulkState(b client.BulkOperation) string {
+	switch {
+	case b.FinishedAt != nil:
+		return "done"
+	case b.Paused && b.Canary > 0 && !b.CanaryOver && b.Failed > 0:
+		return "paused: the canary failed"
+	case b.Paused:
+		return "paused"
+	case b.Canary > 0 && !b.CanaryOver:
+		return "running the canary"
+	}
+	return "running"
+}
+
+// bulkOptions are the flags of `reelay bulk start`.
+type bulkOptions struct {
+	listOptions
+	ids               []string
+	account           string
+	perMinute, canary int
+	dryRun, all       bool
+	toTier            string
+	yes               yesFlag
+}
+
+func bulkStartCommand() *cobra.Command {
+	var o bulkOptions
+	call := &apiCall{target: target{operator: true}}
+	cmd := &cobra.Command{
+		Use:   "start ACTION [SEARCH]",
+		Short: "Cancel, retry, redrive, delete, or change the tier of many jobs",
+		Long: "Does something to every job that matches now, at most 100,000: cancel, retry, redrive, delete or set-tier. It\n" +
+			"counts the jobs first and asks; without a terminal it needs --yes. Jobs whose status rules the action out are\n" +
+			"left out. SEARCH and the flags are those of reelay list.",
+		Example: "  reelay bulk start cancel --status queued,scheduled 'user:u42' --dry-run\n" +
+			"  reelay bulk start retry 'status:failed class:worker_lost age:<1d' --canary 5 --yes\n" +
+			"  reelay bulk start set-tier --to batch --status queued --account acme",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("give an action: cancel, retry, redrive, delete or set-tier")
+			}
+			_, err := parseBulkAction(args[0])
+			return err
+		},
+	}
+	cmd.ValidArgs = []string{"cancel", "retry", "redrive", "delete", "set-tier"}
+	f := cmd.Flags()
+	f.StringSliceVar(&o.status, "status", nil, "only jobs in these states")
+	f.StringSliceVar(&o.tier, "tier", nil, "only jobs of these tiers")
+	f.StringVar(&o.model, "model", "", "only jobs of this model")
+	f.StringVar(&o.account, "account", "", "only jobs of the account with this name or id")
+	f.StringSliceVar(&o.ids, "job", nil, "only these jobs, at most 5000; may be repeated")
+	f.StringVar(&o.toTier, "to", "", "the tier of set-tier")
+	f.IntVar(&o.perMinute, "per-minute", 0, "how many jobs per minute, 1 to 60000")
+	f.IntVar(&o.canary, "canary", 0, "how many go first; the others follow only if all of them succeed")
+	f.BoolVar(&o.all, "all", false, "all jobs, without a filter")
+	f.BoolVar(&o.dryRun, "dry-run", false, "only count the jobs")
+	o.yes.addFlag(cmd)
+	return call.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		return o.start(ctx, c, cmd, args)
+	})
+}
+
+func parseBulkAction(name string) (client.BulkAction, error) {
+	for _, action := range client.AllBulkAction {
+		if strings.EqualFold(strings.ReplaceAll(name, "-", "_"), string(action)) {
+			return action, nil
+		}
+	}
+	return "", fmt.Errorf("there is no action %q: it must be cancel, retry, redrive, delete or set-tier", name)
+}
+
+// input reads the flags and arguments.
+func (o *bulkOptions) input(ctx context.Context, c *client.Client, args []string) (in client.BulkInput, err error) {
+	if in.Action, err = parseBulkAction(args[0]); err != nil {
+		return in, err
+	}
+	filter, err := o.filter(args[1:])
+	if err != nil {
+		return in, err
+	}
+	if o.account != "" {
+		account, err := accountID(ctx, c, o.account)
+		if err != nil {
+			return in, err
+		}
+		filter.AccountId = &account
+	}
+	if in.IDs, err = fullIDs(ctx, c, "job", o.ids); err != nil {
+		return in, err
+	}
+	narrow := len(filter.Status) > 0 || len(filter.Tier) > 0 || filter.Model != nil || filter.Search != nil || filter.AccountId != nil
+	if !narrow && len(in.IDs) == 0 && !o.all {
+		return in, errors.New("say which jobs: with a search, --status, --tier, --model, --account or --job; or all of them with --all")
+	}
+	if narrow || o.all {
+		in.Filter = &filter
+	}
+	if (in.Action == client.BulkActionSetTier) != (o.toTier != "") {
+		return in, errors.New("set-tier needs the new tier: --to pro; the other actions have none")
+	}
+	if o.toTier != "" {
+		if in.Tier, err = parseEnum("to", o.toTier, client.AllTier); err != nil {
+			return in, err
+		}
+	}
+	in.PerMinute, in.Canary, in.Eligible, in.Key = o.perMinute, o.canary, true, "cli-"+uuid.NewString()
+	return in, nil
+}
+
+func (o *bulkOptions) start(ctx context.Context, c *client.Client, cmd *cobra.Command, args []string) (any, printer, error) {
+	in, err := o.input(ctx, c, args)
+	if err != nil {
+		return nil, nil, &usageError{cmd, err}
+	}
+	counted, err := c.StartBulk(ctx, in, true)
+	if err != nil {
+		return nil, nil, err
+	}
+	count := text.Count(counted.Matched, "job") + skipped(counted)
+	if o.dryRun {
+		return counted, line("%s: %s. Nothing was done.", bulkActionName(*counted), count), nil
+	}
+	if counted.Matched == 0 {
+		return nil, nil, fmt.Errorf("there is nothing to do: %s", count)
+	}
+	verb := strings.ReplaceAll(bulkActionName(*counted), "-", " ")
+	if err := o.yes.insist(cmd, fmt.Sprintf("%s %s?", strings.ToUpper(verb[:1])+verb[1:], count)); err != nil {
+		return nil, nil, err
+	}
+	started, err := c.StartBulk(ctx, in, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	return started, line("%s is started: %s. Follow it with: reelay bulk show %s", started.Id, text.Count(started.Matched, "job"), started.Id), nil
+}
+
+// skipped says which jobs a bulk operation leaves out.
+func skipped(b *client.BulkOperation) string {
+	var parts []string
+	for _, s := range b.Skips {
+		parts = append(parts, fmt.Sprintf("%d %s", s.Jobs, strings.ToLower(string(s.Status))))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (left out: " + strings.Join(parts, ", ") + ")"
+}
+
+func bulkAction(verb, short string, do func(*client.Client, context.Context, string) (*client.BulkOperation, error)) *cobra.Command {
+	call := &apiCall{kind: "bulk", target: target{operator: true}}
+	return call.command(&cobra.Command{
+		Use:   verb + " OPERATION",
+		Short: short,
+		Args:  cobra.ExactArgs(1),
+	}, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		b, err := do(c, ctx, args[0])
+		return b, func(out io.Writer) error { return printBulk(out, b) }, err
+	})
+}
+
+func printBulk(out io.Writer, b *client.BulkOperation) error {
+	if err := bulkTable.Write(output.ScreenOf(out), []client.BulkOperation{*b}); err != nil || len(b.Errors) == 0 {
+		return err
+	}
+	fmt.Fprintln(out)
+	var rows [][]string
+	for _, e := range b.Errors {
+		rows = append(rows, []string{strings.Join(e.Field, ", "), e.Code, e.Message})
+	}
+	return printTable(out, []string{"JOB", "CODE", "ERROR"}, rows)
+}

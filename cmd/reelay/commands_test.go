@@ -1,0 +1,299 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestCommands covers what commands print for the answers of an API, and what they send.
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	const (
+		job    = `{"id": "job_1", "status": "QUEUED", "tier": "PRO", "lane": "PRO", "priority": 5, "progress": {"phase": "WAITING"}}`
+		ended  = `{"id": "job_1", "status": "CANCELLED", "progress": {"phase": "WAITING"}}`
+		bulk   = `{"id": "bulk_1", "action": "CANCEL", "matched": 3, "done": 1, "failed": 1, "paused": false, "perMinute": 60, "canary": 0, "canaryOver": true, "errors": [{"code": "CONFLICT", "message": "It has ended.", "field": ["job_9"]}], "skips": [{"status": "FAILED", "jobs": 2}]}`
+		letter = `{"id": "dead_1", "job": {"id": "job_1", "status": "FAILED", "prompt": "a fox", "params": {}}, "run": 1, "model": "drill", "fingerprint": "f1", "failureClass": "POISON",
+			"audience": "OPERATOR", "reason": "It crashed.", "attempts": 3, "createdAt": "2026-01-31T12:00:00Z"}`
+		letters = `{"deadLetters": {"edges": [{"node": ` + letter + `}], "pageInfo": {"hasNextPage": false}, "totalCount": 7}}`
+		event   = `{"seq": 1, "run": 1, "type": "QUEUED", "payload": {"tier": "PRO"}, "createdAt": "2026-01-31T12:00:00Z"}`
+		moving  = `{"seq": 2, "run": 1, "type": "PROGRESS", "payload": {}, "createdAt": "2026-01-31T12:00:00Z"}`
+		worker  = `{"id": "wrk_1", "provider": "static", "providerInstanceId": "i-1", "region": "local", "gpuType": "H100", "capacityClass": "SPOT", "status": "BUSY", "currentJob": {"id": "job_1", "model": "drill", "status": "RUNNING"}, "models": ["drill"], "gpus": [{"index": 0, "utilization": 1, "at": "2026-01-31T12:00:00Z"}]}`
+	)
+	page := func(field, nodes string) string {
+		return `{"` + field + `": {"edges": [{"node": ` + nodes + `}], "pageInfo": {"hasNextPage": false}, "totalCount": 1}}`
+	}
+
+	for name, c := range map[string]struct {
+		args    string
+		answers map[string]string
+		shows   []string
+		sends   map[string]map[string]any
+	}{
+		"cancel with a reason": {"cancel job_1 --reason wrong", map[string]string{"cancelJob": `{"cancelJob": ` + ended + `}`}, []string{"job_1 is cancelled"},
+			map[string]map[string]any{"cancelJob": {"id": "job_1", "reason": "wrong"}}},
+		"cancel several":   {"cancel job_1 job_1 --jq .items|length", map[string]string{"cancelJob": `{"cancelJob": ` + ended + `}`}, []string{"2\n"}, nil},
+		"delete":           {"delete job_1 --yes", map[string]string{"deleteJob": `{"deleteJob": ` + ended + `}`}, []string{"job_1 is deleted"}, nil},
+		"set-tier":         {"jobs set-tier pro job_1", map[string]string{"setJobTier": `{"setJobTier": ` + job + `}`}, []string{"job_1 is now of the tier PRO"}, map[string]map[string]any{"setJobTier": {"id": "job_1", "tier": "PRO"}}},
+		"set-priority":     {"jobs set-priority 5 job_1", map[string]string{"setJobPriority": `{"setJobPriority": ` + job + `}`}, []string{"job_1 has the priority 5"}, map[string]map[string]any{"setJobPriority": {"id": "job_1", "priority": 5.0}}},
+		"a prompt in get":  {"get job_1", map[string]string{"jobHistory": `{"job": {"id": "job_1", "status": "QUEUED", "prompt": "a fox", "idempotencyKey": "k1", "account": {"id": "acc_1", "name": "acme"}, "dependsOn": [{"id": "job_0", "status": "RUNNING"}], "metadata": {"shot": 7}, "progress": {"phase": "WAITING"}}}`}, []string{"prompt     a fox", "account    acme", "key        k1", "after      job_0 (running)", `metadata   {"shot": 7}`}, nil},
+		"a prompt in list": {"list -o wide", map[string]string{"jobs": page("jobs", `{"id": "job_1", "status": "QUEUED", "prompt": "a fox", "idempotencyKey": "k1", "account": {"id": "acc_1", "name": "acme"}, "progress": {"phase": "WAITING"}}`)}, []string{"acme", "k1", "a fox"}, nil},
+		"a deleted job":    {"jobs", map[string]string{"jobs": page("jobs", `{"id": "job_1", "status": "COMPLETED", "deletedAt": "2026-01-31T12:00:00Z", "account": {}, "progress": {"phase": "DONE"}}`)}, []string{"COMPLETED, deleted", "(deleted)"}, nil},
+		"events":           {"events job_1", map[string]string{"jobEventPage": `{"job": {"status": "QUEUED", "events": {"edges": [{"node": ` + event + `}, {"node": ` + moving + `}], "pageInfo": {"hasNextPage": false}}}}`}, []string{"QUEUED  tier PRO"}, nil},
+		"events in JSON":   {"events job_1 --progress --jq .items|length", map[string]string{"jobEventPage": `{"job": {"status": "QUEUED", "events": {"edges": [{"node": ` + event + `}, {"node": ` + moving + `}], "pageInfo": {"hasNextPage": false}}}}`}, []string{"2\n"}, nil},
+		"estimate": {"estimate --prompt fox --tier pro", map[string]string{"estimate": `{"estimate": {"waitSeconds": 65, "waitSecondsP90": null, "renderSeconds": 10, "position": 2}}`},
+			[]string{"position    2", "starts in   1:05", "at worst    unknown", "runs for    0:10"}, nil},
+		"dead letters": {"dead-letters list --class poison --audience all", map[string]string{"deadLetters": letters}, []string{"dead_1", "POISON", "It crashed."},
+			map[string]map[string]any{"deadLetters": {"failureClass": "POISON", "audience": []any{"OPERATOR", "CUSTOMER"}, "resolved": false, "first": 50.0}}},
+		"causes":               {"dead-letters groups", map[string]string{"deadLetterGroups": `{"deadLetterGroups": [{"fingerprint": "f1", "count": 7, "failureClass": "POISON", "model": "drill", "reason": "It crashed."}]}`}, []string{"f1", "7", "It crashed."}, nil},
+		"a dead letter":        {"dead-letters show dead_1", map[string]string{"deadLetter": `{"node": {"__typename": "DeadLetter", ` + letter[1:] + `}`}, []string{"prompt       a fox", "why          POISON: It crashed."}, nil},
+		"redrive with edits":   {`dead-letters redrive dead_1 --params {"seed":7}`, map[string]string{"redriveDeadLetter": `{"redriveDeadLetter": ` + job + `}`}, []string{"job_1 runs again"}, map[string]map[string]any{"redriveDeadLetter": {"id": "dead_1", "params": map[string]any{"seed": 7.0}}}},
+		"redrive a cause":      {"dead-letters redrive --fingerprint f1 --canary 1 --yes", map[string]string{"deadLetters": letters, "redriveDeadLetters": `{"redriveDeadLetters": 7}`}, []string{"7 jobs will be redriven"}, map[string]map[string]any{"redriveDeadLetters": {"fingerprint": "f1", "canary": 1.0, "limit": 1000.0}}},
+		"discard":              {"dead-letters discard dead_1 --note refunded", map[string]string{"discardDeadLetter": `{"discardDeadLetter": ` + letter + `}`}, []string{"dead_1 is discarded"}, map[string]map[string]any{"discardDeadLetter": {"id": "dead_1", "note": "refunded"}}},
+		"discard a cause":      {"dead-letters discard --fingerprint f1 -y", map[string]string{"deadLetters": letters, "discardDeadLetters": `{"discardDeadLetters": 7}`}, []string{"Discarded 7 dead letters."}, nil},
+		"bulk operations":      {"bulk", map[string]string{"bulkOperations": page("bulkOperations", bulk)}, []string{"bulk_1", "cancel", "running"}, nil},
+		"a bulk operation":     {"bulk show bulk_1", map[string]string{"bulkOperation": `{"bulkOperation": ` + bulk + `}`}, []string{"bulk_1", "job_9", "It has ended."}, nil},
+		"a dry run":            {"bulk start cancel --status queued user:u42 --dry-run", map[string]string{"startBulkOperation": `{"startBulkOperation": ` + bulk + `}`}, []string{"cancel: 3 jobs (left out: 2 failed). Nothing was done."}, nil},
+		"a bulk start":         {"bulk start set-tier --to batch --all --yes", map[string]string{"startBulkOperation": `{"startBulkOperation": ` + bulk + `}`}, []string{"bulk_1 is started: 3 jobs."}, nil},
+		"a worker":             {"workers show wrk_1", map[string]string{"worker": `{"worker": ` + worker + `}`}, []string{"runs        job_1  drill  RUNNING", "0    100 %"}, nil},
+		"top":                  {"top", map[string]string{"queues": `{"queues": [{"tier": "PRO", "depth": 3, "running": 1}]}`, "workers": page("workers", worker)}, []string{"3 jobs waiting, 1 running. 1 worker: 1 busy.", "wrk_1"}, nil},
+		"whoami":               {"whoami", map[string]string{"viewer": `{"viewer": {"role": "OPERATOR", "account": {"id": "acc_1", "name": "acme", "tier": "PRO"}}}`}, []string{"key       from --key", "role      OPERATOR", "account   acme, PRO, acc_1"}, nil},
+		"version":              {"version", map[string]string{"serverVersion": `{"version": "9.9.9"}`}, []string{"reelay 0.", "server 9.9.9 (http://127.0.0.1:"}, nil},
+		"version of no server": {"version --json", nil, []string{`"version": "0.`, `"problem": `}, nil},
+		"open":                 {"open job_1", nil, []string{"http://127.0.0.1:", "/jobs/job_1\n"}, nil},
+		"graphql":              {`graphql --jq .data.viewer.role {viewer{role}}`, map[string]string{"": `{"viewer": {"role": "ADMIN"}}`}, []string{"ADMIN\n"}, nil},
+		"graphql's variables":  {`graphql query($n:Int){x} -F n=7 -F s=x`, map[string]string{"": `{"x": 1}`}, []string{`"x": 1`}, map[string]map[string]any{"": {"n": 7.0, "s": "x"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, sent := serveOperations(t, c.answers)
+			args := strings.Fields(c.args)
+
+			status, out, errs := call(t, t.Context(), append(args, "--endpoint", url, "--key", "rl_x")...)
+
+			require.Zero(t, status, errs)
+			for _, text := range c.shows {
+				require.Contains(t, out, text)
+			}
+			for operation, variables := range c.sends {
+				require.Equal(t, variables, sent[operation])
+			}
+		})
+	}
+
+	for name, c := range map[string]struct {
+		args   string
+		status int
+		says   string
+	}{
+		"no job":                     {"delete", exitUsage, "give the ids of jobs"},
+		"a wrong priority":           {"jobs set-priority high job_1", exitUsage, "from -100 to 100"},
+		"a wrong tier":               {"jobs set-tier gold job_1", exitUsage, "there is no lane"},
+		"no filter":                  {"bulk start cancel", exitUsage, "say which jobs"},
+		"a wrong action":             {"bulk start explode", exitUsage, "cancel, retry, redrive, delete or set-tier"},
+		"set-tier without a tier":    {"bulk start set-tier --all", exitUsage, "--to pro"},
+		"a bulk start without --yes": {"bulk start cancel --all", exitFailed, "confirm with --yes"},
+		"redrive of nothing":         {"dead-letters redrive", exitUsage, "name a dead letter"},
+		"discard of nothing":         {"dead-letters discard", exitUsage, "--fingerprint"},
+		"a wrong class":              {"dead-letters --class sick", exitUsage, "transient"},
+		"no query":                   {"graphql", exitUsage, "there is no query"},
+		"two queries":                {"graphql {a} -f b.graphql", exitUsage, "given twice"},
+		"a log of two kinds":         {"logs job_1 -f --attempt 2", exitUsage, "use one of them"},
+		"a file for an estimate":     {"estimate --prompt x --image /etc/hosts", exitUsage, "uploads nothing"},
+		"an unknown format":          {"top -o xml", exitUsage, "table, wide, json, yaml or name"},
+	} {
+		t.Run("Refuses "+name, func(t *testing.T) {
+			t.Parallel()
+			url, _ := serveOperations(t, map[string]string{"startBulkOperation": `{"startBulkOperation": ` + bulk + `}`})
+
+			status, _, errs := call(t, t.Context(), append(strings.Fields(c.args), "--endpoint", url, "--key", "rl_x")...)
+
+			require.Equal(t, c.status, status, errs)
+			require.Contains(t, errs, c.says)
+		})
+	}
+}
+
+func TestLogs(t *testing.T) {
+	t.Parallel()
+	files := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("log of " + r.URL.Path + "\n")) }))
+	t.Cleanup(files.Close)
+	attempt := func(no, log string) string {
+		if log != "null" {
+			log = `{"url": "` + files.URL + log + `"}`
+		}
+		return `{"attemptNo": ` + no + `, "status": "FAILED", "log": ` + log + `}`
+	}
+
+	for name, c := range map[string]struct {
+		attempts string
+		args     []string
+		status   int
+		out, err string
+	}{
+		"the newest":      {attempt("1", "/a1") + "," + attempt("2", "/a2") + "," + attempt("3", "null"), nil, 0, "log of /a2\n", ""},
+		"one of them":     {attempt("1", "/a1") + "," + attempt("2", "/a2"), []string{"--attempt", "1"}, 0, "log of /a1\n", ""},
+		"all":             {attempt("1", "/a1") + "," + attempt("2", "/a2"), []string{"-f"}, 0, "log of /a1\nlog of /a2\n", "==> attempt 2, failed <=="},
+		"one without":     {attempt("1", "null"), []string{"--attempt", "1"}, 1, "", "attempt 1 has no log"},
+		"one that is not": {attempt("1", "null"), []string{"--attempt", "4"}, 1, "", "there is no attempt 4: the job has 1"},
+		"none":            {"", nil, 1, "", "no worker has started the job yet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, _ := serveOperations(t, map[string]string{"jobAttempts": `{"job": {"status": "FAILED", "attempts": [` + c.attempts + `]}}`})
+
+			status, out, errs := call(t, t.Context(), append([]string{"logs", "job_1", "--endpoint", url, "--key", "rl_x"}, c.args...)...)
+
+			require.Equal(t, c.status, status, errs)
+			require.Equal(t, c.out, out)
+			require.Contains(t, errs, c.err)
+		})
+	}
+}
+
+func TestGraphQLPages(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var request struct{ Variables map[string]any }
+		_ = json.NewDecoder(r.Body).Decode(&request)
+		info := `{"hasNextPage": true, "endCursor": "c1"}`
+		if request.Variables["after"] == "c1" {
+			info = `{"hasNextPage": false, "endCursor": "c2"}`
+		}
+		_, _ = w.Write([]byte(`{"data": {"jobs": {"pageInfo": ` + info + `}}}`))
+	}))
+	t.Cleanup(server.Close)
+
+	status, out, errs := call(t, t.Context(), "graphql", "--paginate", "--jq", ".data.jobs.pageInfo.endCursor", "query($after: String) { jobs }", "--endpoint", server.URL, "--key", "rl_x")
+
+	require.Zero(t, status, errs)
+	require.Equal(t, "c1\nc2\n", out)
+}
+
+func TestAsk(t *testing.T) {
+	t.Parallel()
+
+	for answer, agrees := range map[string]bool{"y\n": true, "YES\n": true, "\n": false, "n\n": false, "": false, "yellow\n": false} {
+		var out strings.Builder
+
+		err := ask(strings.NewReader(answer), &out, "Delete 1 job?")
+
+		require.Equal(t, agrees, err == nil, answer)
+		require.Equal(t, "Delete 1 job? [y/N] ", out.String())
+	}
+}
+
+// TestContexts runs each command line as a process, because they share a folder of settings.
+func TestContexts(t *testing.T) {
+	t.Parallel()
+	url, _ := serveOperations(t, map[string]string{"viewer": `{"viewer": {"role": "CLIENT", "account": {"id": "acc_1", "name": "acme", "tier": "PRO"}}}`, "models": "!UNAUTHENTICATED wrong"})
+	folder := t.TempDir()
+	reelay := func(t *testing.T, in string, args ...string) (string, error) {
+		t.Helper()
+		cmd := program(t, args...)
+		cmd.Dir = t.TempDir()
+		cmd.Env = append(cmd.Env, "REELAY_CONFIG_DIR="+folder, "REELAY_ENDPOINT=", "REELAY_API_KEY=")
+		cmd.Stdin = strings.NewReader(in)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	says := func(t *testing.T, in string, text string, args ...string) {
+		t.Helper()
+		out, err := reelay(t, in, args...)
+		require.NoError(t, err, out)
+		require.Contains(t, out, text)
+		require.NotContains(t, out, "rl_secret")
+	}
+
+	says(t, "", "No contexts.", "context")
+	says(t, "rl_secret\n", "Logged in to "+url+" as CLIENT of acme. The context prod is the current one.", "login", url, "--name", "prod")
+	info, err := os.Stat(filepath.Join(folder, "contexts.json"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	says(t, "", "key       from the context prod", "whoami")
+	says(t, "rl_secret\n", "The context "+strings.ReplaceAll(strings.TrimPrefix(url, "http://"), ":", "-"), "login", url)
+	says(t, "", "The current context is prod", "context", "use", "prod")
+	says(t, "", `{"current":true,"endpoint":"`+url+`","name":"prod"}`, "context", "list", "--jq", ".items[] | select(.current)")
+	says(t, "", "The context prod is now main.", "context", "rename", "prod", "main")
+	says(t, "", "main\t"+url, "__complete", "context", "use", "")
+	out, err := reelay(t, "", "models", "--context", "main")
+	require.Error(t, err)
+	require.Contains(t, out, "the key from the context main is unknown, expired or revoked")
+	out, err = reelay(t, "", "whoami", "--context", "nowhere")
+	require.Error(t, err)
+	require.Contains(t, out, "there is no context nowhere; there are main")
+	out, err = reelay(t, "", "login", url)
+	require.Error(t, err)
+	require.Contains(t, out, "there is no key")
+	out, err = reelay(t, "k", "login", "ftp://x")
+	require.Error(t, err)
+	require.Contains(t, out, "is not the address of an API")
+	says(t, "", "Logged out of main.", "logout")
+	require.NoError(t, os.Chmod(filepath.Join(folder, "contexts.json"), 0o644))
+	out, err = reelay(t, "", "whoami")
+	require.Error(t, err)
+	require.Contains(t, out, "chmod 600")
+}
+
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	url, _ := serveOperations(t, map[string]string{
+		"jobs":   `{"jobs": {"edges": [{"node": {"id": "job_1", "status": "RUNNING", "prompt": "a fox", "account": {}, "progress": {"phase": "WAITING"}}}], "pageInfo": {}}}`,
+		"models": `{"models": [{"name": "testcard", "description": "A card."}]}`,
+	})
+	at := []string{"--endpoint", url, "--key", "rl_x"}
+
+	for name, c := range map[string]struct {
+		line []string
+		want string
+	}{
+		"ids of jobs":          {[]string{"get", ""}, "job_1\trunning a fox\n:36\n"},
+		"ids not given yet":    {[]string{"cancel", "job_1", ""}, ":36\n"},
+		"models":               {[]string{"submit", "--model", ""}, "testcard\tA card.\n:36\n"},
+		"statuses":             {[]string{"list", "--status", "q"}, "queued\n:4\n"},
+		"a list of statuses":   {[]string{"list", "--status", "failed,q"}, "failed,queued\n:4\n"},
+		"states of workers":    {[]string{"workers", "--status", "i"}, "idle\n:4\n"},
+		"lanes":                {[]string{"queues", "pause", "e"}, "enterprise\n:4\n"},
+		"roles":                {[]string{"keys", "create", "--role", "a"}, "admin\n:4\n"},
+		"formats":              {[]string{"list", "--output", ""}, "table\nwide\njson\nyaml\nname\n:4\n"},
+		"actions":              {[]string{"bulk", "start", "re"}, "retry\nredrive\n:4\n"},
+		"no files for numbers": {[]string{"list", "--first", ""}, ":4\n"},
+		"no files for nothing": {[]string{"audit", ""}, ":4\n"},
+		"files for files":      {[]string{"submit", "--prompt-file", ""}, ":0\n"},
+		"kinds":                {[]string{"download", "--kind", "vid"}, "video\n:4\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			last := len(c.line) - 1
+			args := append([]string{"__complete"}, c.line[:1]...)
+			args = append(append(args, at...), c.line[1:last]...)
+			if !strings.Contains("get cancel submit list workers queues keys audit download bulk", c.line[0]) {
+				t.Fatal(c.line)
+			}
+			if c.line[0] == "queues" || c.line[0] == "keys" || c.line[0] == "bulk" { // the flags belong to a subcommand
+				args = append([]string{"__complete"}, c.line[:last]...)
+			}
+
+			status, out, errs := call(t, t.Context(), append(args, c.line[last])...)
+
+			require.Zero(t, status, errs)
+			require.Equal(t, c.want, out)
+		})
+	}
+
+	t.Run("IsQuietOnFailure", func(t *testing.T) {
+		t.Parallel()
+
+		status, out, errs := call(t, t.Context(), "__complete", "get", "--endpoint", "http://127.0.0.1:1", "--key", "rl_x", "")
+
+		require.Zero(t, status)
+		require.Equal(t, ":4\n", out)
+		require.NotContains(t, errs, "reelay:")
+	})
+}

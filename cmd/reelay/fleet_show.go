@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/spf13/cobra"
+)
+
+func workersShowCommand() *cobra.Command {
+	show := &apiCall{target: target{operator: true}, kind: "wrk"}
+	return show.command(&cobra.Command{
+		Use:   "show WORKER",
+		Short: "Show one worker, its GPUs and what it runs",
+		Args:  workerArg,
+	}, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		w, err := c.Worker(ctx, args[0])
+		return w, func(out io.Writer) error { return printWorker(out, w) }, err
+	})
+}
+
+func printWorker(to io.Writer, w *client.Worker) error {
+	out := bufio.NewWriter(to)
+	field := func(name, format string, args ...any) {
+		fmt.Fprintf(out, "%-12s%s\n", name, clean(fmt.Sprintf(format, args...)))
+	}
+	field("worker", "%s", w.Id)
+	field("status", "%s", workerState(*w))
+	if w.QuarantineReason != nil && *w.QuarantineReason != "" {
+		field("reason", "%s", *w.QuarantineReason)
+	}
+	if w.DrainDeadline != nil {
+		field("drains", "%s at the latest", output.Ago(*w.DrainDeadline))
+	}
+	field("machine", "%s of %s", placeOf(w.ProviderInstanceId, w.Slot), w.Provider)
+	if w.Pool != nil {
+		field("pool", "%s", w.Pool.Name)
+	}
+	field("place", "%s", strings.TrimSuffix(w.Region+", "+valueOr(w.Zone, ""), ", "))
+	field("GPU", "%d × %s, %s", w.GpuCount, w.GpuType, w.CapacityClass)
+	field("models", "%s", strings.Join(w.Models, ", "))
+	field("loaded", "%s", orNone(w.WarmModels))
+	if w.CurrentJob != nil {
+		field("runs", "%s  %s  %s", w.CurrentJob.Id, w.CurrentJob.Model, w.CurrentJob.Status)
+	}
+	field("completed", "%d jobs, %.0f GPU seconds", w.JobsCompleted, w.GpuSeconds)
+	field("registered", "%s", ago(w.RegisteredAt))
+	field("seen", "%s", ago(w.LastHeartbeatAt))
+	if len(w.Gpus) > 0 {
+		fmt.Fprintln(out)
+		var rows [][]string
+		for _, g := range w.Gpus {
+			sums := sumGPUs([]client.GPUState{g})
+			row := []string{fmt.Sprint(g.Index), sums.use, sums.memory, sums.temperature, sums.power, sums.errors}
+			for i := range row {
+				if row[i] == "" {
+					row[i] = "-"
+				}
+			}
+			rows = append(rows, row)
+		}
+		if err := printTable(output.ScreenOf(to).On(out), []string{"GPU", "USE", "MEMORY", "TEMP", "POWER", "ERRORS"}, rows); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
+}
+
+func orNone(words []string) string {
+	if len(words) == 0 {
+		return "none"
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/spf13/cobra"
+)
+
+func jobsCommand() *cobra.Command {
+	cmd := listJobs(&cobra.Command{
+		Use:   "jobs",
+		Short: "List jobs, and change their tier or priority",
+		Args:  noSuchCommand,
+	})
+	cmd.AddCommand(listCommand(), setTierCommand(), setPriorityCommand())
+	return cmd
+}
+
+func setTierCommand() *cobra.Command {
+	call := &apiCall{target: target{operator: true}}
+	return call.command(&cobra.Command{
+		Use:     "set-tier TIER JOB…",
+		Short:   "Move jobs to another tier's lane (for operators)",
+		Long:    "Moves waiting jobs to the lane of another tier at once, and running jobs when they are queued again.",
+		Example: "  reelay jobs set-tier enterprise job_01937d3e",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return fmt.Errorf("give a tier, and the ids of jobs: reelay jobs set-tier %s JOB…", strings.ToLower(string(client.TierPro)))
+			}
+			_, err := parseLane(args[0])
+			return err
+		},
+	}, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		tier, err := parseLane(args[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		return eachJob(ctx, c, args[1:], func(id string) (*client.Job, string, error) {
+			job, err := c.SetJobTier(ctx, id, tier)
+			if err != nil {
+				return nil, "", err
+			}
+			return job, fmt.Sprintf("is now of the tier %s, in the lane %s", job.Tier, job.Lane), nil
+		})
+	})
+}
+
+func setPriorityCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "set-priority PRIORITY JOB…",
+		Short:   "Change the order of jobs among those of their account",
+		Long:    "Changes the order of jobs among the account's jobs of their lane, from -100 to 100: higher ones start first.",
+		Example: "  reelay jobs set-priority 10 job_01937d3e\n  reelay jobs set-priority -- -10 job_01937d3e",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return fmt.Errorf("give a priority from -100 to 100, and the ids of jobs")
+			}
+			return validPriority(args[0])
+		},
+	}
+	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		priority, err := strconv.Atoi(args[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		return eachJob(ctx, c, args[1:], func(id string) (*client.Job, string, error) {
+			job, err := c.SetJobPriority(ctx, id, priority)
+			if err != nil {
+				return nil, "", err
+			}
+			return job, fmt.Sprintf("has the priority %d", job.Priority), nil
+		})
+	})
+}
+
+func validPriority(text string) error {
+	if n, err := strconv.Atoi(text); err != nil || n < -100 || n > 100 {
+		return fmt.Errorf("the priority is %q: it must be from -100 to 100", text)
+	}
+	return nil
+}
+
+// eachJob does something to each of the jobs, and stops at the first error. The answer is one
+// job, or a list of more. do returns what became of a job.
+func eachJob(ctx context.Context, c *client.Client, args []string, do func(id string) (*client.Job, string, error)) (any, printer, error) {
+	ids, err := fullIDs(ctx, c, "job", args)
+	if err != nil {
+		return nil, nil, err
+	}
+	var done []client.Job
+	var lines []string
+	for _, id := range ids {
+		job, what, err := do(id)
+		if err != nil {
+			return nil, nil, doneBefore(id, lines, len(ids), err)
+		}
+		done, lines = append(done, *job), append(lines, job.Id+" "+what)
+	}
+	text := line("%s", strings.Join(lines, "\n"))
+	if len(done) == 1 {
+		return done[0], text, nil
+	}
+	return output.All(done), text, nil
+}
+
+// doneBefore adds to the error about one of several jobs which one it is, and what was done
+// before it.
+func doneBefore(id string, lines []string, all int, err error) error {
+	if all == 1 {
+		return err
+	}
+	before := ""
+	if len(lines) > 0 {
+		before = "\nDone before it:\n  " + strings.Join(lines, "\n  ")
+	}
+	return fmt.Errorf("%s: %w%s", id, apiError(err), before)
+}
+
+// jobArgs checks the arguments of the commands about jobs.
+func jobArgs(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("give the ids of jobs, such as job_01937d3e")
+	}
+	return nil
+}
