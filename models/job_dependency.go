@@ -43,6 +43,14 @@ func ListDependencies(ctx context.Context, db bun.IDB, jobs []JobID) ([]JobDepen
 	return rows, err
 }
 
+// ListChildren returns the jobs that depend on a job, oldest first, at most limit.
+func ListChildren(ctx context.Context, db bun.IDB, on JobID, limit int) (children []*Job, err error) {
+	err = db.NewRaw(`
+		SELECT j.* FROM (SELECT job_id FROM job_dependencies WHERE depends_on = ? ORDER BY job_id LIMIT ?) child
+		JOIN jobs j ON j.id = child.job_id ORDER BY j.id`, on, limit).Scan(ctx, &children)
+	return children, err
+}
+
 // Dependent is a job and one of the jobs that it depends on.
 type Dependent struct {
 	Job

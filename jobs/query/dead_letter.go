@@ -2,6 +2,8 @@ package query
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 
 	"github.com/reelay/reelay/internal/text"
@@ -19,6 +21,24 @@ func (r *Reader) DeadLetter(ctx context.Context, p jobs.Principal, id models.Dea
 	letter, err := models.GetDeadLetter(ctx, r.DB, id)
 	if err != nil {
 		return nil, apierror.Wrap(apierror.OrNotFound(err, "dead letter"), "read dead letter %s", id)
+	}
+	return letter, nil
+}
+
+// OpenDeadLetter returns the unresolved dead letter of a job's current run, or nil. Only
+// operators see one.
+func (r *Reader) OpenDeadLetter(ctx context.Context, p jobs.Principal, job *models.Job) (*models.DeadLetter, error) {
+	if !p.May(models.RoleOperator) {
+		return nil, nil
+	}
+	letter, err := models.FindDeadLetter(ctx, r.DB, job.ID, job.Run)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("find the dead letter of job %s: %w", job.ID, err)
+	case letter.Resolution != "":
+		return nil, nil
 	}
 	return letter, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/jobs/watch"
+	"github.com/reelay/reelay/jobs/webhook"
 )
 
 // Config is what the console reads and calls.
@@ -34,6 +35,8 @@ type Config struct {
 	Fleet     *fleet.Operator
 	Pools     *fleet.Pools
 	Letters   *jobs.DeadLetters
+	Retrier   *jobs.Retrier
+	Webhooks  *webhook.Endpoints
 	Bulk      *bulk.Bulk
 	// Logs reads stored logs; nil if pages show none.
 	Logs Logs

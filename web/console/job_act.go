@@ -9,15 +9,6 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-func (c *console) jobCancel(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	job, err := c.Canceller.Cancel(r.Context(), p, models.JobID(r.PathValue("id")))
-	if err != nil {
-		return err
-	}
-	http.Redirect(w, r, "/jobs/"+string(job.ID), http.StatusSeeOther)
-	return nil
-}
-
 // linkTTL is how long a video can be paused and still continue.
 const linkTTL = 6 * time.Hour
 

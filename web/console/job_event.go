@@ -78,6 +78,11 @@ func numberDetail(name string, value json.Number) detail {
 	return detail{Name: name, Text: value.String()}
 }
 
+// sameDay reports whether two events are of the same day in UTC.
+func sameDay(a, b time.Time) bool {
+	return a.UTC().Format(time.DateOnly) == b.UTC().Format(time.DateOnly)
+}
+
 // constant is a state, a class or another name of the API.
 var constant = regexp.MustCompile(`^[A-Z]+(_[A-Z]+)*$`)
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
@@ -32,7 +32,15 @@ type jobView struct {
 	Inputs    []*query.JobInput
 	// ContinuedBy is the job that makes the video of this draft, or nil.
 	ContinuedBy *models.Job
-	Workers     map[models.WorkerID]*models.Worker
+	// Parents are the jobs that this one depends on, Children those that depend on it.
+	Parents, Children []*models.Job
+	// Keys are the names of the keys that submitted and cancelled it.
+	Keys map[models.KeyID]string
+	// Letter is the open dead letter of its run, or nil.
+	Letter *models.DeadLetter
+	// Estimate is the forecast of a job that has not ended.
+	Estimate estimate.JobEstimate
+	Workers  map[models.WorkerID]*models.Worker
 	// Waiting lists what holds a waiting job back, the most important reason first.
 	Waiting []query.WaitingReason
 	// Webhooks are the deliveries about its ends, newest first, each with its tries.
@@ -42,24 +50,14 @@ type jobView struct {
 	Events  []*models.JobEvent
 	Earlier string
 	Later   bool
-	Now     time.Time
+	// Origin is the address of this Reelay, as the browser has it.
+	Origin string
+	Now    time.Time
 }
 
 func (c *console) jobShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	job, err := c.Reader.Job(r.Context(), p, models.JobID(r.PathValue("id")))
+	v, err := c.readJobView(r, p)
 	if err != nil {
-		return err
-	}
-	v := &jobView{Job: job}
-	if err := c.readJobParts(r.Context(), p, v); err != nil {
-		return err
-	}
-	prompts, err := c.Reader.Prompts(r.Context(), []models.JobID{job.ID})
-	if err != nil {
-		return err
-	}
-	v.Prompt = shownPrompt(r.Context(), prompts[job.ID])
-	if err := c.readEvents(r, v); err != nil {
 		return err
 	}
 	return render(w, r, http.StatusOK, jobPage(v))
@@ -94,6 +92,9 @@ func (c *console) readJobParts(ctx context.Context, p jobs.Principal, v *jobView
 		return err
 	}
 	v.Account = accounts[v.AccountID]
+	if err := c.readRelations(ctx, p, v); err != nil {
+		return err
+	}
 	if v.Workers, err = c.workersOf(ctx, v.Attempts); err != nil {
 		return err
 	}
@@ -112,50 +113,6 @@ func (c *console) readWaiting(ctx context.Context, v *jobView) error {
 	reasons, err := c.Reader.WaitingFor(ctx, []models.JobID{v.ID})
 	v.Waiting = reasons[v.ID]
 	return err
-}
-
-// webhooksShown is the number of a job's webhooks on its page.
-const webhooksShown = 20
-
-func (c *console) readWebhooks(ctx context.Context, p jobs.Principal, v *jobView) error {
-	page, err := c.Reader.WebhookDeliveries(ctx, p, models.WebhookDeliveryFilter{JobID: v.ID}, paging.Request{First: webhooksShown})
-	if err != nil || len(page.Items) == 0 {
-		return err
-	}
-	v.Webhooks, v.Tries = page.Items, map[models.WebhookDeliveryID][]*models.WebhookTry{}
-	ids := make([]models.WebhookDeliveryID, len(page.Items))
-	for i, d := range page.Items {
-		ids[i] = d.ID
-	}
-	tries, err := c.Reader.WebhookTries(ctx, ids)
-	for _, try := range tries {
-		v.Tries[try.DeliveryID] = append(v.Tries[try.DeliveryID], try)
-	}
-	return err
-}
-
-// delivering reports whether a webhook is pending.
-func (v *jobView) delivering() bool {
-	return slices.ContainsFunc(v.Webhooks, func(d *models.WebhookDelivery) bool { return d.State == models.DeliveryPending })
-}
-
-// webhookState returns the state of a delivery for a badge.
-func webhookState(d *models.WebhookDelivery) string {
-	switch {
-	case d.State != models.DeliveryPending:
-		return string(d.State)
-	case d.LastError != "":
-		return "RETRYING"
-	}
-	return string(models.DeliveryPending)
-}
-
-// webhookOutcome describes the result of a try.
-func webhookOutcome(try *models.WebhookTry) string {
-	if try.Error == "" && try.StatusCode != nil {
-		return fmt.Sprintf("The endpoint responded with status %d.", *try.StatusCode)
-	}
-	return try.Error
 }
 
 func (c *console) workersOf(ctx context.Context, attempts []*models.Attempt) (map[models.WorkerID]*models.Worker, error) {
@@ -321,28 +278,6 @@ func (v *jobView) resumedAt(checkpoint *models.Artifact) *models.Attempt {
 		return nil
 	}
 	return v.Attempts[i]
-}
-
-// span returns an attempt's place in the time since the job was submitted, from 0 to 100.
-func (v *jobView) span(a *models.Attempt) (from, to float64) {
-	end := func(t time.Time) time.Time {
-		if t.IsZero() {
-			return v.Now
-		}
-		return t
-	}
-	whole := end(v.CompletedAt).Sub(v.CreatedAt).Seconds()
-	if whole <= 0 {
-		return 0, 100
-	}
-	place := func(t time.Time) float64 { return min(100*t.Sub(v.CreatedAt).Seconds()/whole, 100) }
-	return place(a.LeasedAt), place(end(a.EndedAt))
-}
-
-// lane describes an attempt's place in the job's time.
-func (v *jobView) lane(a *models.Attempt) (state string, from, to float64, title string) {
-	from, to = v.span(a)
-	return strings.ToLower(string(a.Status)), from, to, fmt.Sprintf("Attempt %d, %s, %s", a.AttemptNo, ui.Words(string(a.Status)), v.took(a))
 }
 
 func (v *jobView) took(a *models.Attempt) string {

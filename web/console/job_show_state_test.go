@@ -82,7 +82,7 @@ func TestJobShow_State(t *testing.T) {
 		got := b.get(t, "/jobs/"+string(job.ID)).Body
 
 		require.Contains(t, got, "when it failed")
-		require.Regexp(t, `invalid input\s*<span class="quiet">no such style</span>\s*<a class="inline" href="/artifacts/[^"]+">log</a>`, got)
+		require.Regexp(t, `invalid input\s*<span class="quiet">no such style</span>\s*<a class="inline" href="/jobs/[^"]+/log/[^"]+" [^>]*>log</a>`, got)
 	})
 
 	t.Run("CountsTheWaitOfThisRunOnly", func(t *testing.T) {

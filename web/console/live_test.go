@@ -104,13 +104,13 @@ func TestLivePage(t *testing.T) {
 				chromedp.WaitVisible("#stale a"),
 				chromedp.Text("#stale", &text),
 				chromedp.AttributeValue("#stale a", "href", &link, nil),
-				chromedp.Click(`form[action$="/cancel"] button`),
+				chromedp.Click(`a[href$="/cancel"]`),
 				chromedp.WaitVisible("#key"),
 				chromedp.Location(&location),
 			))
 			require.Regexp(t, `^Your session ended\. Last update `, text)
 			require.Equal(t, "/login?next="+url.QueryEscape(path), link)
-			require.Equal(t, b.url+link, location, "an action leads to the login, and from there back to the page")
+			require.Equal(t, b.url+link+url.QueryEscape("/cancel"), location, "an action leads to the login, and from there back to its page")
 			require.Equal(t, models.JobQueued, b.Reload(t, job.ID).Status)
 		})
 	}

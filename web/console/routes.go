@@ -79,8 +79,19 @@ func (c *console) routes() []route {
 		{pattern: "GET /jobs/{id}", serve: c.jobShow},
 		{pattern: "GET /jobs/{id}/live", serve: c.jobLive},
 		{pattern: "GET /jobs/{id}/video", serve: c.jobVideo, back: "/jobs/{id}"},
+		{pattern: "GET /jobs/{id}/cancel", serve: c.askJob((*jobAction).cancellable, jobCancelPage), back: "/jobs/{id}"},
 		{pattern: "POST /jobs/{id}/cancel", serve: c.jobCancel, back: "/jobs/{id}"},
+		{pattern: "GET /jobs/{id}/retry", serve: c.askJob((*jobAction).retryable, jobRetryPage), back: "/jobs/{id}"},
+		{pattern: "POST /jobs/{id}/retry", serve: c.jobRetry, back: "/jobs/{id}"},
+		{pattern: "GET /jobs/{id}/redrive", serve: c.askJob((*jobAction).redrivable, jobRedrivePage), back: "/jobs/{id}"},
+		{pattern: "POST /jobs/{id}/redrive", serve: c.jobRedrive, back: "/jobs/{id}"},
+		{pattern: "GET /jobs/{id}/order", serve: c.askJob((*jobAction).open, jobOrderPage), back: "/jobs/{id}"},
+		{pattern: "POST /jobs/{id}/order", serve: c.jobOrder, back: "/jobs/{id}"},
+		{pattern: "GET /jobs/{id}/delete", serve: c.askJob((*jobAction).deletable, jobDeletePage), back: "/jobs/{id}"},
+		{pattern: "POST /jobs/{id}/delete", serve: c.jobDelete, back: "/jobs/{id}"},
 		{pattern: "POST /jobs/{id}/continue", serve: c.jobContinue, back: "/jobs/{id}"},
+		{pattern: "GET /jobs/{id}/log/{attempt}", serve: c.jobLog, back: "/jobs/{id}"},
+		{pattern: "GET /jobs/{id}/raw", serve: c.jobRaw, back: "/jobs/{id}"},
 		{pattern: "GET /artifacts/{id}", serve: c.artifact},
 
 		{pattern: "GET /bulk", serve: c.bulkList},
@@ -97,6 +108,8 @@ func (c *console) routes() []route {
 		{pattern: "GET /takes/{id}/live", serve: c.takesLive},
 		{pattern: "GET /takes/{id}/discard", serve: c.takesConfirm, back: "/takes/{id}"},
 		{pattern: "POST /takes/{id}/discard", serve: c.takesDiscard, back: "/takes/{id}"},
+
+		{pattern: "POST /webhooks/deliveries/{id}/redeliver", serve: c.redeliver, back: "/webhooks"},
 
 		{pattern: "GET /workers", serve: c.workerList},
 		{pattern: "GET /workers/live", serve: c.workerListLive},

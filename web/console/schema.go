@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/a-h/templ"
 )
 
 // field is one parameter of a model in a form.
@@ -28,6 +30,33 @@ func (f field) placeholder() string {
 		return "One on each line"
 	}
 	return "JSON"
+}
+
+// long reports whether the field takes several lines.
+func (f field) long() bool { return f.Type == typeList || f.Type == typeJSON }
+
+// bounds are the smallest and the largest value of a number input, as far as they are known.
+func (f field) bounds() templ.Attributes {
+	bounds := templ.Attributes{}
+	if f.Min != "" {
+		bounds["min"] = f.Min
+	}
+	if f.Max != "" {
+		bounds["max"] = f.Max
+	}
+	return bounds
+}
+
+// text returns a parameter's value as a person enters it.
+func (f field) text(value json.RawMessage) string {
+	var list []string
+	if f.Type == typeList && json.Unmarshal(value, &list) == nil {
+		return strings.Join(list, "\n")
+	}
+	if f.Type == typeJSON {
+		return string(value)
+	}
+	return plain(value)
 }
 
 // choice is one of the values of a parameter.

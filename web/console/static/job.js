@@ -1,0 +1,41 @@
+// What a job's page adds with JavaScript: buttons that copy texts. Every page works without it.
+"use strict";
+{
+	const buttons = document.querySelectorAll("[data-copy-from], [data-copy-text]");
+	for (const button of buttons) button.hidden = false;
+
+	const textOf = async (button) => {
+		if (button.dataset.copyText) return document.querySelector(button.dataset.copyText).textContent;
+		const answer = await fetch(button.dataset.copyFrom);
+		if (!answer.ok) throw new Error(answer.statusText);
+		return answer.text();
+	};
+
+	document.addEventListener("click", async (event) => {
+		const button = event.target.closest("[data-copy-from], [data-copy-text]");
+		if (!button) return;
+		try {
+			button.dataset.copy = await textOf(button);
+		} catch {
+			button.textContent = "Could not copy";
+			return;
+		}
+		delete button.dataset.copyFrom;
+		delete button.dataset.copyText;
+		button.click(); // console.js copies
+	});
+
+	// A form that is sent twice acts once.
+	document.addEventListener("submit", (event) => {
+		const form = event.target.closest("[data-once]");
+		if (!form) return;
+		if (form.dataset.sent) {
+			event.preventDefault();
+			return;
+		}
+		form.dataset.sent = "true";
+	});
+	window.addEventListener("pageshow", () => {
+		for (const form of document.querySelectorAll("[data-sent]")) delete form.dataset.sent;
+	});
+}
