@@ -9,6 +9,7 @@ import (
 	"context"
 
 	"github.com/reelay/reelay/graph/loader"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 )
 
@@ -23,6 +24,14 @@ func (r *mutationResolver) ResumeQueue(ctx context.Context, tier models.Tier, mo
 func (r *queryResolver) Queues(ctx context.Context) ([]*models.QueueCount, error) {
 	all, err := r.Reader.Queues(ctx)
 	return pointers(all), err
+}
+
+func (r *queryResolver) QueueAccounts(ctx context.Context, tier models.Tier, first *int) ([]*models.LaneShare, error) {
+	return r.Reader.LaneShares(ctx, tier, valueOr(first, 20))
+}
+
+func (r *queryResolver) QueueHeads(ctx context.Context, tier models.Tier, first *int) ([]*models.Job, error) {
+	return r.Reader.LaneHeads(ctx, tier, valueOr(first, 20))
 }
 
 func (r *queueResolver) WaitSecondsP50(ctx context.Context, obj *models.QueueCount) (*float64, error) {
@@ -45,6 +54,23 @@ func (r *queueResolver) EstimatedDrainSeconds(ctx context.Context, obj *models.Q
 	return r.Reader.Estimates.Drain(obj.Lane, obj.Model, obj.Depth), nil
 }
 
+func (r *queueResolver) WaitTargetSeconds(ctx context.Context, obj *models.QueueCount) (*float64, error) {
+	target, ok := jobs.LateAfter()[obj.Lane]
+	if !ok {
+		return nil, nil
+	}
+	return new(target.Seconds()), nil
+}
+
+func (r *queueAccountResolver) Account(ctx context.Context, obj *models.LaneShare) (*models.Account, error) {
+	return load(ctx).Accounts.Load(ctx, obj.AccountID)
+}
+
 func (r *Resolver) Queue() QueueResolver { return &queueResolver{r} }
 
-type queueResolver struct{ *Resolver }
+func (r *Resolver) QueueAccount() QueueAccountResolver { return &queueAccountResolver{r} }
+
+type (
+	queueResolver        struct{ *Resolver }
+	queueAccountResolver struct{ *Resolver }
+)

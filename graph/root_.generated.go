@@ -39,6 +39,7 @@ type ResolverRoot interface {
 	Progress() ProgressResolver
 	Query() QueryResolver
 	Queue() QueueResolver
+	QueueAccount() QueueAccountResolver
 	SubmitJobPayload() SubmitJobPayloadResolver
 	Subscription() SubscriptionResolver
 	Viewer() ViewerResolver
@@ -1518,12 +1519,34 @@ func (ec *executionContext) childFields_Queue(ctx context.Context, field graphql
 		return ec.fieldContext_Queue_waitSecondsP95(ctx, field)
 	case "estimatedDrainSeconds":
 		return ec.fieldContext_Queue_estimatedDrainSeconds(ctx, field)
+	case "waitTargetSeconds":
+		return ec.fieldContext_Queue_waitTargetSeconds(ctx, field)
 	case "paused":
 		return ec.fieldContext_Queue_paused(ctx, field)
 	case "pause":
 		return ec.fieldContext_Queue_pause(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Queue", field.Name)
+}
+
+func (ec *executionContext) childFields_QueueAccount(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "account":
+		return ec.fieldContext_QueueAccount_account(ctx, field)
+	case "queued":
+		return ec.fieldContext_QueueAccount_queued(ctx, field)
+	case "promoted":
+		return ec.fieldContext_QueueAccount_promoted(ctx, field)
+	case "running":
+		return ec.fieldContext_QueueAccount_running(ctx, field)
+	case "share":
+		return ec.fieldContext_QueueAccount_share(ctx, field)
+	case "virtualTime":
+		return ec.fieldContext_QueueAccount_virtualTime(ctx, field)
+	case "capped":
+		return ec.fieldContext_QueueAccount_capped(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type QueueAccount", field.Name)
 }
 
 func (ec *executionContext) childFields_QueuePause(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -102,6 +102,17 @@ func TestDeepQueues(t *testing.T) {
 				require.InDelta(t, 600, *found[1].OldestWaitSeconds, 60)
 				return err
 			}, 10_000 + deep/20 + 2*1000 + 5},
+			"ListLaneShares": {func() error {
+				found, err := models.ListLaneShares(t.Context(), watched, models.TierPro, 5)
+				require.Len(t, found, 5)
+				require.Equal(t, one, found[0].AccountID, "it has the most jobs")
+				return err
+			}, 0},
+			"ListLaneHeads": {func() error {
+				found, err := models.ListLaneHeads(t.Context(), watched, models.TierPro, 5)
+				require.Len(t, found, 5)
+				return err
+			}, 5 * 5},
 			"CountUserQueues": {func() error {
 				counts, err := models.CountUserQueues(t.Context(), watched, []models.UserQueue{{AccountID: one, UserID: "crowd"}, {AccountID: one, UserID: "nobody"}}, []int{100, 100})
 				require.Equal(t, []int{100, 0}, counts)

@@ -77,7 +77,10 @@ func (c *console) queuePause(w http.ResponseWriter, r *http.Request, p jobs.Prin
 		v.Reason, v.Error = reason, refused.Message
 		return render(w, r, http.StatusUnprocessableEntity, queuePausePage(v))
 	}
-	return toQueues(w, r, err)
+	if err != nil {
+		return err
+	}
+	return c.done(w, r, "/queues", "Paused "+queueName(lane, model)+".")
 }
 
 func (c *console) queueResume(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
@@ -85,8 +88,10 @@ func (c *console) queueResume(w http.ResponseWriter, r *http.Request, p jobs.Pri
 	if err != nil {
 		return err
 	}
-	_, err = c.Operator.ResumeQueue(r.Context(), p, lane, model)
-	return toQueues(w, r, err)
+	if _, err = c.Operator.ResumeQueue(r.Context(), p, lane, model); err != nil {
+		return err
+	}
+	return c.done(w, r, "/queues", "Resumed "+queueName(lane, model)+".")
 }
 
 // queueOf returns the queue in an address, or NOT_FOUND.
@@ -101,11 +106,4 @@ func (c *console) queueOf(r *http.Request) (lane models.Tier, model string, err 
 		}
 	}
 	return lane, model, nil
-}
-
-func toQueues(w http.ResponseWriter, r *http.Request, err error) error {
-	if err == nil {
-		http.Redirect(w, r, "/queues", http.StatusSeeOther)
-	}
-	return err
 }

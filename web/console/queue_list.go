@@ -14,8 +14,12 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// decisionsShown is the number of a pool's scaling decisions on the page.
-const decisionsShown = 8
+const (
+	// decisionsShown is the number of a pool's scaling decisions on the page.
+	decisionsShown = 8
+	// sharesShown is the number of accounts beside a lane.
+	sharesShown = 2
+)
 
 // queueList is the view of the page with queues.
 type queueList struct {
@@ -27,15 +31,23 @@ type queueList struct {
 
 // laneView is one lane: all of its jobs, and its jobs by model.
 type laneView struct {
-	models.QueueCount
+	queueView
 	Models []queueView
+	// Shares are the accounts with the most waiting jobs.
+	Shares []*models.LaneShare
 }
 
-// queueView is one model's jobs in a lane.
+// queueView is a lane, or one model's jobs in it.
 type queueView struct {
 	models.QueueCount
-	// Own is the pause of the model itself, even if the lane is paused, too.
+	// Own is the pause of just this, even if the lane is paused, too.
 	Own *models.Pause
+	// Wait is how long jobs waited that started within the last hour, or nil if none did.
+	Wait *models.QueueWait
+	// Drain is in how many seconds it is empty if no job is added, or nil if that is unknown. If
+	// AtMost is set, its models share workers: it is the sum of theirs.
+	Drain  *float64
+	AtMost bool
 }
 
 type poolView struct {
@@ -72,15 +84,9 @@ func (c *console) readQueues(ctx context.Context, p jobs.Principal) (*queueList,
 	}
 	defer read.End()
 	v := new(queueList)
-	queues, err := c.Reader.Queues(ctx)
-	if err != nil {
+	if v.Lanes, err = c.readLanes(ctx, sharesShown, ""); err != nil {
 		return nil, err
 	}
-	pauses, err := c.Reader.Pauses(ctx)
-	if err != nil {
-		return nil, err
-	}
-	v.Lanes = lanesOf(queues, pauses)
 	pools, err := c.Reader.Pools(ctx)
 	if err != nil {
 		return nil, err
@@ -99,11 +105,74 @@ func (c *console) readQueues(ctx context.Context, p jobs.Principal) (*queueList,
 	return v, nil
 }
 
+// readLanes reads all lanes, and of each lane, or of just one, the accounts with the most waiting
+// jobs.
+func (c *console) readLanes(ctx context.Context, accounts int, of models.Tier) ([]laneView, error) {
+	queues, err := c.Reader.Queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pauses, err := c.Reader.Pauses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	waits, err := c.Reader.QueueWaits(ctx)
+	if err != nil {
+		return nil, err
+	}
+	shares, err := c.Reader.LaneShares(ctx, of, accounts)
+	if err != nil {
+		return nil, err
+	}
+	lanes := lanesOf(queues, pauses)
+	for i := range lanes {
+		lane := &lanes[i]
+		lane.Wait = waitOf(waits, lane.Lane, "")
+		for j := range lane.Models {
+			q := &lane.Models[j]
+			q.Wait, q.Drain = waitOf(waits, q.Lane, q.Model), c.Reader.Estimates.Drain(q.Lane, q.Model, q.Depth)
+		}
+		lane.Drain, lane.AtMost = drainOf(lane.Models)
+		for _, share := range shares {
+			if share.Lane == lane.Lane {
+				lane.Shares = append(lane.Shares, share)
+			}
+		}
+	}
+	return lanes, nil
+}
+
+// drainOf returns in how many seconds all of some queues are empty. If several have jobs, they may
+// share workers: then it is the sum, which is the longest that it can take.
+func drainOf(queues []queueView) (seconds *float64, atMost bool) {
+	sum, n := 0.0, 0
+	for _, q := range queues {
+		if q.Depth == 0 {
+			continue
+		}
+		if q.Drain == nil {
+			return nil, false
+		}
+		sum, n = sum+*q.Drain, n+1
+	}
+	return &sum, n > 1
+}
+
+func waitOf(waits []models.QueueWait, lane models.Tier, model string) *models.QueueWait {
+	for i, w := range waits {
+		if w.Lane == lane && w.Model == model {
+			return &waits[i]
+		}
+	}
+	return nil
+}
+
 // lanesOf sums the queues by lane.
 func lanesOf(queues []models.QueueCount, pauses []models.Pause) []laneView {
 	var lanes []laneView
 	for _, tier := range models.Tiers {
-		lane := laneView{QueueCount: models.QueueCount{Lane: tier, Pause: pauseOf(pauses, tier, "")}}
+		pause := pauseOf(pauses, tier, "")
+		lane := laneView{queueView: queueView{QueueCount: models.QueueCount{Lane: tier, Pause: pause}, Own: pause}}
 		for _, q := range queues {
 			if q.Lane != tier || q.Model == "" {
 				continue
@@ -114,7 +183,7 @@ func lanesOf(queues []models.QueueCount, pauses []models.Pause) []laneView {
 			if lane.OldestQueuedAt.IsZero() || !q.OldestQueuedAt.IsZero() && q.OldestQueuedAt.Before(lane.OldestQueuedAt) {
 				lane.OldestQueuedAt = q.OldestQueuedAt
 			}
-			lane.Models = append(lane.Models, queueView{q, pauseOf(pauses, tier, q.Model)})
+			lane.Models = append(lane.Models, queueView{QueueCount: q, Own: pauseOf(pauses, tier, q.Model)})
 		}
 		lanes = append(lanes, lane)
 	}
@@ -130,18 +199,9 @@ func pauseOf(pauses []models.Pause, lane models.Tier, model string) *models.Paus
 	return &pauses[i]
 }
 
-// depthShare returns a queue's depth relative to the deepest lane, from 0 to 100.
-func (v *queueList) depthShare(q models.QueueCount) float64 {
-	deepest := 1
-	for _, lane := range v.Lanes {
-		deepest = max(deepest, lane.Depth)
-	}
-	return 100 * float64(q.Depth) / float64(deepest)
-}
-
 // queuePath returns the address of an action on a lane, or on one model in it.
 func queuePath(lane models.Tier, model, action string) string {
-	path := "/queues/" + strings.ToLower(string(lane)) + "/" + action
+	path := lanePath(lane) + "/" + action
 	if model == "" {
 		return path
 	}
@@ -156,3 +216,6 @@ func queuedJobs(q models.QueueCount) string {
 	}
 	return jobs.path("/jobs")
 }
+
+// lanePath returns the address of a lane's page.
+func lanePath(lane models.Tier) string { return "/queues/" + strings.ToLower(string(lane)) }

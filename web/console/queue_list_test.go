@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -32,6 +34,67 @@ func TestQueueList(t *testing.T) {
 		require.Contains(t, got.Body, "two &lt;jobs&gt; wait")
 		require.Contains(t, got.Body, "0 to 4")
 		require.Contains(t, got.Body, "Provider static, region local, GPU any, spot. Models: testcard.")
+	})
+}
+
+func TestQueueFigures(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ShowWhichAccountFloodsALane", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		calm := b.NewKey(t, b.NewAccount(t, "calm "+hostile, models.TierEnterprise), models.RoleClient)
+		first := jobstest.SubmitAs(t, b.Stack, calm, func(*jobs.Submission) {})
+		for range 12 {
+			b.Submit(t)
+		}
+		b.Exec(t, "UPDATE accounts SET max_running = 0 WHERE id = ?", b.Account.ID)
+		b.Exec(t, "UPDATE account_lanes SET capped = true WHERE account_id = ?", b.Account.ID)
+
+		got := b.get(t, "/queues").Body
+		lane := b.get(t, "/queues/enterprise").Body
+
+		require.Regexp(t, `(?s)<tr id="lane-ENTERPRISE".*?client <span class="quiet">12, 92 %</span>.*?floods</span>`, got)
+		require.Regexp(t, `(?s)client</span>.*?floods.*?at its limit.*?data-label="Waiting">12.*?data-label="Fair share">50 %`, lane)
+		require.Contains(t, lane, "calm &lt;script&gt;alert(&#34;x&#34;)&lt;/script&gt;[U+202E]")
+		require.Contains(t, lane, `<tr id="head-`+string(first.ID)+`">`, "the other account is at its limit")
+		require.Equal(t, 1, strings.Count(lane, `<tr id="head-`))
+		require.Contains(t, lane, "No pool and no worker can run it: it needs testcard.", "it says what the next job waits for")
+		require.Equal(t, http.StatusNotFound, b.get(t, "/queues/nowhere").Status)
+	})
+
+	t.Run("ShowWhetherTheTargetIsMet", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		require.Regexp(t, `(?s)<tr id="lane-PRO".*?data-label="Wait p50 / p95">n/a</td><td data-label="Target">2 min\s*</td><td class="num" data-label="Empty in">empty`, b.get(t, "/queues").Body)
+		b.Submit(t)
+		b.Exec(t, "UPDATE jobs SET queued_at = clock_timestamp() - interval '20 seconds'")
+		require.Regexp(t, `(?s)<tr id="lane-ENTERPRISE".*?30 s <span class="badge is-met">`, b.get(t, "/queues").Body)
+		b.Exec(t, "UPDATE jobs SET queued_at = clock_timestamp() - interval '1 minute'")
+		require.Regexp(t, `(?s)<tr id="lane-ENTERPRISE".*?30 s <span class="badge is-missed">`, b.get(t, "/queues").Body)
+	})
+
+	t.Run("AddUpHowLongALaneTakesToEmpty", func(t *testing.T) {
+		t.Parallel()
+
+		q := func(depth int, drain *float64) queueView {
+			return queueView{QueueCount: models.QueueCount{Depth: depth}, Drain: drain}
+		}
+		for name, c := range map[string]struct {
+			queues []queueView
+			want   string
+		}{
+			"one model":    {[]queueView{q(2, new(60.0)), q(0, nil)}, "1 min 00 s"},
+			"two models":   {[]queueView{q(2, new(60.0)), q(1, new(30.0))}, "at most 1 min 30 s"},
+			"unknown":      {[]queueView{q(2, nil), q(1, new(30.0))}, "n/a"},
+			"empty queues": {nil, "empty"},
+		} {
+			all := q(len(c.queues), nil)
+			all.Drain, all.AtMost = drainOf(c.queues)
+			require.Equal(t, c.want, all.drains(), name)
+		}
 	})
 }
 

@@ -137,6 +137,8 @@ func (c *console) routes() []route {
 
 		{pattern: "GET /queues", serve: c.queueList},
 		{pattern: "GET /queues/live", serve: c.queueListLive},
+		{pattern: "GET /queues/{lane}", serve: c.queueShow, back: "/queues"},
+		{pattern: "GET /queues/{lane}/live", serve: c.queueShowLive},
 		{pattern: "GET /queues/{lane}/pause", serve: c.queueConfirm},
 		{pattern: "POST /queues/{lane}/pause", serve: c.queuePause, back: "/queues"},
 		{pattern: "POST /queues/{lane}/resume", serve: c.queueResume, back: "/queues"},

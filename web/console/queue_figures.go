@@ -1,0 +1,99 @@
+package console
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/ui"
+)
+
+// target returns how long jobs of the lane should wait at most, or false if there is no target.
+func (q *queueView) target() (time.Duration, bool) {
+	after, ok := jobs.LateAfter()[q.Lane]
+	return after, ok
+}
+
+// met says whether the wait target is met: by the jobs that started within the last hour, 95 % of
+// which must be in time, and by the job that has waited longest. It returns "" without a target
+// and if no job tells.
+func (q *queueView) met(now time.Time) string {
+	target, ok := q.target()
+	if !ok || q.Wait == nil && q.OldestQueuedAt.IsZero() {
+		return ""
+	}
+	if q.Wait != nil && q.Wait.P95 > target.Seconds() || !q.OldestQueuedAt.IsZero() && now.Sub(q.OldestQueuedAt) > target {
+		return "MISSED"
+	}
+	return "MET"
+}
+
+// targetText names the target.
+func (q *queueView) targetText() string {
+	if target, ok := q.target(); ok {
+		return coarse(target)
+	}
+	return "none"
+}
+
+// coarse formats a duration that is a round number of seconds, minutes or hours.
+func coarse(d time.Duration) string {
+	switch {
+	case d%time.Hour == 0:
+		return fmt.Sprintf("%.0f h", d.Hours())
+	case d%time.Minute == 0:
+		return fmt.Sprintf("%.0f min", d.Minutes())
+	}
+	return fmt.Sprintf("%.0f s", d.Seconds())
+}
+
+// waits formats the median and the 95th percentile of the waits.
+func (q *queueView) waits() string {
+	if q.Wait == nil {
+		return ui.Unknown
+	}
+	return ui.Seconds(&q.Wait.P50) + " / " + ui.Seconds(&q.Wait.P95)
+}
+
+// drains says in how long the queue is empty if no job is added.
+func (q *queueView) drains() string {
+	switch {
+	case q.Depth == 0:
+		return "empty"
+	case q.Pause != nil:
+		return "never, it is paused"
+	case q.Drain == nil:
+		return ui.Unknown
+	case q.AtMost:
+		return "at most " + ui.Seconds(q.Drain)
+	}
+	return ui.Seconds(q.Drain)
+}
+
+// partOf formats a part of a whole in percent.
+func partOf(n, of int) string {
+	if of == 0 {
+		return ui.Unknown
+	}
+	return ui.Percent(100 * float64(n) / float64(of))
+}
+
+// percentOf is partOf as a number.
+func percentOf(n, of int) float64 { return 100 * float64(n) / float64(max(of, 1)) }
+
+// floods reports whether one account has most of the waiting jobs of a lane, and more than it
+// would have by its weight.
+func floods(s *models.LaneShare) bool {
+	part := float64(s.Queued) / float64(max(s.LaneQueued, 1))
+	return s.Queued >= 10 && part > 0.5 && part > 1.5*s.Share
+}
+
+// capText says how many jobs an account runs of those that it may.
+func capText(s *models.LaneShare) string {
+	if s.MaxRunning >= jobs.Unlimited {
+		return strconv.Itoa(s.AccountRunning)
+	}
+	return fmt.Sprintf("%d of %d", s.AccountRunning, s.MaxRunning)
+}
