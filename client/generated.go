@@ -3289,6 +3289,115 @@ func (v *ModelShare) GetName() string { return v.Name }
 // GetWeight returns ModelShare.Weight, and is useful for accessing the field via an interface.
 func (v *ModelShare) GetWeight() float64 { return v.Weight }
 
+// Overview includes the requested fields of the GraphQL type Overview.
+// The GraphQL type's documentation follows.
+//
+// The state of all of Reelay. Null is unknown. The rates per minute are of the last ten minutes; failureRate, waits, renders,
+// preemptions, recovery and costs are of the last hour.
+type Overview struct {
+	At time.Time `json:"at"`
+	// scheduled and blocked are counted up to 10,001.
+	Queued    int `json:"queued"`
+	Running   int `json:"running"`
+	Scheduled int `json:"scheduled"`
+	Blocked   int `json:"blocked"`
+	// Open dead letters that operators must act on.
+	DeadLetters        int      `json:"deadLetters"`
+	WorkersIdle        int      `json:"workersIdle"`
+	WorkersBusy        int      `json:"workersBusy"`
+	WorkersBooting     int      `json:"workersBooting"`
+	WorkersDraining    int      `json:"workersDraining"`
+	SubmittedPerMinute *float64 `json:"submittedPerMinute"`
+	CompletedPerMinute *float64 `json:"completedPerMinute"`
+	// The share of ended jobs that failed, 0 to 1. Cancelled jobs, and failures that customers caused, do not count.
+	FailureRate *float64 `json:"failureRate"`
+	// Seconds from queued to the first lease.
+	WaitSecondsP50 *float64 `json:"waitSecondsP50"`
+	WaitSecondsP95 *float64 `json:"waitSecondsP95"`
+	// Seconds that workers held a completed job.
+	RenderSecondsP50 *float64 `json:"renderSecondsP50"`
+	RenderSecondsP95 *float64 `json:"renderSecondsP95"`
+	// Attempts that lost their worker, and the seconds until their job ran again.
+	PreemptionsPerHour *float64 `json:"preemptionsPerHour"`
+	RecoverySecondsP95 *float64 `json:"recoverySecondsP95"`
+	// How busy the GPUs say they are, 0 to 1.
+	GpuUtilization *float64 `json:"gpuUtilization"`
+	// Null if no worker has a price.
+	CostUsdPerHour   *float64 `json:"costUsdPerHour"`
+	WastedUsdPerHour *float64 `json:"wastedUsdPerHour"`
+	// Seconds to empty all queues if no job is added: the estimated work by the workers that take jobs. Null without workers.
+	EstimatedDrainSeconds *float64 `json:"estimatedDrainSeconds"`
+}
+
+// GetAt returns Overview.At, and is useful for accessing the field via an interface.
+func (v *Overview) GetAt() time.Time { return v.At }
+
+// GetQueued returns Overview.Queued, and is useful for accessing the field via an interface.
+func (v *Overview) GetQueued() int { return v.Queued }
+
+// GetRunning returns Overview.Running, and is useful for accessing the field via an interface.
+func (v *Overview) GetRunning() int { return v.Running }
+
+// GetScheduled returns Overview.Scheduled, and is useful for accessing the field via an interface.
+func (v *Overview) GetScheduled() int { return v.Scheduled }
+
+// GetBlocked returns Overview.Blocked, and is useful for accessing the field via an interface.
+func (v *Overview) GetBlocked() int { return v.Blocked }
+
+// GetDeadLetters returns Overview.DeadLetters, and is useful for accessing the field via an interface.
+func (v *Overview) GetDeadLetters() int { return v.DeadLetters }
+
+// GetWorkersIdle returns Overview.WorkersIdle, and is useful for accessing the field via an interface.
+func (v *Overview) GetWorkersIdle() int { return v.WorkersIdle }
+
+// GetWorkersBusy returns Overview.WorkersBusy, and is useful for accessing the field via an interface.
+func (v *Overview) GetWorkersBusy() int { return v.WorkersBusy }
+
+// GetWorkersBooting returns Overview.WorkersBooting, and is useful for accessing the field via an interface.
+func (v *Overview) GetWorkersBooting() int { return v.WorkersBooting }
+
+// GetWorkersDraining returns Overview.WorkersDraining, and is useful for accessing the field via an interface.
+func (v *Overview) GetWorkersDraining() int { return v.WorkersDraining }
+
+// GetSubmittedPerMinute returns Overview.SubmittedPerMinute, and is useful for accessing the field via an interface.
+func (v *Overview) GetSubmittedPerMinute() *float64 { return v.SubmittedPerMinute }
+
+// GetCompletedPerMinute returns Overview.CompletedPerMinute, and is useful for accessing the field via an interface.
+func (v *Overview) GetCompletedPerMinute() *float64 { return v.CompletedPerMinute }
+
+// GetFailureRate returns Overview.FailureRate, and is useful for accessing the field via an interface.
+func (v *Overview) GetFailureRate() *float64 { return v.FailureRate }
+
+// GetWaitSecondsP50 returns Overview.WaitSecondsP50, and is useful for accessing the field via an interface.
+func (v *Overview) GetWaitSecondsP50() *float64 { return v.WaitSecondsP50 }
+
+// GetWaitSecondsP95 returns Overview.WaitSecondsP95, and is useful for accessing the field via an interface.
+func (v *Overview) GetWaitSecondsP95() *float64 { return v.WaitSecondsP95 }
+
+// GetRenderSecondsP50 returns Overview.RenderSecondsP50, and is useful for accessing the field via an interface.
+func (v *Overview) GetRenderSecondsP50() *float64 { return v.RenderSecondsP50 }
+
+// GetRenderSecondsP95 returns Overview.RenderSecondsP95, and is useful for accessing the field via an interface.
+func (v *Overview) GetRenderSecondsP95() *float64 { return v.RenderSecondsP95 }
+
+// GetPreemptionsPerHour returns Overview.PreemptionsPerHour, and is useful for accessing the field via an interface.
+func (v *Overview) GetPreemptionsPerHour() *float64 { return v.PreemptionsPerHour }
+
+// GetRecoverySecondsP95 returns Overview.RecoverySecondsP95, and is useful for accessing the field via an interface.
+func (v *Overview) GetRecoverySecondsP95() *float64 { return v.RecoverySecondsP95 }
+
+// GetGpuUtilization returns Overview.GpuUtilization, and is useful for accessing the field via an interface.
+func (v *Overview) GetGpuUtilization() *float64 { return v.GpuUtilization }
+
+// GetCostUsdPerHour returns Overview.CostUsdPerHour, and is useful for accessing the field via an interface.
+func (v *Overview) GetCostUsdPerHour() *float64 { return v.CostUsdPerHour }
+
+// GetWastedUsdPerHour returns Overview.WastedUsdPerHour, and is useful for accessing the field via an interface.
+func (v *Overview) GetWastedUsdPerHour() *float64 { return v.WastedUsdPerHour }
+
+// GetEstimatedDrainSeconds returns Overview.EstimatedDrainSeconds, and is useful for accessing the field via an interface.
+func (v *Overview) GetEstimatedDrainSeconds() *float64 { return v.EstimatedDrainSeconds }
+
 // PageInfo includes the GraphQL fields of PageInfo requested by the fragment PageInfo.
 type PageInfo struct {
 	HasNextPage bool    `json:"hasNextPage"`
@@ -7050,6 +7159,14 @@ type modelsResponse struct {
 // GetModels returns modelsResponse.Models, and is useful for accessing the field via an interface.
 func (v *modelsResponse) GetModels() []Model { return v.Models }
 
+// overviewResponse is returned by overview on success.
+type overviewResponse struct {
+	Overview Overview `json:"overview"`
+}
+
+// GetOverview returns overviewResponse.Overview, and is useful for accessing the field via an interface.
+func (v *overviewResponse) GetOverview() Overview { return v.Overview }
+
 // pauseBulkOperationResponse is returned by pauseBulkOperation on success.
 type pauseBulkOperationResponse struct {
 	PauseBulkOperation BulkOperation `json:"pauseBulkOperation"`
@@ -10685,6 +10802,58 @@ func models(
 	}
 
 	data_ = &modelsResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by overview.
+const overview_Operation = `
+query overview {
+	overview {
+		at
+		queued
+		running
+		scheduled
+		blocked
+		deadLetters
+		workersIdle
+		workersBusy
+		workersBooting
+		workersDraining
+		submittedPerMinute
+		completedPerMinute
+		failureRate
+		waitSecondsP50
+		waitSecondsP95
+		renderSecondsP50
+		renderSecondsP95
+		preemptionsPerHour
+		recoverySecondsP95
+		gpuUtilization
+		costUsdPerHour
+		wastedUsdPerHour
+		estimatedDrainSeconds
+	}
+}
+`
+
+func overview(
+	ctx_ context.Context,
+	client_ graphql.Client,
+) (data_ *overviewResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "overview",
+		Query:  overview_Operation,
+	}
+
+	data_ = &overviewResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

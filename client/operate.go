@@ -44,6 +44,15 @@ func (c *Client) JobEventPage(ctx context.Context, id string, first int, after s
 	return &job.Events, job.Status, nil
 }
 
+// Overview returns the state of all of Reelay. It needs an operator's key.
+func (c *Client) Overview(ctx context.Context) (*Overview, error) {
+	data, err := overview(ctx, repeater{c})
+	if err != nil {
+		return nil, err
+	}
+	return &data.Overview, nil
+}
+
 // ServerVersion returns the version of the API.
 func (c *Client) ServerVersion(ctx context.Context) (string, error) {
 	data, err := serverVersion(ctx, repeater{c})

@@ -106,6 +106,7 @@ func rootCommand() *cobra.Command {
 	addGroup(root, "fleet", topCommand(), workersCommand(), poolsCommand(), queuesCommand(), deadLettersCommand(), accountsCommand(), keysCommand(), auditCommand())
 	addGroup(root, "run", demoCommand(), upCommand(), apiCommand(), controlCommand(), storeCommand(), migrateCommand(), doctorCommand(), simulateCommand())
 	addGroup(root, "run", agentCommands()...)
+	root.AddCommand(referenceCommand())
 	addGroup(root, "access", loginCommand(), logoutCommand(), contextCommand(), whoamiCommand(), graphqlCommand(), versionCommand())
 	root.PersistentFlags().Bool("no-color", false, "print no colours, as with the environment variable NO_COLOR")
 	root.SetHelpCommandGroupID("run")

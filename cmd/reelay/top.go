@@ -17,8 +17,9 @@ import (
 
 // overview is what `reelay top` shows.
 type overview struct {
-	Queues  []client.Queue  `json:"queues"`
-	Workers []client.Worker `json:"workers"`
+	Overview *client.Overview `json:"overview"`
+	Queues   []client.Queue   `json:"queues"`
+	Workers  []client.Worker  `json:"workers"`
 }
 
 func topCommand() *cobra.Command {
@@ -70,7 +71,11 @@ func readOverview(ctx context.Context, c *client.Client) (*overview, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := &overview{Queues: queues, Workers: []client.Worker{}}
+	state, err := c.Overview(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := &overview{Overview: state, Queues: queues, Workers: []client.Worker{}}
 	for after := ""; len(now.Workers) < 1000; {
 		page, err := c.Workers(ctx, client.WorkerFilter{Status: liveWorkers()}, 200, after)
 		if err != nil {
@@ -88,13 +93,29 @@ func readOverview(ctx context.Context, c *client.Client) (*overview, error) {
 }
 
 func (o *overview) print(s *output.Screen) error {
-	waiting, running := 0, 0
-	for _, q := range o.Queues {
-		waiting, running = waiting+q.Depth, running+q.Running
+	v := o.Overview
+	for _, line := range []struct {
+		name  string
+		parts []string
+	}{
+		{"jobs", []string{fmt.Sprintf("%d queued", v.Queued), fmt.Sprintf("%d running", v.Running), fmt.Sprintf("%d scheduled", v.Scheduled), fmt.Sprintf("%d blocked", v.Blocked),
+			"queues empty in " + known(v.EstimatedDrainSeconds, formatSeconds)}},
+		{"rate", []string{known(v.SubmittedPerMinute, decimal) + "/min submitted", known(v.CompletedPerMinute, decimal) + "/min completed",
+			known(v.FailureRate, percent) + " failed", text.Count(v.DeadLetters, "dead letter")}},
+		{"waits", []string{"p50 " + known(v.WaitSecondsP50, formatSeconds), "p95 " + known(v.WaitSecondsP95, formatSeconds), "run p50 " + known(v.RenderSecondsP50, formatSeconds),
+			"run p95 " + known(v.RenderSecondsP95, formatSeconds)}},
+		{"fleet", []string{o.fleet(), "GPUs " + known(v.GpuUtilization, percent), known(v.PreemptionsPerHour, decimal) + " preemptions/h", "recovery p95 " + known(v.RecoverySecondsP95, formatSeconds)}},
+		{"cost", []string{"$" + known(v.CostUsdPerHour, decimal) + "/h", "$" + known(v.WastedUsdPerHour, decimal) + "/h wasted"}},
+	} {
+		text := fmt.Sprintf("%-7s%s", line.name, strings.Join(line.parts, " · "))
+		if s.Width > 0 {
+			text = output.Clip(text, s.Width)
+		}
+		if _, err := fmt.Fprintln(s, text); err != nil {
+			return err
+		}
 	}
-	if _, err := fmt.Fprintf(s, "%s waiting, %d running. %s.\n\n", text.Count(waiting, "job"), running, o.fleet()); err != nil {
-		return err
-	}
+	fmt.Fprintln(s)
 	if len(o.Queues) > 0 {
 		if err := queueTable.Write(s, o.Queues); err != nil {
 			return err
@@ -108,6 +129,17 @@ func (o *overview) print(s *output.Screen) error {
 	slices.SortStableFunc(busy, func(a, b client.Worker) int { return cmp.Compare(activity(a), activity(b)) })
 	return workerTable.Write(s, busy)
 }
+
+// known formats a figure, or says that it is not known.
+func known(v *float64, format func(float64) string) string {
+	if v == nil {
+		return "n/a"
+	}
+	return format(*v)
+}
+
+func decimal(v float64) string { return fmt.Sprintf("%.3g", v) }
+func percent(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }
 
 // activity orders workers: those that run a job come first.
 func activity(w client.Worker) int {

@@ -44,7 +44,11 @@ var (
 // action, and QUOTA_EXCEEDED if too many operations are unfinished.
 func (b *Bulk) Start(ctx context.Context, p jobs.Principal, r Request) (*models.BulkOperation, error) {
 	for _, id := range r.IDs {
-		if !id.Valid() {
+		switch {
+		case id.Valid():
+		case models.IDKind(string(id)) != "": // there is no job with the id of something else
+			return nil, apierror.NotFound("job")
+		default:
 			return nil, apierror.Invalid("ids", "%q is not the id of a job.", text.Clip(string(id), 64))
 		}
 	}
