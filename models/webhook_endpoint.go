@@ -72,6 +72,21 @@ func ListWebhookEndpoints(ctx context.Context, db bun.IDB, account AccountID) ([
 	return found, err
 }
 
+// ListAllWebhookEndpoints returns the endpoints of an account, or of all accounts if it is empty,
+// that are older than after, newest first.
+func ListAllWebhookEndpoints(ctx context.Context, db bun.IDB, account AccountID, after WebhookEndpointID, limit int) ([]*WebhookEndpoint, error) {
+	var found []*WebhookEndpoint
+	q := db.NewSelect().Model(&found).Where("we.url IS NOT NULL AND we.deleted_at IS NULL").Order("we.id DESC").Limit(int64(limit))
+	if account != "" {
+		q = q.Where("we.account_id = ?", account)
+	}
+	if after != "" {
+		q = q.Where("we.id < ?", after)
+	}
+	err := q.Scan(ctx)
+	return found, err
+}
+
 // GetWebhookEndpoint returns an endpoint, even a deleted one, or sql.ErrNoRows.
 func GetWebhookEndpoint(ctx context.Context, db bun.IDB, id WebhookEndpointID) (*WebhookEndpoint, error) {
 	e := new(WebhookEndpoint)

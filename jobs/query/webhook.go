@@ -57,6 +57,16 @@ func (r *Reader) WebhookEndpoints(ctx context.Context, p jobs.Principal, account
 	return found, apierror.Wrap(err, "list webhook endpoints")
 }
 
+// AllWebhookEndpoints lists endpoints, newest first, at most limit of those older than after: all
+// for operators and viewers, and otherwise the caller's own.
+func (r *Reader) AllWebhookEndpoints(ctx context.Context, p jobs.Principal, after models.WebhookEndpointID, limit int) ([]*models.WebhookEndpoint, error) {
+	if after != "" && !after.Valid() {
+		return nil, paging.ErrCursor
+	}
+	found, err := models.ListAllWebhookEndpoints(ctx, r.DB, p.Scope(), after, limit)
+	return found, apierror.Wrap(err, "list webhook endpoints")
+}
+
 // WebhookDelivery returns a delivery that the caller may see, or NOT_FOUND.
 func (r *Reader) WebhookDelivery(ctx context.Context, p jobs.Principal, id models.WebhookDeliveryID) (*models.WebhookDelivery, error) {
 	return VisibleDelivery(ctx, r.DB, p, id)

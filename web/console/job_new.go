@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
@@ -27,12 +28,21 @@ type jobForm struct {
 	Values url.Values
 	// Errors are messages by the name of the field; "" is the whole form.
 	Errors map[string]string
+	// Estimate is what the job would have to expect, or nil. Unknown says why there is none.
+	Estimate *estimate.Estimate
+	Unknown  string
 	// Key is the idempotency key: a form that is sent twice makes one job.
 	Key string
 }
 
-func (c *console) jobNew(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
-	form, err := c.readForm(r, r.URL.Query().Get("model"))
+func (c *console) jobNew(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	var form *jobForm
+	var err error
+	if from := r.URL.Query().Get("from"); from != "" {
+		form, err = c.cloneOf(r, p, models.JobID(from))
+	} else {
+		form, err = c.readForm(r, r.URL.Query().Get("model"))
+	}
 	if err != nil {
 		return err
 	}
@@ -52,6 +62,9 @@ func (f *jobForm) setDefaults() {
 // focus returns the field with the focus: the first invalid one, or the prompt.
 func (f *jobForm) focus() string {
 	names := lo.Map(f.Fields, func(field field, _ int) string { return field.Name })
+	for _, extra := range extraFields() {
+		names = append(names, extra.Name)
+	}
 	for _, name := range append(names, "takes", "draftSteps", "maxPreemptions", "finishBy", "maxPricePerHour") {
 		if f.Errors["prompt"] == "" && f.Errors[name] != "" {
 			return name
@@ -94,8 +107,11 @@ func (c *console) jobSubmit(w http.ResponseWriter, r *http.Request, p jobs.Princ
 		return err
 	}
 	form.Values = r.PostForm
-	if chosen != "" {
+	if chosen != "" || r.PostForm.Get("estimate") != "" {
 		form.setDefaults()
+		if chosen == "" {
+			c.estimate(r, p, form)
+		}
 		return render(w, r, http.StatusOK, jobNewPage(form))
 	}
 	to, err := c.submit(r, p, form)
@@ -115,20 +131,9 @@ func (c *console) jobSubmit(w http.ResponseWriter, r *http.Request, p jobs.Princ
 // submit submits the job of the form, or its drafts, unless its parameters are invalid. It
 // returns the address of their page.
 func (c *console) submit(r *http.Request, p jobs.Principal, form *jobForm) (to string, err error) {
-	params, problems := readParams(form.Fields, form.Values)
-	if form.Errors = problems; len(problems) > 0 {
+	in, ok := form.submission()
+	if !ok {
 		return "", nil
-	}
-	in := jobs.Submission{
-		// Forms end lines as HTTP does.
-		Model: form.Model.Name, Prompt: strings.ReplaceAll(form.Values.Get("prompt"), "\r\n", "\n"), Params: params,
-		Tier: models.Tier(form.Values.Get("tier")), AtMostOnce: form.Values.Get("atMostOnce") == "true",
-	}
-	if readLimits(&in, form.Values, form.Errors); len(form.Errors) > 0 {
-		return "", nil
-	}
-	if key := form.Values.Get("key"); key != "" {
-		form.Key, in.IdempotencyKey = key, &key
 	}
 	if form.Values.Get("takes") != "" {
 		return c.submitTakes(r, p, form, in)
@@ -138,6 +143,23 @@ func (c *console) submit(r *http.Request, p jobs.Principal, form *jobForm) (to s
 		return "", err
 	}
 	return "/jobs/" + string(job.ID), nil
+}
+
+// submission returns what the form asks for, and false if something in it is invalid.
+func (f *jobForm) submission() (in jobs.Submission, ok bool) {
+	params, problems := readParams(f.Fields, f.Values)
+	f.Errors = problems
+	in = jobs.Submission{
+		// Forms end lines as HTTP does.
+		Model: f.Model.Name, Prompt: strings.ReplaceAll(f.Values.Get("prompt"), "\r\n", "\n"), Params: params,
+		Tier: models.Tier(f.Values.Get("tier")), AtMostOnce: f.Values.Get("atMostOnce") == "true",
+	}
+	if key := f.Values.Get("key"); key != "" {
+		f.Key, in.IdempotencyKey = key, &key
+	}
+	readLimits(&in, f.Values, f.Errors)
+	readExtras(&in, f.Values, f.Errors)
+	return in, len(f.Errors) == 0
 }
 
 // submitTakes submits the drafts of the form.
@@ -179,11 +201,15 @@ func (f *jobForm) refuse(err *apierror.Error) {
 		f.Errors[name] = err.Message
 		return
 	}
-	for _, known := range append(slices.Clone(f.Fields), jobLimits...) {
+	for _, known := range slices.Concat(f.Fields, jobLimits, extraFields()) {
 		if known.Name == err.Field {
 			f.Errors[err.Field] = err.Message
 			return
 		}
+	}
+	if err.Code == apierror.CodeNotFound && err.Field == "" && f.Values.Get("dependsOn") != "" {
+		f.Errors["dependsOn"] = err.Message
+		return
 	}
 	if err.Field == "prompt" {
 		f.Errors["prompt"] = err.Message

@@ -19,16 +19,26 @@ func (c *console) readWebhooks(ctx context.Context, p jobs.Principal, v *jobView
 	if err != nil || len(page.Items) == 0 {
 		return err
 	}
-	v.Webhooks, v.Tries = page.Items, map[models.WebhookDeliveryID][]*models.WebhookTry{}
-	ids := make([]models.WebhookDeliveryID, len(page.Items))
-	for i, d := range page.Items {
+	v.Webhooks = page.Items
+	v.Tries, err = c.readTries(ctx, page.Items)
+	return err
+}
+
+// readTries reads the tries of deliveries.
+func (c *console) readTries(ctx context.Context, of []*models.WebhookDelivery) (map[models.WebhookDeliveryID][]*models.WebhookTry, error) {
+	byDelivery := map[models.WebhookDeliveryID][]*models.WebhookTry{}
+	ids := make([]models.WebhookDeliveryID, len(of))
+	for i, d := range of {
 		ids[i] = d.ID
+	}
+	if len(ids) == 0 {
+		return byDelivery, nil
 	}
 	tries, err := c.Reader.WebhookTries(ctx, ids)
 	for _, try := range tries {
-		v.Tries[try.DeliveryID] = append(v.Tries[try.DeliveryID], try)
+		byDelivery[try.DeliveryID] = append(byDelivery[try.DeliveryID], try)
 	}
-	return err
+	return byDelivery, err
 }
 
 // delivering reports whether a webhook is pending.

@@ -75,6 +75,7 @@ func (c *console) routes() []route {
 		{pattern: "GET /jobs/export.jsonl", serve: c.jobExport},
 		{pattern: "GET /jobs/search-help", serve: c.searchHelp},
 		{pattern: "GET /jobs/new", serve: c.jobNew},
+		{pattern: "POST /jobs/estimate", serve: c.jobEstimate, back: "/jobs/new"},
 		{pattern: "POST /jobs/new", serve: c.jobSubmit, back: "/jobs/new"},
 		{pattern: "GET /jobs/{id}", serve: c.jobShow},
 		{pattern: "GET /jobs/{id}/live", serve: c.jobLive},
@@ -109,6 +110,18 @@ func (c *console) routes() []route {
 		{pattern: "GET /takes/{id}/discard", serve: c.takesConfirm, back: "/takes/{id}"},
 		{pattern: "POST /takes/{id}/discard", serve: c.takesDiscard, back: "/takes/{id}"},
 
+		{pattern: "GET /gallery", serve: c.gallery},
+
+		{pattern: "GET /webhooks", serve: c.webhookList},
+		{pattern: "GET /webhooks/new", serve: c.webhookNew},
+		{pattern: "POST /webhooks/new", serve: c.webhookCreate, back: "/webhooks/new"},
+		{pattern: "GET /webhooks/{id}", serve: c.webhookShow, back: "/webhooks"},
+		{pattern: "GET /webhooks/{id}/rotate", serve: c.webhookRotateAsk, back: "/webhooks"},
+		{pattern: "POST /webhooks/{id}/rotate", serve: c.webhookRotate, back: "/webhooks/{id}"},
+		{pattern: "GET /webhooks/{id}/delete", serve: c.webhookDeleteAsk, back: "/webhooks"},
+		{pattern: "POST /webhooks/{id}/delete", serve: c.webhookDelete, back: "/webhooks"},
+		{pattern: "POST /webhooks/{id}/enable", serve: c.webhookEnable, back: "/webhooks/{id}"},
+		{pattern: "POST /webhooks/{id}/test", serve: c.webhookTest, back: "/webhooks/{id}"},
 		{pattern: "POST /webhooks/deliveries/{id}/redeliver", serve: c.redeliver, back: "/webhooks"},
 
 		{pattern: "GET /workers", serve: c.workerList},

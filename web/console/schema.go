@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/a-h/templ"
 )
 
 // field is one parameter of a model in a form.
@@ -34,18 +32,6 @@ func (f field) placeholder() string {
 
 // long reports whether the field takes several lines.
 func (f field) long() bool { return f.Type == typeList || f.Type == typeJSON }
-
-// bounds are the smallest and the largest value of a number input, as far as they are known.
-func (f field) bounds() templ.Attributes {
-	bounds := templ.Attributes{}
-	if f.Min != "" {
-		bounds["min"] = f.Min
-	}
-	if f.Max != "" {
-		bounds["max"] = f.Max
-	}
-	return bounds
-}
 
 // text returns a parameter's value as a person enters it.
 func (f field) text(value json.RawMessage) string {

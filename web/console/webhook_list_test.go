@@ -1,0 +1,128 @@
+package console
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestWebhookPages(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ManageAnEndpoint", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		answers := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+		t.Cleanup(answers.Close)
+		require.Contains(t, b.get(t, "/webhooks").Body, "No endpoints.")
+		bad := b.post(t, "/webhooks/new", url.Values{"url": {"ftp://<b>"}, "format": {"STANDARD"}})
+		require.Equal(t, http.StatusUnprocessableEntity, bad.Status)
+		require.Contains(t, bad.Body, `value="ftp://&lt;b&gt;"`, "what was typed stays")
+
+		made := b.post(t, "/webhooks/new", url.Values{"url": {answers.URL + "/?<script>"}, "format": {"STANDARD"}})
+
+		require.Contains(t, made.Body, "shown only once")
+		secret := regexp.MustCompile(`whsec_[^<"]+`).FindString(made.Body)
+		require.NotEmpty(t, secret)
+		list := b.get(t, "/webhooks").Body
+		require.NotContains(t, list, secret)
+		require.NotContains(t, list, "?<script>")
+		path := regexp.MustCompile(`/webhooks/whk_[^"]+`).FindString(list)
+
+		require.Equal(t, path, b.post(t, path+"/test", nil).Header.Get("Location"))
+		_, err := b.Deliverer.Pass(t.Context())
+		require.NoError(t, err)
+		page := b.get(t, path).Body
+		require.Contains(t, page, "status 418")
+		redeliver := regexp.MustCompile(`/webhooks/deliveries/[^"]+`).FindString(page)
+		require.Equal(t, path, b.post(t, redeliver, url.Values{"back": {"endpoint"}}).Header.Get("Location"))
+		require.Contains(t, b.get(t, path+"/rotate").Body, "24 hours")
+		require.NotContains(t, b.post(t, path+"/rotate", nil).Body, secret)
+
+		for range 2 {
+			require.Equal(t, "/webhooks", b.post(t, path+"/delete", nil).Header.Get("Location"), "a second click is harmless")
+		}
+		require.Equal(t, http.StatusNotFound, b.get(t, path).Status)
+	})
+}
+
+func TestGallery(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ShowsFinishedVideosOnly", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		job, worker, fence := b.resumed(t)
+		b.complete(t, worker, fence)
+		waiting := b.Submit(t)
+
+		got := b.get(t, "/gallery?within=24h&model=testcard").Body
+
+		require.Contains(t, got, `src="/jobs/`+string(job.ID)+`/video"`)
+		require.NotContains(t, got, string(waiting.ID))
+		require.Contains(t, b.get(t, "/gallery?user=nobody").Body, "No finished videos match.")
+	})
+}
+
+func TestJobForm(t *testing.T) {
+	t.Parallel()
+
+	full := url.Values{
+		"model": {"testcard"}, "prompt": {"<b>fog"}, "priority": {"7"}, "userId": {"u-1"}, "metadata": {`{"campaign": "<i>"}`}, "maxAttempts": {"2"},
+		"timeoutSeconds": {"600"}, "callbackUrl": {"https://example.com/told"}, "runAt": {"2026-01-01T00:00"}, "idempotencyKey": {"once"},
+	}
+
+	t.Run("SubmitsTheRareFieldsAndClonesThem", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+
+		got := b.post(t, "/jobs/new", full)
+
+		require.Equal(t, http.StatusSeeOther, got.Status, got.Body)
+		made := b.jobs(t)[0]
+		require.Equal(t, []any{7, "u-1", 2, 600, "https://example.com/told", "once"},
+			[]any{made.Priority, made.UserID, made.MaxAttempts, made.TimeoutSeconds, made.CallbackURL, made.IdempotencyKey})
+		clone := b.get(t, "/jobs/new?from="+string(made.ID)).Body
+		require.Contains(t, clone, `&lt;b&gt;fog</textarea>`)
+		require.Regexp(t, `name="priority"[^>]* value="7"`, clone)
+		require.Contains(t, clone, "&lt;i&gt;")
+		require.NotContains(t, clone, `value="once"`, "a clone has a key of its own")
+	})
+
+	t.Run("EstimatesWithoutASubmit", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		form := url.Values{"model": {"testcard"}, "prompt": {"fog"}, "estimate": {"1"}}
+
+		page := b.post(t, "/jobs/new", form)
+
+		require.Equal(t, http.StatusOK, page.Status)
+		require.Contains(t, page.Body, "Renders for about")
+		require.Contains(t, page.Body, "fog</textarea>")
+		require.Contains(t, b.post(t, "/jobs/estimate", form).Body, "Starts in about")
+		require.Empty(t, b.jobs(t))
+	})
+
+	t.Run("SaysWhatIsWrongBesideARareField", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		for name, value := range map[string]string{"priority": "x", "runAt": "soon", "metadata": "{", "dependsOn": string(models.NewJobID()), "callbackUrl": "ftp://x"} {
+			form := url.Values{"model": {"testcard"}, "prompt": {"fog"}, name: {value}}
+			got := b.post(t, "/jobs/new", form)
+			require.Equal(t, http.StatusUnprocessableEntity, got.Status, name)
+			require.Contains(t, got.Body, `id="`+name+`-error"`, name)
+			require.True(t, strings.Contains(got.Body, "<details class=\"extras\" open>"), name)
+		}
+	})
+}
