@@ -33,3 +33,7 @@ for part in react/umd/react.production.min.js react-dom/umd/react-dom.production
 done >"$vendor/graphiql.js.new"
 mv "$vendor/graphiql.js.new" "$vendor/graphiql.js"
 cp node_modules/graphiql/graphiql.min.css "$vendor/graphiql.css"
+
+# uPlot draws the charts.
+cp node_modules/uplot/dist/uPlot.iife.min.js "$vendor/uplot.js"
+cp node_modules/uplot/dist/uPlot.min.css "$vendor/uplot.css"

@@ -36,6 +36,8 @@ type Overview struct {
 	Pauses       []models.Pause
 	// Workers are counted now, by pool, region and GPU type.
 	Workers []*models.HistoryPool
+	// Failing are the workers on which several jobs crashed in the last hour.
+	Failing []models.FailingWorker
 }
 
 // OverviewPrice is what an overview costs of the caller's share of reads.
@@ -44,6 +46,8 @@ const OverviewPrice = 4 * CountPrice
 const (
 	recentSpan = 10 * time.Minute
 	hourSpan   = time.Hour
+	// mostFailing bounds Overview.Failing.
+	mostFailing = 5
 )
 
 // Overview reads the state of all of Reelay. It is for operators.
@@ -70,6 +74,9 @@ func (r *Reader) overview(ctx context.Context) (*Overview, error) {
 		return nil, err
 	}
 	if o.Pauses, err = models.ListPauses(ctx, r.DB); err != nil {
+		return nil, err
+	}
+	if o.Failing, err = models.ListFailingWorkers(ctx, r.DB, hourSpan, mostFailing); err != nil {
 		return nil, err
 	}
 	// The hour is read in two parts, so that the last minutes are read once.

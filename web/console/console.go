@@ -65,4 +65,5 @@ type console struct {
 	restAPI  *apiDocs
 	lists    feeds[listState]
 	jobPages feeds[*jobView]
+	pasts    pasts
 }

@@ -47,6 +47,7 @@ func busy(t *testing.T) (b *browser, pages map[string]string) {
 	config.OpenAPI = document
 	b = serve(t, stack, config)
 	b.logIn(t)
+	b.withPast(t)
 	running, worker, _ := b.resumed(t)
 	refusing := httptest.NewServer(nil)
 	refusing.Close()
@@ -81,6 +82,7 @@ func busy(t *testing.T) (b *browser, pages map[string]string) {
 	return b, map[string]string{
 		"dead letters": "/dead-letters", "cause": causePath("", dead.Fingerprint, false), "redrive all": causePath("/redrive", dead.Fingerprint, false), "discard all": causePath("/discard", dead.Fingerprint, false),
 		"dead letter": "/dead-letters/" + string(dead.ID), "redrive": "/dead-letters/" + string(dead.ID) + "/redrive", "discard": "/dead-letters/" + string(dead.ID) + "/discard",
+		"overview": "/overview?range=24h", "heat map": "/heatmap",
 		"jobs": "/jobs", "no match": "/jobs?q=zzzz", "bad search": "/jobs?q=status:queued+foo:bar", "running job": "/jobs/" + string(running.ID),
 		"takes": "/takes/" + string(made[0].Job.TakesID), "cancelled job": "/jobs/" + string(cancelled.ID), "workers": "/workers?all=1", "terminate": "/workers/" + string(worker.WorkerID) + "/terminate",
 		"queues": "/queues", "pause": "/queues/pro/pause", "pools": "/pools", "pool": "/pools/" + string(pool.ID), "edit a pool": "/pools/" + string(pool.ID) + "/edit",

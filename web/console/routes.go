@@ -69,6 +69,12 @@ func (c *console) routes() []route {
 
 		{pattern: "GET /{$}", serve: c.home},
 		{pattern: "GET /keyboard", serve: c.keyboard},
+		{pattern: "GET /overview", serve: c.overview},
+		{pattern: "GET /overview/live", serve: c.overviewLive},
+		{pattern: "GET /overview/charts", serve: c.overviewCharts},
+		{pattern: "GET /heatmap", serve: c.heatMap},
+		{pattern: "GET /heatmap/live", serve: c.heatMapLive},
+
 		{pattern: "GET /jobs", serve: c.jobList},
 		{pattern: "GET /jobs/live", serve: c.jobListLive},
 		{pattern: "GET /jobs/export.csv", serve: c.jobExport},

@@ -1,0 +1,78 @@
+package console
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/jobs/history"
+	"github.com/reelay/reelay/web/ui"
+)
+
+// chartRange is the time that the charts of a page show.
+type chartRange struct {
+	// Name is in the address: 1h, 24h or 7d.
+	Name, Title string
+	Length      time.Duration
+	Step        time.Duration
+}
+
+var chartRanges = []chartRange{
+	{"1h", "1 hour", time.Hour, time.Minute},
+	{"24h", "24 hours", 24 * time.Hour, 10 * time.Minute},
+	{"7d", "7 days", 7 * 24 * time.Hour, time.Hour},
+}
+
+// chartRangeOf returns the range that a request asks for, the first by default.
+func chartRangeOf(r *http.Request) chartRange {
+	for _, known := range chartRanges {
+		if known.Name == r.URL.Query().Get("range") {
+			return known
+		}
+	}
+	return chartRanges[0]
+}
+
+// chartScripts are the scripts of a page with charts. Without uPlot, charts are what the server
+// drew.
+func chartScripts() []string {
+	if asset("vendor/uplot.js") == "" {
+		return nil
+	}
+	return []string{"vendor/uplot.js", "chart.js"}
+}
+
+// line is one line of a chart: a metric of a selection.
+type line struct {
+	label, tone string
+	of          func(*history.Figures) *float64
+	selection   history.Selection
+}
+
+// pastChart returns a chart of these lines.
+func pastChart(id, title, unit, link string, past []*history.Figures, lines ...line) ui.ChartData {
+	chart := ui.ChartData{ID: id, Title: title, Unit: unit, Link: link}
+	if len(past) > 0 {
+		chart.From, chart.Step = past[0].From, past[0].To.Sub(past[0].From)
+	}
+	for _, l := range lines {
+		series := ui.Series{Label: l.label, Tone: l.tone, Values: make([]*float64, len(past))}
+		for i, f := range past {
+			series.Values[i] = l.of(f.Of(l.selection))
+		}
+		chart.Series = append(chart.Series, series)
+	}
+	return chart
+}
+
+// laneTone is the colour of a lane in charts.
+func laneTone(i int) string { return "lane-" + string(rune('1'+i)) }
+
+// metric returns a metric by its name, for pastChart.
+func metric(name history.Name) func(*history.Figures) *float64 {
+	m, ok := history.MetricOf(name)
+	if !ok {
+		panic("no metric " + strings.ToLower(string(name))) // names are constants
+	}
+	return m.Of
+}

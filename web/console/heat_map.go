@@ -1,0 +1,106 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/a-h/templ"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/history"
+	"github.com/reelay/reelay/jobs/query"
+)
+
+// heatMap is the view of the heat map.
+type heatMap struct {
+	Hours    int
+	Regions  []string
+	GPUTypes []string
+	Cells    []*history.HeatCell
+}
+
+// heatHours are the times that a heat map can be of.
+var heatHours = []int{1, 12, 24, 168}
+
+// hoursOf returns the time that a request asks for, an hour by default.
+func hoursOf(r *http.Request) int {
+	hours, err := strconv.Atoi(r.URL.Query().Get("hours"))
+	if err != nil || !slices.Contains(heatHours, hours) {
+		return heatHours[0]
+	}
+	return hours
+}
+
+func (c *console) heatMap(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	v, err := c.readHeatMap(r.Context(), p, hoursOf(r))
+	if err != nil {
+		return err
+	}
+	return render(w, r, http.StatusOK, heatMapPage(v))
+}
+
+func (c *console) heatMapLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	hours := hoursOf(r)
+	return c.refresh(w, r, p, fmt.Sprintf("/heatmap/live %d", hours), func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
+		v, err := c.readHeatMap(ctx, p, hours)
+		return func(time.Time) templ.Component { return heatGrid(v) }, err
+	})
+}
+
+func (c *console) readHeatMap(ctx context.Context, p jobs.Principal, hours int) (*heatMap, error) {
+	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.CountPrice)
+	if err != nil {
+		return nil, err
+	}
+	defer read.End()
+	v := &heatMap{Hours: hours}
+	if v.Cells, err = c.Reader.HeatMap(ctx, p, hours); err != nil {
+		return nil, err
+	}
+	for _, cell := range v.Cells {
+		if !slices.Contains(v.Regions, cell.Region) {
+			v.Regions = append(v.Regions, cell.Region)
+		}
+		if !slices.Contains(v.GPUTypes, cell.GPUType) {
+			v.GPUTypes = append(v.GPUTypes, cell.GPUType)
+		}
+	}
+	slices.Sort(v.GPUTypes)
+	return v, nil
+}
+
+// cell returns the cell of a region and a type of GPU, or nil.
+func (v *heatMap) cell(region, gpuType string) *history.HeatCell {
+	i := slices.IndexFunc(v.Cells, func(c *history.HeatCell) bool { return c.Region == region && c.GPUType == gpuType })
+	if i < 0 {
+		return nil
+	}
+	return v.Cells[i]
+}
+
+// spanName names a time in hours.
+func spanName(hours int) string {
+	switch hours {
+	case 1:
+		return "1 hour"
+	case 168:
+		return "7 days"
+	}
+	return fmt.Sprintf("%d hours", hours)
+}
+
+// shareOf is a share in percent for a meter, 0 if it is unknown.
+func shareOf(v *float64) float64 {
+	if v == nil {
+		return 0
+	}
+	return 100 * *v
+}
+
+// runbookPath is the address of a runbook's entry about a verdict.
+func runbookPath(entry string) string {
+	return "https://github.com/reelay/reelay/blob/main/docs/operators/heat-map.md#" + entry
+}

@@ -1,0 +1,148 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/a-h/templ"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/history"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/ui"
+)
+
+// overview is the view of the first page.
+type overview struct {
+	*query.Overview
+	Lanes []laneNow
+	Pools []*query.PoolStatus
+	Range chartRange
+	Now   time.Time
+}
+
+// laneNow is one lane: its queue now, and the waits of the last hour.
+type laneNow struct {
+	laneView
+	P50, P95 *float64
+	// Trend is how many of its jobs were queued in the last hour.
+	Trend []*float64
+}
+
+// overviewCharts is the view of the charts.
+type overviewCharts struct {
+	Range  chartRange
+	Charts []ui.ChartData
+}
+
+func (c *console) overview(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	v, err := c.readOverview(r.Context(), p)
+	if err != nil {
+		return err
+	}
+	v.Now, v.Range = time.Now(), chartRangeOf(r)
+	charts, err := c.readCharts(r.Context(), v.Range)
+	if err != nil {
+		return err
+	}
+	return render(w, r, http.StatusOK, overviewPage(v, charts))
+}
+
+func (c *console) overviewLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	return c.refresh(w, r, p, "/overview/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
+		v, err := c.readOverview(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		return func(now time.Time) templ.Component {
+			v.Now = now
+			return overviewNow(v)
+		}, nil
+	})
+}
+
+// overviewCharts serves the charts alone, for chart.js.
+func (c *console) overviewCharts(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	charts, err := c.readCharts(r.Context(), chartRangeOf(r))
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	return render(w, r, http.StatusOK, overviewChartGrid(charts))
+}
+
+func (c *console) readOverview(ctx context.Context, p jobs.Principal) (*overview, error) {
+	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.OverviewPrice)
+	if err != nil {
+		return nil, err
+	}
+	defer read.End()
+	v := new(overview)
+	if v.Overview, err = c.Reader.Overview(ctx, p); err != nil {
+		return nil, err
+	}
+	if v.Pools, err = c.Reader.Pools(ctx); err != nil {
+		return nil, err
+	}
+	for _, lane := range lanesOf(v.Queues, v.Pauses) {
+		of := v.Hour.Of(history.Selection{Lane: lane.Lane})
+		v.Lanes = append(v.Lanes, laneNow{laneView: lane, P50: of.Wait(0.5), P95: of.Wait(0.95)})
+	}
+	return v, nil
+}
+
+// chartsFor is how long charts are used for all viewers of this process.
+const chartsFor = 10 * time.Second
+
+// readCharts returns the charts of a time. All viewers of this process share what was read in the
+// last ten seconds.
+func (c *console) readCharts(ctx context.Context, span chartRange) (overviewCharts, error) {
+	past, err := c.pasts.of(ctx, span, func(ctx context.Context) ([]*history.Figures, error) {
+		now := time.Now()
+		found, err := c.Reader.History.Series(ctx, now.Add(-span.Length), now, span.Step)
+		if n := len(found); n > 1 && found[n-1].Covered < span.Step/2 {
+			found = found[:n-1] // it has hardly begun, and would look like a fall
+		}
+		return found, err
+	})
+	return overviewCharts{span, chartsOf(past)}, err
+}
+
+// chartsOf draws the figures of a time.
+func chartsOf(past []*history.Figures) []ui.ChartData {
+	var waits, depths []line
+	for i, lane := range models.Tiers {
+		of := history.Selection{Lane: lane}
+		waits = append(waits, line{ui.Words(string(lane)), laneTone(i), metric("WAIT_P95"), of})
+		depths = append(depths, line{ui.Words(string(lane)), laneTone(i), metric("QUEUED"), of})
+	}
+	used := func(all []line) []line {
+		some := slices.DeleteFunc(slices.Clone(all), func(l line) bool {
+			return !slices.ContainsFunc(past, func(f *history.Figures) bool {
+				v := l.of(f.Of(l.selection))
+				return v != nil && *v > 0
+			})
+		})
+		if len(some) == 0 {
+			return all[:1]
+		}
+		return some
+	}
+	plain := func(label, tone string, name history.Name) line {
+		return line{label, tone, metric(name), history.Selection{}}
+	}
+	return []ui.ChartData{
+		pastChart("throughput", "Throughput", "/min", "/jobs", past, plain("submitted", "quiet", "SUBMITTED"), plain("completed", "good", "COMPLETED"), plain("failed", "bad", "FAILED")),
+		pastChart("waits", "Wait by lane, p95", "s", "/queues", past, used(waits)...),
+		pastChart("depth", "Queued by lane", "", "/queues", past, used(depths)...),
+		pastChart("render", "Render time", "s", "/models", past, plain("p50", "accent", "RENDER_P50"), plain("p95", "busy", "RENDER_P95"), plain("p99", "warn", "RENDER_P99")),
+		pastChart("workers", "Workers", "", "/workers", past, plain("busy", "busy", "WORKERS_BUSY"), plain("idle", "good", "WORKERS_IDLE"), plain("booting", "warn", "WORKERS_BOOTING")),
+		pastChart("utilization", "Utilization", "%", "/heatmap", past, plain("workers", "busy", "WORKER_UTILIZATION"), plain("GPUs", "accent", "GPU_UTILIZATION"), plain("goodput", "good", "GOODPUT")),
+		pastChart("failures", "Failure rate", "%", "/dead-letters", past, plain("failed", "bad", "FAILURE_RATE")),
+		pastChart("preemptions", "Preemptions", "/h", "/pools", past, plain("preempted", "warn", "PREEMPTIONS")),
+		pastChart("waste", "GPU hours", "GPU h", "/heatmap", past, plain("all", "good", "GPU_HOURS"), plain("wasted", "bad", "WASTED_GPU_HOURS")),
+		pastChart("drain", "Time to empty the queues", "s", "/queues", past, plain("drain", "accent", "DRAIN")),
+	}
+}

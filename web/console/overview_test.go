@@ -1,0 +1,208 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"html"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/reelay/reelay/internal/chromium"
+	"github.com/reelay/reelay/jobs/history"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// past is the history of a day, with a gap of two hours.
+var pastDay = []string{
+	`UPDATE learning SET began_at = clock_timestamp() - interval '2 days'`,
+	`CREATE TEMP TABLE spans AS SELECT s.seconds, at, s.seconds / 60 AS minutes, extract(epoch FROM at)::bigint / 600 AS n
+		FROM (VALUES (60, interval '1 hour 5 minutes'), (600, interval '24 hours'), (3600, interval '47 hours')) AS s (seconds, back)
+		CROSS JOIN LATERAL generate_series(to_timestamp(floor(extract(epoch FROM clock_timestamp() - s.back) / s.seconds) * s.seconds),
+			clock_timestamp() - make_interval(secs => s.seconds + 5), make_interval(secs => s.seconds)) AS at
+		WHERE at NOT BETWEEN clock_timestamp() - interval '7 hours' AND clock_timestamp() - interval '5 hours'`,
+	`INSERT INTO history (seconds, at, minutes, samples, dead_letters, drain_seconds, drain_samples)
+		SELECT seconds, at, minutes, minutes, 3 * minutes, (300 + 200 * sin(n / 9.0)) * minutes, minutes FROM spans`,
+	`INSERT INTO history_jobs (seconds, at, lane, model, submitted, started, completed, failed, failures, waits, renders, pickups, queued, queued_max, running)
+		SELECT seconds, at, lane, 'testcard', minutes * (6 + 4 * sin(n / 7.0)), minutes * 6, minutes * (6 + 3 * sin(n / 8.0)), greatest(round(sin(n / 3.0)), 0), '{"MODEL_CRASH": 1}',
+			jsonb_build_object((20 + weight * 6 + 4 * sin(n / 5.0))::int, 9 * minutes, (38 + weight * 6 + 3 * sin(n / 6.0))::int, minutes), '{"44": 30, "52": 4, "60": 1}', '{"2": 9}',
+			minutes * weight * (12 + 9 * sin(n / 7.0)), 30, minutes * 4
+		FROM spans, (VALUES ('ENTERPRISE', 0.5), ('PRO', 1.0), ('FREE', 2.0)) AS l (lane, weight)`,
+	`INSERT INTO history_pools (seconds, at, pool, region, gpu_type, attempts, preempted, gpu_seconds, wasted_gpu_seconds, recoveries, booting, idle, busy, gpus, gpus_busy, cost_usd)
+		SELECT seconds, at, '', region, gpu, minutes * 18, (minutes * bad * (3 + 3 * sin(n / 4.0)))::int, minutes * 1800, minutes * 1800 * bad * (0.2 + 0.15 * sin(n / 4.0)), '{"36": 3, "40": 1}',
+			minutes * 0.2, minutes * (3 - 2.5 * sin(n / 7.0)), minutes * (8 + 6 * sin(n / 7.0)), minutes * 10, minutes * (7 + 2 * sin(n / 7.0)), minutes * 0.4
+		FROM spans, (VALUES ('europe-west4', 'h100', 0.1), ('us-central1', 'a100', 1.6)) AS p (region, gpu, bad)`,
+	`DROP TABLE spans`,
+}
+
+// withPast gives the console a past.
+func (b *browser) withPast(t *testing.T) {
+	t.Helper()
+	conn, err := b.DB.Conn(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	for _, query := range pastDay {
+		_, err := conn.ExecContext(t.Context(), query)
+		require.NoError(t, err)
+	}
+}
+
+// page returns the body of a page.
+func (b *browser) page(t *testing.T, path string) string {
+	t.Helper()
+	got := b.get(t, path)
+	require.Equal(t, http.StatusOK, got.Status, path)
+	return got.Body
+}
+
+func TestOverview(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ShowsWhatIsKnownAndNothingElse", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		b.Submit(t)
+
+		body := b.get(t, "/overview").Body
+
+		require.Contains(t, body, "Queues empty in</span> <b>n/a")
+		require.Contains(t, body, "GPU goodput</span> <b>n/a")
+		require.Contains(t, body, "No worker is there")
+		require.Contains(t, body, "No data for this time")
+		require.NotContains(t, body, "NaN")
+	})
+
+	t.Run("SaysWhoPausedWhatAndWhy", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		_, err := b.Operator.PauseQueue(t.Context(), b.Admin, models.TierPro, "", `<img src=x onerror=alert(1)> is full`)
+		require.NoError(t, err)
+
+		body := b.get(t, "/overview").Body
+
+		require.Contains(t, body, "the pro lane is paused")
+		require.Contains(t, body, "by test ADMIN")
+		require.Contains(t, body, "&lt;img src=x")
+		require.NotContains(t, body, "<img src=x")
+	})
+
+	t.Run("DrawsChartsOfEachTimeWithoutScripts", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		b.withPast(t)
+
+		for _, span := range chartRanges {
+			page := b.page(t, "/overview?range="+span.Name)
+			charts := regexp.MustCompile(`data-chart="([^"]+)"`).FindAllStringSubmatch(page, -1)
+			require.Len(t, charts, 10)
+			require.Equal(t, 10, strings.Count(page, `<path class="chart-grid"`), span.Name)
+			require.Greater(t, strings.Count(page, `<th scope="row">`), 100)
+			var data struct {
+				Step   int
+				Series []struct{ Values []*float64 }
+			}
+			require.NoError(t, json.Unmarshal([]byte(html.UnescapeString(charts[0][1])), &data))
+			require.EqualValues(t, span.Step.Seconds(), data.Step)
+			gaps := 0
+			for _, v := range data.Series[0].Values {
+				if v == nil {
+					gaps++
+				}
+			}
+			if span.Name == "24h" {
+				require.Greater(t, gaps, 8, "the time that nobody recorded is a gap")
+			}
+		}
+		require.Equal(t, http.StatusOK, b.get(t, "/overview?range=nonsense").Status)
+	})
+
+	t.Run("LinksToPagesThatExist", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		page := b.page(t, "/overview")
+		links := regexp.MustCompile(`href="(/[^"]*)"`).FindAllStringSubmatch(page[strings.Index(page, `<main`):], -1)
+		require.Greater(t, len(links), 30)
+		for _, link := range links {
+			require.NotEqual(t, http.StatusNotFound, b.get(t, html.UnescapeString(link[1])).Status, link[1])
+		}
+	})
+
+	t.Run("ReadsTheHistoryOnceForAllViewers", func(t *testing.T) {
+		t.Parallel()
+
+		var all pasts
+		var reads atomic.Int32
+		var viewers sync.WaitGroup
+		for range 200 {
+			viewers.Go(func() {
+				_, err := all.of(t.Context(), chartRanges[0], func(context.Context) ([]*history.Figures, error) {
+					reads.Add(1)
+					return []*history.Figures{{From: time.Unix(0, 0), To: time.Unix(60, 0)}}, nil
+				})
+				require.NoError(t, err)
+			})
+		}
+		viewers.Wait()
+		require.EqualValues(t, 1, reads.Load())
+	})
+
+	t.Run("ExploresChartsUnderTheContentPolicy", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		b.withPast(t)
+		ctx, complaints := b.open(t, "/overview?range=24h")
+
+		var legend string
+		require.NoError(t, chromedp.Run(ctx,
+			chromium.Until(`document.querySelectorAll("figure[data-drawn] .u-over").length === 10`),
+			chromedp.Evaluate(`(() => {
+				const plot = document.querySelector("#chart-throughput .chart-plot");
+				plot.focus();
+				for (let i = 0; i < 3; i++) plot.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft", bubbles: true }));
+			})()`, nil),
+			// The cursor moves in all charts.
+			chromium.Until(`document.querySelector("#chart-waits .chart-scale span:last-child").textContent === ""`),
+			chromedp.Text("#chart-throughput .chart-legend", &legend),
+		))
+		require.Contains(t, legend, "completed")
+		require.Empty(t, complaints())
+	})
+}
+
+func TestHeatMap(t *testing.T) {
+	t.Parallel()
+
+	t.Run("SaysWhatEachCellNeeds", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		b.withPast(t)
+		b.pool(t, "spot <b>h200</b>", nil)
+
+		page := b.page(t, "/heatmap?hours=12")
+
+		_, cell, found := strings.Cut(page, `id="heat-us-central1-a100"`)
+		require.True(t, found)
+		cell, _, _ = strings.Cut(cell, "</td>")
+		require.Contains(t, cell, "▲ Machines are taken away")
+		require.Contains(t, cell, "#machines-are-taken-away")
+		require.Contains(t, page, "spot &lt;b&gt;h200&lt;/b&gt;")
+		require.Equal(t, http.StatusOK, b.get(t, "/heatmap?hours=-1").Status)
+	})
+
+	t.Run("IsEmptyAtFirst", func(t *testing.T) {
+		t.Parallel()
+		require.Contains(t, operator(t).get(t, "/heatmap").Body, "No pool and no worker yet")
+	})
+}

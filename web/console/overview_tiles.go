@@ -1,0 +1,199 @@
+package console
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/a-h/templ"
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/ui"
+)
+
+// tile is one figure, and the page that explains it.
+type tile struct {
+	Name, Value, Note, Help, Link string
+	// Level is calm, warn or bad.
+	Level string
+}
+
+// levelOf grades a figure by two bounds. Nil is calm.
+func levelOf(v *float64, warn, bad float64) string {
+	switch {
+	case v == nil || *v <= warn:
+		return "calm"
+	case *v <= bad:
+		return "warn"
+	}
+	return "bad"
+}
+
+// The bounds of the tiles are those of the alerts.
+const (
+	slowDrain, verySlowDrain                 = 600, 3600
+	fewFailures, manyFailures                = 0.05, 0.10
+	longRender, veryLongRender               = 600, 900
+	somePreempted, manyPreempted             = 0.10, 0.20
+	someWaste, muchWaste                     = 0.05, 0.15
+	someDeadLetters, manyDeadLetters         = 0, 10
+	deepQueue, veryDeepQueue                 = 200, 500
+	longWait, veryLongWait           float64 = 300, 1800
+)
+
+func (v *overview) tiles() []tile {
+	return append(v.jobTiles(), v.fleetTiles()...)
+}
+
+func (v *overview) jobTiles() []tile {
+	h := v.Hour
+	queued, dead := float64(v.Queued), float64(v.DeadLetters)
+	oldest := v.oldestWait()
+	return []tile{
+		{"Queued", ui.Count(v.Queued, 0), fmt.Sprintf("oldest %s · %s scheduled · %s blocked", ui.Seconds(oldest), ui.Count(v.Scheduled, 10_000), ui.Count(v.Blocked, 10_000)),
+			"Jobs that wait for a worker", "/queues", levelOf(&queued, deepQueue, veryDeepQueue)},
+		{"Running", ui.Count(v.Running, 0), "on " + text.Count(v.WorkersBusy, "busy worker"), "Jobs that a worker holds", "/jobs?status=RUNNING", "calm"},
+		{"Queues empty in", ui.Seconds(v.EstimatedDrainSeconds), "if no job is added", "The estimated work of the queued jobs by the workers that take jobs", "/queues", levelOf(v.EstimatedDrainSeconds, slowDrain, verySlowDrain)},
+		{"Completed", ui.Figure(v.CompletedPerMinute, "/min"), "submitted " + ui.Figure(v.SubmittedPerMinute, "/min") + ", 10 min", "Of the last ten minutes", "/jobs?status=COMPLETED", "calm"},
+		{"Failure rate", ui.Figure(v.FailureRate, "%"), v.failedNote(), "Of the jobs that ended; without those that customers caused or cancelled", "/jobs?status=FAILED", levelOf(v.FailureRate, fewFailures, manyFailures)},
+		{"Wait p50 / p95", brief(v.WaitSecondsP50) + " / " + brief(v.WaitSecondsP95), "pickup p99 " + ui.Seconds(h.Pickup(0.99)), "From queued to the first lease", "/queues", levelOf(v.WaitSecondsP95, longWait, veryLongWait)},
+		{"Render p50 / p95", brief(v.RenderSecondsP50) + " / " + brief(v.RenderSecondsP95), "p99 " + ui.Seconds(h.Render(0.99)), "How long workers held a completed job", "/models", levelOf(v.RenderSecondsP95, longRender, veryLongRender)},
+		{"Dead letters", ui.Count(v.DeadLetters, 0), "open, for operators", "Jobs that failed for good and wait for a decision", "/dead-letters", levelOf(&dead, someDeadLetters, manyDeadLetters)},
+	}
+}
+
+func (v *overview) failedNote() string {
+	if v.Hour.Covered == 0 {
+		return "no history yet"
+	}
+	return fmt.Sprintf("%s failed of %s", ui.Count(v.Hour.Failed(), 0), ui.Count(v.Hour.Failed()+v.Hour.Completed(), 0))
+}
+
+func (v *overview) fleetTiles() []tile {
+	h := v.Hour
+	var waste *float64
+	if good := h.Goodput(); good != nil {
+		waste = new(1 - *good)
+	}
+	tiles := []tile{
+		{"Workers busy", fmt.Sprintf("%d of %d", v.WorkersBusy, v.WorkersBusy+v.WorkersIdle), v.workersNote(), "Workers that can take a job", "/workers", v.fleetLevel()},
+		{"GPU utilization", ui.Figure(v.GPUUtilization, "%"), "workers " + ui.Figure(h.WorkerUtilization(), "%") + " busy, 1 h", "What the GPUs report now", "/heatmap", "calm"},
+		{"GPU goodput", ui.Figure(h.Goodput(), "%"), ui.Figure(h.WastedGPUHours(), "GPU h") + " wasted", "The share of GPU time that was not lost", "/heatmap", levelOf(waste, someWaste, muchWaste)},
+		{"Preemptions", ui.Figure(v.PreemptionsPerHour, "/h"), "recovery p95 " + ui.Seconds(v.RecoverySecondsP95), "Attempts whose worker was taken away, and the time until their job ran again", "/pools", levelOf(h.PreemptedShare(), somePreempted, manyPreempted)},
+	}
+	if v.CostUSDPerHour != nil {
+		tiles = append(tiles, tile{"Cost", ui.Figure(v.CostUSDPerHour, "$/h"), ui.Figure(v.WastedUSDPerHour, "$/h") + " wasted", "What the workers cost", "/pools", "calm"})
+	}
+	return tiles
+}
+
+func (v *overview) workersNote() string {
+	most := 0
+	for _, pool := range v.Pools {
+		if pool.PausedAt.IsZero() {
+			most += pool.MaxWorkers
+		}
+	}
+	note := fmt.Sprintf("%d booting · %d draining", v.WorkersBooting, v.WorkersDraining)
+	if most > 0 {
+		note += fmt.Sprintf(" · at most %d", most)
+	}
+	return note
+}
+
+func (v *overview) fleetLevel() string {
+	if v.Queued > 0 && v.WorkersBusy+v.WorkersIdle == 0 {
+		return "bad"
+	}
+	return "calm"
+}
+
+// oldestWait is the longest wait of a queue that is not paused, in seconds.
+func (v *overview) oldestWait() (oldest *float64) {
+	for _, q := range v.Queues {
+		if !q.Paused() && q.OldestWaitSeconds != nil && (oldest == nil || *q.OldestWaitSeconds > *oldest) {
+			oldest = q.OldestWaitSeconds
+		}
+	}
+	return oldest
+}
+
+// note is something that an operator should look at.
+type note struct {
+	Text, More, Link string
+	// Level is warn or bad.
+	Level string
+}
+
+// notes are what needs attention, besides pauses and alerts.
+func (v *overview) notes() (all []note) {
+	for _, w := range v.Failing {
+		more := text.Count(w.Failures, "failure") + " of " + text.Count(w.Jobs, "job") + " in the last hour"
+		if w.Quarantined(v.Now) {
+			more += "; in quarantine"
+		}
+		all = append(all, note{"Jobs fail on worker " + ui.Upright(ui.Clip(w.InstanceID, 40)), more, "/workers/" + string(w.ID), "bad"})
+	}
+	for _, pool := range v.Pools {
+		switch {
+		case !pool.PausedAt.IsZero():
+			all = append(all, note{"Pool " + pool.Name + " is paused", ui.Since(pool.PausedAt, v.Now), poolLink(pool.ID), "warn"})
+		case pool.BackoffUntil.After(v.Now):
+			all = append(all, note{"Pool " + pool.Name + " gets no machines", ui.Upright(ui.Clip(pool.BackoffReason, 120)), poolLink(pool.ID), "bad"})
+		case pool.ProviderProblem != "":
+			all = append(all, note{"The provider of pool " + pool.Name + " fails", ui.Upright(ui.Clip(pool.ProviderProblem, 120)), poolLink(pool.ID), "bad"})
+		case v.Queued > 0 && pool.Busy+pool.Idle+pool.Booting >= pool.MaxWorkers && pool.MaxWorkers > 0 && pool.Idle == 0:
+			all = append(all, note{"Pool " + pool.Name + " is at its limit", fmt.Sprintf("of %s, and jobs wait", text.Count(pool.MaxWorkers, "worker")), poolLink(pool.ID), "warn"})
+		}
+	}
+	if v.Queued > 0 && v.WorkersBusy+v.WorkersIdle+v.WorkersBooting == 0 {
+		all = append(all, note{"No worker is there", "and " + text.Count(v.Queued, "job") + " wait", "/pools", "bad"})
+	}
+	return all
+}
+
+func poolLink(id models.PoolID) string { return string(poolPath(id)) }
+
+// ways are the pages that answer what the overview does not: their addresses, and the questions.
+func ways() (all [][2]string) {
+	for _, way := range [][2]string{
+		{"/heatmap?hours=12", "Waste of the night"}, {"/queues", "Who fills the queues"}, {"/workers", "Which hosts fail"},
+		{"/webhooks", "Webhook deliveries"}, {"/audit", "What changed"},
+	} {
+		path, _, _ := strings.Cut(way[0], "?")
+		if hasPage(path) {
+			all = append(all, way)
+		}
+	}
+	return all
+}
+
+// hasPage reports whether the navigation has a page.
+func hasPage(path string) bool {
+	for _, g := range groups() {
+		if slices.ContainsFunc(g.sections, func(s section) bool { return s.path == path }) {
+			return true
+		}
+	}
+	return false
+}
+
+// brief formats seconds so that two fit into a tile.
+func brief(seconds *float64) string {
+	switch {
+	case seconds == nil:
+		return ui.Unknown
+	case *seconds < 10:
+		return fmt.Sprintf("%.1f s", *seconds)
+	case *seconds < 100:
+		return fmt.Sprintf("%.0f s", *seconds)
+	case *seconds < 6000:
+		return fmt.Sprintf("%.1f min", *seconds/60)
+	}
+	return fmt.Sprintf("%.1f h", *seconds/3600)
+}
+
+// laneJobs is the address of the queued jobs of a lane's tier.
+func laneJobs(lane models.Tier) templ.SafeURL {
+	return templ.SafeURL(jobQuery{Status: []models.JobStatus{models.JobQueued}, Search: "tier:" + strings.ToLower(string(lane))}.path("/jobs"))
+}
