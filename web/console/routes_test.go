@@ -222,7 +222,7 @@ func TestMonitor(t *testing.T) {
 			got := b.get(t, path)
 			require.Equal(t, http.StatusOK, got.Status, path)
 			require.Contains(t, got.Header.Get("Content-Type"), "text/html", path)
-			require.Contains(t, got.Body, `<a href="/jobs">Back to Reelay</a>`, path)
+			require.Contains(t, got.Body, `<a href="`+home()+`">Back to Reelay</a>`, path)
 			require.Contains(t, got.Body, "window.FLAG_ROOT_PATH", path)
 			require.NotRegexp(t, "googleapis|manifest", got.Body, path)
 		}
