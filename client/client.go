@@ -100,6 +100,18 @@ func (c caller) MakeRequest(ctx context.Context, req *graphql.Request, resp *gra
 	return err
 }
 
+// traceparent is the key of a traceparent in a context.
+type traceparent struct{}
+
+// WithTraceparent returns a context whose calls send a W3C traceparent, so that the server's spans are
+// children of that one. It returns ctx if parent is empty.
+func WithTraceparent(ctx context.Context, parent string) context.Context {
+	if parent == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, traceparent{}, parent)
+}
+
 func (c caller) post(ctx context.Context, req *graphql.Request, resp *graphql.Response) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -115,6 +127,9 @@ func (c caller) post(ctx context.Context, req *graphql.Request, resp *graphql.Re
 	post.Header.Set("Accept", "application/graphql-response+json, application/json;q=0.9")
 	if c.key != "" {
 		post.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	if parent, ok := ctx.Value(traceparent{}).(string); ok {
+		post.Header.Set("Traceparent", parent)
 	}
 	answer, err := c.http.Do(post)
 	if err != nil {

@@ -2511,6 +2511,8 @@ type Lease struct {
 	DraftSteps *int `json:"draftSteps"`
 	// What an earlier attempt stored with storeHandle: work that goes on outside the worker and can be adopted. Null if there is nothing to adopt. It can be a secret.
 	Handle *string `json:"handle"`
+	// The W3C traceparent of the attempt: the parent of the worker's own spans. Null if the job is not traced.
+	Traceparent *string `json:"traceparent"`
 	// The job's version of its model. Null if it is no longer known.
 	Model *LeasedModel `json:"model"`
 }
@@ -2550,6 +2552,9 @@ func (v *Lease) GetDraftSteps() *int { return v.DraftSteps }
 
 // GetHandle returns Lease.Handle, and is useful for accessing the field via an interface.
 func (v *Lease) GetHandle() *string { return v.Handle }
+
+// GetTraceparent returns Lease.Traceparent, and is useful for accessing the field via an interface.
+func (v *Lease) GetTraceparent() *string { return v.Traceparent }
 
 // GetModel returns Lease.Model, and is useful for accessing the field via an interface.
 func (v *Lease) GetModel() *LeasedModel { return v.Model }
@@ -8324,6 +8329,7 @@ fragment Lease on Lease {
 	timeoutSeconds
 	draftSteps
 	handle
+	traceparent
 	model {
 		version
 		runtime
@@ -9451,6 +9457,7 @@ fragment Lease on Lease {
 	timeoutSeconds
 	draftSteps
 	handle
+	traceparent
 	model {
 		version
 		runtime
@@ -10552,6 +10559,7 @@ fragment Lease on Lease {
 	timeoutSeconds
 	draftSteps
 	handle
+	traceparent
 	model {
 		version
 		runtime

@@ -180,7 +180,7 @@ func common(t *testing.T) *stack {
 	shared.once.Do(func() {
 		var dir string
 		if dir, shared.err = makeDataDir(); shared.err == nil {
-			shared.stack, shared.err = launch(dir, "--agents", "2", "--agents-max", "4")
+			shared.stack, shared.err = launchWith(traceTo(collected), dir, "--agents", "2", "--agents-max", "4")
 		}
 	})
 	require.NoError(t, shared.err)

@@ -102,6 +102,7 @@ type Lease struct {
 	TimeoutSeconds    int
 	DraftSteps        *int
 	Handle            string
+	Traceparent       string
 }
 
 func newLease(l *jobs.Lease) *Lease {
@@ -113,7 +114,7 @@ func newLease(l *jobs.Lease) *Lease {
 		Inputs:            lo.Map(l.Inputs, func(in jobs.NamedInput, _ int) *models.Artifact { return in.Artifact }),
 		InputNames:        lo.Map(l.Inputs, func(in jobs.NamedInput, _ int) string { return in.Name }),
 		CheckpointSeconds: l.CheckpointEvery.Seconds(), TimeoutSeconds: l.Job.TimeoutSeconds, DraftSteps: positive(l.Job.DraftSteps),
-		Handle: l.Job.Handle,
+		Handle: l.Job.Handle, Traceparent: l.Traceparent(),
 	}
 }
 

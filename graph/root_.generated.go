@@ -895,6 +895,8 @@ func (ec *executionContext) childFields_Job(ctx context.Context, field graphql.C
 		return ec.fieldContext_Job_latestCheckpoint(ctx, field)
 	case "hasHandle":
 		return ec.fieldContext_Job_hasHandle(ctx, field)
+	case "traceId":
+		return ec.fieldContext_Job_traceId(ctx, field)
 	case "failureClass":
 		return ec.fieldContext_Job_failureClass(ctx, field)
 	case "failureReason":
@@ -1039,6 +1041,8 @@ func (ec *executionContext) childFields_Lease(ctx context.Context, field graphql
 		return ec.fieldContext_Lease_draftSteps(ctx, field)
 	case "handle":
 		return ec.fieldContext_Lease_handle(ctx, field)
+	case "traceparent":
+		return ec.fieldContext_Lease_traceparent(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Lease", field.Name)
 }

@@ -797,6 +797,29 @@ func (ec *executionContext) fieldContext_Lease_handle(_ context.Context, field g
 	return graphql.NewScalarFieldContext("Lease", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _Lease_traceparent(ctx context.Context, field graphql.CollectedField, obj *Lease) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Lease_traceparent(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Traceparent, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Lease_traceparent(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Lease", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _LeaseJobPayload_lease(ctx context.Context, field graphql.CollectedField, obj *LeaseJobPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -3122,6 +3145,11 @@ func (ec *executionContext) _Lease(ctx context.Context, sel ast.SelectionSet, ob
 			}
 		case "handle":
 			out.Values[i] = ec._Lease_handle(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "traceparent":
+			out.Values[i] = ec._Lease_traceparent(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}

@@ -39,6 +39,7 @@ func (n *Notifier) After(ctx context.Context, changes ...*Change) {
 	}
 	for _, c := range all {
 		c.observe(n.Observer)
+		c.trace()
 		if c.standing != nil {
 			standings = append(standings, *c.standing)
 		}

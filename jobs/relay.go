@@ -59,6 +59,7 @@ func (r *Relay) Pass(ctx context.Context) (int, error) {
 		}
 	}
 	// If the process ends before it settles a claim, the claim expires.
+	defer r.trace(ctx, messages, carried)
 	if err := models.SettleOutbox(context.WithoutCancel(ctx), r.DB, carried, refused, left); err != nil {
 		return 0, errors.Join(failed, fmt.Errorf("settle the outbox: %w", err))
 	}

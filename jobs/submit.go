@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/internal/recent"
 	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/internal/tracing"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/seal"
@@ -155,8 +156,15 @@ func (s *Submitter) submit(ctx context.Context, p Principal, all []Submission) (
 	if err := p.RequireChange(); err != nil {
 		return nil, err
 	}
+	ctx, end := tracing.Start(ctx, "submit", tracing.Int("reelay.jobs", len(all)))
 	call := s.newCall(p, all)
+	if parent := tracing.Parent(ctx); parent != "" {
+		for i := range call.set {
+			call.set[i].asked.Traceparent = parent
+		}
+	}
 	err := s.accept(ctx, call)
+	end(err)
 	s.Admission.observe(ctx, call, err)
 	return call.answers, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -118,6 +119,8 @@ type Job struct {
 	RequireRegion bool         `bun:"require_region" json:"require_region"`
 	// CallbackURL is notified of the ends of this job, in addition to the account's endpoints.
 	CallbackURL string `bun:"callback_url,nullzero" json:"callback_url,omitzero"`
+	// Traceparent is the W3C traceparent under which the job was submitted, or "".
+	Traceparent string `bun:"traceparent,nullzero" json:"traceparent,omitzero"`
 	// DraftSteps is the step after which a draft ends; 0 for other jobs. KeptUntil is until when
 	// a COMPLETED draft's preview and checkpoint are kept.
 	DraftSteps int       `bun:"draft_steps,nullzero" json:"draft_steps,omitzero"`
@@ -200,6 +203,15 @@ type Job struct {
 	CompletedAt time.Time `bun:"completed_at,nullzero" json:"completed_at,omitzero"`
 	// DeletedAt is when its prompt and artifacts were deleted.
 	DeletedAt time.Time `bun:"deleted_at,nullzero" json:"deleted_at,omitzero"`
+}
+
+// TraceID returns the id of the job's trace, or "" if it is not traced.
+func (j *Job) TraceID() string {
+	if _, rest, ok := strings.Cut(j.Traceparent, "-"); ok {
+		id, _, _ := strings.Cut(rest, "-")
+		return id
+	}
+	return ""
 }
 
 // HasHandle reports whether the next attempt would get a handle.

@@ -188,7 +188,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.Handle("GET /metrics", s.scraped(s.metrics.Handler()))
 	mux.Handle("/", pages)
-	return s.metrics.Timed(routeOf, s.cfg.hosts.only(publicURL, noLoop(byPrefix(shared(restAPI), shared(videosAPI), mux))))
+	return s.metrics.Timed(routeOf, s.cfg.hosts.only(publicURL, traced(noLoop(byPrefix(shared(restAPI), shared(videosAPI), mux)))))
 }
 
 // machines returns what verifies the identity of machines, or nil if none may register by it.

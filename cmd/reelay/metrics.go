@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/internal/tracing"
 	"github.com/reelay/reelay/jobs/metrics"
 )
 
@@ -29,6 +30,22 @@ func routeOf(r *http.Request) metrics.Route {
 		return metrics.RouteObjects
 	}
 	return metrics.RouteConsole
+}
+
+// traced adopts the W3C traceparent of a request. If it has one, and this process exports spans, the
+// request is a span of that trace. Other requests are none: workers call all the time.
+func traced(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		parent := r.Header.Get(tracing.Header)
+		route := routeOf(r)
+		if parent == "" || route == metrics.RouteStream {
+			next.ServeHTTP(w, r)
+			return
+		}
+		ctx, end := tracing.Serve(tracing.Adopt(r.Context(), parent), r.Method+" "+string(route))
+		defer end(false)
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
 }
 
 // serveMetrics serves the metrics of a control process, which has no API, and /healthz, until ctx

@@ -17,6 +17,8 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/internal/tracing"
+	"github.com/reelay/reelay/internal/version"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/blob"
@@ -71,6 +73,11 @@ const queueTimeout = time.Second
 func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err error) {
 	cfg.outbound = cfg.outbound.Except(hostPort(publicURL), hostPort(cfg.databaseURL), hostPort(cfg.redisURL), hostPort(cfg.emulatorHost)).Except(cfg.own...)
 	s := &stack{cfg: cfg}
+	stopTracing, err := tracing.SetUp(ctx, "reelay", version.Current().String())
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, stopTracing)
 	s.metrics = metrics.New(metrics.Sources{
 		Queues:  func(ctx context.Context) ([]models.QueueCount, error) { return s.reader().Queues(ctx) },
 		Plans:   func() []checkpoints.PoolPlan { return s.checkpoints.All() },

@@ -146,6 +146,7 @@ func (a *Agent) work(ctx context.Context, g *grant) *grant {
 	background.Go(func() { t.progress.run(t.rendering) })
 	defer background.Wait()
 	defer t.disown(nil)
+	defer t.progress.close()
 	defer os.RemoveAll(t.dir)
 
 	result, err := t.render()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/runtime"
+	"github.com/reelay/reelay/internal/tracing"
 )
 
 // The reasons to stop a render.
@@ -51,6 +52,12 @@ func (a *Agent) newAttempt(ctx context.Context, g *grant) *attempt {
 		ending: make(chan struct{}), giveWay: make(chan struct{}, 1),
 	}
 	t.progress = newReporter(t)
+	if g.Traceparent != nil {
+		ctx = tracing.Adopt(ctx, *g.Traceparent)
+		if id := tracing.TraceID(*g.Traceparent); id != "" {
+			t.log = t.log.With("trace", id)
+		}
+	}
 	t.owned, t.disown = context.WithCancelCause(ctx)
 	limit := time.Duration(g.TimeoutSeconds) * time.Second
 	tooLong := runtime.Failf(runtime.Timeout, "the attempt took longer than its limit of %s", limit)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/runtime"
+	"github.com/reelay/reelay/internal/tracing"
 )
 
 // checkpointNote is stored with a checkpoint for the next worker.
@@ -136,7 +137,10 @@ func (s *saver) wait() {
 }
 
 // save uploads a checkpoint and commits it as the job's newest.
-func (t *attempt) save(ctx context.Context, c *taken) error {
+func (t *attempt) save(ctx context.Context, c *taken) (err error) {
+	ctx, end := tracing.Start(ctx, "checkpoint", tracing.Int("reelay.step", c.Step))
+	defer func() { end(err) }()
+	ctx = client.WithTraceparent(ctx, tracing.Parent(ctx))
 	defer os.Remove(c.Path)
 	if err := regular(c.Path); err != nil {
 		return err
@@ -145,7 +149,6 @@ func (t *attempt) save(ctx context.Context, c *taken) error {
 	path := t.pack(c.Path, &note)
 	defer os.Remove(path)
 	out := output{kind: client.ArtifactTypeCheckpoint, path: path, contentType: contentType(path)}
-	var err error
 	if out.metadata, err = json.Marshal(note); err != nil {
 		return err
 	}

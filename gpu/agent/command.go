@@ -17,6 +17,7 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/metadata"
+	"github.com/reelay/reelay/internal/tracing"
 )
 
 // settings are the values of the agent's flags.
@@ -95,6 +96,11 @@ REELAY_QUALITY_GATE, REELAY_OUTBOUND_LOOPBACK and REELAY_OUTBOUND_EXCEPT.`,
 		}
 		ctx, stop := context.WithCancel(command.Context())
 		defer stop()
+		stopTracing, err := tracing.SetUp(ctx, "reelay-agent", version)
+		if err != nil {
+			return err
+		}
+		defer stopTracing()
 		config.Notices = s.watch(ctx, config)
 		return runAll(ctx, config, layout)
 	}

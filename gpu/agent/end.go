@@ -9,6 +9,7 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/runtime"
+	"github.com/reelay/reelay/internal/tracing"
 )
 
 // end reports the outcome of the attempt, if this worker still holds the job. It
@@ -102,6 +103,8 @@ func (t *attempt) complete(result *runtime.Result) (*grant, error) {
 			return nil, context.Cause(t.rendering)
 		}
 		ctx, stop := t.lastCall()
+		ctx, end := tracing.Start(ctx, "complete")
+		ctx = client.WithTraceparent(ctx, tracing.Parent(ctx))
 		var answer *client.EndPayload
 		asked := time.Now()
 		err = t.fenced(ctx, func(ctx context.Context) (_ *client.HeartbeatPayload, err error) {
@@ -109,6 +112,7 @@ func (t *attempt) complete(result *runtime.Result) (*grant, error) {
 			answer, err = t.agent.api.CompleteJob(ctx, *in)
 			return nil, err
 		})
+		end(err)
 		stop()
 		switch {
 		case err == nil:
@@ -128,7 +132,9 @@ func (t *attempt) complete(result *runtime.Result) (*grant, error) {
 }
 
 // uploadResult uploads all files that the runtime made.
-func (t *attempt) uploadResult(ctx context.Context, result *runtime.Result) (*client.CompleteJobInput, error) {
+func (t *attempt) uploadResult(ctx context.Context, result *runtime.Result) (_ *client.CompleteJobInput, err error) {
+	ctx, end := tracing.Start(ctx, "upload result")
+	defer func() { end(err) }()
 	in := &client.CompleteJobInput{AttemptId: t.hold.AttemptID, FencingToken: t.hold.FencingToken, LeaseNext: new(t.wantsNext())}
 	preview := result.Preview
 	if t.draftSteps() == 0 {

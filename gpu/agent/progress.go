@@ -3,11 +3,13 @@ package agent
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/runtime"
+	"github.com/reelay/reelay/internal/tracing"
 )
 
 // reporter sends the job's progress to the control plane: only the newest state, and
@@ -24,6 +26,9 @@ type reporter struct {
 	resumedFrom *string // until it was reported
 	resumedNote *string
 	load        *client.ModelLoadInput // until it was reported
+
+	traced   client.Phase // the phase of the current span
+	endPhase func(error)  // ends that span
 }
 
 func newReporter(t *attempt) *reporter {
@@ -88,11 +93,37 @@ func (r *reporter) resumed(artifactID string, percent float64, note string) {
 func (r *reporter) set(change func(*client.ProgressInput)) {
 	r.mu.Lock()
 	change(&r.newest)
+	r.trace(r.newest.Phase)
 	r.mu.Unlock()
 	select {
 	case r.changed <- struct{}{}:
 	default:
 	}
+}
+
+// trace makes each phase of the attempt a span. The caller holds mu.
+func (r *reporter) trace(phase client.Phase) {
+	if phase == r.traced || !tracing.Enabled() {
+		return
+	}
+	r.over()
+	r.traced = phase
+	_, r.endPhase = tracing.Start(r.attempt.owned, strings.ToLower(strings.ReplaceAll(string(phase), "_", " ")), tracing.String("reelay.attempt", r.attempt.hold.AttemptID))
+}
+
+// over ends the span of the current phase. The caller holds mu.
+func (r *reporter) over() {
+	if r.endPhase != nil {
+		r.endPhase(nil)
+		r.endPhase, r.traced = nil, ""
+	}
+}
+
+// close ends the span of the last phase.
+func (r *reporter) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over()
 }
 
 // run sends reports until ctx ends. A failed report is replaced by the next one.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/runtime"
+	"github.com/reelay/reelay/internal/tracing"
 )
 
 // render runs the job on the runtime. Its error is one of the reasons to stop, a
@@ -67,7 +68,7 @@ func (t *attempt) order(checkpoints []restorable, inputs map[string]string) runt
 	order := runtime.Start{
 		Job: job.Id, Model: model.Name, Version: model.Version, Settings: model.Settings, Type: job.Type,
 		Params: job.Params, Workdir: t.dir, Inputs: inputs, DraftSteps: t.draftSteps(), Determinism: t.determinism(),
-		Handle: t.handle(),
+		Handle: t.handle(), Traceparent: tracing.Parent(t.rendering),
 	}
 	if job.Prompt != nil {
 		order.Prompt = *job.Prompt

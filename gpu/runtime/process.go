@@ -152,7 +152,7 @@ func (p *Process) Start(job Start) error {
 		if job.DraftSteps > 0 {
 			return Failf(InvalidInput, "The runtime %s speaks version 1 of the protocol, so it cannot make a draft.", p.announce.Runtime)
 		}
-		job.Version, job.Settings, job.Determinism, job.Handle = 0, nil, "", ""
+		job.Version, job.Settings, job.Determinism, job.Handle, job.Traceparent = 0, nil, "", "", ""
 	}
 	return p.order(command{Start: &job}, func() error {
 		if p.state != idle {

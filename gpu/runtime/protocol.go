@@ -87,6 +87,9 @@ type Start struct {
 	// Handle is what an earlier attempt of this job stored last, or "". The job should adopt the
 	// work that it names. Only runtimes of version 2 get it.
 	Handle string `json:"handle,omitempty"`
+	// Traceparent is the W3C traceparent of the attempt's span, or "": the parent of the spans that
+	// the runtime makes. Only runtimes of version 2 get it.
+	Traceparent string `json:"traceparent,omitempty"`
 }
 
 // Values of Start.Determinism.

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/reelay/reelay/internal/tracing"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
@@ -128,8 +129,14 @@ func resolution(job *models.Job) string {
 	return params.Resolution
 }
 
-// observe counts a value of a job.
-func observe(in prometheus.Observer, value float64, _ *models.Job) {
+// observe counts a value of a job, with its trace as an exemplar if the trace is recorded.
+func observe(in prometheus.Observer, value float64, job *models.Job) {
+	if job.Traceparent != "" {
+		if id := tracing.SampledID(job.Traceparent); id != "" {
+			in.(prometheus.ExemplarObserver).ObserveWithExemplar(value, prometheus.Labels{"trace_id": id})
+			return
+		}
+	}
 	in.Observe(value)
 }
 

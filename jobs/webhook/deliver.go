@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/reelay/reelay/internal/tracing"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/periodic"
@@ -28,6 +29,8 @@ type Post struct {
 	Body []byte
 	// Secrets are the keys of the signatures, one signature for each.
 	Secrets [][]byte
+	// Traceparent is that of the job, or "".
+	Traceparent string
 }
 
 // Answer is the result of one try.
@@ -186,11 +189,25 @@ func (d *Deliverer) try(ctx context.Context, c *models.ClaimedDelivery) error {
 	if post.Secrets, err = openSecrets(d.Reader.Sealer, endpoint, c.Now); err != nil {
 		return fmt.Errorf("open the secrets of %s: %w", endpoint.ID, err)
 	}
+	if job != nil {
+		ctx = tracing.Adopt(ctx, job.Traceparent)
+	}
+	ctx, done := tracing.Start(ctx, "webhook", tracing.String("reelay.event", c.EventID), tracing.String("reelay.delivery", c.ID))
+	post.Traceparent = tracing.Parent(ctx)
 	answer := d.Sender.Send(ctx, post)
+	done(failed(answer))
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return d.settle(ctx, c, answer)
+}
+
+// failed returns an error for a try that failed.
+func failed(answer Answer) error {
+	if answer.Error == "" {
+		return nil
+	}
+	return errors.New(answer.Error)
 }
 
 // How tries end, for Observe.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/outbound"
+	"github.com/reelay/reelay/internal/tracing"
 )
 
 // UserAgent is the User-Agent of all webhooks.
@@ -67,6 +68,9 @@ func (s *Sender) send(ctx context.Context, post Post) Answer {
 		"Webhook-Id":        {id},
 		"Webhook-Timestamp": {at},
 		"Webhook-Signature": {sign(id, at, post.Body, post.Secrets)},
+	}
+	if post.Traceparent != "" {
+		request.Header.Set(tracing.Header, post.Traceparent)
 	}
 	response, err := s.client.Do(request)
 	if err != nil {

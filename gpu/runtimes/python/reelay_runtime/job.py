@@ -44,6 +44,9 @@ class Job:
         #: What an earlier attempt of this job sent last with send_handle, or "" if there is nothing
         #: to adopt. It can be a secret: do not print it.
         self.handle: str = typed(body, "handle", str, "")
+        #: The W3C traceparent of the attempt's span, or "" if the job is not traced: the parent for
+        #: spans of your own, as in ``propagate.extract({"traceparent": job.traceparent})``.
+        self.traceparent: str = typed(body, "traceparent", str, "")
 
         self.render: Render | None = None
         self._cancelled = threading.Event()
