@@ -175,9 +175,11 @@ func TestSubmit(t *testing.T) {
 
 		s := jobstest.New(t)
 		for params, says := range map[string]string{
-			`{"durationSeconds": 1000000000000000}`: "got 1000000000000000, want",
-			`{"durationSeconds": 12345.5}`:          "got 12345.5, want",
-			`{"durationSeconds": -0.25}`:            "got -0.25, want",
+			`{"durationSeconds": 1000000000000000}`: "and is 1000000000000000.",
+			`{"durationSeconds": 12345.5}`:          "and is 12345.5.",
+			`{"durationSeconds": -0.25}`:            "and is -0.25.",
+			`{"durationSeconds": "long"}`:           "params.durationSeconds is not what this model takes: it must be a number, and is a string.",
+			`{"foo": 1}`:                            "params.foo is not what this model takes: there is no such parameter.",
 			`{"fps": 1e300}`:                        "1e+300",
 		} {
 			in := jobstest.Submission()

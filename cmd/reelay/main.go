@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -46,7 +47,10 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)
-	err := root.ExecuteContext(ctx)
+	err := helpOfNothing(root, args)
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = errInterrupted
 	}
@@ -111,7 +115,7 @@ func rootCommand() *cobra.Command {
 	root.PersistentFlags().Bool("no-color", false, "print no colours, as with the environment variable NO_COLOR")
 	root.SetHelpCommandGroupID("run")
 	root.SetCompletionCommandGroupID("run")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{cmd, err} })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{cmd, flagError(cmd, err)} })
 	checkArgs(root)
 	completeFlags(root)
 	return root
@@ -143,6 +147,46 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("there is no command %q; did you mean %s?", args[0], strings.Join(similar, " or "))
 	}
 	return fmt.Errorf("there is no command %q", args[0])
+}
+
+// helpOfNothing returns an error if the command line asks for the help of a command that does not
+// exist: cobra would show that of its parent.
+func helpOfNothing(root *cobra.Command, args []string) error {
+	if !slices.Contains(args, "--help") && !slices.Contains(args, "-h") {
+		return nil
+	}
+	cmd, rest, err := root.Find(args)
+	if err != nil || !cmd.HasSubCommands() || cmd.Args == nil || len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
+		return nil
+	}
+	return cmd.Args(cmd, rest[:1])
+}
+
+// badValue is what pflag says of a value that a flag cannot have, with an error of Go's.
+var badValue = regexp.MustCompile(`^invalid argument "(.*)" for "(?:-\w, )?(--[\w-]+)" flag: (?:strconv\.\w+: parsing ".*": |time: )(.*)$`)
+
+// flagError says in words what is wrong with a flag.
+func flagError(cmd *cobra.Command, err error) error {
+	parts := badValue.FindStringSubmatch(err.Error())
+	if parts == nil {
+		return err
+	}
+	must := "a number"
+	flag := cmd.Flags().Lookup(strings.TrimPrefix(parts[2], "--"))
+	if flag != nil {
+		switch kind := flag.Value.Type(); {
+		case strings.HasPrefix(kind, "int"), strings.HasPrefix(kind, "uint"):
+			must = "a whole number"
+		case strings.HasPrefix(kind, "bool"):
+			must = "true or false"
+		case kind == "duration":
+			must = "a duration such as 30s, 10m or 2h"
+		}
+	}
+	if strings.Contains(parts[3], "out of range") {
+		return fmt.Errorf("%s is %s: this is out of range", parts[2], parts[1])
+	}
+	return fmt.Errorf("%s is %q: it must be %s", parts[2], parts[1], must)
 }
 
 // usageError is the error of an invalid command line.

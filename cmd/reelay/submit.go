@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -32,7 +33,10 @@ type submitOptions struct {
 	priority, maxAttempts        int
 	maxPreemptions               int
 	maxPrice                     float64
-	atMostOnce                   bool
+	atMostOnce, requireRegion    bool
+	region, backoff              string
+	timeout                      time.Duration
+	retryDelay, retryMaxDelay    time.Duration
 	wait, force, asJSON          bool
 	output                       string
 }
@@ -109,6 +113,12 @@ func (o *submitOptions) addJobFlags(cmd *cobra.Command) {
 	f.StringArrayVar(&o.metadata, "metadata", nil, "`name=value` to keep with the job; may be repeated")
 	f.StringVar(&o.userID, "user-id", "", "your id of the user who requested this job")
 	f.IntVar(&o.maxAttempts, "max-attempts", 0, "failed attempts before the job fails, 1 to 20 (default: the tier's)")
+	f.DurationVar(&o.timeout, "timeout", 0, "how long one attempt may run, 1s to 5h (default: the model's)")
+	f.StringVar(&o.region, "region", "", "region to run in, if it has a free worker")
+	f.BoolVar(&o.requireRegion, "require-region", false, "run only in --region")
+	f.StringVar(&o.backoff, "backoff", "", "how the delay between attempts grows: exponential or fixed")
+	f.DurationVar(&o.retryDelay, "retry-delay", 0, "delay before the first retry, 0.1s to 24h (default 10s)")
+	f.DurationVar(&o.retryMaxDelay, "retry-max-delay", 0, "longest delay before a retry (default 5m)")
 	f.BoolVar(&o.atMostOnce, "at-most-once", false, "never start the job twice: if its worker is lost, it fails")
 	f.IntVar(&o.maxPreemptions, "max-preemptions", 0, "lost spot workers after which a run continues on on-demand capacity only, 0 to 1000")
 	f.Float64Var(&o.maxPrice, "max-price-per-hour", 0, "run only where a worker costs at most so many US dollars per hour")
@@ -260,12 +270,50 @@ func (o *submitOptions) limits(cmd *cobra.Command, in *client.SubmitJobInput) er
 		in.ExpiresAt = &o.expiresAt.at
 	}
 	in.DependsOn = o.after
+	if err := o.placeAndRetry(cmd, in); err != nil {
+		return err
+	}
 	if !given("tier") {
 		return nil
 	}
 	tier, err := parseEnum("tier", o.tier, client.AllTier)
 	in.Tier = &tier
 	return err
+}
+
+// placeAndRetry copies the flags about the region, the time limit and the retries.
+func (o *submitOptions) placeAndRetry(cmd *cobra.Command, in *client.SubmitJobInput) error {
+	given := cmd.Flags().Changed
+	if given("region") {
+		in.Region = &o.region
+	}
+	if given("require-region") {
+		in.RequireRegion = &o.requireRegion
+	}
+	if given("timeout") {
+		if o.timeout%time.Second != 0 {
+			return fmt.Errorf("--timeout is %s: it must be in whole seconds", o.timeout)
+		}
+		in.TimeoutSeconds = new(int(o.timeout.Seconds()))
+	}
+	if !given("backoff") && !given("retry-delay") && !given("retry-max-delay") {
+		return nil
+	}
+	in.Retry = &client.RetryPolicyInput{}
+	if given("backoff") {
+		backoff, err := parseEnum("backoff", o.backoff, client.AllBackoff)
+		if err != nil {
+			return err
+		}
+		in.Retry.Backoff = &backoff
+	}
+	if given("retry-delay") {
+		in.Retry.InitialDelaySeconds = new(o.retryDelay.Seconds())
+	}
+	if given("retry-max-delay") {
+		in.Retry.MaxDelaySeconds = new(o.retryMaxDelay.Seconds())
+	}
+	return nil
 }
 
 // timesAgain returns how to name the times that were given as durations in another command: there,

@@ -143,28 +143,52 @@ func schemaError(err error) error {
 	}
 	field := text.Clip(strings.Join(place, "."), strictjson.MaxField)
 	reason := bound(failed.ErrorKind)
-	return apierror.Invalid(field, "%s is not what this model takes: %s. The models query shows its schema.", field, text.Clip(reason, 300))
+	return apierror.Invalid(field, "%s is not what this model takes: %s. The list of models has its parameters.", field, text.Clip(reason, 300))
 }
 
-// bound describes what a schema refuses. It writes numbers in full: the schema
+// bound describes what a schema refuses, in words. It writes numbers in full: the schema
 // package's own messages group digits and use exponents.
 func bound(found jsonschema.ErrorKind) string {
-	says := func(name string, got, want *big.Rat) string {
-		return fmt.Sprintf("%s: got %s, want %s", name, digits(got), digits(want))
+	says := func(must string, got, want *big.Rat) string {
+		return fmt.Sprintf("it must be %s %s, and is %s", must, digits(want), digits(got))
 	}
 	switch k := found.(type) {
 	case *kind.Minimum:
-		return says("minimum", k.Got, k.Want)
+		return says("at least", k.Got, k.Want)
 	case *kind.Maximum:
-		return says("maximum", k.Got, k.Want)
+		return says("at most", k.Got, k.Want)
 	case *kind.ExclusiveMinimum:
-		return says("exclusiveMinimum", k.Got, k.Want)
+		return says("more than", k.Got, k.Want)
 	case *kind.ExclusiveMaximum:
-		return says("exclusiveMaximum", k.Got, k.Want)
+		return says("less than", k.Got, k.Want)
 	case *kind.MultipleOf:
-		return says("multipleOf", k.Got, k.Want)
+		return says("a multiple of", k.Got, k.Want)
+	case *kind.Type:
+		return fmt.Sprintf("it must be %s, and is %s", typeWords(k.Want...), typeWords(k.Got))
+	case *kind.AdditionalProperties:
+		return "there is no such parameter"
+	case *kind.Required:
+		return "it is missing"
 	}
 	return found.LocalizedString(english)
+}
+
+// typeWords returns types of JSON in words, such as "a number or a string".
+func typeWords(types ...string) string {
+	words := make([]string, len(types))
+	for i, t := range types {
+		switch t {
+		case "null":
+			words[i] = "null"
+		case "boolean":
+			words[i] = "true or false"
+		case "integer":
+			words[i] = "a whole number"
+		default:
+			words[i] = text.A(t)
+		}
+	}
+	return strings.Join(words, " or ")
 }
 
 // digits writes a number without an exponent, unless it is very long or small.
