@@ -35,6 +35,8 @@ type poolShow struct {
 	// Decisions are the newest ones, newest first.
 	Decisions []*models.ScalingDecision
 	Workers   *workerList
+	// Reclamations are what the provider took of the pool in the last 24 hours.
+	Reclamations []*models.Reclamation
 	// Prices is what a worker cost in the last hours, oldest first.
 	Prices []*models.PriceStep
 	Now    time.Time
@@ -90,6 +92,9 @@ func (c *console) readPool(ctx context.Context, p jobs.Principal, id models.Pool
 		return nil, err
 	}
 	v.Prices = prices[id]
+	if v.Reclamations, err = c.Reader.Reclamations(ctx, id); err != nil {
+		return nil, err
+	}
 	page, err := c.Reader.Workers(ctx, models.WorkerFilter{PoolID: id, Status: present}, paging.Request{First: workerListSize})
 	if err != nil {
 		return nil, err

@@ -132,6 +132,10 @@ func (c *console) routes() []route {
 
 		{pattern: "GET /workers", serve: c.workerList},
 		{pattern: "GET /workers/live", serve: c.workerListLive},
+		{pattern: "GET /workers/{id}", serve: c.workerShow, back: "/workers"},
+		{pattern: "GET /workers/{id}/live", serve: c.workerShowLive},
+		{pattern: "GET /workers/{id}/drain", serve: c.drainAsk, back: "/workers"},
+		{pattern: "GET /workers/{id}/preempt", serve: c.preemptAsk, back: "/workers"},
 		{pattern: "POST /workers/{id}/drain", serve: c.workerDrain, back: "/workers"},
 		{pattern: "POST /workers/{id}/preempt", serve: c.workerPreempt, back: "/workers"},
 		{pattern: "GET /workers/{id}/quarantine", serve: c.quarantineAsk},

@@ -23,6 +23,10 @@ const workerListSize = 100
 // workerList is the view of the page with workers.
 type workerList struct {
 	Rows []workerRow
+	// Hosts are those that lost or crashed the most attempts, and Groups the workers counted by pool,
+	// GPU and zone. Only the newest page has them.
+	Hosts  []*models.EatingHost
+	Groups []*models.WorkerGroup
 	// All is true if terminated workers are shown, too.
 	All   bool
 	After string
@@ -94,7 +98,13 @@ func (c *console) readWorkers(ctx context.Context, p jobs.Principal, v workerLis
 	if page.More {
 		v.Older = v.path("/workers", page.End)
 	}
-	v.Rows, err = c.workerRows(ctx, page.Items)
+	if v.Rows, err = c.workerRows(ctx, page.Items); err != nil || v.After != "" {
+		return &v, err
+	}
+	if v.Hosts, err = c.Reader.EatingHosts(ctx); err != nil {
+		return nil, err
+	}
+	v.Groups, err = c.Reader.WorkerGroups(ctx)
 	return &v, err
 }
 

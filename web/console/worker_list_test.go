@@ -73,6 +73,73 @@ func TestWorkerList(t *testing.T) {
 	})
 }
 
+func TestWorkerPage(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ShowsWhatAWorkerRunsAndRan", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		worker := b.Worker(t, "host-<b>7")
+		letter := b.dies(t, worker, models.FailUnauthorized, "it broke "+hostile, "the <i>end")
+		b.Exec(t, "UPDATE job_attempts SET wasted_gpu_seconds = 90, failure_class = 'MODEL_CRASH'")
+		b.Submit(t)
+		lease, _ := b.Lease(t, worker)
+		_, err := b.Fleet.QuarantineWorker(t.Context(), b.Admin, worker.WorkerID, 5, "loud <fan>")
+		require.NoError(t, err)
+		path := "/workers/" + string(worker.WorkerID)
+
+		got := b.get(t, path).Body
+		list := b.get(t, "/workers").Body
+
+		require.Contains(t, got, "<h1>host-&lt;b&gt;7</h1>")
+		require.Contains(t, got, `href="/jobs/`+string(lease.Job.ID)+`"`)
+		require.Contains(t, got, `href="/jobs/`+string(letter.JobID)+`"`)
+		require.Contains(t, got, "1 of 1 attempt lost or crashed")
+		require.Contains(t, got, "it broke &lt;script&gt;")
+		require.Contains(t, got, "<li>the &lt;i&gt;end</li>")
+		require.Regexp(t, `(?s)Quarantined by test ADMIN.*loud &lt;fan&gt;`, got)
+		require.NotContains(t, got, "<script>alert")
+		require.Regexp(t, `(?s)Hosts that lost or crashed.*?href="`+path+`">host-&lt;b&gt;7</a>.*?data-label="Crashed">1<.*?data-label="Wasted">1 min 30 s`, list)
+		require.Equal(t, http.StatusNotFound, b.get(t, "/workers/wrk_x").Status)
+	})
+
+	t.Run("AsksBeforeADrain", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		job, worker, _ := b.resumed(t)
+		path := "/workers/" + string(worker.WorkerID) + "/drain"
+
+		asked := b.get(t, path).Body
+
+		require.Contains(t, asked, "Drain second?")
+		require.Contains(t, asked, string(job.ID))
+		w, err := b.Reader.Worker(t.Context(), worker.WorkerID)
+		require.NoError(t, err)
+		require.NotEqual(t, models.WorkerDraining, w.Status)
+	})
+}
+
+func TestReclamations(t *testing.T) {
+	t.Parallel()
+
+	b := operator(t)
+	pool := b.pool(t, "h200", nil)
+	for _, name := range []string{"a", "b", "c"} {
+		b.Submit(t)
+		b.Lease(t, b.Worker(t, name))
+	}
+	b.Exec(t, "UPDATE workers SET pool_id = ?, capacity_class = 'SPOT', price_per_hour_usd = 4", pool.ID)
+	b.Exec(t, `UPDATE job_attempts SET status = 'LOST', failure_class = 'PREEMPTED', wasted_gpu_seconds = 900,
+		ended_at = clock_timestamp() - CASE (SELECT provider_instance_id FROM workers w WHERE w.id = worker_id) WHEN 'a' THEN interval '5 hours' WHEN 'b' THEN interval '299 minutes' ELSE interval '1 hour' END`)
+
+	got := b.get(t, "/pools/"+string(pool.ID)).Body
+
+	require.Contains(t, got, "3 workers taken, 3 jobs interrupted, 45 min 00 s of GPU time wasted, which cost $3.00.")
+	require.Regexp(t, `(?s)Reclamations in 24 h.*?1 h ago.*?\$1\.00.*?5 h ago.*?data-label="Workers">2<.*?\$2\.00`, got)
+}
+
 func TestWorkerActions(t *testing.T) {
 	t.Parallel()
 
