@@ -120,6 +120,7 @@ const onPhone = `(() => {
 	};
 	const above = [...document.querySelectorAll(".bar > a, .bar > button")].filter((control) => control.checkVisibility());
 	const menu = document.querySelector("#menu");
+	if (!menu) return true; // a page for strangers
 	const button = document.querySelector(".menu-button");
 	const wasClosed = !menu.checkVisibility();
 	button.click();
