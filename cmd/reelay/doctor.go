@@ -108,6 +108,31 @@ func examine(ctx context.Context, data string, c doctor.Checkup, withGCE bool) (
 	return doctor.Examine(ctx, c)
 }
 
+// examine runs the checks for the console, over connections of their own.
+func (s *stack) examine(ctx context.Context) ([]doctor.Finding, error) {
+	db, closeDB, err := models.OpenPatient(ctx, s.cfg.databaseURL, 2)
+	if err != nil {
+		return nil, err
+	}
+	defer closeDB()
+	d := &doctor.Doctor{DB: db, Objects: s.objects, Index: s.notifier.Index}
+	if index, ok := s.notifier.Index.(doctor.Examiner); ok {
+		d.Others = append(d.Others, index)
+	}
+	return d.Examine(ctx, doctor.Checkup{})
+}
+
+// redisVersion returns the version of Redis, or "" if Redis does not say it.
+func (s *stack) redisVersion(ctx context.Context) string {
+	info, err := s.redis.Info(ctx, "server").Result()
+	if err != nil {
+		return ""
+	}
+	_, rest, _ := strings.Cut(info, "redis_version:")
+	number, _, _ := strings.Cut(rest, "\r\n")
+	return number
+}
+
 // examinedObjects opens the object store. A store that cannot be opened is a finding.
 func examinedObjects(ctx context.Context, cfg config) (doctor.ExaminedObjects, func()) {
 	store, err := blob.Open(ctx, blob.Config{

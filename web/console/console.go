@@ -6,13 +6,16 @@
 package console
 
 import (
+	"context"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/reelay/reelay/internal/signon"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/bulk"
+	"github.com/reelay/reelay/jobs/doctor"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/registry"
@@ -44,6 +47,10 @@ type Config struct {
 	SSO *signon.Provider
 	// Monitor is asynqmon, as the function Monitor returns it; nil for none.
 	Monitor http.Handler
+	// Examine runs the checks of the doctor; nil if they cannot be run from the console.
+	Examine func(context.Context) ([]doctor.Finding, error)
+	// RedisVersion returns the version of Redis, or "" if it is unknown; nil if it always is.
+	RedisVersion func(context.Context) string
 	// OpenAPI is the document of the REST API, for the page about it; nil for no page.
 	OpenAPI []byte
 	// ObjectsOrigin is the origin of links to videos, such as
@@ -60,10 +67,11 @@ type Config struct {
 
 type console struct {
 	Config
-	policy   string
-	attempts *attempts
-	restAPI  *apiDocs
-	lists    feeds[listState]
-	jobPages feeds[*jobView]
-	pasts    pasts
+	examining sync.Mutex // held while the checks run
+	policy    string
+	attempts  *attempts
+	restAPI   *apiDocs
+	lists     feeds[listState]
+	jobPages  feeds[*jobView]
+	pasts     pasts
 }

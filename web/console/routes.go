@@ -74,6 +74,10 @@ func (c *console) routes() []route {
 		{pattern: "GET /overview/charts", serve: c.overviewCharts},
 		{pattern: "GET /heatmap", serve: c.heatMap},
 		{pattern: "GET /heatmap/live", serve: c.heatMapLive},
+		{pattern: "GET /doctor", serve: c.doctor},
+		{pattern: "POST /doctor", serve: c.doctorRun, back: "/doctor"},
+		{pattern: "GET /system", serve: c.system},
+		{pattern: "GET /system/live", serve: c.systemLive},
 
 		{pattern: "GET /jobs", serve: c.jobList},
 		{pattern: "GET /jobs/live", serve: c.jobListLive},

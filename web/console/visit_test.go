@@ -91,7 +91,7 @@ func TestNavigation(t *testing.T) {
 
 		require.Contains(t, page, "<title>Models · staging &lt;1&gt;</title>")
 		require.Contains(t, page, `>staging &lt;1&gt;</span>`)
-		require.Contains(t, page, `<span class="who" title="Logged in as">operator</span>`)
+		require.Contains(t, page, `<a class="who" href="/me" title="Logged in as">operator</a>`)
 		require.Contains(t, page, `<form method="post" action="/logout">`)
 		require.NotContains(t, b.get(t, "/login").Body, "Log out")
 	})

@@ -1,0 +1,88 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/a-h/templ"
+	"github.com/google/uuid"
+	"github.com/reelay/reelay/internal/version"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/ui"
+)
+
+// processAway is how long a process may be silent before it counts as gone: it writes every
+// 2 seconds.
+const processAway = 15 * time.Second
+
+// systemView is the view of what Reelay runs on.
+type systemView struct {
+	*query.System
+	Redis string
+	Now   time.Time
+}
+
+func (c *console) system(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	part, err := c.systemPart(r.Context(), p)
+	if err != nil {
+		return err
+	}
+	return render(w, r, http.StatusOK, systemPage(part(time.Now())))
+}
+
+func (c *console) systemLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	return c.refresh(w, r, p, "system", c.systemPart)
+}
+
+func (c *console) systemPart(ctx context.Context, _ jobs.Principal) (func(time.Time) templ.Component, error) {
+	v := systemView{}
+	var err error
+	if v.System, err = c.Reader.System(ctx); err != nil {
+		return nil, err
+	}
+	if c.RedisVersion != nil {
+		v.Redis = c.RedisVersion(ctx)
+	}
+	return func(now time.Time) templ.Component {
+		shown := v
+		shown.Now = now
+		return systemPanels(&shown)
+	}, nil
+}
+
+// processName names a process. Those of control share one record.
+func processName(p *models.Process) string {
+	if p.ID == uuid.Nil {
+		return string(p.Kind)
+	}
+	return string(p.Kind) + " " + p.ID.String()[:8]
+}
+
+// processState is a state as ui.Badge shows it.
+func (v *systemView) processState(p *models.Process) string {
+	if time.Since(p.SeenAt) > processAway {
+		return "SILENT"
+	}
+	return "ACTIVE"
+}
+
+// disagree reports whether workers run agents of another version than this process.
+func (v *systemView) disagree() bool {
+	for _, a := range v.Agents {
+		if a.Version != version.Number && a.Version != version.Current().String() {
+			return true
+		}
+	}
+	return false
+}
+
+// lag formats a delay in seconds. nil is unknown.
+func lag(seconds *float64) string {
+	if seconds == nil {
+		return ui.Unknown
+	}
+	return ui.Duration(time.Duration(*seconds * float64(time.Second)))
+}
