@@ -95,6 +95,147 @@ func (v *AccountPage) GetEdges() []AccountEdge { return v.Edges }
 // GetPageInfo returns AccountPage.PageInfo, and is useful for accessing the field via an interface.
 func (v *AccountPage) GetPageInfo() PageInfo { return v.PageInfo }
 
+// Alert includes the GraphQL fields of Alert requested by the fragment Alert.
+// The GraphQL type's documentation follows.
+//
+// One time during which the condition of a rule held for long enough. It fires until resolvedAt.
+type Alert struct {
+	Id string `json:"id"`
+	// The name of its rule.
+	Name       string   `json:"name"`
+	Severity   Severity `json:"severity"`
+	Message    string   `json:"message"`
+	Value      *float64 `json:"value"`
+	Threshold  *float64 `json:"threshold"`
+	RunbookUrl *string  `json:"runbookUrl"`
+	// When the condition began to hold.
+	Since          time.Time  `json:"since"`
+	FiredAt        time.Time  `json:"firedAt"`
+	ResolvedAt     *time.Time `json:"resolvedAt"`
+	AcknowledgedAt *time.Time `json:"acknowledgedAt"`
+	// The name of the key, or the e-mail address of the member.
+	AcknowledgedBy *string `json:"acknowledgedBy"`
+}
+
+// GetId returns Alert.Id, and is useful for accessing the field via an interface.
+func (v *Alert) GetId() string { return v.Id }
+
+// GetName returns Alert.Name, and is useful for accessing the field via an interface.
+func (v *Alert) GetName() string { return v.Name }
+
+// GetSeverity returns Alert.Severity, and is useful for accessing the field via an interface.
+func (v *Alert) GetSeverity() Severity { return v.Severity }
+
+// GetMessage returns Alert.Message, and is useful for accessing the field via an interface.
+func (v *Alert) GetMessage() string { return v.Message }
+
+// GetValue returns Alert.Value, and is useful for accessing the field via an interface.
+func (v *Alert) GetValue() *float64 { return v.Value }
+
+// GetThreshold returns Alert.Threshold, and is useful for accessing the field via an interface.
+func (v *Alert) GetThreshold() *float64 { return v.Threshold }
+
+// GetRunbookUrl returns Alert.RunbookUrl, and is useful for accessing the field via an interface.
+func (v *Alert) GetRunbookUrl() *string { return v.RunbookUrl }
+
+// GetSince returns Alert.Since, and is useful for accessing the field via an interface.
+func (v *Alert) GetSince() time.Time { return v.Since }
+
+// GetFiredAt returns Alert.FiredAt, and is useful for accessing the field via an interface.
+func (v *Alert) GetFiredAt() time.Time { return v.FiredAt }
+
+// GetResolvedAt returns Alert.ResolvedAt, and is useful for accessing the field via an interface.
+func (v *Alert) GetResolvedAt() *time.Time { return v.ResolvedAt }
+
+// GetAcknowledgedAt returns Alert.AcknowledgedAt, and is useful for accessing the field via an interface.
+func (v *Alert) GetAcknowledgedAt() *time.Time { return v.AcknowledgedAt }
+
+// GetAcknowledgedBy returns Alert.AcknowledgedBy, and is useful for accessing the field via an interface.
+func (v *Alert) GetAcknowledgedBy() *string { return v.AcknowledgedBy }
+
+// AlertRule includes the requested fields of the GraphQL type AlertRule.
+// The GraphQL type's documentation follows.
+//
+// A condition. threshold is in seconds, a share from 0 to 1, or a number, as the rule has it; condition has it in words.
+type AlertRule struct {
+	Name       string   `json:"name"`
+	Title      string   `json:"title"`
+	Severity   Severity `json:"severity"`
+	Condition  string   `json:"condition"`
+	Threshold  float64  `json:"threshold"`
+	ForSeconds float64  `json:"forSeconds"`
+	// Not evaluated, by configuration.
+	Off        bool     `json:"off"`
+	Meaning    string   `json:"meaning"`
+	Causes     []string `json:"causes"`
+	Steps      []string `json:"steps"`
+	RunbookUrl string   `json:"runbookUrl"`
+}
+
+// GetName returns AlertRule.Name, and is useful for accessing the field via an interface.
+func (v *AlertRule) GetName() string { return v.Name }
+
+// GetTitle returns AlertRule.Title, and is useful for accessing the field via an interface.
+func (v *AlertRule) GetTitle() string { return v.Title }
+
+// GetSeverity returns AlertRule.Severity, and is useful for accessing the field via an interface.
+func (v *AlertRule) GetSeverity() Severity { return v.Severity }
+
+// GetCondition returns AlertRule.Condition, and is useful for accessing the field via an interface.
+func (v *AlertRule) GetCondition() string { return v.Condition }
+
+// GetThreshold returns AlertRule.Threshold, and is useful for accessing the field via an interface.
+func (v *AlertRule) GetThreshold() float64 { return v.Threshold }
+
+// GetForSeconds returns AlertRule.ForSeconds, and is useful for accessing the field via an interface.
+func (v *AlertRule) GetForSeconds() float64 { return v.ForSeconds }
+
+// GetOff returns AlertRule.Off, and is useful for accessing the field via an interface.
+func (v *AlertRule) GetOff() bool { return v.Off }
+
+// GetMeaning returns AlertRule.Meaning, and is useful for accessing the field via an interface.
+func (v *AlertRule) GetMeaning() string { return v.Meaning }
+
+// GetCauses returns AlertRule.Causes, and is useful for accessing the field via an interface.
+func (v *AlertRule) GetCauses() []string { return v.Causes }
+
+// GetSteps returns AlertRule.Steps, and is useful for accessing the field via an interface.
+func (v *AlertRule) GetSteps() []string { return v.Steps }
+
+// GetRunbookUrl returns AlertRule.RunbookUrl, and is useful for accessing the field via an interface.
+func (v *AlertRule) GetRunbookUrl() string { return v.RunbookUrl }
+
+// AlertSilence includes the GraphQL fields of AlertSilence requested by the fragment AlertSilence.
+// The GraphQL type's documentation follows.
+//
+// Until then, alerts of the rule, or of all rules without one, are sent to nobody. They are shown nevertheless.
+type AlertSilence struct {
+	Id        string    `json:"id"`
+	Rule      *string   `json:"rule"`
+	Reason    string    `json:"reason"`
+	CreatedAt time.Time `json:"createdAt"`
+	CreatedBy *string   `json:"createdBy"`
+	Until     time.Time `json:"until"`
+}
+
+// GetId returns AlertSilence.Id, and is useful for accessing the field via an interface.
+func (v *AlertSilence) GetId() string { return v.Id }
+
+// GetRule returns AlertSilence.Rule, and is useful for accessing the field via an interface.
+func (v *AlertSilence) GetRule() *string { return v.Rule }
+
+// GetReason returns AlertSilence.Reason, and is useful for accessing the field via an interface.
+func (v *AlertSilence) GetReason() string { return v.Reason }
+
+// GetCreatedAt returns AlertSilence.CreatedAt, and is useful for accessing the field via an interface.
+func (v *AlertSilence) GetCreatedAt() time.Time { return v.CreatedAt }
+
+// GetCreatedBy returns AlertSilence.CreatedBy, and is useful for accessing the field via an interface.
+func (v *AlertSilence) GetCreatedBy() *string { return v.CreatedBy }
+
+// GetUntil returns AlertSilence.Until, and is useful for accessing the field via an interface.
+func (v *AlertSilence) GetUntil() time.Time { return v.Until }
+
 // ApiKey includes the GraphQL fields of ApiKey requested by the fragment ApiKey.
 // The GraphQL type's documentation follows.
 //
@@ -4405,6 +4546,21 @@ func (v *ScalingDecision) GetReason() string { return v.Reason }
 // GetError returns ScalingDecision.Error, and is useful for accessing the field via an interface.
 func (v *ScalingDecision) GetError() *string { return v.Error }
 
+// P1: act now. P2: within the hour. P3: on the next working day.
+type Severity string
+
+const (
+	SeverityP1 Severity = "P1"
+	SeverityP2 Severity = "P2"
+	SeverityP3 Severity = "P3"
+)
+
+var AllSeverity = []Severity{
+	SeverityP1,
+	SeverityP2,
+	SeverityP3,
+}
+
 // Submission includes the requested fields of the GraphQL type SubmitJobPayload.
 type Submission struct {
 	Job Job `json:"job"`
@@ -5139,6 +5295,22 @@ func (v *__accountsInput) GetFirst() *int { return v.First }
 // GetAfter returns __accountsInput.After, and is useful for accessing the field via an interface.
 func (v *__accountsInput) GetAfter() *string { return v.After }
 
+// __acknowledgeAlertInput is used internally by genqlient
+type __acknowledgeAlertInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __acknowledgeAlertInput.Id, and is useful for accessing the field via an interface.
+func (v *__acknowledgeAlertInput) GetId() string { return v.Id }
+
+// __alertsInput is used internally by genqlient
+type __alertsInput struct {
+	Active bool `json:"active"`
+}
+
+// GetActive returns __alertsInput.Active, and is useful for accessing the field via an interface.
+func (v *__alertsInput) GetActive() bool { return v.Active }
+
 // __apiKeysInput is used internally by genqlient
 type __apiKeysInput struct {
 	AccountId *string `json:"accountId,omitempty"`
@@ -5462,6 +5634,14 @@ type __enableWebhookEndpointInput struct {
 
 // GetId returns __enableWebhookEndpointInput.Id, and is useful for accessing the field via an interface.
 func (v *__enableWebhookEndpointInput) GetId() string { return v.Id }
+
+// __endSilenceInput is used internally by genqlient
+type __endSilenceInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __endSilenceInput.Id, and is useful for accessing the field via an interface.
+func (v *__endSilenceInput) GetId() string { return v.Id }
 
 // __estimateInput is used internally by genqlient
 type __estimateInput struct {
@@ -5988,6 +6168,22 @@ func (v *__setJobTierInput) GetId() string { return v.Id }
 // GetTier returns __setJobTierInput.Tier, and is useful for accessing the field via an interface.
 func (v *__setJobTierInput) GetTier() Tier { return v.Tier }
 
+// __silenceAlertsInput is used internally by genqlient
+type __silenceAlertsInput struct {
+	Rule    *string `json:"rule,omitempty"`
+	Minutes int     `json:"minutes"`
+	Reason  string  `json:"reason"`
+}
+
+// GetRule returns __silenceAlertsInput.Rule, and is useful for accessing the field via an interface.
+func (v *__silenceAlertsInput) GetRule() *string { return v.Rule }
+
+// GetMinutes returns __silenceAlertsInput.Minutes, and is useful for accessing the field via an interface.
+func (v *__silenceAlertsInput) GetMinutes() int { return v.Minutes }
+
+// GetReason returns __silenceAlertsInput.Reason, and is useful for accessing the field via an interface.
+func (v *__silenceAlertsInput) GetReason() string { return v.Reason }
+
 // __startBulkOperationInput is used internally by genqlient
 type __startBulkOperationInput struct {
 	Action         BulkAction `json:"action"`
@@ -6173,6 +6369,14 @@ type __terminateWorkerInput struct {
 // GetId returns __terminateWorkerInput.Id, and is useful for accessing the field via an interface.
 func (v *__terminateWorkerInput) GetId() string { return v.Id }
 
+// __testAlertRouteInput is used internally by genqlient
+type __testAlertRouteInput struct {
+	Name string `json:"name"`
+}
+
+// GetName returns __testAlertRouteInput.Name, and is useful for accessing the field via an interface.
+func (v *__testAlertRouteInput) GetName() string { return v.Name }
+
 // __updateAccountInput is used internally by genqlient
 type __updateAccountInput struct {
 	Id    string       `json:"id"`
@@ -6253,6 +6457,41 @@ type accountsResponse struct {
 
 // GetAccounts returns accountsResponse.Accounts, and is useful for accessing the field via an interface.
 func (v *accountsResponse) GetAccounts() AccountPage { return v.Accounts }
+
+// acknowledgeAlertResponse is returned by acknowledgeAlert on success.
+type acknowledgeAlertResponse struct {
+	// Says that somebody works on it. An alert that was acknowledged before stays as it is.
+	AcknowledgeAlert Alert `json:"acknowledgeAlert"`
+}
+
+// GetAcknowledgeAlert returns acknowledgeAlertResponse.AcknowledgeAlert, and is useful for accessing the field via an interface.
+func (v *acknowledgeAlertResponse) GetAcknowledgeAlert() Alert { return v.AcknowledgeAlert }
+
+// alertRulesResponse is returned by alertRules on success.
+type alertRulesResponse struct {
+	AlertRules []AlertRule `json:"alertRules"`
+}
+
+// GetAlertRules returns alertRulesResponse.AlertRules, and is useful for accessing the field via an interface.
+func (v *alertRulesResponse) GetAlertRules() []AlertRule { return v.AlertRules }
+
+// alertSilencesResponse is returned by alertSilences on success.
+type alertSilencesResponse struct {
+	// Those that are not over, newest first.
+	AlertSilences []AlertSilence `json:"alertSilences"`
+}
+
+// GetAlertSilences returns alertSilencesResponse.AlertSilences, and is useful for accessing the field via an interface.
+func (v *alertSilencesResponse) GetAlertSilences() []AlertSilence { return v.AlertSilences }
+
+// alertsResponse is returned by alerts on success.
+type alertsResponse struct {
+	// Those that fire, or with active: false the newest 200 of all that fired; newest first.
+	Alerts []Alert `json:"alerts"`
+}
+
+// GetAlerts returns alertsResponse.Alerts, and is useful for accessing the field via an interface.
+func (v *alertsResponse) GetAlerts() []Alert { return v.Alerts }
 
 // apiKeysResponse is returned by apiKeys on success.
 type apiKeysResponse struct {
@@ -6404,6 +6643,7 @@ func (v *deadLetterGroupsResponse) GetDeadLetterGroups() []DeadLetterGroup { ret
 //
 // deadLetterNode is implemented by the following types:
 // deadLetterNodeAccount
+// deadLetterNodeAlert
 // deadLetterNodeArtifact
 // deadLetterNodeAttempt
 // deadLetterNodeBulkOperation
@@ -6420,6 +6660,7 @@ type deadLetterNode interface {
 }
 
 func (v *deadLetterNodeAccount) implementsGraphQLInterfacedeadLetterNode()         {}
+func (v *deadLetterNodeAlert) implementsGraphQLInterfacedeadLetterNode()           {}
 func (v *deadLetterNodeArtifact) implementsGraphQLInterfacedeadLetterNode()        {}
 func (v *deadLetterNodeAttempt) implementsGraphQLInterfacedeadLetterNode()         {}
 func (v *deadLetterNodeBulkOperation) implementsGraphQLInterfacedeadLetterNode()   {}
@@ -6446,6 +6687,9 @@ func __unmarshaldeadLetterNode(b []byte, v *deadLetterNode) error {
 	switch tn.TypeName {
 	case "Account":
 		*v = new(deadLetterNodeAccount)
+		return json.Unmarshal(b, *v)
+	case "Alert":
+		*v = new(deadLetterNodeAlert)
 		return json.Unmarshal(b, *v)
 	case "Artifact":
 		*v = new(deadLetterNodeArtifact)
@@ -6493,6 +6737,14 @@ func __marshaldeadLetterNode(v *deadLetterNode) ([]byte, error) {
 		result := struct {
 			TypeName string `json:"__typename"`
 			*deadLetterNodeAccount
+		}{typename, v}
+		return json.Marshal(result)
+	case *deadLetterNodeAlert:
+		typename = "Alert"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*deadLetterNodeAlert
 		}{typename, v}
 		return json.Marshal(result)
 	case *deadLetterNodeArtifact:
@@ -6586,6 +6838,17 @@ type deadLetterNodeAccount struct {
 
 // GetTypename returns deadLetterNodeAccount.Typename, and is useful for accessing the field via an interface.
 func (v *deadLetterNodeAccount) GetTypename() *string { return v.Typename }
+
+// deadLetterNodeAlert includes the requested fields of the GraphQL type Alert.
+// The GraphQL type's documentation follows.
+//
+// One time during which the condition of a rule held for long enough. It fires until resolvedAt.
+type deadLetterNodeAlert struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns deadLetterNodeAlert.Typename, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeAlert) GetTypename() *string { return v.Typename }
 
 // deadLetterNodeArtifact includes the requested fields of the GraphQL type Artifact.
 type deadLetterNodeArtifact struct {
@@ -6991,6 +7254,14 @@ type enableWebhookEndpointResponse struct {
 func (v *enableWebhookEndpointResponse) GetEnableWebhookEndpoint() WebhookEndpoint {
 	return v.EnableWebhookEndpoint
 }
+
+// endSilenceResponse is returned by endSilence on success.
+type endSilenceResponse struct {
+	EndSilence AlertSilence `json:"endSilence"`
+}
+
+// GetEndSilence returns endSilenceResponse.EndSilence, and is useful for accessing the field via an interface.
+func (v *endSilenceResponse) GetEndSilence() AlertSilence { return v.EndSilence }
 
 // estimateResponse is returned by estimate on success.
 type estimateResponse struct {
@@ -7489,6 +7760,15 @@ type setJobTierResponse struct {
 // GetSetJobTier returns setJobTierResponse.SetJobTier, and is useful for accessing the field via an interface.
 func (v *setJobTierResponse) GetSetJobTier() Job { return v.SetJobTier }
 
+// silenceAlertsResponse is returned by silenceAlerts on success.
+type silenceAlertsResponse struct {
+	// Sends no alert of the rule, or of all rules without one, for 1 to 43,200 minutes. The reason may have 1,000 characters.
+	SilenceAlerts AlertSilence `json:"silenceAlerts"`
+}
+
+// GetSilenceAlerts returns silenceAlertsResponse.SilenceAlerts, and is useful for accessing the field via an interface.
+func (v *silenceAlertsResponse) GetSilenceAlerts() AlertSilence { return v.SilenceAlerts }
+
 // startBulkOperationResponse is returned by startBulkOperation on success.
 type startBulkOperationResponse struct {
 	// Applies an action to every job that the filter matches now (at most 100,000), of those that the caller may see.
@@ -7561,6 +7841,15 @@ type terminateWorkerResponse struct {
 
 // GetTerminateWorker returns terminateWorkerResponse.TerminateWorker, and is useful for accessing the field via an interface.
 func (v *terminateWorkerResponse) GetTerminateWorker() Worker { return v.TerminateWorker }
+
+// testAlertRouteResponse is returned by testAlertRoute on success.
+type testAlertRouteResponse struct {
+	// Sends a message to a receiver now. Returns why it failed, or null.
+	TestAlertRoute *string `json:"testAlertRoute"`
+}
+
+// GetTestAlertRoute returns testAlertRouteResponse.TestAlertRoute, and is useful for accessing the field via an interface.
+func (v *testAlertRouteResponse) GetTestAlertRoute() *string { return v.TestAlertRoute }
 
 // updateAccountResponse is returned by updateAccount on success.
 type updateAccountResponse struct {
@@ -7672,6 +7961,180 @@ func accounts(
 	}
 
 	data_ = &accountsResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by acknowledgeAlert.
+const acknowledgeAlert_Operation = `
+mutation acknowledgeAlert ($id: ID!) {
+	acknowledgeAlert(id: $id) {
+		... Alert
+	}
+}
+fragment Alert on Alert {
+	id
+	name
+	severity
+	message
+	value
+	threshold
+	runbookUrl
+	since
+	firedAt
+	resolvedAt
+	acknowledgedAt
+	acknowledgedBy
+}
+`
+
+func acknowledgeAlert(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *acknowledgeAlertResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "acknowledgeAlert",
+		Query:  acknowledgeAlert_Operation,
+		Variables: &__acknowledgeAlertInput{
+			Id: id,
+		},
+	}
+
+	data_ = &acknowledgeAlertResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by alertRules.
+const alertRules_Operation = `
+query alertRules {
+	alertRules {
+		name
+		title
+		severity
+		condition
+		threshold
+		forSeconds
+		off
+		meaning
+		causes
+		steps
+		runbookUrl
+	}
+}
+`
+
+func alertRules(
+	ctx_ context.Context,
+	client_ graphql.Client,
+) (data_ *alertRulesResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "alertRules",
+		Query:  alertRules_Operation,
+	}
+
+	data_ = &alertRulesResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by alertSilences.
+const alertSilences_Operation = `
+query alertSilences {
+	alertSilences {
+		... AlertSilence
+	}
+}
+fragment AlertSilence on AlertSilence {
+	id
+	rule
+	reason
+	createdAt
+	createdBy
+	until
+}
+`
+
+func alertSilences(
+	ctx_ context.Context,
+	client_ graphql.Client,
+) (data_ *alertSilencesResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "alertSilences",
+		Query:  alertSilences_Operation,
+	}
+
+	data_ = &alertSilencesResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by alerts.
+const alerts_Operation = `
+query alerts ($active: Boolean!) {
+	alerts(active: $active) {
+		... Alert
+	}
+}
+fragment Alert on Alert {
+	id
+	name
+	severity
+	message
+	value
+	threshold
+	runbookUrl
+	since
+	firedAt
+	resolvedAt
+	acknowledgedAt
+	acknowledgedBy
+}
+`
+
+func alerts(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	active bool,
+) (data_ *alertsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "alerts",
+		Query:  alerts_Operation,
+		Variables: &__alertsInput{
+			Active: active,
+		},
+	}
+
+	data_ = &alertsResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -9369,6 +9832,48 @@ func enableWebhookEndpoint(
 	}
 
 	data_ = &enableWebhookEndpointResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by endSilence.
+const endSilence_Operation = `
+mutation endSilence ($id: ID!) {
+	endSilence(id: $id) {
+		... AlertSilence
+	}
+}
+fragment AlertSilence on AlertSilence {
+	id
+	rule
+	reason
+	createdAt
+	createdBy
+	until
+}
+`
+
+func endSilence(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *endSilenceResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "endSilence",
+		Query:  endSilence_Operation,
+		Variables: &__endSilenceInput{
+			Id: id,
+		},
+	}
+
+	data_ = &endSilenceResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -12925,6 +13430,52 @@ func setJobTier(
 	return data_, err_
 }
 
+// The mutation executed by silenceAlerts.
+const silenceAlerts_Operation = `
+mutation silenceAlerts ($rule: String, $minutes: Int!, $reason: String!) {
+	silenceAlerts(rule: $rule, minutes: $minutes, reason: $reason) {
+		... AlertSilence
+	}
+}
+fragment AlertSilence on AlertSilence {
+	id
+	rule
+	reason
+	createdAt
+	createdBy
+	until
+}
+`
+
+func silenceAlerts(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	rule *string,
+	minutes int,
+	reason string,
+) (data_ *silenceAlertsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "silenceAlerts",
+		Query:  silenceAlerts_Operation,
+		Variables: &__silenceAlertsInput{
+			Rule:    rule,
+			Minutes: minutes,
+			Reason:  reason,
+		},
+	}
+
+	data_ = &silenceAlertsResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by startBulkOperation.
 const startBulkOperation_Operation = `
 mutation startBulkOperation ($action: BulkAction!, $filter: JobFilter, $tier: Tier, $dryRun: Boolean, $perMinute: Int, $canary: Int, $ids: [ID!], $eligible: Boolean, $idempotencyKey: String) {
@@ -13635,6 +14186,38 @@ func terminateWorker(
 	}
 
 	data_ = &terminateWorkerResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by testAlertRoute.
+const testAlertRoute_Operation = `
+mutation testAlertRoute ($name: String!) {
+	testAlertRoute(name: $name)
+}
+`
+
+func testAlertRoute(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	name string,
+) (data_ *testAlertRouteResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "testAlertRoute",
+		Query:  testAlertRoute_Operation,
+		Variables: &__testAlertRouteInput{
+			Name: name,
+		},
+	}
+
+	data_ = &testAlertRouteResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

@@ -91,6 +91,16 @@ var acts = map[string]act{
 	"quarantineWorker": func(t *testing.T, a *api) string {
 		return fmt.Sprintf(`(id: %q, minutes: 5, reason: "loud") { id }`, a.Worker(t, "one").WorkerID)
 	},
+	"acknowledgeAlert": func(t *testing.T, a *api) string { return onID(a.FireAlert(t)) },
+	"silenceAlerts": func(*testing.T, *api) string {
+		return `(rule: "queue-depth", minutes: 5, reason: "a batch runs") { id }`
+	},
+	"endSilence": func(t *testing.T, a *api) string {
+		s, err := a.Alerts.Silence(t.Context(), a.Admin, "", 5, "a deploy")
+		require.NoError(t, err)
+		return onID(s.ID)
+	},
+	"testAlertRoute": func(*testing.T, *api) string { return `(name: "nowhere")` },
 	"releaseQuarantine": func(t *testing.T, a *api) string {
 		id := a.Worker(t, "one").WorkerID
 		_, err := a.Fleet.QuarantineWorker(t.Context(), a.Admin, id, 5, "loud")

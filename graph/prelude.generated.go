@@ -1635,6 +1635,23 @@ func (ec *executionContext) marshalNID2githubᚗcomᚋreelayᚋreelayᚋmodels�
 	return res
 }
 
+func (ec *executionContext) unmarshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐAlertID(ctx context.Context, v any) (models.AlertID, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := models.AlertID(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐAlertID(ctx context.Context, sel ast.SelectionSet, v models.AlertID) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐArtifactID(ctx context.Context, v any) (models.ArtifactID, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := models.ArtifactID(tmp)
@@ -1761,6 +1778,23 @@ func (ec *executionContext) unmarshalNID2githubᚗcomᚋreelayᚋreelayᚋmodels
 }
 
 func (ec *executionContext) marshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐPoolID(ctx context.Context, sel ast.SelectionSet, v models.PoolID) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) unmarshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐSilenceID(ctx context.Context, v any) (models.SilenceID, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := models.SilenceID(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐSilenceID(ctx context.Context, sel ast.SelectionSet, v models.SilenceID) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -1921,6 +1955,23 @@ func (ec *executionContext) unmarshalNInt2int(ctx context.Context, v any) (int, 
 func (ec *executionContext) marshalNInt2int(ctx context.Context, sel ast.SelectionSet, v int) graphql.Marshaler {
 	_ = sel
 	res := scalar.MarshalInt(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) unmarshalNString2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐNoticeEvent(ctx context.Context, v any) (models.NoticeEvent, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := models.NoticeEvent(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNString2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐNoticeEvent(ctx context.Context, sel ast.SelectionSet, v models.NoticeEvent) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")

@@ -21,6 +21,7 @@ import (
 	"context"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/alert"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/jobs/fleet"
@@ -52,6 +53,7 @@ type Resolver struct {
 	Accounts  *auth.Accounts
 	Webhooks  *webhook.Endpoints
 	Inputs    *jobs.Inputs
+	Alerts    *alert.Desk
 
 	// machines is Options.Machines.
 	machines func(ctx context.Context, token string) (*jobs.Machine, error)

@@ -23,6 +23,9 @@ func NewExecutableSchema(cfg Config) graphql.ExecutableSchema {
 type Config = graphql.Config[ResolverRoot, DirectiveRoot, ComplexityRoot]
 
 type ResolverRoot interface {
+	Alert() AlertResolver
+	AlertRule() AlertRuleResolver
+	AlertSilence() AlertSilenceResolver
 	ApiKey() ApiKeyResolver
 	Artifact() ArtifactResolver
 	Attempt() AttemptResolver
@@ -185,7 +188,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "schema/account.graphqls" "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/job.graphqls" "schema/key.graphqls" "schema/model.graphqls" "schema/overview.graphqls" "schema/pool.graphqls" "schema/queue.graphqls" "schema/schema.graphqls" "schema/subscription.graphqls" "schema/webhook.graphqls" "schema/worker.graphqls"
+//go:embed "schema/account.graphqls" "schema/alert.graphqls" "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/job.graphqls" "schema/key.graphqls" "schema/model.graphqls" "schema/overview.graphqls" "schema/pool.graphqls" "schema/queue.graphqls" "schema/schema.graphqls" "schema/subscription.graphqls" "schema/webhook.graphqls" "schema/worker.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -198,6 +201,7 @@ func sourceData(filename string) string {
 
 var sources = []*ast.Source{
 	{Name: "schema/account.graphqls", Input: sourceData("schema/account.graphqls"), BuiltIn: false},
+	{Name: "schema/alert.graphqls", Input: sourceData("schema/alert.graphqls"), BuiltIn: false},
 	{Name: "schema/bulk.graphqls", Input: sourceData("schema/bulk.graphqls"), BuiltIn: false},
 	{Name: "schema/dead_letter.graphqls", Input: sourceData("schema/dead_letter.graphqls"), BuiltIn: false},
 	{Name: "schema/job.graphqls", Input: sourceData("schema/job.graphqls"), BuiltIn: false},
@@ -255,6 +259,116 @@ func (ec *executionContext) childFields_AccountEdge(ctx context.Context, field g
 		return ec.fieldContext_AccountEdge_node(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type AccountEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_Alert(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Alert_id(ctx, field)
+	case "name":
+		return ec.fieldContext_Alert_name(ctx, field)
+	case "severity":
+		return ec.fieldContext_Alert_severity(ctx, field)
+	case "message":
+		return ec.fieldContext_Alert_message(ctx, field)
+	case "value":
+		return ec.fieldContext_Alert_value(ctx, field)
+	case "threshold":
+		return ec.fieldContext_Alert_threshold(ctx, field)
+	case "runbookUrl":
+		return ec.fieldContext_Alert_runbookUrl(ctx, field)
+	case "since":
+		return ec.fieldContext_Alert_since(ctx, field)
+	case "firedAt":
+		return ec.fieldContext_Alert_firedAt(ctx, field)
+	case "resolvedAt":
+		return ec.fieldContext_Alert_resolvedAt(ctx, field)
+	case "acknowledgedAt":
+		return ec.fieldContext_Alert_acknowledgedAt(ctx, field)
+	case "acknowledgedBy":
+		return ec.fieldContext_Alert_acknowledgedBy(ctx, field)
+	case "notices":
+		return ec.fieldContext_Alert_notices(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Alert", field.Name)
+}
+
+func (ec *executionContext) childFields_AlertNotice(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "event":
+		return ec.fieldContext_AlertNotice_event(ctx, field)
+	case "route":
+		return ec.fieldContext_AlertNotice_route(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_AlertNotice_createdAt(ctx, field)
+	case "tries":
+		return ec.fieldContext_AlertNotice_tries(ctx, field)
+	case "sentAt":
+		return ec.fieldContext_AlertNotice_sentAt(ctx, field)
+	case "nextAt":
+		return ec.fieldContext_AlertNotice_nextAt(ctx, field)
+	case "lastError":
+		return ec.fieldContext_AlertNotice_lastError(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AlertNotice", field.Name)
+}
+
+func (ec *executionContext) childFields_AlertRoute(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_AlertRoute_name(ctx, field)
+	case "kind":
+		return ec.fieldContext_AlertRoute_kind(ctx, field)
+	case "severities":
+		return ec.fieldContext_AlertRoute_severities(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AlertRoute", field.Name)
+}
+
+func (ec *executionContext) childFields_AlertRule(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_AlertRule_name(ctx, field)
+	case "title":
+		return ec.fieldContext_AlertRule_title(ctx, field)
+	case "severity":
+		return ec.fieldContext_AlertRule_severity(ctx, field)
+	case "condition":
+		return ec.fieldContext_AlertRule_condition(ctx, field)
+	case "threshold":
+		return ec.fieldContext_AlertRule_threshold(ctx, field)
+	case "forSeconds":
+		return ec.fieldContext_AlertRule_forSeconds(ctx, field)
+	case "off":
+		return ec.fieldContext_AlertRule_off(ctx, field)
+	case "meaning":
+		return ec.fieldContext_AlertRule_meaning(ctx, field)
+	case "causes":
+		return ec.fieldContext_AlertRule_causes(ctx, field)
+	case "steps":
+		return ec.fieldContext_AlertRule_steps(ctx, field)
+	case "runbookUrl":
+		return ec.fieldContext_AlertRule_runbookUrl(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AlertRule", field.Name)
+}
+
+func (ec *executionContext) childFields_AlertSilence(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_AlertSilence_id(ctx, field)
+	case "rule":
+		return ec.fieldContext_AlertSilence_rule(ctx, field)
+	case "reason":
+		return ec.fieldContext_AlertSilence_reason(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_AlertSilence_createdAt(ctx, field)
+	case "createdBy":
+		return ec.fieldContext_AlertSilence_createdBy(ctx, field)
+	case "until":
+		return ec.fieldContext_AlertSilence_until(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AlertSilence", field.Name)
 }
 
 func (ec *executionContext) childFields_ApiKey(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -25,6 +25,9 @@ type (
 	BulkID       string
 	AuditID      string
 	MemberID     string
+	AlertID      string
+	SilenceID    string
+	NoticeID     string
 
 	WebhookEndpointID string
 	WebhookEventID    string
@@ -50,6 +53,9 @@ const (
 	bulkKind       = "bulk"
 	auditKind      = "aud"
 	memberKind     = "mem"
+	alertKind      = "alr"
+	silenceKind    = "sil"
+	noticeKind     = "ntc"
 
 	webhookEndpointKind = "whk"
 	webhookEventKind    = "evt"
@@ -72,6 +78,9 @@ func NewDeadLetterID() DeadLetterID { return DeadLetterID(newID(deadLetterKind))
 func NewBulkID() BulkID             { return BulkID(newID(bulkKind)) }
 func NewAuditID() AuditID           { return AuditID(newID(auditKind)) }
 func NewMemberID() MemberID         { return MemberID(newID(memberKind)) }
+func NewAlertID() AlertID           { return AlertID(newID(alertKind)) }
+func NewSilenceID() SilenceID       { return SilenceID(newID(silenceKind)) }
+func NewNoticeID() NoticeID         { return NoticeID(newID(noticeKind)) }
 
 func NewWebhookEndpointID() WebhookEndpointID { return WebhookEndpointID(newID(webhookEndpointKind)) }
 func NewWebhookEventID() WebhookEventID       { return WebhookEventID(newID(webhookEventKind)) }
@@ -91,7 +100,7 @@ func IDKind(s string) string {
 		return ""
 	}
 	switch kind {
-	case accountKind, keyKind, sessionKind, jobKind, attemptKind, workerKind, poolKind, artifactKind, takesKind, deadLetterKind, bulkKind, auditKind, memberKind,
+	case accountKind, keyKind, sessionKind, jobKind, attemptKind, workerKind, poolKind, artifactKind, takesKind, deadLetterKind, bulkKind, auditKind, memberKind, alertKind, silenceKind, noticeKind,
 		webhookEndpointKind, webhookEventKind, webhookDeliveryKind:
 		return kind
 	}
@@ -117,6 +126,8 @@ func (id DeadLetterID) Valid() bool { return ValidID(id, deadLetterKind) }
 func (id BulkID) Valid() bool       { return ValidID(id, bulkKind) }
 func (id AuditID) Valid() bool      { return ValidID(id, auditKind) }
 func (id MemberID) Valid() bool     { return ValidID(id, memberKind) }
+func (id AlertID) Valid() bool      { return ValidID(id, alertKind) }
+func (id SilenceID) Valid() bool    { return ValidID(id, silenceKind) }
 
 func (id WebhookEndpointID) Valid() bool { return ValidID(id, webhookEndpointKind) }
 func (id WebhookDeliveryID) Valid() bool { return ValidID(id, webhookDeliveryKind) }
@@ -141,6 +152,9 @@ func (id DeadLetterID) Value() (driver.Value, error) { return idValue(string(id)
 func (id BulkID) Value() (driver.Value, error)       { return idValue(string(id), bulkKind) }
 func (id AuditID) Value() (driver.Value, error)      { return idValue(string(id), auditKind) }
 func (id MemberID) Value() (driver.Value, error)     { return idValue(string(id), memberKind) }
+func (id AlertID) Value() (driver.Value, error)      { return idValue(string(id), alertKind) }
+func (id SilenceID) Value() (driver.Value, error)    { return idValue(string(id), silenceKind) }
+func (id NoticeID) Value() (driver.Value, error)     { return idValue(string(id), noticeKind) }
 
 func (id WebhookEndpointID) Value() (driver.Value, error) {
 	return idValue(string(id), webhookEndpointKind)
@@ -164,6 +178,9 @@ func (id *DeadLetterID) Scan(src any) error { return scanID((*string)(id), deadL
 func (id *BulkID) Scan(src any) error       { return scanID((*string)(id), bulkKind, src) }
 func (id *AuditID) Scan(src any) error      { return scanID((*string)(id), auditKind, src) }
 func (id *MemberID) Scan(src any) error     { return scanID((*string)(id), memberKind, src) }
+func (id *AlertID) Scan(src any) error      { return scanID((*string)(id), alertKind, src) }
+func (id *SilenceID) Scan(src any) error    { return scanID((*string)(id), silenceKind, src) }
+func (id *NoticeID) Scan(src any) error     { return scanID((*string)(id), noticeKind, src) }
 
 func (id *WebhookEndpointID) Scan(src any) error {
 	return scanID((*string)(id), webhookEndpointKind, src)

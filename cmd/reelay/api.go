@@ -157,7 +157,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 	pages := console.New(console.Config{
 		Members: s.members(), Accounts: &auth.Accounts{DB: s.db, Notifier: s.notifier}, SSO: s.cfg.sso.provider(publicURL),
 		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Deleter: s.deleter(), Operator: operator, Registry: s.registry, Fleet: s.fleetOperator(), Pools: s.pools(),
-		Letters: s.letters(), Bulk: s.bulk(), Logs: s.objects, Retrier: s.retrier(), Webhooks: s.webhooks(),
+		Letters: s.letters(), Bulk: s.bulk(), Alerts: s.alerts(), Logs: s.objects, Retrier: s.retrier(), Webhooks: s.webhooks(),
 		Monitor: s.monitor(), OpenAPI: rest.OpenAPI(), Examine: s.examine, RedisVersion: s.redisVersion, Name: s.cfg.consoleName, ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
 	})
 
@@ -177,7 +177,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Retrier:   s.retrier(),
 		Registrar: &fleet.Registrar{DB: s.workers, Catalogue: s.catalogue, Notifier: s.notifier},
 		Keys:      s.keys(), Accounts: &auth.Accounts{DB: s.db, Notifier: s.notifier},
-		Registry: s.registry, Letters: s.letters(), Bulk: s.bulk(), Webhooks: s.webhooks(), Inputs: s.inputs(),
+		Registry: s.registry, Letters: s.letters(), Bulk: s.bulk(), Webhooks: s.webhooks(), Inputs: s.inputs(), Alerts: s.alerts(),
 	}, keys, graph.Options{HideSchema: s.cfg.introspection == "off", Shared: s.cfg.origins.include, Base: base, Machines: s.machines(publicURL)})
 
 	shared := s.cfg.origins.share

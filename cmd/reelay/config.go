@@ -18,6 +18,7 @@ import (
 	"github.com/reelay/reelay/gpu/provider/local"
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/alert"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/identity"
@@ -49,6 +50,9 @@ type config struct {
 	// prices is a file of the sources of prices, which check reads.
 	prices       string
 	priceSources []*prices.Source
+	// alertsFile is a file of the receivers and rules of alerts, which check reads into alerts.
+	alertsFile string
+	alerts     *alert.Config
 	// gce is how machines of Compute Engine are made.
 	gce gce.Config
 	// outbound says which URLs of customers may be called.
@@ -102,6 +106,7 @@ func readConfig() config {
 		localProvider: env("REELAY_LOCAL_PROVIDER", ""),
 		programs:      env("REELAY_PROVIDERS", ""),
 		prices:        env("REELAY_PRICES", ""),
+		alertsFile:    env("REELAY_ALERTS", ""),
 		gce:           gce.Config{APIEndpoint: env("REELAY_GCE_ENDPOINT", ""), Cluster: env("REELAY_CLUSTER", "reelay")},
 		introspection: env("REELAY_INTROSPECTION", "on"),
 
@@ -189,7 +194,7 @@ func (c *config) check() error {
 	if u, err := url.Parse(c.machines.KeysURL); err != nil || c.machines.KeysURL != "" && (u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
 		bad("REELAY_GCE_IDENTITY_KEYS_URL", c.machines.KeysURL, "an https URL, or empty for Google's")
 	}
-	wrong = append(wrong, c.tls.check(), c.checkModels(), c.checkPrices())
+	wrong = append(wrong, c.tls.check(), c.checkModels(), c.checkPrices(), c.checkAlerts())
 	wrong = append(wrong, c.checkStores(bad))
 	return errors.Join(wrong...)
 }

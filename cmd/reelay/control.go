@@ -8,6 +8,7 @@ import (
 
 	"github.com/reelay/reelay/internal/version"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/alert"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/history"
 	"github.com/reelay/reelay/jobs/metrics"
@@ -95,6 +96,8 @@ func (s *stack) control(ctx context.Context) error {
 	deliverer.Observe = s.metrics.Webhook
 	relay := &jobs.Relay{DB: s.db, Publish: publisher.Publish}
 
+	notifier := &alert.Notifier{Desk: s.alerts(), History: &history.Reader{DB: s.db}}
+
 	if err := readier.Sweep(ctx); err != nil {
 		slog.WarnContext(ctx, "the ready index could not be built yet", "error", err)
 	}
@@ -139,6 +142,10 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "forget the rest", Every: upkeepEvery, Run: counted(upkeep.ForgetRest)},
 				{Name: "keep events", Every: eventsEvery, Run: counted(upkeep.KeepEvents)},
 				{Name: "history", Every: history.Every, Run: counted((&history.Recorder{DB: s.db}).Pass)},
+				{Name: "alerts", Every: alert.Every, Run: counted((&alert.Evaluator{DB: s.db, History: &history.Reader{DB: s.db}, Config: s.cfg.alerts}).Pass)},
+				{Name: "alert notices", Every: alert.NotifyEvery, Run: counted(notifier.Pass)},
+				{Name: "alert digest", Every: upkeepEvery, Run: counted(notifier.Digest)},
+				{Name: "forget alerts", Every: eventsEvery, Run: counted(notifier.Forget)},
 				{Name: "bulk", Every: bulkEvery, Run: counted(bulk.Pass)},
 				{Name: "delete videos", Every: objectsEvery, Run: counted(s.videos(s.submitter()).Sweep)},
 				{Name: "bulk sweep", Every: bulkSweepEvery, Run: counted(bulk.Sweep)},

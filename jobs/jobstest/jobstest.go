@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/alert"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/blob"
 	"github.com/reelay/reelay/jobs/bulk"
@@ -69,6 +70,7 @@ type Stack struct {
 	Bulk      *bulk.Bulk
 	Accounts  *auth.Accounts
 	Members   *auth.Members
+	Alerts    *alert.Desk
 	Promoter  *jobs.Promoter
 	Webhooks  *webhook.Endpoints
 	Deliverer *webhook.Deliverer
@@ -122,9 +124,12 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	inputs := &jobs.Inputs{DB: db, Objects: objects, Remote: remote.New(here)}
 	s := &Stack{
 		DB: db, Notifier: notifier, Reader: reader, Leaser: leaser, Objects: objects, ObjectsDir: dir, Base: base,
-		Keys:      auth.NewKeys(db),
-		Accounts:  &auth.Accounts{DB: db, Notifier: notifier},
-		Members:   &auth.Members{DB: db},
+		Keys:     auth.NewKeys(db),
+		Accounts: &auth.Accounts{DB: db, Notifier: notifier},
+		Members:  &auth.Members{DB: db},
+		Alerts: &alert.Desk{DB: db, Config: &alert.Config{Rules: alert.Defaults(), Routes: []*alert.Route{{
+			Name: "nowhere", Slack: &alert.Slack{URL: "http://127.0.0.1:1"},
+		}}}, URL: "https://reelay.example"},
 		Submitter: &jobs.Submitter{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier, Inputs: inputs, Outbound: here},
 		Canceller: &jobs.Canceller{DB: db, Notifier: notifier},
 		Deleter:   &jobs.Deleter{DB: db, Notifier: notifier},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/reelay/reelay/internal/signon"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/alert"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/jobs/doctor"
@@ -45,6 +46,8 @@ type Config struct {
 	Logs Logs
 	// SSO is the OpenID provider at which members can log in; nil for none.
 	SSO *signon.Provider
+	// Alerts are those that fire.
+	Alerts *alert.Desk
 	// Monitor is asynqmon, as the function Monitor returns it; nil for none.
 	Monitor http.Handler
 	// Examine runs the checks of the doctor; nil if they cannot be run from the console.

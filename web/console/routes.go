@@ -190,6 +190,15 @@ func (c *console) routes() []route {
 		{pattern: "GET /models/show/{id}/remove", serve: c.modelConfirm, admin: true},
 		{pattern: "POST /models/show/{id}/remove", serve: c.modelRemove, admin: true, back: "/models"},
 
+		{pattern: "GET /alerts", serve: c.alertList},
+		{pattern: "GET /alerts/live", serve: c.alertListLive},
+		{pattern: "GET /alerts/rules/{name}", serve: c.alertRule},
+		{pattern: "POST /alerts/{id}/acknowledge", serve: c.alertAcknowledge, back: "/alerts"},
+		{pattern: "GET /alerts/silence", serve: c.silenceAsk},
+		{pattern: "POST /alerts/silence", serve: c.silenceStart, back: "/alerts/silence"},
+		{pattern: "POST /alerts/silence/{id}/end", serve: c.silenceEnd, back: "/alerts"},
+		{pattern: "POST /alerts/routes/{name}/test", serve: c.routeTest, back: "/alerts"},
+
 		{pattern: "GET /me", serve: c.me},
 		{pattern: "POST /me/password", serve: c.changePassword, own: true, back: "/me"},
 		{pattern: "POST /me/logout", serve: c.logOutEverywhere, own: true, back: "/me"},

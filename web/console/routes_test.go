@@ -33,7 +33,7 @@ func requests(t *testing.T, b *browser, job *models.Job, worker models.WorkerID)
 		if strings.HasPrefix(path, "/pools") {
 			id = string(pool.ID)
 		}
-		path = strings.NewReplacer("{id}", id, "{attempt}", id, "{lane}", "enterprise", "{$}", "").Replace(path)
+		path = strings.NewReplacer("{id}", id, "{attempt}", id, "{lane}", "enterprise", "{name}", "queue-depth", "{$}", "").Replace(path)
 		found[method+" "+path] = r
 	}
 	return found

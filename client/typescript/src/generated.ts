@@ -33,6 +33,12 @@ export type AccountInput = {
   draftsKeptHours?: InputMaybe<Scalars['Int']['input']>;
 };
 
+/** P1: act now. P2: within the hour. P3: on the next working day. */
+export type Severity =
+  | 'P1'
+  | 'P2'
+  | 'P3';
+
 /** What a bulk operation does to each job. REDRIVE and SET_TIER (to the given tier) are for operators. */
 export type BulkAction =
   | 'CANCEL'

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/jobs/alert"
+)
+
+// checkAlerts reads the receivers and rules of alerts.
+func (c *config) checkAlerts() error {
+	c.alerts = alert.Default()
+	if c.alertsFile == "" {
+		return nil
+	}
+	data, err := os.ReadFile(c.alertsFile)
+	if err == nil {
+		c.alerts, err = alert.Read(c.alertsFile, data)
+	}
+	if err != nil {
+		return fmt.Errorf("REELAY_ALERTS is %q: it must be a file of receivers of alerts: %w", c.alertsFile, err)
+	}
+	return nil
+}
+
+// alerts is where operators see alerts.
+func (s *stack) alerts() *alert.Desk {
+	return &alert.Desk{DB: s.db, Config: s.cfg.alerts, URL: s.cfg.publicURL}
+}
+
+func alertsCommand() *cobra.Command {
+	cmd := listAlerts(&cobra.Command{
+		Use:     "alerts",
+		Short:   "List alerts, acknowledge and silence them (for operators)",
+		Long:    "Lists the alerts that fire, newest first.",
+		Example: "  reelay alerts\n  reelay alerts acknowledge alr_01937d3e-…\n  reelay alerts silence queue-depth --for 2h --reason 'a batch runs'",
+		Args:    noSuchCommand,
+	})
+	cmd.AddCommand(
+		listAlerts(&cobra.Command{Use: "list", Short: "List the alerts that fire, newest first", Args: cobra.NoArgs}),
+		alertsAcknowledgeCommand(), alertsSilenceCommand(), alertsEndSilenceCommand(), alertsSilencesCommand(), alertsRulesCommand(), alertsTestCommand())
+	return cmd
+}
+
+var alertTable = output.Table[client.Alert]{
+	Columns: []output.Column[client.Alert]{
+		{Title: "ALERT", Kind: output.ID, Value: func(a client.Alert) any { return a.Id }},
+		{Title: "SEVERITY", Value: func(a client.Alert) any { return a.Severity }},
+		{Title: "STATE", Kind: output.State, Value: func(a client.Alert) any { return alertState(a) }},
+		{Title: "SINCE", Value: func(a client.Alert) any { return a.Since }},
+		{Title: "BY", Value: func(a client.Alert) any { return a.AcknowledgedBy }},
+		{Title: "MESSAGE", Kind: output.Long, Value: func(a client.Alert) any { return a.Message }},
+		{Title: "RUNBOOK", Kind: output.Long, Wide: true, Value: func(a client.Alert) any { return a.RunbookUrl }},
+	},
+	Name: func(a client.Alert) string { return a.Id },
+	None: "Nothing fires.",
+}
+
+func alertState(a client.Alert) string {
+	switch {
+	case a.ResolvedAt != nil:
+		return "RESOLVED"
+	case a.AcknowledgedAt != nil:
+		return "ACKNOWLEDGED"
+	}
+	return "FIRING"
+}
+
+func listAlerts(cmd *cobra.Command) *cobra.Command {
+	var all bool
+	cmd.Flags().BoolVar(&all, "all", false, "also those that are resolved, the newest 200")
+	list := &lister[client.Alert]{
+		target: target{operator: true}, table: alertTable, whole: true,
+		ask: func(ctx context.Context, c *client.Client, _ page) (output.List[client.Alert], error) {
+			return complete(c.Alerts(ctx, !all))
+		},
+	}
+	return list.command(cmd)
+}
+
+func alertsRulesCommand() *cobra.Command {
+	list := &lister[client.AlertRule]{
+		target: target{operator: true}, whole: true,
+		table: output.Table[client.AlertRule]{
+			Columns: []output.Column[client.AlertRule]{
+				{Title: "RULE", Value: func(r client.AlertRule) any { return r.Name }},
+				{Title: "SEVERITY", Value: func(r client.AlertRule) any { return r.Severity }},
+				{Title: "CONDITION", Value: func(r client.AlertRule) any {
+					if r.Off {
+						return "off"
+					}
+					return r.Condition
+				}},
+				{Title: "TITLE", Kind: output.Long, Value: func(r client.AlertRule) any { return r.Title }},
+			},
+			Name: func(r client.AlertRule) string { return r.Name },
+			None: "No rules.",
+		},
+		ask: func(ctx context.Context, c *client.Client, _ page) (output.List[client.AlertRule], error) {
+			return complete(c.AlertRules(ctx))
+		},
+	}
+	return list.command(&cobra.Command{Use: "rules", Short: "List the rules of alerts", Args: cobra.NoArgs})
+}
+
+func alertsSilencesCommand() *cobra.Command {
+	list := &lister[client.AlertSilence]{
+		target: target{operator: true}, whole: true,
+		table: output.Table[client.AlertSilence]{
+			Columns: []output.Column[client.AlertSilence]{
+				{Title: "SILENCE", Kind: output.ID, Value: func(s client.AlertSilence) any { return s.Id }},
+				{Title: "RULE", Value: func(s client.AlertSilence) any {
+					if s.Rule == nil {
+						return "all"
+					}
+					return *s.Rule
+				}},
+				{Title: "UNTIL", Value: func(s client.AlertSilence) any { return s.Until }},
+				{Title: "BY", Value: func(s client.AlertSilence) any { return s.CreatedBy }},
+				{Title: "REASON", Kind: output.Long, Value: func(s client.AlertSilence) any { return s.Reason }},
+			},
+			Name: func(s client.AlertSilence) string { return s.Id },
+			None: "No silences.",
+		},
+		ask: func(ctx context.Context, c *client.Client, _ page) (output.List[client.AlertSilence], error) {
+			return complete(c.AlertSilences(ctx))
+		},
+	}
+	return list.command(&cobra.Command{Use: "silences", Short: "List the silences that are not over", Args: cobra.NoArgs})
+}
+
+func alertsAcknowledgeCommand() *cobra.Command {
+	call := &apiCall{target: target{operator: true}}
+	cmd := &cobra.Command{Use: "acknowledge ALERT", Aliases: []string{"ack"}, Short: "Say that you work on an alert", Args: oneArg("ALERT", "the id of an alert, as `reelay alerts` lists it")}
+	return call.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		a, err := c.AcknowledgeAlert(ctx, args[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		return a, func(out io.Writer) error {
+			_, err := fmt.Fprintf(out, "%s is acknowledged: %s\n", a.Name, clean(a.Message))
+			return err
+		}, nil
+	})
+}
+
+func alertsSilenceCommand() *cobra.Command {
+	var lasting time.Duration
+	var reason string
+	call := &apiCall{target: target{operator: true}}
+	cmd := &cobra.Command{
+		Use: "silence [RULE]", Short: "Send no messages about a rule, or about all of them, for a while",
+		Long:    "Alerts are shown nevertheless. `reelay alerts rules` lists the rules, `reelay alerts end-silence` ends it early.",
+		Example: "  reelay alerts silence queue-depth --for 2h --reason 'a batch runs'",
+		Args:    cobra.MaximumNArgs(1),
+	}
+	cmd.Flags().DurationVar(&lasting, "for", time.Hour, "how long, 1m to 720h, in whole minutes")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who see it (required)")
+	return call.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		switch {
+		case lasting < time.Minute || lasting%time.Minute != 0:
+			return nil, nil, fmt.Errorf("--for is %s: it must be in whole minutes", lasting)
+		case reason == "":
+			return nil, nil, errors.New("--reason is missing: say why nobody is told")
+		}
+		s, err := c.SilenceAlerts(ctx, strings.Join(args, ""), int(lasting.Minutes()), reason)
+		if err != nil {
+			return nil, nil, err
+		}
+		return s, func(out io.Writer) error {
+			_, err := fmt.Fprintf(out, "%s lasts until %s\n", s.Id, s.Until.Local().Format(time.DateTime))
+			return err
+		}, nil
+	})
+}
+
+func alertsEndSilenceCommand() *cobra.Command {
+	call := &apiCall{target: target{operator: true}}
+	cmd := &cobra.Command{Use: "end-silence SILENCE", Short: "End a silence now", Args: oneArg("SILENCE", "the id of a silence, as `reelay alerts silences` lists it")}
+	return call.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		s, err := c.EndSilence(ctx, args[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		return s, func(out io.Writer) error {
+			_, err := fmt.Fprintf(out, "%s is over\n", s.Id)
+			return err
+		}, nil
+	})
+}
+
+func alertsTestCommand() *cobra.Command {
+	call := &apiCall{target: target{operator: true}}
+	cmd := &cobra.Command{Use: "test RECEIVER", Short: "Send a test message to a receiver", Args: oneArg("RECEIVER", "the name of a receiver in the configuration")}
+	return call.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		failure, err := c.TestAlertRoute(ctx, args[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		if failure != "" {
+			return nil, nil, fmt.Errorf("%s was not told: %s", args[0], failure)
+		}
+		return map[string]string{"sent": args[0]}, func(out io.Writer) error {
+			_, err := fmt.Fprintf(out, "%s was told\n", args[0])
+			return err
+		}, nil
+	})
+}
+
+// oneArg requires one argument.
+func oneArg(name, what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("%s is missing, or there is more than one: give %s", name, what)
+		}
+		return nil
+	}
+}

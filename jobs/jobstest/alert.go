@@ -1,0 +1,28 @@
+package jobstest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+)
+
+// FireAlert makes the rule queue-depth fire.
+func (s *Stack) FireAlert(t testing.TB) models.AlertID {
+	t.Helper()
+	now := time.Now()
+	a := &models.Alert{
+		ID: models.NewAlertID(), Rule: "queue-depth", Severity: models.SeverityP3, Message: "Queued jobs: 250, above 200.",
+		Value: 250, Threshold: 200, Since: now, HeldAt: now, FiredAt: &now,
+	}
+	require.NoError(t, jobs.InTx(t.Context(), s.DB, func(ctx context.Context, tx bun.Tx) error {
+		_, err := models.InsertAlert(ctx, tx, a)
+		return err
+	}))
+	return a.ID
+}
