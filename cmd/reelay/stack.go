@@ -78,16 +78,7 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 		return nil, err
 	}
 	s.closers = append(s.closers, stopTracing)
-	s.metrics = metrics.New(metrics.Sources{
-		Queues:  func(ctx context.Context) ([]models.QueueCount, error) { return s.reader().Queues(ctx) },
-		Plans:   func() []checkpoints.PoolPlan { return s.checkpoints.All() },
-		GPUs:    func(ctx context.Context) ([]models.PoolGPUs, error) { return s.reader().PoolGPUs(ctx) },
-		Pools:   func(ctx context.Context) ([]*query.PoolStatus, error) { return s.reader().Pools(ctx) },
-		Drafts:  func(ctx context.Context) (models.DraftUsage, error) { return s.reader().RecentDrafts(ctx) },
-		Drain:   func(lane models.Tier, model string, depth int) *float64 { return s.estimates.Drain(lane, model, depth) },
-		Workers: func(ctx context.Context) ([]models.WorkerCount, error) { return s.reader().WorkerCounts(ctx) },
-		Health:  func(ctx context.Context) (*models.Health, error) { return s.reader().Health(ctx) },
-	})
+	s.metrics = metrics.New(s.sources())
 	s.notifier = &jobs.Notifier{Waiters: &jobs.Waiters{}, Observer: s.metrics}
 	defer func() {
 		if err != nil {
@@ -144,6 +135,20 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 		return nil, err
 	}
 	return s, nil
+}
+
+// sources are what the gauges of the metrics are read from.
+func (s *stack) sources() metrics.Sources {
+	return metrics.Sources{
+		Queues:  func(ctx context.Context) ([]models.QueueCount, error) { return s.reader().Queues(ctx) },
+		Plans:   func() []checkpoints.PoolPlan { return s.checkpoints.All() },
+		GPUs:    func(ctx context.Context) ([]models.PoolGPUs, error) { return s.reader().PoolGPUs(ctx) },
+		Pools:   func(ctx context.Context) ([]*query.PoolStatus, error) { return s.reader().Pools(ctx) },
+		Drafts:  func(ctx context.Context) (models.DraftUsage, error) { return s.reader().RecentDrafts(ctx) },
+		Drain:   func(lane models.Tier, model string, depth int) *float64 { return s.estimates.Drain(lane, model, depth) },
+		Workers: func(ctx context.Context) ([]models.WorkerCount, error) { return s.reader().WorkerCounts(ctx) },
+		Health:  func(ctx context.Context) (*models.Health, error) { return s.reader().Health(ctx) },
+	}
 }
 
 // hostPort returns the host:port of a URL or of a host:port, or "" for anything else.
