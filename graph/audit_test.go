@@ -128,7 +128,12 @@ var acts = map[string]act{
 		onLetter(t, a)
 		return fmt.Sprintf("(fingerprint: %q)", at[string](t, a.as(t, models.RoleOperator, deadLetters, nil), "deadLetters", "edges", 0, "node", "fingerprint"))
 	},
-	"redriveDeadLetters":    plain(""),
+	"redriveDeadLetters": plain(""),
+	"saveView":           plain(`(name: "Stuck", query: "status=RUNNING") { id }`),
+	"deleteView": func(t *testing.T, a *api) string {
+		saved := a.as(t, models.RoleOperator, `mutation { saveView(name: "Stuck", query: "", shared: true) { id } }`, nil)
+		return fmt.Sprintf("(id: %q)", at[string](t, saved, "saveView", "id"))
+	},
 	"startBulkOperation":    plain("(action: CANCEL, filter: {}) { id }"),
 	"pauseBulkOperation":    onBulk,
 	"resumeBulkOperation":   onBulk,

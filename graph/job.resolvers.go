@@ -242,9 +242,13 @@ func (r *queryResolver) Job(ctx context.Context, id string) (*models.Job, error)
 	return r.Reader.Job(ctx, principal(ctx), models.JobID(id))
 }
 
-func (r *queryResolver) Jobs(ctx context.Context, filter *models.JobFilter, first *int, after *string) (*JobConnection, error) {
+func (r *queryResolver) Jobs(ctx context.Context, filter *models.JobFilter, first *int, after *string, order *models.JobOrder) (*JobConnection, error) {
 	only := valueOr(filter, models.JobFilter{})
-	page, err := r.Reader.Jobs(ctx, principal(ctx), only, pageOf(first, after))
+	by := valueOr(order, models.OrderNewest)
+	if len(only.Status) == 0 {
+		only.Status = by.Statuses()
+	}
+	page, err := r.Reader.JobsIn(ctx, principal(ctx), by, only, pageOf(first, after))
 	if err != nil {
 		return nil, err
 	}

@@ -24,6 +24,7 @@ type (
 	DeadLetterID string
 	BulkID       string
 	AuditID      string
+	ViewID       string
 	MemberID     string
 	AlertID      string
 	SilenceID    string
@@ -52,6 +53,7 @@ const (
 	deadLetterKind = "dead"
 	bulkKind       = "bulk"
 	auditKind      = "aud"
+	viewKind       = "view"
 	memberKind     = "mem"
 	alertKind      = "alr"
 	silenceKind    = "sil"
@@ -76,6 +78,7 @@ func NewTakesID() TakesID       { return TakesID(newID(takesKind)) }
 
 func NewDeadLetterID() DeadLetterID { return DeadLetterID(newID(deadLetterKind)) }
 func NewBulkID() BulkID             { return BulkID(newID(bulkKind)) }
+func NewViewID() ViewID             { return ViewID(newID(viewKind)) }
 func NewAuditID() AuditID           { return AuditID(newID(auditKind)) }
 func NewMemberID() MemberID         { return MemberID(newID(memberKind)) }
 func NewAlertID() AlertID           { return AlertID(newID(alertKind)) }
@@ -100,7 +103,7 @@ func IDKind(s string) string {
 		return ""
 	}
 	switch kind {
-	case accountKind, keyKind, sessionKind, jobKind, attemptKind, workerKind, poolKind, artifactKind, takesKind, deadLetterKind, bulkKind, auditKind, memberKind, alertKind, silenceKind, noticeKind,
+	case accountKind, keyKind, sessionKind, jobKind, attemptKind, workerKind, poolKind, artifactKind, takesKind, deadLetterKind, bulkKind, auditKind, memberKind, viewKind, alertKind, silenceKind, noticeKind,
 		webhookEndpointKind, webhookEventKind, webhookDeliveryKind:
 		return kind
 	}
@@ -124,6 +127,7 @@ func (id TakesID) Valid() bool    { return ValidID(id, takesKind) }
 
 func (id DeadLetterID) Valid() bool { return ValidID(id, deadLetterKind) }
 func (id BulkID) Valid() bool       { return ValidID(id, bulkKind) }
+func (id ViewID) Valid() bool       { return ValidID(id, viewKind) }
 func (id AuditID) Valid() bool      { return ValidID(id, auditKind) }
 func (id MemberID) Valid() bool     { return ValidID(id, memberKind) }
 func (id AlertID) Valid() bool      { return ValidID(id, alertKind) }
@@ -150,6 +154,7 @@ func (id TakesID) Value() (driver.Value, error)    { return idValue(string(id), 
 
 func (id DeadLetterID) Value() (driver.Value, error) { return idValue(string(id), deadLetterKind) }
 func (id BulkID) Value() (driver.Value, error)       { return idValue(string(id), bulkKind) }
+func (id ViewID) Value() (driver.Value, error)       { return idValue(string(id), viewKind) }
 func (id AuditID) Value() (driver.Value, error)      { return idValue(string(id), auditKind) }
 func (id MemberID) Value() (driver.Value, error)     { return idValue(string(id), memberKind) }
 func (id AlertID) Value() (driver.Value, error)      { return idValue(string(id), alertKind) }
@@ -176,6 +181,7 @@ func (id *TakesID) Scan(src any) error    { return scanID((*string)(id), takesKi
 
 func (id *DeadLetterID) Scan(src any) error { return scanID((*string)(id), deadLetterKind, src) }
 func (id *BulkID) Scan(src any) error       { return scanID((*string)(id), bulkKind, src) }
+func (id *ViewID) Scan(src any) error       { return scanID((*string)(id), viewKind, src) }
 func (id *AuditID) Scan(src any) error      { return scanID((*string)(id), auditKind, src) }
 func (id *MemberID) Scan(src any) error     { return scanID((*string)(id), memberKind, src) }
 func (id *AlertID) Scan(src any) error      { return scanID((*string)(id), alertKind, src) }

@@ -45,6 +45,7 @@ func (f JobFilter) Matches(j *Job) bool {
 	return (f.AccountID == "" || f.AccountID == j.AccountID) &&
 		!slices.ContainsFunc(f.facets(), func(facet Facet) bool { return !facet.matches(j) }) &&
 		!slices.ContainsFunc(f.Terms.Words, func(word Word) bool { return !word.matches(j) }) &&
+		!slices.ContainsFunc(f.Terms.Metadata, func(field MetadataField) bool { return !field.matches(j) }) &&
 		(f.Terms.WasteOver == nil || j.WastedGPUSeconds > *f.Terms.WasteOver) &&
 		(f.CreatedAfter.IsZero() || j.CreatedAt.After(f.CreatedAfter)) &&
 		(f.CreatedBefore.IsZero() || j.CreatedAt.Before(f.CreatedBefore))
@@ -53,12 +54,20 @@ func (f JobFilter) Matches(j *Job) bool {
 func (f Facet) matches(j *Job) bool {
 	value := map[string]string{
 		"status": string(j.Status), "tier": string(j.Tier), "type": j.Type, "model": j.Model,
-		"user_id": j.UserID, "failure_class": string(j.FailureClass),
+		"user_id": j.UserID, "lane": string(j.Lane), "failure_class": string(j.FailureClass),
 	}[f.Column]
 	met := slices.ContainsFunc(f.Values, func(wanted string) bool {
 		return value == wanted || f.Prefix && strings.HasPrefix(value, wanted)
 	})
 	return met != f.Not
+}
+
+func (field MetadataField) matches(j *Job) bool {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(j.Metadata, &fields) != nil {
+		return false
+	}
+	return slices.Contains(metadataWords(json.RawMessage(`{"x": `+string(fields[field.Key])+`}`)), field.Value)
 }
 
 func (w Word) matches(j *Job) bool {

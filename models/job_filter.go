@@ -37,7 +37,18 @@ type JobTerms struct {
 	WorkerID WorkerID
 	// WasteOver selects jobs that wasted more GPU seconds than this. It is 0 or more.
 	WasteOver *float64
+	// BulkID is an operation that the job is in.
+	BulkID BulkID
+	// Metadata are fields on the first level. Words holds their values, too.
+	Metadata []MetadataField
+	// Pools and Zones are those of a worker that had an attempt of the job.
+	Pools, Zones []string
+	// CheckpointOver and CheckpointUnder bound the age of the newest checkpoint; 0 is no bound.
+	CheckpointOver, CheckpointUnder time.Duration
 }
+
+// MetadataField is a field of metadata with its value as text.
+type MetadataField struct{ Key, Value string }
 
 // Facet is a condition on the value in one column. It must be one of Values, or begin with one
 // if Prefix is set. Not negates the condition.
@@ -165,6 +176,26 @@ func (f JobFilter) conditions() []clause {
 	if f.Terms.WorkerID != "" {
 		all = append(all, sqlf("EXISTS (SELECT FROM job_attempts a WHERE a.worker_id = ? AND a.job_id = j.id)", f.Terms.WorkerID))
 	}
+	if f.Terms.BulkID != "" {
+		all = append(all, sqlf("EXISTS (SELECT FROM bulk_items b WHERE b.operation_id = ? AND b.job_id = j.id)", f.Terms.BulkID))
+	}
+	for _, field := range f.Terms.Metadata {
+		all = append(all, sqlf("j.metadata ->> ? = ?", field.Key, field.Value))
+	}
+	const onWorker = "EXISTS (SELECT FROM job_attempts a JOIN workers w ON w.id = a.worker_id "
+	if len(f.Terms.Pools) > 0 {
+		all = append(all, sqlf(onWorker+"JOIN pools p ON p.id = w.pool_id WHERE a.job_id = j.id AND p.name IN (?))", bun.List(f.Terms.Pools)))
+	}
+	if len(f.Terms.Zones) > 0 {
+		all = append(all, sqlf(onWorker+"WHERE a.job_id = j.id AND w.zone IN (?))", bun.List(f.Terms.Zones)))
+	}
+	const checkpointed = "(SELECT c.created_at FROM artifacts c WHERE c.id = j.latest_checkpoint_id) "
+	if age := f.Terms.CheckpointOver; age > 0 {
+		all = append(all, sqlf(checkpointed+"< clock_timestamp() - make_interval(secs => ?)", age.Seconds()))
+	}
+	if age := f.Terms.CheckpointUnder; age > 0 {
+		all = append(all, sqlf(checkpointed+"> clock_timestamp() - make_interval(secs => ?)", age.Seconds()))
+	}
 	if f.Terms.WasteOver != nil {
 		all = append(all, sqlf("j.wasted_gpu_seconds > ?", *f.Terms.WasteOver))
 	}
@@ -173,5 +204,14 @@ func (f JobFilter) conditions() []clause {
 
 // plain reports whether all conditions are on the job's own row or id.
 func (f JobFilter) plain() bool {
-	return len(f.Terms.Words) == 0 && f.Terms.WorkerID == ""
+	return len(f.Terms.Words) == 0 && f.Terms.WorkerID == "" && !f.Terms.aside()
 }
+
+// aside reports whether a condition is about other rows than the job's, apart from words and
+// workers.
+func (t JobTerms) aside() bool {
+	return t.BulkID != "" || len(t.Pools)+len(t.Zones) > 0 || t.CheckpointOver+t.CheckpointUnder > 0
+}
+
+// Aside reports whether a condition of the filter cannot be checked on a job's row.
+func (f JobFilter) Aside() bool { return f.Terms.WorkerID != "" || f.Terms.aside() }

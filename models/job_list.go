@@ -82,6 +82,10 @@ func (f JobFilter) readings() (all []reading) {
 		add([]stream{{table: "job_attempts", id: "job_id", keys: []key{{"worker_id", f.Terms.WorkerID}}}},
 			func(rest *JobFilter) { rest.Terms.WorkerID, rest.AccountID = "", f.AccountID })
 	}
+	if f.Terms.BulkID != "" {
+		add([]stream{{table: "bulk_items", id: "job_id", keys: []key{{"operation_id", f.Terms.BulkID}}}},
+			func(rest *JobFilter) { rest.Terms.BulkID, rest.AccountID = "", f.AccountID })
+	}
 	if f.Dead {
 		add([]stream{{table: "dead_letters", id: "job_id", only: []clause{sqlf("t.resolved_at IS NULL")}}},
 			func(rest *JobFilter) { rest.Dead, rest.AccountID = false, f.AccountID })

@@ -63,6 +63,14 @@ func someFilter(r *rand.Rand) models.JobFilter {
 		f.Terms.Facets = append(f.Terms.Facets, models.Facet{Column: "model", Prefix: true, Values: []string{"gam", "b"}})
 	})
 	maybe(func() { f.Terms.WorkerID = []models.WorkerID{history.Quiet, history.Busy}[r.IntN(2)] })
+	maybe(func() {
+		value := pick("prod", "c6")
+		f.Terms.Words = append(f.Terms.Words, models.Word{Text: value})
+		f.Terms.Metadata = append(f.Terms.Metadata, models.MetadataField{Key: pick("stage", "campaign", "none"), Value: value})
+	})
+	if r.IntN(15) == 0 {
+		f.Terms.Facets = append(f.Terms.Facets, models.Facet{Column: "lane", Values: []string{"PRO"}, Not: r.IntN(2) == 0})
+	}
 	maybe(func() { f.Terms.WasteOver = new(float64(r.IntN(50))) })
 	return f
 }

@@ -44,9 +44,6 @@ const (
 	minBareID = 8
 )
 
-// searchKeys lists the valid keys, for messages.
-const searchKeys = "status, type, model, tier, class, user, account, worker, age and waste"
-
 // ParseSearch parses a search. It returns INVALID_INPUT with the problem and its place.
 func ParseSearch(text string) (*Search, error) {
 	if n := utf8.RuneCountInString(text); n > maxSearchRunes {
@@ -156,6 +153,8 @@ func (s *Search) add(t searchTerm) (problem string) {
 		return s.addNames(t, "status", plain(models.JobStatuses))
 	case "tier":
 		return s.addNames(t, "tier", plain(models.Tiers))
+	case "lane":
+		return s.addNames(t, "lane", plain(models.Tiers))
 	case "class":
 		return s.addNames(t, "failure_class", plain(models.FailureClasses))
 	case "type", "model":
@@ -165,11 +164,19 @@ func (s *Search) add(t searchTerm) (problem string) {
 		s.Terms.Facets = append(s.Terms.Facets, models.Facet{Column: "user_id", Values: t.values, Not: t.not})
 		return ""
 	}
+	if !t.not && t.key == "pool" {
+		s.Terms.Pools = append(s.Terms.Pools, t.values...)
+		return ""
+	}
+	if !t.not && t.key == "zone" {
+		s.Terms.Zones = append(s.Terms.Zones, t.values...)
+		return ""
+	}
 	switch {
 	case t.not && t.key == "":
-		return "only status, type, model, tier, class and user can have a minus: a word that begins with one goes into quotation marks"
+		return "only " + keyNames(true) + " can have a minus: a word that begins with one goes into quotation marks"
 	case t.not:
-		return fmt.Sprintf("%s cannot have a minus: status, type, model, tier, class and user can", text.Clip(t.key, 32))
+		return fmt.Sprintf("%s cannot have a minus: %s can", text.Clip(t.key, 32), keyNames(true))
 	case len(t.values) > 1:
 		return fmt.Sprintf("%s takes one value", text.Clip(t.key, 32))
 	}
@@ -192,12 +199,25 @@ func (s *Search) addOne(key, value string) (problem string) {
 		if s.Terms.WorkerID = models.WorkerID(strings.ToLower(value)); !s.Terms.WorkerID.Valid() {
 			return "worker takes the id of one: wrk_…"
 		}
+	case "bulk":
+		if s.Terms.BulkID = models.BulkID(strings.ToLower(value)); !s.Terms.BulkID.Valid() {
+			return "bulk takes the id of a bulk operation: bulk_…"
+		}
+	case "meta":
+		return s.addMetadata(value)
+	case "checkpoint":
+		older, younger, problem := readAge(value, "checkpoint")
+		s.Terms.CheckpointOver = max(s.Terms.CheckpointOver, older)
+		if under := s.Terms.CheckpointUnder; younger > 0 && (under == 0 || younger < under) {
+			s.Terms.CheckpointUnder = younger
+		}
+		return problem
 	case "age":
 		return s.addAge(value)
 	case "waste":
 		return s.addWaste(value)
 	default:
-		return fmt.Sprintf("there is no key %q; the keys are %s, and a word with a colon goes into quotation marks", text.Clip(key, 32), searchKeys)
+		return fmt.Sprintf("there is no key %q; the keys are %s, and a word with a colon goes into quotation marks", text.Clip(key, 32), keyNames(false))
 	}
 	return ""
 }
@@ -224,26 +244,41 @@ func (s *Search) addNames(t searchTerm, column string, known []string) (problem 
 var ageUnits = map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour, 'w': 7 * 24 * time.Hour}
 
 func (s *Search) addAge(value string) (problem string) {
-	const help = "age takes > or < and a whole number of s, m, h, d or w, as in age:>1h, and ten years at most"
+	older, younger, problem := readAge(value, "age")
+	s.OlderThan = max(s.OlderThan, older)
+	if younger > 0 && (s.YoungerThan == 0 || younger < s.YoungerThan) {
+		s.YoungerThan = younger
+	}
+	return problem
+}
+
+// readAge reads >1h as older, and <1h as younger. The other is 0.
+func readAge(value, key string) (older, younger time.Duration, problem string) {
+	problem = key + " takes > or < and a whole number of s, m, h, d or w, as in " + key + ":>1h, and ten years at most"
 	if len(value) < 3 {
-		return help
+		return 0, 0, problem
 	}
 	unit := ageUnits[value[len(value)-1]]
 	n, err := strconv.ParseUint(value[1:len(value)-1], 10, 32)
 	if err != nil || unit == 0 || n == 0 || n > uint64(maxSearchAge/unit) {
-		return help
+		return 0, 0, problem
 	}
-	age := time.Duration(n) * unit
-	switch value[0] {
+	switch age := time.Duration(n) * unit; value[0] {
 	case '>':
-		s.OlderThan = max(s.OlderThan, age)
+		return age, 0, ""
 	case '<':
-		if s.YoungerThan == 0 || age < s.YoungerThan {
-			s.YoungerThan = age
-		}
-	default:
-		return help
+		return 0, age, ""
 	}
+	return 0, 0, problem
+}
+
+func (s *Search) addMetadata(value string) (problem string) {
+	name, text, found := strings.Cut(value, "=")
+	if n := utf8.RuneCountInString(text); !found || name == "" || n == 0 || n > 200 {
+		return "meta takes a field of the metadata and its value, as in meta:campaign=autumn"
+	}
+	s.Terms.Words = append(s.Terms.Words, models.Word{Text: text})
+	s.Terms.Metadata = append(s.Terms.Metadata, models.MetadataField{Key: name, Value: text})
 	return ""
 }
 

@@ -30,6 +30,7 @@ type jobList struct {
 	// None is true if there are no jobs at all.
 	None   bool
 	Pauses []models.Pause
+	Views  []savedView
 	Rows   []jobRow
 	Older  string
 	// Origin is the address of this Reelay, as the browser has it.
@@ -142,6 +143,9 @@ func (c *console) jobList(w http.ResponseWriter, r *http.Request, p jobs.Princip
 	if errors.As(err, &v.Problem) && v.Problem.Code == apierror.CodeInvalidInput {
 		status = http.StatusUnprocessableEntity
 	} else if err != nil {
+		return err
+	}
+	if v.Views, err = c.readViews(r.Context(), p); err != nil {
 		return err
 	}
 	v.Origin, v.Now = c.origin(r), time.Now()

@@ -265,3 +265,42 @@ func TestJobQuery(t *testing.T) {
 		require.Equal(t, "/jobs/live", jobQuery{}.live())
 	})
 }
+
+func TestSearchSuggest(t *testing.T) {
+	t.Parallel()
+
+	t.Run("CompletesKeysAndValues", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		b.pool(t, "l4 spot", nil)
+		worker := b.Worker(t, "one").WorkerID
+		for term, want := range map[string]string{
+			"sta":                    `"text":"status:"`,
+			"-t":                     `"text":"-tier:"`,
+			"status:failed,q":        `"text":"status:failed,queued"`,
+			"model:test":             `"text":"model:testcard"`,
+			"class:oom":              `[]`,
+			"pool:":                  `"text":"pool:\"l4 spot\""`,
+			"worker:":                `"text":"worker:` + string(worker) + `"`,
+			"-age":                   `[]`,
+			strings.Repeat("x", 201): `[]`,
+			"<script>:":              `[]`,
+		} {
+			got := b.get(t, "/jobs/suggest?term="+url.QueryEscape(term))
+			require.Equal(t, http.StatusOK, got.Status, term)
+			require.Contains(t, got.Body, want, term)
+		}
+	})
+
+	t.Run("LeavesALongFilterInTheField", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		b.Submit(t)
+		got := b.get(t, "/jobs?q="+strings.Repeat("kept+", 2000))
+		require.Equal(t, http.StatusUnprocessableEntity, got.Status)
+		require.Contains(t, got.Body, "A search may have 500 characters; this one has 9999.")
+		require.Contains(t, got.Body, `value="kept kept`)
+	})
+}

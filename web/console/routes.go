@@ -83,6 +83,7 @@ func (c *console) routes() []route {
 		{pattern: "GET /jobs/live", serve: c.jobListLive},
 		{pattern: "GET /jobs/export.csv", serve: c.jobExport},
 		{pattern: "GET /jobs/export.jsonl", serve: c.jobExport},
+		{pattern: "GET /jobs/suggest", serve: c.searchSuggest},
 		{pattern: "GET /jobs/search-help", serve: c.searchHelp},
 		{pattern: "GET /jobs/new", serve: c.jobNew},
 		{pattern: "POST /jobs/estimate", serve: c.jobEstimate, back: "/jobs/new"},
@@ -114,6 +115,14 @@ func (c *console) routes() []route {
 		{pattern: "POST /bulk/{id}/pause", serve: c.bulkSteer, back: "/bulk/{id}"},
 		{pattern: "POST /bulk/{id}/resume", serve: c.bulkSteer, back: "/bulk/{id}"},
 		{pattern: "POST /bulk/{id}/cancel", serve: c.bulkSteer, back: "/bulk/{id}"},
+
+		{pattern: "GET /views", serve: c.viewList, back: "/jobs"},
+		{pattern: "GET /views/new", serve: c.viewNew, back: "/jobs"},
+		{pattern: "POST /views/new", serve: c.viewSave, back: "/views"},
+		{pattern: "GET /views/{id}/edit", serve: c.viewEdit, back: "/views"},
+		{pattern: "POST /views/{id}/edit", serve: c.viewSave, back: "/views"},
+		{pattern: "GET /views/{id}/delete", serve: c.viewConfirm, back: "/views"},
+		{pattern: "POST /views/{id}/delete", serve: c.viewDelete, back: "/views"},
 
 		{pattern: "GET /takes/{id}", serve: c.takes, back: "/jobs"},
 		{pattern: "GET /takes/{id}/live", serve: c.takesLive},

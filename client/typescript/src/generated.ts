@@ -412,6 +412,19 @@ export type Role =
   | 'OPERATOR'
   | 'ADMIN';
 
+/** The order of a list of jobs. All but NEWEST and OLDEST list only the jobs that they are about. */
+export type JobOrder =
+  | 'NEWEST'
+  | 'OLDEST'
+  /** QUEUED jobs, by the time since they were queued. */
+  | 'LONGEST_WAITING'
+  /** Jobs that a worker holds, by the time since their lease began. */
+  | 'LONGEST_RUNNING'
+  /** SCHEDULED jobs, the next ones first. */
+  | 'DUE_FIRST'
+  /** Jobs that have ended, the last ones first. */
+  | 'LAST_ENDED';
+
 /** STANDARD is {type, timestamp, data}. OPENAI is the body of OpenAI's webhooks, for receivers that were written for its Videos API. */
 export type WebhookFormat =
   | 'STANDARD'

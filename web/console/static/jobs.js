@@ -3,7 +3,7 @@
 "use strict";
 {
 	document.documentElement.classList.add("picks");
-	const boxes = () => [...document.querySelectorAll("[data-pick]")];
+	const boxes = () => [...document.querySelectorAll("[data-select]")];
 	const bar = document.querySelector("[data-bulk]");
 	const all = bar?.querySelector("[data-bulk-all]");
 	let last = null; // the box that was changed last
@@ -11,7 +11,7 @@
 	const count = () => {
 		const picked = boxes().filter((box) => box.checked);
 		for (const box of boxes()) box.closest("tr").toggleAttribute("data-picked", box.checked);
-		const head = document.querySelector("[data-pick-all]");
+		const head = document.querySelector("[data-select-all]");
 		if (head) {
 			head.hidden = false;
 			head.checked = picked.length > 0 && picked.length === boxes().length;
@@ -23,11 +23,11 @@
 		if (label.textContent !== text) label.textContent = text;
 		if (picked.length === 0 && all.checked) all.checked = false;
 		bar.toggleAttribute("data-open", picked.length > 0);
-		document.dispatchEvent(new CustomEvent("reelay:selection", { detail: { count: picked.length } }));
+		document.dispatchEvent(new Event("reelay:selected"));
 	};
 
 	document.addEventListener("click", (event) => {
-		const box = event.target.closest("[data-pick]");
+		const box = event.target.closest("[data-select]");
 		if (box) {
 			const between = boxes();
 			const [from, to] = [between.indexOf(last), between.indexOf(box)];
@@ -38,15 +38,15 @@
 			count();
 			return;
 		}
-		const row = event.target.closest("tr[data-open]");
+		const row = event.target.closest("tr[data-href]");
 		if (!row || event.defaultPrevented || event.target.closest("a, button, input, label, summary")) return;
 		if (String(getSelection())) return; // somebody marks text
-		if (event.metaKey || event.ctrlKey) open(row.dataset.open);
-		else location.assign(row.dataset.open);
+		if (event.metaKey || event.ctrlKey) open(row.dataset.href);
+		else location.assign(row.dataset.href);
 	});
 
 	document.addEventListener("change", (event) => {
-		if (event.target.matches("[data-pick-all]")) {
+		if (event.target.matches("[data-select-all]")) {
 			for (const box of boxes()) box.checked = event.target.checked;
 			count();
 		}
