@@ -1805,6 +1805,23 @@ func (ec *executionContext) marshalNID2githubᚗcomᚋreelayᚋreelayᚋmodels�
 	return res
 }
 
+func (ec *executionContext) unmarshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐViewID(ctx context.Context, v any) (models.ViewID, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := models.ViewID(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐViewID(ctx context.Context, sel ast.SelectionSet, v models.ViewID) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐWebhookDeliveryID(ctx context.Context, v any) (models.WebhookDeliveryID, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := models.WebhookDeliveryID(tmp)

@@ -188,7 +188,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "schema/account.graphqls" "schema/alert.graphqls" "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/job.graphqls" "schema/key.graphqls" "schema/model.graphqls" "schema/overview.graphqls" "schema/pool.graphqls" "schema/queue.graphqls" "schema/schema.graphqls" "schema/subscription.graphqls" "schema/webhook.graphqls" "schema/worker.graphqls"
+//go:embed "schema/account.graphqls" "schema/alert.graphqls" "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/job.graphqls" "schema/key.graphqls" "schema/model.graphqls" "schema/overview.graphqls" "schema/pool.graphqls" "schema/queue.graphqls" "schema/schema.graphqls" "schema/subscription.graphqls" "schema/view.graphqls" "schema/webhook.graphqls" "schema/worker.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -212,6 +212,7 @@ var sources = []*ast.Source{
 	{Name: "schema/queue.graphqls", Input: sourceData("schema/queue.graphqls"), BuiltIn: false},
 	{Name: "schema/schema.graphqls", Input: sourceData("schema/schema.graphqls"), BuiltIn: false},
 	{Name: "schema/subscription.graphqls", Input: sourceData("schema/subscription.graphqls"), BuiltIn: false},
+	{Name: "schema/view.graphqls", Input: sourceData("schema/view.graphqls"), BuiltIn: false},
 	{Name: "schema/webhook.graphqls", Input: sourceData("schema/webhook.graphqls"), BuiltIn: false},
 	{Name: "schema/worker.graphqls", Input: sourceData("schema/worker.graphqls"), BuiltIn: false},
 }
@@ -1695,6 +1696,24 @@ func (ec *executionContext) childFields_RegisterWorkerPayload(ctx context.Contex
 		return ec.fieldContext_RegisterWorkerPayload_leaseSeconds(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RegisterWorkerPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_SavedView(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_SavedView_id(ctx, field)
+	case "name":
+		return ec.fieldContext_SavedView_name(ctx, field)
+	case "query":
+		return ec.fieldContext_SavedView_query(ctx, field)
+	case "shared":
+		return ec.fieldContext_SavedView_shared(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_SavedView_createdAt(ctx, field)
+	case "updatedAt":
+		return ec.fieldContext_SavedView_updatedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SavedView", field.Name)
 }
 
 func (ec *executionContext) childFields_ScalingDecision(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
