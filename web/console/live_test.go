@@ -208,7 +208,7 @@ func TestLivePage(t *testing.T) {
 				document.querySelector(".copy").focus()`, nil),
 			chromedp.KeyEvent(kb.Enter),
 			chromium.Poll("window.copied", &copied),
-			chromedp.Text(".facts", &text),
+			chromedp.Text("main", &text),
 		))
 		require.Equal(t, string(job.ID), copied)
 		require.True(t, strings.Contains(text, string(job.ID)), "the page has the whole id")
