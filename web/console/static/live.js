@@ -208,7 +208,7 @@
 			settle(was);
 		};
 		document.addEventListener("change", (event) => event.target.matches("[data-select]") && select());
-		document.addEventListener("reelay:selected", select);
+		document.addEventListener("reelay:selection", select);
 		new MutationObserver(count).observe(live, { childList: true, subtree: true, characterData: true });
 		pulse?.removeAttribute("hidden");
 		tell();
