@@ -16,8 +16,8 @@ func TestDocs(t *testing.T) {
 	t.Parallel()
 
 	var pages []string
-	require.NoError(t, filepath.WalkDir("../docs", func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() {
+	require.NoError(t, filepath.WalkDir("../docs", func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && filepath.Ext(path) == ".md" {
 			pages = append(pages, path)
 		}
 		return err
