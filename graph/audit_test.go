@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,6 +49,12 @@ func onLetter(t *testing.T, a *api) string {
 	t.Helper()
 	a.fail(t, a.Worker(t, "i-1"), "a face")
 	return onID(at[string](t, a.as(t, models.RoleOperator, deadLetters, nil), "deadLetters", "edges", 0, "node", "id"))
+}
+
+func onMember(t *testing.T, a *api) string {
+	t.Helper()
+	p, _ := a.NewMember(t, "ana@example.com", models.RoleViewer)
+	return onID(p.Member.ID)
 }
 
 func onBulk(t *testing.T, a *api) string {
@@ -163,7 +170,15 @@ var acts = map[string]act{
 	"createApiKey": func(_ *testing.T, a *api) string {
 		return fmt.Sprintf("(accountId: %q, role: CLIENT, name: \"new\") { id }", a.Account.ID)
 	},
-	"revokeApiKey": func(_ *testing.T, a *api) string { return fmt.Sprintf("(id: %q)", a.Client.KeyID) },
+	"createMember": plain(`(email: "new@example.com", role: VIEWER) { expiresAt }`),
+	"updateMember": func(t *testing.T, a *api) string {
+		p, _ := a.NewMember(t, "ana@example.com", models.RoleViewer)
+		return fmt.Sprintf("(id: %q, role: OPERATOR) { id }", p.Member.ID)
+	},
+	"disableMember":       onMember,
+	"enableMember":        onMember,
+	"resetMemberPassword": func(t *testing.T, a *api) string { return strings.Replace(onMember(t, a), "{ id }", "{ url }", 1) },
+	"revokeApiKey":        func(_ *testing.T, a *api) string { return fmt.Sprintf("(id: %q)", a.Client.KeyID) },
 }
 
 // ownActs are the other mutations that operators may call: they affect only the caller's own

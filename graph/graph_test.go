@@ -46,7 +46,7 @@ func handlerWith(s *jobstest.Stack, options graph.Options) *graph.API {
 	return graph.New(&graph.Resolver{
 		Submitter: s.Submitter, Canceller: s.Canceller, Deleter: s.Deleter, Reader: s.Reader, Watcher: s.Watcher,
 		Leaser: s.Leaser, Holder: s.Holder, Retrier: s.Retrier, Registrar: s.Registrar, Operator: s.Operator, Registry: s.Registry, Fleet: s.Fleet, Pools: s.Pools, Letters: s.Letters, Bulk: s.Bulk,
-		Keys: s.Keys, Accounts: s.Accounts, Webhooks: s.Webhooks, Inputs: s.Inputs, Alerts: s.Alerts,
+		Keys: s.Keys, Accounts: s.Accounts, Members: s.Members, Webhooks: s.Webhooks, Inputs: s.Inputs, Alerts: s.Alerts,
 	}, &auth.KeyWatch{Authenticate: s.Keys.Authenticate, Every: 20 * time.Millisecond}, options)
 }
 

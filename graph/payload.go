@@ -1,18 +1,36 @@
 package graph
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )
 
 // Node is any row that has an id of its own in the API.
 type Node any
+
+// MemberInvitation is a member and the link with which it chooses a password.
+type MemberInvitation struct {
+	Member    *models.Member
+	URL       string
+	ExpiresAt time.Time
+}
+
+// invited returns an invitation with its link, which begins with the caller's address of this
+// server.
+func invited(ctx context.Context, invitation *auth.Invitation, err error) (*MemberInvitation, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &MemberInvitation{Member: invitation.Member, URL: base(ctx) + "/join/" + invitation.Token, ExpiresAt: invitation.ExpiresAt}, nil
+}
 
 // CreatedAPIKey is a key and its secret, which no later answer shows.
 type CreatedAPIKey struct {

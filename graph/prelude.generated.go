@@ -1771,6 +1771,23 @@ func (ec *executionContext) marshalNID2githubᚗcomᚋreelayᚋreelayᚋmodels�
 	return res
 }
 
+func (ec *executionContext) unmarshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐMemberID(ctx context.Context, v any) (models.MemberID, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := models.MemberID(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐMemberID(ctx context.Context, sel ast.SelectionSet, v models.MemberID) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐPoolID(ctx context.Context, v any) (models.PoolID, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := models.PoolID(tmp)
@@ -2336,6 +2353,19 @@ func (ec *executionContext) unmarshalOID2githubᚗcomᚋreelayᚋreelayᚋmodels
 }
 
 func (ec *executionContext) marshalOID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐKeyID(ctx context.Context, sel ast.SelectionSet, v models.KeyID) graphql.Marshaler {
+	_ = sel
+	_ = ctx
+	res := graphql.MarshalString(string(v))
+	return res
+}
+
+func (ec *executionContext) unmarshalOID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐMemberID(ctx context.Context, v any) (models.MemberID, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := models.MemberID(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐMemberID(ctx context.Context, sel ast.SelectionSet, v models.MemberID) graphql.Marshaler {
 	_ = sel
 	_ = ctx
 	res := graphql.MarshalString(string(v))

@@ -51,6 +51,7 @@ type Resolver struct {
 	Bulk      *bulk.Bulk
 	Keys      *auth.Keys
 	Accounts  *auth.Accounts
+	Members   *auth.Members
 	Webhooks  *webhook.Endpoints
 	Inputs    *jobs.Inputs
 	Alerts    *alert.Desk

@@ -30,6 +30,15 @@ func (r *viewerResolver) Account(ctx context.Context, obj *jobs.Principal) (*mod
 	return load(ctx).Accounts.Load(ctx, obj.AccountID)
 }
 
+func (r *viewerResolver) KeyName(ctx context.Context, obj *jobs.Principal) (*string, error) {
+	if obj.KeyID == "" {
+		return nil, nil
+	}
+	names, err := r.Reader.KeyNames(ctx, *obj, []models.KeyID{obj.KeyID})
+	name := names[obj.KeyID]
+	return &name, err
+}
+
 func (r *Resolver) Mutation() MutationResolver { return &mutationResolver{r} }
 
 func (r *Resolver) Query() QueryResolver { return &queryResolver{r} }

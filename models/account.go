@@ -83,10 +83,10 @@ func UpdateAccount(ctx context.Context, tx bun.Tx, a *Account) (Counted, error) 
 	var counted Counted
 	err := tx.NewRaw(`
 		WITH was AS (SELECT running >= max_running AS capped FROM accounts WHERE id = ?0)
-		UPDATE accounts SET name = ?1, tier = ?2, max_queued = ?3, max_running = ?4, submits_per_minute = ?5, drafts_kept_hours = ?6,
+		UPDATE accounts SET name = ?1, tier = ?2, max_queued = ?3, max_running = ?4, submits_per_minute = ?5, drafts_kept_hours = ?6, weight = ?7,
 			version = version + 1
 		WHERE id = ?0
 		RETURNING version, running >= max_running AS capped, (SELECT capped FROM was) AS was_capped`,
-		a.ID, a.Name, a.Tier, a.MaxQueued, a.MaxRunning, a.SubmitsPerMinute, a.DraftsKeptHours).Scan(ctx, &counted)
+		a.ID, a.Name, a.Tier, a.MaxQueued, a.MaxRunning, a.SubmitsPerMinute, a.DraftsKeptHours, a.Weight).Scan(ctx, &counted)
 	return counted, err
 }

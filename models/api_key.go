@@ -37,10 +37,14 @@ type APIKey struct {
 	MemberID MemberID `bun:"member_id"`
 }
 
-// InsertAPIKey writes a new key.
-func InsertAPIKey(ctx context.Context, db bun.IDB, k *APIKey) error {
-	_, err := db.NewInsert().Model(k).Exec(ctx)
-	return err
+// InsertAPIKey writes a new key. It returns false if the id is taken.
+func InsertAPIKey(ctx context.Context, db bun.IDB, k *APIKey) (bool, error) {
+	done, err := db.NewInsert().Model(k).On("CONFLICT (id) DO NOTHING").Exec(ctx)
+	if err != nil {
+		return false, err
+	}
+	n, err := done.RowsAffected()
+	return n == 1, err
 }
 
 // validKey is the condition for a key that is neither revoked nor expired.

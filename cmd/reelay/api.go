@@ -176,7 +176,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Holder:    jobs.NewHolder(s.workers, s.objects, s.catalogue, leaser),
 		Retrier:   s.retrier(),
 		Registrar: &fleet.Registrar{DB: s.workers, Catalogue: s.catalogue, Notifier: s.notifier},
-		Keys:      s.keys(), Accounts: &auth.Accounts{DB: s.db, Notifier: s.notifier},
+		Keys:      s.keys(), Members: s.members(), Accounts: &auth.Accounts{DB: s.db, Notifier: s.notifier},
 		Registry: s.registry, Letters: s.letters(), Bulk: s.bulk(), Webhooks: s.webhooks(), Inputs: s.inputs(), Alerts: s.alerts(),
 	}, keys, graph.Options{HideSchema: s.cfg.introspection == "off", Shared: s.cfg.origins.include, Base: base, Machines: s.machines(publicURL)})
 

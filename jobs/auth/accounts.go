@@ -25,6 +25,8 @@ type AccountInput struct {
 	// MaxQueued and MaxRunning limit how many of its jobs may wait and run at once.
 	// SubmitsPerMinute limits its submits. Each is 0 to 1,000,000.
 	MaxQueued, MaxRunning, SubmitsPerMinute *int
+	// Weight is its share of each lane, relative to the other accounts: 0.01 to 100.
+	Weight *float64
 	// DraftsKeptHours is how long drafts are kept that complete from now on: 1 to 2,160 hours.
 	// Only an ADMIN may set it.
 	DraftsKeptHours *int
@@ -51,6 +53,24 @@ func (a *Accounts) List(ctx context.Context, p jobs.Principal, of paging.Request
 		return nil, apierror.Wrap(err, "list accounts")
 	}
 	return paging.NewPage(all, found, of.First, func(account *models.Account) string { return string(account.ID) }), nil
+}
+
+// Get returns an account, or NOT_FOUND. It is for VIEWER.
+func (a *Accounts) Get(ctx context.Context, p jobs.Principal, id models.AccountID) (*models.Account, error) {
+	if err := p.RequireViewer(); err != nil {
+		return nil, err
+	}
+	if !id.Valid() {
+		return nil, apierror.NotFound("account")
+	}
+	found, err := models.GetAccounts(ctx, a.DB, []models.AccountID{id})
+	if err == nil && len(found) == 0 {
+		return nil, apierror.NotFound("account")
+	}
+	if err != nil {
+		return nil, apierror.Wrap(err, "read account %s", id)
+	}
+	return found[0], nil
 }
 
 // Create makes an account, which needs a name and a tier. It is for ADMIN.
@@ -141,6 +161,9 @@ func (in *AccountInput) validate(p jobs.Principal) error {
 			return apierror.Invalid("draftsKeptHours", "draftsKeptHours must be from 1 to %d; it is %d.", maxDraftsKept, *in.DraftsKeptHours)
 		}
 	}
+	if in.Weight != nil && (!(*in.Weight >= 0.01) || *in.Weight > 100) {
+		return apierror.Invalid("weight", "weight must be from 0.01 to 100; it is %g.", *in.Weight)
+	}
 	for _, limit := range []struct {
 		name  string
 		value *int
@@ -170,6 +193,7 @@ func (in *AccountInput) apply(a *models.Account) {
 	set(&a.MaxRunning, in.MaxRunning)
 	set(&a.SubmitsPerMinute, in.SubmitsPerMinute)
 	set(&a.DraftsKeptHours, in.DraftsKeptHours)
+	set(&a.Weight, in.Weight)
 }
 
 func set[T any](value *T, wanted *T) {
@@ -182,7 +206,7 @@ func set[T any](value *T, wanted *T) {
 func limitsOf(a *models.Account) jobs.Payload {
 	return jobs.Payload{
 		"name": a.Name, "tier": a.Tier, "maxQueued": a.MaxQueued, "maxRunning": a.MaxRunning, "submitsPerMinute": a.SubmitsPerMinute,
-		"draftsKeptHours": a.DraftsKeptHours,
+		"draftsKeptHours": a.DraftsKeptHours, "weight": a.Weight,
 	}
 }
 

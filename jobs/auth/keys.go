@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -115,6 +116,8 @@ func (k *Keys) List(ctx context.Context, p jobs.Principal, account models.Accoun
 
 // NewKey describes a new key. A nil ExpiresAt means never; another is kept in whole seconds.
 type NewKey struct {
+	// ID makes a repeated call a CONFLICT; "" is a new id.
+	ID        models.KeyID
 	AccountID models.AccountID
 	Role      models.Role
 	Name      string
@@ -142,14 +145,18 @@ func create(ctx context.Context, tx bun.Tx, p jobs.Principal, in NewKey) (*model
 	}
 	secret, hash := secrets.New(secrets.KeyPrefix)
 	key := &models.APIKey{
-		ID: models.NewKeyID(), AccountID: in.AccountID, Name: in.Name, Role: in.Role,
+		ID: cmp.Or(in.ID, models.NewKeyID()), AccountID: in.AccountID, Name: in.Name, Role: in.Role,
 		Prefix: secret[:len(secrets.KeyPrefix)+secrets.ShownChars], Hash: hash,
 	}
 	if in.ExpiresAt != nil {
 		key.ExpiresAt = in.ExpiresAt.UTC().Truncate(time.Second)
 	}
-	if err := models.InsertAPIKey(ctx, tx, key); err != nil {
+	inserted, err := models.InsertAPIKey(ctx, tx, key)
+	if err != nil {
 		return nil, "", err
+	}
+	if !inserted {
+		return nil, "", apierror.Conflict("This form was sent before, and its key was created. Its secret is not shown again: revoke the key and create another one if you missed it.")
 	}
 	return key, secret, p.Audit(ctx, tx, "createApiKey", string(key.ID), keyPayload(key))
 }

@@ -64,7 +64,7 @@ func newKeySet(url string, now func() time.Time) *keySet {
 // VerifySignature implements oidc.KeySet. The error is UNAVAILABLE if the issuer's keys cannot
 // be read.
 func (k *keySet) VerifySignature(ctx context.Context, token string) ([]byte, error) {
-	signed, err := jose.ParseSigned(token, []jose.SignatureAlgorithm{jose.RS256})
+	signed, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.RS256})
 	if err != nil || len(signed.Signatures) != 1 {
 		return nil, errForged
 	}

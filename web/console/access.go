@@ -9,12 +9,14 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/a-h/templ"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 )
 
 // may reports whether who looks at the page has the role. Templates disable the buttons of
@@ -110,4 +112,26 @@ func (v visit) checkToken(given string) error {
 		return errFormToken
 	}
 	return nil
+}
+
+// checkForm refuses a posted form without the token, which a script may send in a header.
+func (v visit) checkForm(r *http.Request) error {
+	given := r.Header.Get("X-CSRF-Token")
+	if given == "" {
+		if err := readForm(r); err != nil {
+			return err
+		}
+		given = r.PostFormValue(csrfField) // also of a form with files
+	}
+	return v.checkToken(given)
+}
+
+// adminSections are the addresses of sections that only an ADMIN may open.
+var adminSections = []string{"/members", "/keys", "/audit"}
+
+// shownSections returns the sections that who looks at the page may open.
+func shownSections(ctx context.Context, all []section) []section {
+	return lo.Filter(all, func(s section, _ int) bool {
+		return may(ctx, models.RoleAdmin) || !slices.Contains(adminSections, s.path)
+	})
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -84,4 +87,40 @@ func TestFormToken(t *testing.T) {
 	require.Nil(t, requires(shared(ctx, models.RoleAdmin), models.RoleOperator))
 	require.Equal(t, "Requires the role operator. Your role is viewer.",
 		requires(shared(ctx, models.RoleViewer), models.RoleOperator)["title"])
+}
+
+func TestForms(t *testing.T) {
+	t.Parallel()
+
+	t.Run("AllHaveAToken", func(t *testing.T) {
+		t.Parallel()
+
+		pages, err := filepath.Glob("*.templ")
+		require.NoError(t, err)
+		form := regexp.MustCompile(`<form\b[^>]*method="post"[^>]*>`)
+		for _, page := range pages {
+			text, err := os.ReadFile(page)
+			require.NoError(t, err)
+			for _, at := range form.FindAllIndex(text, -1) {
+				if page == "login.templ" {
+					continue // there is no session yet
+				}
+				require.True(t, strings.HasPrefix(strings.TrimSpace(string(text[at[1]:])), "@formToken()"), "%s: %s needs @formToken() as its first child", page, text[at[0]:at[1]])
+			}
+		}
+	})
+
+	t.Run("AreRefusedWithoutTheTokenOfTheirSession", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		job := b.Submit(t)
+		for name, token := range map[string]string{"none": "", "another session's": visit{formKey: formKeyOf("another")}.token(), "the shared one": sharedToken} {
+			got := b.post(t, "/jobs/"+string(job.ID)+"/cancel", url.Values{csrfField: {token}})
+			require.Equal(t, http.StatusForbidden, got.Status, name)
+			require.Contains(t, got.Body, "This form belongs to another login", name)
+		}
+		require.Equal(t, models.JobQueued, b.Reload(t, job.ID).Status)
+		require.Equal(t, http.StatusSeeOther, b.post(t, "/jobs/"+string(job.ID)+"/cancel", nil).Status)
+	})
 }

@@ -8,11 +8,6 @@ import (
 	"github.com/reelay/reelay/web/ui"
 )
 
-// cancellable reports whether the job can be cancelled.
-func (v *jobView) cancellable() bool {
-	return !v.Status.Terminal() && v.CancelRequestedAt.IsZero()
-}
-
 // cancelling describes the progress of a cancel while a worker holds the job.
 func (v *jobView) cancelling() string {
 	if v.CancelDeliveredAt.IsZero() {

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -83,6 +84,13 @@ func (b *browser) request(t *testing.T, method, path string, form url.Values, he
 	// A stream that opens where a page should be must fail the test, not hang it.
 	ctx, cancel := context.WithTimeout(t.Context(), testrun.WaitLimit)
 	defer cancel()
+	if token := b.token(t); method == http.MethodPost && token != "" && !form.Has(csrfField) {
+		form = maps.Clone(form)
+		if form == nil {
+			form = url.Values{}
+		}
+		form.Set(csrfField, token) // as every form of the console has it
+	}
 	req, err := http.NewRequestWithContext(ctx, method, b.url+path, strings.NewReader(form.Encode()))
 	require.NoError(t, err)
 	for name, values := range header {

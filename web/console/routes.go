@@ -208,6 +208,28 @@ func (c *console) routes() []route {
 		{pattern: "POST /alerts/silence/{id}/end", serve: c.silenceEnd, back: "/alerts"},
 		{pattern: "POST /alerts/routes/{name}/test", serve: c.routeTest, back: "/alerts"},
 
+		{pattern: "GET /accounts", serve: c.accountList},
+		{pattern: "GET /accounts/new", serve: c.accountNew, admin: true},
+		{pattern: "POST /accounts/new", serve: c.accountCreate, admin: true, back: "/accounts/new"},
+		{pattern: "GET /accounts/{id}/edit", serve: c.accountEdit, back: "/accounts"},
+		{pattern: "POST /accounts/{id}/edit", serve: c.accountUpdate, back: "/accounts/{id}/edit"},
+
+		{pattern: "GET /members", serve: c.memberList, admin: true},
+		{pattern: "POST /members", serve: c.memberCreate, admin: true, back: "/members"},
+		{pattern: "GET /members/{id}", serve: c.memberShow, admin: true, back: "/members"},
+		{pattern: "POST /members/{id}", serve: c.memberUpdate, admin: true, back: "/members/{id}"},
+		{pattern: "POST /members/{id}/disable", serve: c.memberDisable, admin: true, back: "/members/{id}"},
+		{pattern: "POST /members/{id}/enable", serve: c.memberEnable, admin: true, back: "/members/{id}"},
+		{pattern: "POST /members/{id}/reset", serve: c.memberReset, admin: true, back: "/members/{id}"},
+
+		{pattern: "GET /keys", serve: c.keyList, admin: true},
+		{pattern: "GET /keys/new", serve: c.keyNew, admin: true},
+		{pattern: "POST /keys/new", serve: c.keyCreate, admin: true, back: "/keys/new"},
+		{pattern: "GET /keys/{id}/revoke", serve: c.keyConfirm, admin: true, back: "/keys"},
+		{pattern: "POST /keys/{id}/revoke", serve: c.keyRevoke, admin: true, back: "/keys"},
+
+		{pattern: "GET /audit", serve: c.auditList, admin: true},
+
 		{pattern: "GET /me", serve: c.me},
 		{pattern: "POST /me/password", serve: c.changePassword, own: true, back: "/me"},
 		{pattern: "POST /me/logout", serve: c.logOutEverywhere, own: true, back: "/me"},
@@ -233,6 +255,12 @@ func (c *console) page(route route) http.Handler {
 				r = c.visited(r, p) // the error page needs it, too
 				if err := route.admit(r.Method, p); err != nil {
 					return err
+				}
+				// asynqmon, whose patterns name no method, knows no token: its origin is checked.
+				if strings.HasPrefix(route.pattern, "POST ") {
+					if err := visitOf(r.Context()).checkForm(r); err != nil {
+						return err
+					}
 				}
 			}
 			return route.serve(w, r, p)

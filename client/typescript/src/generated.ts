@@ -29,6 +29,8 @@ export type AccountInput = {
   maxQueued?: InputMaybe<Scalars['Int']['input']>;
   maxRunning?: InputMaybe<Scalars['Int']['input']>;
   submitsPerMinute?: InputMaybe<Scalars['Int']['input']>;
+  /** 0.01 to 100. The default is 1. */
+  weight?: InputMaybe<Scalars['Float']['input']>;
   /** 1 to 2160 (90 days). The default is 168 (7 days). Only an ADMIN may change it. It applies to drafts that complete afterwards. */
   draftsKeptHours?: InputMaybe<Scalars['Int']['input']>;
 };

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/spf13/cobra"
+)
+
+func membersCommand() *cobra.Command {
+	cmd := listMembers(&cobra.Command{
+		Use:   "members",
+		Short: "Manage the people who log in to the console (for admins)",
+		Long: "Lists the members by e-mail address, disabled ones included. Members log in to the console with a password\n" +
+			"or with single sign-on; programs use keys. These commands need an ADMIN key. See docs/operators/access.md.",
+		Args: noSuchCommand,
+	})
+	cmd.AddCommand(
+		listMembers(&cobra.Command{Use: "list", Short: "List members by e-mail address", Args: cobra.NoArgs}),
+		membersCreateCommand(), membersSetRoleCommand(),
+		memberCommand("disable", "End a member's logins and refuse new ones", (*client.Client).DisableMember, "is disabled, and its logins are ended"),
+		memberCommand("enable", "Let a disabled member log in again", (*client.Client).EnableMember, "can log in again"),
+		membersResetCommand())
+	return cmd
+}
+
+func listMembers(cmd *cobra.Command) *cobra.Command {
+	list := &lister[client.Member]{
+		target: target{admin: true}, table: memberTable, whole: true,
+		ask: func(ctx context.Context, c *client.Client, _ page) (output.List[client.Member], error) {
+			return complete(c.Members(ctx))
+		},
+	}
+	return list.command(cmd)
+}
+
+var memberTable = output.Table[client.Member]{
+	Columns: []output.Column[client.Member]{
+		{Title: "EMAIL", Kind: output.Long, Value: func(m client.Member) any { return m.Email }},
+		{Title: "ROLE", Value: func(m client.Member) any { return m.Role }},
+		{Title: "NAME", Kind: output.Long, Value: func(m client.Member) any { return m.Name }},
+		{Title: "STATE", Kind: output.State, Value: func(m client.Member) any { return memberState(m) }},
+		{Title: "LOGIN", Value: func(m client.Member) any { return m.LastLoginAt }},
+		{Title: "ACCOUNT", Wide: true, Value: func(m client.Member) any { return m.Account.Name }},
+		{Title: "MEMBER", Wide: true, Kind: output.ID, Value: func(m client.Member) any { return m.Id }},
+	},
+	Name: func(m client.Member) string { return m.Id },
+	None: "No members.",
+}
+
+// memberState says how a member logs in, or why it cannot.
+func memberState(m client.Member) string {
+	switch {
+	case m.DisabledAt != nil:
+		return "disabled"
+	case m.SingleSignOn:
+		return "single sign-on"
+	case m.HasPassword:
+		return "password"
+	}
+	return "invited"
+}
+
+var memberRoles = []client.Role{client.RoleViewer, client.RoleOperator, client.RoleAdmin}
+
+func invitedMember(i *client.MemberInvitation) printer {
+	return line("%s  %s\n%s\nPass this link on: with it, %s chooses a password. It is valid once, until %s, and is not shown again.",
+		i.Member.Email, i.Member.Role, i.Url, i.Member.Name, i.ExpiresAt.UTC().Format(time.RFC3339))
+}
+
+func membersCreateCommand() *cobra.Command {
+	var account, name, role string
+	var as client.Role
+	cmd := &cobra.Command{
+		Use:     "create EMAIL",
+		Short:   "Invite a member; prints the link with which it chooses a password",
+		Example: "  reelay members create ana@example.com --role operator --name Ana",
+		Args:    oneMember,
+		PreRunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if as, err = parseEnum("role", role, memberRoles); err != nil {
+				return &usageError{cmd, err}
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&role, "role", "viewer", "viewer, operator or admin")
+	f.StringVar(&name, "name", "", "name of the person (default: the part of the address before the @)")
+	f.StringVar(&account, "account", "", "name or id of the account of the jobs that it submits (default: the caller's)")
+	call := &apiCall{target: target{admin: true}}
+	return call.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		id, err := accountID(ctx, c, account)
+		if err != nil {
+			return nil, nil, err
+		}
+		invitation, err := c.CreateMember(ctx, args[0], name, as, id)
+		if err != nil {
+			return nil, nil, err
+		}
+		return invitation, invitedMember(invitation), nil
+	})
+}
+
+func membersSetRoleCommand() *cobra.Command {
+	var as client.Role
+	cmd := &cobra.Command{
+		Use:     "set-role ROLE MEMBER",
+		Short:   "Change a member's role, and end its logins",
+		Long:    "Changes a member's role to viewer, operator or admin, and ends its logins, so that the role takes effect at\nonce. MEMBER is an e-mail address or an id.",
+		Example: "  reelay members set-role operator ana@example.com",
+		Args: func(_ *cobra.Command, args []string) (err error) {
+			if len(args) != 2 {
+				return errors.New("give a role and a member, such as: reelay members set-role operator ana@example.com")
+			}
+			as, err = parseEnum("role", args[0], memberRoles)
+			return err
+		},
+	}
+	call := &apiCall{target: target{admin: true}}
+	return call.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		id, err := memberID(ctx, c, args[1])
+		if err != nil {
+			return nil, nil, err
+		}
+		member, err := c.SetMemberRole(ctx, id, as)
+		if err != nil {
+			return nil, nil, err
+		}
+		return member, line("%s has the role %s", member.Email, member.Role), nil
+	})
+}
+
+// memberCommand is a command that changes one member.
+func memberCommand(
+	use, short string, change func(*client.Client, context.Context, string) (*client.Member, error), done string,
+) *cobra.Command {
+	cmd := &cobra.Command{Use: use + " MEMBER", Short: short, Long: short + ". MEMBER is an e-mail address or an id.", Args: oneMember}
+	call := &apiCall{target: target{admin: true}}
+	return call.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		id, err := memberID(ctx, c, args[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		member, err := change(c, ctx, id)
+		if err != nil {
+			return nil, nil, err
+		}
+		return member, line("%s %s", member.Email, done), nil
+	})
+}
+
+func membersResetCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "reset-password MEMBER",
+		Short: "Remove a member's password; prints the link with which it chooses another",
+		Long:  "Removes the member's password, ends its logins, and prints a link with which it chooses another password.\nMEMBER is an e-mail address or an id.",
+		Args:  oneMember,
+	}
+	call := &apiCall{target: target{admin: true}}
+	return call.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		id, err := memberID(ctx, c, args[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		invitation, err := c.ResetMemberPassword(ctx, id)
+		if err != nil {
+			return nil, nil, err
+		}
+		return invitation, invitedMember(invitation), nil
+	})
+}
+
+func oneMember(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return errors.New("give the e-mail address of one member, such as ana@example.com")
+	}
+	return nil
+}
+
+// memberID returns the id of a member with an e-mail address, or the id itself.
+func memberID(ctx context.Context, c *client.Client, name string) (string, error) {
+	if strings.HasPrefix(name, "mem_") {
+		return name, nil
+	}
+	all, err := c.Members(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, m := range all {
+		if strings.EqualFold(m.Email, name) {
+			return m.Id, nil
+		}
+	}
+	return "", fmt.Errorf("no member has the e-mail address %q: `reelay members list` shows the members", name)
+}
