@@ -61,6 +61,8 @@ type AccountInput struct {
 	MaxQueued        *int    `json:"maxQueued,omitempty"`
 	MaxRunning       *int    `json:"maxRunning,omitempty"`
 	SubmitsPerMinute *int    `json:"submitsPerMinute,omitempty"`
+	// 0.01 to 100. The default is 1.
+	Weight *float64 `json:"weight"`
 	// 1 to 2160 (90 days). The default is 168 (7 days). Only an ADMIN may change it. It applies to drafts that complete afterwards.
 	DraftsKeptHours *int `json:"draftsKeptHours,omitempty"`
 }
@@ -80,6 +82,9 @@ func (v *AccountInput) GetMaxRunning() *int { return v.MaxRunning }
 // GetSubmitsPerMinute returns AccountInput.SubmitsPerMinute, and is useful for accessing the field via an interface.
 func (v *AccountInput) GetSubmitsPerMinute() *int { return v.SubmitsPerMinute }
 
+// GetWeight returns AccountInput.Weight, and is useful for accessing the field via an interface.
+func (v *AccountInput) GetWeight() *float64 { return v.Weight }
+
 // GetDraftsKeptHours returns AccountInput.DraftsKeptHours, and is useful for accessing the field via an interface.
 func (v *AccountInput) GetDraftsKeptHours() *int { return v.DraftsKeptHours }
 
@@ -94,6 +99,18 @@ func (v *AccountPage) GetEdges() []AccountEdge { return v.Edges }
 
 // GetPageInfo returns AccountPage.PageInfo, and is useful for accessing the field via an interface.
 func (v *AccountPage) GetPageInfo() PageInfo { return v.PageInfo }
+
+// AccountRef includes the requested fields of the GraphQL type Account.
+type AccountRef struct {
+	Id   string `json:"id"`
+	Name string `json:"name"`
+}
+
+// GetId returns AccountRef.Id, and is useful for accessing the field via an interface.
+func (v *AccountRef) GetId() string { return v.Id }
+
+// GetName returns AccountRef.Name, and is useful for accessing the field via an interface.
+func (v *AccountRef) GetName() string { return v.Name }
 
 // Alert includes the GraphQL fields of Alert requested by the fragment Alert.
 // The GraphQL type's documentation follows.
@@ -574,11 +591,11 @@ func (v *AuditEdge) GetNode() AuditEntry { return v.Node }
 // The GraphQL type's documentation follows.
 //
 // One action of an operator. action is the name of the mutation, or logIn or logOut (of the console). target is the id of the
-// object. actor is the name of the key at that time. payload has ids and values before and after, never a prompt or a secret.
+// object. actor is the name of the key at that time, or the e-mail address and the role of a member. payload has ids and values before and after, never a prompt or a secret.
 type AuditEntry struct {
 	At    time.Time `json:"at"`
 	Actor string    `json:"actor"`
-	// Null for actions beside the database, without a key.
+	// Null for members, and for actions beside the database, without a key.
 	KeyId   *string          `json:"keyId"`
 	Action  string           `json:"action"`
 	Target  *string          `json:"target"`
@@ -3101,6 +3118,75 @@ func (v *ListedJob) __premarshalJSON() (*__premarshalListedJob, error) {
 	return &retval, nil
 }
 
+// Member includes the GraphQL fields of Member requested by the fragment Member.
+// The GraphQL type's documentation follows.
+//
+// A person who logs in to the console by e-mail address and password, or with single sign-on. role is VIEWER, OPERATOR or ADMIN.
+// Jobs that the member submits belong to account.
+type Member struct {
+	Id      string     `json:"id"`
+	Email   string     `json:"email"`
+	Name    string     `json:"name"`
+	Role    Role       `json:"role"`
+	Account AccountRef `json:"account"`
+	// False until the invitation is accepted, and with single sign-on.
+	HasPassword bool `json:"hasPassword"`
+	// The member logs in at the OpenID provider, which decides its role at each login.
+	SingleSignOn bool       `json:"singleSignOn"`
+	CreatedAt    time.Time  `json:"createdAt"`
+	LastLoginAt  *time.Time `json:"lastLoginAt"`
+	DisabledAt   *time.Time `json:"disabledAt"`
+}
+
+// GetId returns Member.Id, and is useful for accessing the field via an interface.
+func (v *Member) GetId() string { return v.Id }
+
+// GetEmail returns Member.Email, and is useful for accessing the field via an interface.
+func (v *Member) GetEmail() string { return v.Email }
+
+// GetName returns Member.Name, and is useful for accessing the field via an interface.
+func (v *Member) GetName() string { return v.Name }
+
+// GetRole returns Member.Role, and is useful for accessing the field via an interface.
+func (v *Member) GetRole() Role { return v.Role }
+
+// GetAccount returns Member.Account, and is useful for accessing the field via an interface.
+func (v *Member) GetAccount() AccountRef { return v.Account }
+
+// GetHasPassword returns Member.HasPassword, and is useful for accessing the field via an interface.
+func (v *Member) GetHasPassword() bool { return v.HasPassword }
+
+// GetSingleSignOn returns Member.SingleSignOn, and is useful for accessing the field via an interface.
+func (v *Member) GetSingleSignOn() bool { return v.SingleSignOn }
+
+// GetCreatedAt returns Member.CreatedAt, and is useful for accessing the field via an interface.
+func (v *Member) GetCreatedAt() time.Time { return v.CreatedAt }
+
+// GetLastLoginAt returns Member.LastLoginAt, and is useful for accessing the field via an interface.
+func (v *Member) GetLastLoginAt() *time.Time { return v.LastLoginAt }
+
+// GetDisabledAt returns Member.DisabledAt, and is useful for accessing the field via an interface.
+func (v *Member) GetDisabledAt() *time.Time { return v.DisabledAt }
+
+// MemberInvitation includes the requested fields of the GraphQL type MemberInvitation.
+// The GraphQL type's documentation follows.
+//
+// A link with which a member chooses a password. It is shown only here, is valid once and until expiresAt, and replaces older ones.
+type MemberInvitation struct {
+	Member    Member    `json:"member"`
+	Url       string    `json:"url"`
+	ExpiresAt time.Time `json:"expiresAt"`
+}
+
+// GetMember returns MemberInvitation.Member, and is useful for accessing the field via an interface.
+func (v *MemberInvitation) GetMember() Member { return v.Member }
+
+// GetUrl returns MemberInvitation.Url, and is useful for accessing the field via an interface.
+func (v *MemberInvitation) GetUrl() string { return v.Url }
+
+// GetExpiresAt returns MemberInvitation.ExpiresAt, and is useful for accessing the field via an interface.
+func (v *MemberInvitation) GetExpiresAt() time.Time { return v.ExpiresAt }
+
 // Model includes the GraphQL fields of Model requested by the fragment Model.
 // The GraphQL type's documentation follows.
 //
@@ -5467,6 +5553,26 @@ func (v *__createApiKeyInput) GetName() string { return v.Name }
 // GetExpiresAt returns __createApiKeyInput.ExpiresAt, and is useful for accessing the field via an interface.
 func (v *__createApiKeyInput) GetExpiresAt() *time.Time { return v.ExpiresAt }
 
+// __createMemberInput is used internally by genqlient
+type __createMemberInput struct {
+	Email     string  `json:"email"`
+	Role      Role    `json:"role"`
+	Name      *string `json:"name,omitempty"`
+	AccountId *string `json:"accountId,omitempty"`
+}
+
+// GetEmail returns __createMemberInput.Email, and is useful for accessing the field via an interface.
+func (v *__createMemberInput) GetEmail() string { return v.Email }
+
+// GetRole returns __createMemberInput.Role, and is useful for accessing the field via an interface.
+func (v *__createMemberInput) GetRole() Role { return v.Role }
+
+// GetName returns __createMemberInput.Name, and is useful for accessing the field via an interface.
+func (v *__createMemberInput) GetName() *string { return v.Name }
+
+// GetAccountId returns __createMemberInput.AccountId, and is useful for accessing the field via an interface.
+func (v *__createMemberInput) GetAccountId() *string { return v.AccountId }
+
 // __createWebhookEndpointInput is used internally by genqlient
 type __createWebhookEndpointInput struct {
 	Url    string        `json:"url"`
@@ -5567,6 +5673,14 @@ type __deregisterWorkerInput struct {
 // GetWorkerId returns __deregisterWorkerInput.WorkerId, and is useful for accessing the field via an interface.
 func (v *__deregisterWorkerInput) GetWorkerId() string { return v.WorkerId }
 
+// __disableMemberInput is used internally by genqlient
+type __disableMemberInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __disableMemberInput.Id, and is useful for accessing the field via an interface.
+func (v *__disableMemberInput) GetId() string { return v.Id }
+
 // __discardDeadLetterInput is used internally by genqlient
 type __discardDeadLetterInput struct {
 	Id   string  `json:"id"`
@@ -5626,6 +5740,14 @@ func (v *__drainWorkerInput) GetId() string { return v.Id }
 
 // GetDeadlineSeconds returns __drainWorkerInput.DeadlineSeconds, and is useful for accessing the field via an interface.
 func (v *__drainWorkerInput) GetDeadlineSeconds() int { return v.DeadlineSeconds }
+
+// __enableMemberInput is used internally by genqlient
+type __enableMemberInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __enableMemberInput.Id, and is useful for accessing the field via an interface.
+func (v *__enableMemberInput) GetId() string { return v.Id }
 
 // __enableWebhookEndpointInput is used internally by genqlient
 type __enableWebhookEndpointInput struct {
@@ -6080,6 +6202,14 @@ type __requestUploadInput struct {
 // GetInput returns __requestUploadInput.Input, and is useful for accessing the field via an interface.
 func (v *__requestUploadInput) GetInput() RequestUploadInput { return v.Input }
 
+// __resetMemberPasswordInput is used internally by genqlient
+type __resetMemberPasswordInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __resetMemberPasswordInput.Id, and is useful for accessing the field via an interface.
+func (v *__resetMemberPasswordInput) GetId() string { return v.Id }
+
 // __resumeBulkOperationInput is used internally by genqlient
 type __resumeBulkOperationInput struct {
 	Id string `json:"id"`
@@ -6389,6 +6519,18 @@ func (v *__updateAccountInput) GetId() string { return v.Id }
 // GetInput returns __updateAccountInput.Input, and is useful for accessing the field via an interface.
 func (v *__updateAccountInput) GetInput() AccountInput { return v.Input }
 
+// __updateMemberInput is used internally by genqlient
+type __updateMemberInput struct {
+	Id   string `json:"id"`
+	Role Role   `json:"role"`
+}
+
+// GetId returns __updateMemberInput.Id, and is useful for accessing the field via an interface.
+func (v *__updateMemberInput) GetId() string { return v.Id }
+
+// GetRole returns __updateMemberInput.Role, and is useful for accessing the field via an interface.
+func (v *__updateMemberInput) GetRole() Role { return v.Role }
+
 // __webhookDeliveriesInput is used internally by genqlient
 type __webhookDeliveriesInput struct {
 	JobId      *string `json:"jobId,omitempty"`
@@ -6522,7 +6664,7 @@ func (v *applyPoolsResponse) GetApplyPools() []PoolChange { return v.ApplyPools 
 
 // auditLogResponse is returned by auditLog on success.
 type auditLogResponse struct {
-	// Newest first. target narrows it to one object.
+	// Newest first. target, actor and action must be equal; since and until bound the time.
 	AuditLog AuditPage `json:"auditLog"`
 }
 
@@ -6618,6 +6760,15 @@ type createApiKeyResponse struct {
 
 // GetCreateApiKey returns createApiKeyResponse.CreateApiKey, and is useful for accessing the field via an interface.
 func (v *createApiKeyResponse) GetCreateApiKey() CreatedApiKey { return v.CreateApiKey }
+
+// createMemberResponse is returned by createMember on success.
+type createMemberResponse struct {
+	// role is VIEWER, OPERATOR or ADMIN. Without accountId, the member belongs to the caller's account. CONFLICT for a known e-mail address.
+	CreateMember MemberInvitation `json:"createMember"`
+}
+
+// GetCreateMember returns createMemberResponse.CreateMember, and is useful for accessing the field via an interface.
+func (v *createMemberResponse) GetCreateMember() MemberInvitation { return v.CreateMember }
 
 // createWebhookEndpointResponse is returned by createWebhookEndpoint on success.
 type createWebhookEndpointResponse struct {
@@ -7197,6 +7348,15 @@ func (v *deregisterWorkerResponse) GetDeregisterWorker() DeregisteredWorker {
 	return v.DeregisterWorker
 }
 
+// disableMemberResponse is returned by disableMember on success.
+type disableMemberResponse struct {
+	// Ends the member's logins and refuses new ones. CONFLICT for the caller.
+	DisableMember Member `json:"disableMember"`
+}
+
+// GetDisableMember returns disableMemberResponse.DisableMember, and is useful for accessing the field via an interface.
+func (v *disableMemberResponse) GetDisableMember() Member { return v.DisableMember }
+
 // discardDeadLetterResponse is returned by discardDeadLetter on success.
 type discardDeadLetterResponse struct {
 	// Resolves a dead letter without another run. The note may have 1,000 characters.
@@ -7243,6 +7403,14 @@ type drainWorkerResponse struct {
 
 // GetDrainWorker returns drainWorkerResponse.DrainWorker, and is useful for accessing the field via an interface.
 func (v *drainWorkerResponse) GetDrainWorker() Worker { return v.DrainWorker }
+
+// enableMemberResponse is returned by enableMember on success.
+type enableMemberResponse struct {
+	EnableMember Member `json:"enableMember"`
+}
+
+// GetEnableMember returns enableMemberResponse.EnableMember, and is useful for accessing the field via an interface.
+func (v *enableMemberResponse) GetEnableMember() Member { return v.EnableMember }
 
 // enableWebhookEndpointResponse is returned by enableWebhookEndpoint on success.
 type enableWebhookEndpointResponse struct {
@@ -7400,6 +7568,15 @@ type leaseJobResponse struct {
 
 // GetLeaseJob returns leaseJobResponse.LeaseJob, and is useful for accessing the field via an interface.
 func (v *leaseJobResponse) GetLeaseJob() LeaseAnswer { return v.LeaseJob }
+
+// membersResponse is returned by members on success.
+type membersResponse struct {
+	// By e-mail, at most 1,000, including disabled members.
+	Members []Member `json:"members"`
+}
+
+// GetMembers returns membersResponse.Members, and is useful for accessing the field via an interface.
+func (v *membersResponse) GetMembers() []Member { return v.Members }
 
 // modelAliasesResponse is returned by modelAliases on success.
 type modelAliasesResponse struct {
@@ -7655,6 +7832,17 @@ type requestUploadResponse struct {
 // GetRequestUpload returns requestUploadResponse.RequestUpload, and is useful for accessing the field via an interface.
 func (v *requestUploadResponse) GetRequestUpload() UploadTarget { return v.RequestUpload }
 
+// resetMemberPasswordResponse is returned by resetMemberPassword on success.
+type resetMemberPasswordResponse struct {
+	// Removes the password and ends the member's logins. CONFLICT for a disabled member, and for one of single sign-on.
+	ResetMemberPassword MemberInvitation `json:"resetMemberPassword"`
+}
+
+// GetResetMemberPassword returns resetMemberPasswordResponse.ResetMemberPassword, and is useful for accessing the field via an interface.
+func (v *resetMemberPasswordResponse) GetResetMemberPassword() MemberInvitation {
+	return v.ResetMemberPassword
+}
+
 // resumeBulkOperationResponse is returned by resumeBulkOperation on success.
 type resumeBulkOperationResponse struct {
 	ResumeBulkOperation BulkOperation `json:"resumeBulkOperation"`
@@ -7860,6 +8048,15 @@ type updateAccountResponse struct {
 
 // GetUpdateAccount returns updateAccountResponse.UpdateAccount, and is useful for accessing the field via an interface.
 func (v *updateAccountResponse) GetUpdateAccount() Account { return v.UpdateAccount }
+
+// updateMemberResponse is returned by updateMember on success.
+type updateMemberResponse struct {
+	// A new role ends the member's logins, within 5 seconds on open pages. CONFLICT for the caller's own role.
+	UpdateMember Member `json:"updateMember"`
+}
+
+// GetUpdateMember returns updateMemberResponse.UpdateMember, and is useful for accessing the field via an interface.
+func (v *updateMemberResponse) GetUpdateMember() Member { return v.UpdateMember }
 
 // viewerResponse is returned by viewer on success.
 type viewerResponse struct {
@@ -9050,6 +9247,65 @@ func createApiKey(
 	return data_, err_
 }
 
+// The mutation executed by createMember.
+const createMember_Operation = `
+mutation createMember ($email: String!, $role: Role!, $name: String, $accountId: ID) {
+	createMember(email: $email, role: $role, name: $name, accountId: $accountId) {
+		member {
+			... Member
+		}
+		url
+		expiresAt
+	}
+}
+fragment Member on Member {
+	id
+	email
+	name
+	role
+	account {
+		id
+		name
+	}
+	hasPassword
+	singleSignOn
+	createdAt
+	lastLoginAt
+	disabledAt
+}
+`
+
+func createMember(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	email string,
+	role Role,
+	name *string,
+	accountId *string,
+) (data_ *createMemberResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "createMember",
+		Query:  createMember_Operation,
+		Variables: &__createMemberInput{
+			Email:     email,
+			Role:      role,
+			Name:      name,
+			AccountId: accountId,
+		},
+	}
+
+	data_ = &createMemberResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by createWebhookEndpoint.
 const createWebhookEndpoint_Operation = `
 mutation createWebhookEndpoint ($url: String!, $events: [String!], $format: WebhookFormat!) {
@@ -9530,6 +9786,55 @@ func deregisterWorker(
 	return data_, err_
 }
 
+// The mutation executed by disableMember.
+const disableMember_Operation = `
+mutation disableMember ($id: ID!) {
+	disableMember(id: $id) {
+		... Member
+	}
+}
+fragment Member on Member {
+	id
+	email
+	name
+	role
+	account {
+		id
+		name
+	}
+	hasPassword
+	singleSignOn
+	createdAt
+	lastLoginAt
+	disabledAt
+}
+`
+
+func disableMember(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *disableMemberResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "disableMember",
+		Query:  disableMember_Operation,
+		Variables: &__disableMemberInput{
+			Id: id,
+		},
+	}
+
+	data_ = &disableMemberResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by discardDeadLetter.
 const discardDeadLetter_Operation = `
 mutation discardDeadLetter ($id: ID!, $note: String) {
@@ -9789,6 +10094,55 @@ func drainWorker(
 	}
 
 	data_ = &drainWorkerResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by enableMember.
+const enableMember_Operation = `
+mutation enableMember ($id: ID!) {
+	enableMember(id: $id) {
+		... Member
+	}
+}
+fragment Member on Member {
+	id
+	email
+	name
+	role
+	account {
+		id
+		name
+	}
+	hasPassword
+	singleSignOn
+	createdAt
+	lastLoginAt
+	disabledAt
+}
+`
+
+func enableMember(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *enableMemberResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "enableMember",
+		Query:  enableMember_Operation,
+		Variables: &__enableMemberInput{
+			Id: id,
+		},
+	}
+
+	data_ = &enableMemberResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -11106,6 +11460,51 @@ func leaseJob(
 	}
 
 	data_ = &leaseJobResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by members.
+const members_Operation = `
+query members {
+	members {
+		... Member
+	}
+}
+fragment Member on Member {
+	id
+	email
+	name
+	role
+	account {
+		id
+		name
+	}
+	hasPassword
+	singleSignOn
+	createdAt
+	lastLoginAt
+	disabledAt
+}
+`
+
+func members(
+	ctx_ context.Context,
+	client_ graphql.Client,
+) (data_ *membersResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "members",
+		Query:  members_Operation,
+	}
+
+	data_ = &membersResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -12631,6 +13030,59 @@ func requestUpload(
 	}
 
 	data_ = &requestUploadResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by resetMemberPassword.
+const resetMemberPassword_Operation = `
+mutation resetMemberPassword ($id: ID!) {
+	resetMemberPassword(id: $id) {
+		member {
+			... Member
+		}
+		url
+		expiresAt
+	}
+}
+fragment Member on Member {
+	id
+	email
+	name
+	role
+	account {
+		id
+		name
+	}
+	hasPassword
+	singleSignOn
+	createdAt
+	lastLoginAt
+	disabledAt
+}
+`
+
+func resetMemberPassword(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *resetMemberPasswordResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "resetMemberPassword",
+		Query:  resetMemberPassword_Operation,
+		Variables: &__resetMemberPasswordInput{
+			Id: id,
+		},
+	}
+
+	data_ = &resetMemberPasswordResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -14263,6 +14715,57 @@ func updateAccount(
 	}
 
 	data_ = &updateAccountResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by updateMember.
+const updateMember_Operation = `
+mutation updateMember ($id: ID!, $role: Role!) {
+	updateMember(id: $id, role: $role) {
+		... Member
+	}
+}
+fragment Member on Member {
+	id
+	email
+	name
+	role
+	account {
+		id
+		name
+	}
+	hasPassword
+	singleSignOn
+	createdAt
+	lastLoginAt
+	disabledAt
+}
+`
+
+func updateMember(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	role Role,
+) (data_ *updateMemberResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "updateMember",
+		Query:  updateMember_Operation,
+		Variables: &__updateMemberInput{
+			Id:   id,
+			Role: role,
+		},
+	}
+
+	data_ = &updateMemberResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

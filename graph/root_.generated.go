@@ -37,6 +37,7 @@ type ResolverRoot interface {
 	Job() JobResolver
 	JobConnection() JobConnectionResolver
 	Lease() LeaseResolver
+	Member() MemberResolver
 	Mutation() MutationResolver
 	Pool() PoolResolver
 	Progress() ProgressResolver
@@ -188,7 +189,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "schema/account.graphqls" "schema/alert.graphqls" "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/job.graphqls" "schema/key.graphqls" "schema/model.graphqls" "schema/overview.graphqls" "schema/pool.graphqls" "schema/queue.graphqls" "schema/schema.graphqls" "schema/subscription.graphqls" "schema/view.graphqls" "schema/webhook.graphqls" "schema/worker.graphqls"
+//go:embed "schema/account.graphqls" "schema/alert.graphqls" "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/job.graphqls" "schema/key.graphqls" "schema/member.graphqls" "schema/model.graphqls" "schema/overview.graphqls" "schema/pool.graphqls" "schema/queue.graphqls" "schema/schema.graphqls" "schema/subscription.graphqls" "schema/view.graphqls" "schema/webhook.graphqls" "schema/worker.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -206,6 +207,7 @@ var sources = []*ast.Source{
 	{Name: "schema/dead_letter.graphqls", Input: sourceData("schema/dead_letter.graphqls"), BuiltIn: false},
 	{Name: "schema/job.graphqls", Input: sourceData("schema/job.graphqls"), BuiltIn: false},
 	{Name: "schema/key.graphqls", Input: sourceData("schema/key.graphqls"), BuiltIn: false},
+	{Name: "schema/member.graphqls", Input: sourceData("schema/member.graphqls"), BuiltIn: false},
 	{Name: "schema/model.graphqls", Input: sourceData("schema/model.graphqls"), BuiltIn: false},
 	{Name: "schema/overview.graphqls", Input: sourceData("schema/overview.graphqls"), BuiltIn: false},
 	{Name: "schema/pool.graphqls", Input: sourceData("schema/pool.graphqls"), BuiltIn: false},
@@ -236,6 +238,12 @@ func (ec *executionContext) childFields_Account(ctx context.Context, field graph
 		return ec.fieldContext_Account_maxRunning(ctx, field)
 	case "submitsPerMinute":
 		return ec.fieldContext_Account_submitsPerMinute(ctx, field)
+	case "weight":
+		return ec.fieldContext_Account_weight(ctx, field)
+	case "queued":
+		return ec.fieldContext_Account_queued(ctx, field)
+	case "running":
+		return ec.fieldContext_Account_running(ctx, field)
 	case "draftsKeptHours":
 		return ec.fieldContext_Account_draftsKeptHours(ctx, field)
 	}
@@ -488,6 +496,8 @@ func (ec *executionContext) childFields_AuditEntry(ctx context.Context, field gr
 		return ec.fieldContext_AuditEntry_actor(ctx, field)
 	case "keyId":
 		return ec.fieldContext_AuditEntry_keyId(ctx, field)
+	case "memberId":
+		return ec.fieldContext_AuditEntry_memberId(ctx, field)
 	case "action":
 		return ec.fieldContext_AuditEntry_action(ctx, field)
 	case "target":
@@ -1190,6 +1200,44 @@ func (ec *executionContext) childFields_LeasedModel(ctx context.Context, field g
 	return nil, fmt.Errorf("no field named %q was found under type LeasedModel", field.Name)
 }
 
+func (ec *executionContext) childFields_Member(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Member_id(ctx, field)
+	case "email":
+		return ec.fieldContext_Member_email(ctx, field)
+	case "name":
+		return ec.fieldContext_Member_name(ctx, field)
+	case "role":
+		return ec.fieldContext_Member_role(ctx, field)
+	case "account":
+		return ec.fieldContext_Member_account(ctx, field)
+	case "hasPassword":
+		return ec.fieldContext_Member_hasPassword(ctx, field)
+	case "singleSignOn":
+		return ec.fieldContext_Member_singleSignOn(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_Member_createdAt(ctx, field)
+	case "lastLoginAt":
+		return ec.fieldContext_Member_lastLoginAt(ctx, field)
+	case "disabledAt":
+		return ec.fieldContext_Member_disabledAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Member", field.Name)
+}
+
+func (ec *executionContext) childFields_MemberInvitation(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "member":
+		return ec.fieldContext_MemberInvitation_member(ctx, field)
+	case "url":
+		return ec.fieldContext_MemberInvitation_url(ctx, field)
+	case "expiresAt":
+		return ec.fieldContext_MemberInvitation_expiresAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MemberInvitation", field.Name)
+}
+
 func (ec *executionContext) childFields_Model(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "name":
@@ -1804,6 +1852,10 @@ func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphq
 		return ec.fieldContext_Viewer_account(ctx, field)
 	case "role":
 		return ec.fieldContext_Viewer_role(ctx, field)
+	case "keyId":
+		return ec.fieldContext_Viewer_keyId(ctx, field)
+	case "keyName":
+		return ec.fieldContext_Viewer_keyName(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Viewer", field.Name)
 }

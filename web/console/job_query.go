@@ -35,10 +35,7 @@ const jobListSize = 50
 // pageSizes can be chosen. 100 ids of selected jobs still fit into an address.
 var pageSizes = []int{25, jobListSize, 100}
 
-var timeRanges = []struct {
-	name, label string
-	last        time.Duration
-}{{"1h", "1 h", time.Hour}, {"24h", "24 h", 24 * time.Hour}, {"7d", "7 days", 7 * 24 * time.Hour}}
+var timeRanges = []timeRange{{"1h", "1 h", time.Hour}, {"24h", "24 h", 24 * time.Hour}, {"7d", "7 days", 7 * 24 * time.Hour}}
 
 var jobOrders = []struct {
 	order models.JobOrder
@@ -99,7 +96,7 @@ func readJobQuery(v url.Values) (q jobQuery, err error) {
 	return q, err
 }
 
-type timeRange = struct {
+type timeRange struct {
 	name, label string
 	last        time.Duration
 }
