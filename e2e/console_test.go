@@ -54,7 +54,7 @@ func TestConsole(t *testing.T) {
 			chromedp.SendKeys("#prompt", prompt),
 			chromedp.SetValue(`[name="params.durationSeconds"]`, "2"),
 			chromedp.SetValue(`[name="params.pace"]`, "5"),
-			chromedp.Click(`form[action="/jobs/new"] button`),
+			chromedp.Click(`form[action="/jobs/new"] button.primary`),
 			chromedp.WaitVisible("#percent"),
 		), "log in and submit")
 
@@ -127,7 +127,7 @@ func TestConsole(t *testing.T) {
 
 		var focused, heading string
 		require.NoError(t, chromedp.Run(ctx,
-			chromium.Visit(s.keys.Endpoint),
+			chromium.Visit(s.keys.Endpoint+"/jobs"),
 			chromedp.SendKeys("#key", s.keys.OperatorKey+"\r"),
 			chromedp.WaitVisible(".facets"),
 			chromium.Complete(), // and so hears keys

@@ -153,7 +153,7 @@ func TestSubmit(t *testing.T) {
 				_, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
 
 				jobstest.RequireInvalid(t, err, "params."+param)
-				require.ErrorContains(t, err, "want "+most, beyond)
+				require.ErrorContains(t, err, "at most "+most, beyond)
 			}
 			for _, none := range []string{"1e309", "-1e309", "1e400", `"NaN"`, `"Infinity"`, `"1"`, "true", "[1]"} {
 				in.Params = json.RawMessage(`{"` + param + `": ` + none + `}`)
