@@ -37,7 +37,7 @@ func TestCompression(t *testing.T) {
 			packed, err := io.ReadAll(res.Body)
 			require.NoError(t, err)
 			plain := b.get(t, path).Body
-			require.Less(t, 2*len(packed), len(plain), path)
+			require.Less(t, 3*len(packed), 2*len(plain), path)
 		}
 	})
 
