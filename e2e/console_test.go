@@ -129,13 +129,13 @@ func TestConsole(t *testing.T) {
 		require.NoError(t, chromedp.Run(ctx,
 			chromium.Visit(s.keys.Endpoint+"/jobs"),
 			chromedp.SendKeys("#key", s.keys.OperatorKey+"\r"),
-			chromedp.WaitVisible(".facets"),
+			chromedp.WaitVisible("[data-search]"),
 			chromium.Complete(), // and so hears keys
 			chromedp.KeyEvent("/"),
 			chromedp.Evaluate("document.activeElement.name", &focused),
 			chromedp.Evaluate("document.activeElement.blur()", nil),
 			chromedp.KeyEvent("gw"),
-			chromedp.WaitVisible(`nav a[aria-current][href="/workers"]`),
+			chromedp.WaitReady(`nav a[aria-current][href="/workers"]`),
 			chromedp.Text("h1", &heading),
 		))
 
