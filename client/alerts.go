@@ -30,7 +30,7 @@ func (c *Client) AlertSilences(ctx context.Context) ([]AlertSilence, error) {
 	return data.AlertSilences, nil
 }
 
-// AcknowledgeAlert says that somebody works on an alert.
+// AcknowledgeAlert records that the caller is handling an alert.
 func (c *Client) AcknowledgeAlert(ctx context.Context, id string) (*Alert, error) {
 	data, err := acknowledgeAlert(ctx, repeater{c}, id)
 	if err != nil {

@@ -225,7 +225,7 @@ func (v *AlertRule) GetRunbookUrl() string { return v.RunbookUrl }
 // AlertSilence includes the GraphQL fields of AlertSilence requested by the fragment AlertSilence.
 // The GraphQL type's documentation follows.
 //
-// Until then, alerts of the rule, or of all rules without one, are sent to nobody. They are shown nevertheless.
+// Until then, alerts of the rule, or of all rules without one, are not sent to any receiver. They are still shown.
 type AlertSilence struct {
 	Id        string    `json:"id"`
 	Rule      *string   `json:"rule"`
@@ -2667,7 +2667,7 @@ type Lease struct {
 	TimeoutSeconds    int     `json:"timeoutSeconds"`
 	// The step after which the job ends, if it is a draft: with a checkpoint of that step and a preview.
 	DraftSteps *int `json:"draftSteps"`
-	// What an earlier attempt stored with storeHandle: work that goes on outside the worker and can be adopted. Null if there is nothing to adopt. It can be a secret.
+	// What an earlier attempt stored with storeHandle: work that continues outside the worker and can be adopted. Null if there is nothing to adopt. It can be a secret.
 	Handle *string `json:"handle"`
 	// The W3C traceparent of the attempt: the parent of the worker's own spans. Null if the job is not traced.
 	Traceparent *string `json:"traceparent"`
@@ -3121,7 +3121,7 @@ func (v *ListedJob) __premarshalJSON() (*__premarshalListedJob, error) {
 // Member includes the GraphQL fields of Member requested by the fragment Member.
 // The GraphQL type's documentation follows.
 //
-// A person who logs in to the console by e-mail address and password, or with single sign-on. role is VIEWER, OPERATOR or ADMIN.
+// A person with a login to the console: by e-mail address and password, or by single sign-on. role is VIEWER, OPERATOR or ADMIN.
 // Jobs that the member submits belong to account.
 type Member struct {
 	Id      string     `json:"id"`
@@ -6602,7 +6602,7 @@ func (v *accountsResponse) GetAccounts() AccountPage { return v.Accounts }
 
 // acknowledgeAlertResponse is returned by acknowledgeAlert on success.
 type acknowledgeAlertResponse struct {
-	// Says that somebody works on it. An alert that was acknowledged before stays as it is.
+	// Records that the caller is handling the alert. Acknowledging it again changes nothing.
 	AcknowledgeAlert Alert `json:"acknowledgeAlert"`
 }
 
@@ -7975,7 +7975,7 @@ func (v *startBulkOperationResponse) GetStartBulkOperation() BulkOperation {
 
 // storeHandleResponse is returned by storeHandle on success.
 type storeHandleResponse struct {
-	// Keeps a text of up to 2,000 bytes that names work which goes on outside the worker, such as the id of a job on another server, for the next lease of the job. An empty value clears it, as does the end of the job.
+	// Keeps a text of up to 2,000 bytes that names work that continues outside the worker, such as the id of a job on another server, for the next lease of the job. An empty value clears it, as does the end of the job.
 	StoreHandle HeartbeatPayload `json:"storeHandle"`
 }
 

@@ -98,7 +98,7 @@ func ListPendingAlerts(ctx context.Context, db bun.IDB) (all []*Alert, err error
 	return all, err
 }
 
-// AcknowledgeAlert records who works on an alert that fires, or returns sql.ErrNoRows if it does
+// AcknowledgeAlert records who handles an alert that fires, or returns sql.ErrNoRows if it does
 // not fire or was acknowledged before.
 func AcknowledgeAlert(ctx context.Context, tx bun.Tx, id AlertID, by KeyID) (*Alert, error) {
 	a := new(Alert)

@@ -140,7 +140,7 @@ func alertsSilencesCommand() *cobra.Command {
 
 func alertsAcknowledgeCommand() *cobra.Command {
 	call := &apiCall{target: target{operator: true}}
-	cmd := &cobra.Command{Use: "acknowledge ALERT", Aliases: []string{"ack"}, Short: "Say that you work on an alert", Args: oneArg("ALERT", "the id of an alert, as `reelay alerts` lists it")}
+	cmd := &cobra.Command{Use: "acknowledge ALERT", Aliases: []string{"ack"}, Short: "Record that you are handling an alert", Args: oneArg("ALERT", "the id of an alert, as `reelay alerts` lists it")}
 	return call.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		a, err := c.AcknowledgeAlert(ctx, args[0])
 		if err != nil {
@@ -159,7 +159,7 @@ func alertsSilenceCommand() *cobra.Command {
 	call := &apiCall{target: target{operator: true}}
 	cmd := &cobra.Command{
 		Use: "silence [RULE]", Short: "Send no messages about a rule, or about all of them, for a while",
-		Long:    "Alerts are shown nevertheless. `reelay alerts rules` lists the rules, `reelay alerts end-silence` ends it early.",
+		Long:    "Alerts are still shown. `reelay alerts rules` lists the rules, `reelay alerts end-silence` ends it early.",
 		Example: "  reelay alerts silence queue-depth --for 2h --reason 'a batch runs'",
 		Args:    cobra.MaximumNArgs(1),
 	}
@@ -170,7 +170,7 @@ func alertsSilenceCommand() *cobra.Command {
 		case lasting < time.Minute || lasting%time.Minute != 0:
 			return nil, nil, fmt.Errorf("--for is %s: it must be in whole minutes", lasting)
 		case reason == "":
-			return nil, nil, errors.New("--reason is missing: say why nobody is told")
+			return nil, nil, errors.New("--reason is missing: say why the alerts are silenced")
 		}
 		s, err := c.SilenceAlerts(ctx, strings.Join(args, ""), int(lasting.Minutes()), reason)
 		if err != nil {
@@ -207,10 +207,10 @@ func alertsTestCommand() *cobra.Command {
 			return nil, nil, err
 		}
 		if failure != "" {
-			return nil, nil, fmt.Errorf("%s was not told: %s", args[0], failure)
+			return nil, nil, fmt.Errorf("the test message to %s failed: %s", args[0], failure)
 		}
 		return map[string]string{"sent": args[0]}, func(out io.Writer) error {
-			_, err := fmt.Fprintf(out, "%s was told\n", args[0])
+			_, err := fmt.Fprintf(out, "sent a test message to %s\n", args[0])
 			return err
 		}, nil
 	})

@@ -22,8 +22,8 @@ func (y *yesFlag) addFlag(cmd *cobra.Command) {
 // errDeclined is the error of a command whose user answered no.
 var errDeclined = errors.New("nothing was done")
 
-// confirm asks the user of a terminal whether to do something. Without a terminal, nobody is
-// there to ask: the command goes ahead.
+// confirm asks the user of a terminal whether to do something. Without a terminal,
+// the command continues without asking.
 func (y *yesFlag) confirm(cmd *cobra.Command, question string) error {
 	if y.yes || !isTerminal(cmd.InOrStdin()) {
 		return nil

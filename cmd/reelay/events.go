@@ -30,7 +30,7 @@ func eventsCommand() *cobra.Command {
 		Use:   "events JOB",
 		Short: "Show what happened to a job",
 		Long: "Shows what happened to a job, oldest first: when it was queued, leased, resumed, lost, retried, and how it ended.\n" +
-			"With --follow, it goes on until the job ends, and JSON is one line for each event.",
+			"With --follow, it waits for new events until the job ends, and JSON is one line for each event.",
 		Example: "  reelay events job_01937d3e\n  reelay events -f job_01937d3e --progress",
 		Args:    jobArg,
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
@@ -39,7 +39,7 @@ func eventsCommand() *cobra.Command {
 	o.target.addFlags(cmd)
 	o.output.AddFlags(cmd)
 	f := cmd.Flags()
-	f.BoolVarP(&o.follow, "follow", "f", false, "go on until the job ends")
+	f.BoolVarP(&o.follow, "follow", "f", false, "wait for new events until the job ends")
 	f.BoolVar(&o.progress, "progress", false, "show the reports of progress too")
 	return cmd
 }

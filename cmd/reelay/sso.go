@@ -40,7 +40,7 @@ func (c ssoConfig) check() error {
 	case c.clientID == "" || c.clientSecret == "":
 		return errors.New("REELAY_OIDC_ISSUER needs REELAY_OIDC_CLIENT_ID and REELAY_OIDC_CLIENT_SECRET")
 	case c.roles == "":
-		return errors.New("REELAY_OIDC_ISSUER needs REELAY_OIDC_ROLES, such as video-ops=operator,video-admins=admin: without it nobody gets a role")
+		return errors.New("REELAY_OIDC_ISSUER needs REELAY_OIDC_ROLES, such as video-ops=operator,video-admins=admin: without it, single sign-on gives no member a role")
 	}
 	_, err = c.roleMap()
 	return err

@@ -84,7 +84,7 @@ func (d *Desk) Notices(ctx context.Context, p jobs.Principal, id models.AlertID)
 	return all, apierror.Wrap(err, "list the notices of alerts")
 }
 
-// Acknowledge records that the caller works on an alert, and tells its receivers. It does nothing
+// Acknowledge records that the caller is handling an alert, and notifies its receivers. It does nothing
 // to an alert that was acknowledged before, and returns CONFLICT for one that is resolved.
 func (d *Desk) Acknowledge(ctx context.Context, p jobs.Principal, id models.AlertID) (a *models.Alert, err error) {
 	if err := p.RequireOperator(); err != nil {
@@ -115,7 +115,7 @@ func (d *Desk) Acknowledge(ctx context.Context, p jobs.Principal, id models.Aler
 }
 
 // Silence keeps alerts of a rule from being sent to anybody for that many minutes, 1 to 43,200 (30
-// days). An empty rule means all. The alerts are shown nevertheless.
+// days). An empty rule means all. The alerts are still shown.
 func (d *Desk) Silence(ctx context.Context, p jobs.Principal, rule string, minutes int, reason string) (*models.Silence, error) {
 	if err := p.RequireOperator(); err != nil {
 		return nil, err

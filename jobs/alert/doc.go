@@ -1,4 +1,4 @@
-// Package alert watches what an operator would watch, and tells people.
+// Package alert watches what an operator would watch, and notifies receivers.
 //
 // A rule is a condition on a figure: of the history, or of the state now. Control evaluates all
 // rules every 15 s, in one process at a time. A condition that holds for long enough makes an

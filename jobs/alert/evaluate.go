@@ -18,8 +18,8 @@ const (
 	// clearFor is how long a condition must not hold before its alert is resolved, so that a value
 	// near the threshold does not send a message every few seconds.
 	clearFor = time.Minute
-	// staleAfter is how old the last evaluation of a pending alert may be: after a longer time in
-	// which nobody looked, the condition must hold anew.
+	// staleAfter is how old the last evaluation of a pending alert may be: after a longer
+	// pause, the condition must hold for its whole time again.
 	staleAfter = 3 * time.Minute
 	// stall is how long a job may render without progress, as the agents have it.
 	stall = 5 * time.Minute
@@ -179,7 +179,7 @@ func (e *Evaluator) end(ctx context.Context, tx bun.Tx, a *models.Alert, now tim
 }
 
 // tell writes the notices of an event to all receivers of its severity, unless a silence covers it.
-// Those that were told that an alert fired are told that it was resolved, silence or not.
+// Receivers of the first notice also get the one that the alert is resolved, even during a silence.
 func (e *Evaluator) tell(ctx context.Context, tx bun.Tx, a *models.Alert, event models.NoticeEvent) error {
 	if event == models.NoticeFired {
 		silences, err := models.ListSilences(ctx, tx)
@@ -196,7 +196,7 @@ func (e *Evaluator) tell(ctx context.Context, tx bun.Tx, a *models.Alert, event 
 	return tellAgain(ctx, tx, a, event)
 }
 
-// tellAgain writes notices of an event to those who were told that the alert fired.
+// tellAgain writes notices of an event to the receivers that were notified when the alert fired.
 func tellAgain(ctx context.Context, tx bun.Tx, a *models.Alert, event models.NoticeEvent) error {
 	before, err := models.ListNotices(ctx, tx, a.ID, maxRoutes*3)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// message is what a receiver is told, in no particular format.
+// message is the content of a notice, before it is formatted for a receiver.
 type message struct {
 	ID    string
 	Event models.NoticeEvent

@@ -109,7 +109,7 @@ var runbooks = map[string]Runbook{
 	},
 	"dead-letters-growing": {
 		Meaning: "There are at least five dead letters more than an hour ago.",
-		Causes:  []string{"An incident has begun, or goes on."},
+		Causes:  []string{"An incident has begun, or continues."},
 		Steps:   []string{"Dead letters (/dead-letters): the newest group.", "See completion (/alerts/rules/completion)."},
 	},
 	"outbox-lag": {

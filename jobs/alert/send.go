@@ -3,8 +3,6 @@ package alert
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
@@ -17,8 +15,10 @@ import (
 	"strings"
 	"time"
 
+	webhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/wneessen/go-mail"
 
+	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/models"
 )
 
@@ -63,7 +63,7 @@ func post(ctx context.Context, address string, body any, sign func(http.Header, 
 	}
 	response, err := httpClient.Do(request)
 	if err != nil {
-		return fmt.Errorf("the call failed: %s", reason(err))
+		return fmt.Errorf("the call failed: %s", outbound.Reason(err))
 	}
 	defer response.Body.Close()
 	said, _ := io.ReadAll(io.LimitReader(response.Body, 300))
@@ -71,19 +71,6 @@ func post(ctx context.Context, address string, body any, sign func(http.Header, 
 		return fmt.Errorf("it responded with status %d: %s", response.StatusCode, strings.ToValidUTF8(strings.TrimSpace(string(said)), "?"))
 	}
 	return nil
-}
-
-// reason is an error of a call without the address, which may hold a secret.
-func reason(err error) string {
-	var timeout net.Error
-	switch {
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Sprintf("no response within %.0f s", sendTimeout.Seconds())
-	}
-	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
-		err = inner
-	}
-	return err.Error()
 }
 
 // webhookBody is what a webhook gets.
@@ -115,26 +102,24 @@ func (w *Webhook) send(ctx context.Context, m *message) error {
 		body.Data = map[string]string{"title": m.Title, "text": m.Body}
 	}
 	return post(ctx, w.URL, body, func(header http.Header, data []byte) {
-		at := strconv.FormatInt(time.Now().Unix(), 10)
+		now := time.Now()
 		header.Set("Webhook-Id", m.ID)
-		header.Set("Webhook-Timestamp", at)
-		if secret, err := secretOf(w.Secret); err == nil {
-			mac := hmac.New(sha256.New, secret)
-			fmt.Fprintf(mac, "%s.%s.", m.ID, at)
-			mac.Write(data)
-			header.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+		header.Set("Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10))
+		signer, err := webhooks.NewWebhook(w.Secret)
+		if w.Secret == "" || err != nil { // a secret that cannot sign was refused: see check
+			return
+		}
+		if signature, err := signer.Sign(m.ID, now, data); err == nil {
+			header.Set("Webhook-Signature", signature)
 		}
 	})
 }
 
-// secretOf decodes a secret of Standard Webhooks.
-func secretOf(secret string) ([]byte, error) {
+// canSign reports whether a text is a secret as Standard Webhooks requires.
+func canSign(secret string) bool {
 	encoded, ok := strings.CutPrefix(secret, "whsec_")
 	key, err := base64.StdEncoding.DecodeString(encoded)
-	if !ok || err != nil || len(key) < 24 || len(key) > 64 {
-		return nil, errors.New("no secret of Standard Webhooks")
-	}
-	return key, nil
+	return ok && err == nil && len(key) >= 24 && len(key) <= 64
 }
 
 // slackOf is a message for an incoming webhook of Slack. What it shows is escaped as Slack asks.

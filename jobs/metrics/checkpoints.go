@@ -16,7 +16,7 @@ var (
 
 // newPlans tells how often workers save checkpoints.
 func newPlans(plans func() []checkpoints.PoolPlan) prometheus.Collector {
-	s := &shared[[]checkpoints.PoolPlan]{
+	s := &gauges[[]checkpoints.PoolPlan]{
 		what: "the checkpoint plans", descs: []*prometheus.Desc{intervalDesc, overheadDesc},
 		emit: func(plans []checkpoints.PoolPlan, into chan<- prometheus.Metric) {
 			for _, p := range plans[:min(len(plans), maxPools*maxModels)] {

@@ -18,7 +18,7 @@ var (
 
 // newDrafts says what became of the drafts of the last 30 days.
 func newDrafts(sum func(context.Context) (models.DraftUsage, error)) prometheus.Collector {
-	return &shared[models.DraftUsage]{
+	return &gauges[models.DraftUsage]{
 		what: "the drafts", every: sumDraftsEvery, read: sum, descs: []*prometheus.Desc{draftsDesc, draftSecondsDesc},
 		emit: func(usage models.DraftUsage, into chan<- prometheus.Metric) {
 			for outcome, sum := range map[string]models.DraftSum{"undecided": usage.Undecided, "continued": usage.Continued, "discarded": usage.Discarded} {

@@ -19,7 +19,7 @@ var (
 // newGPUs sums up the GPUs of each pool. There are no metrics per GPU: a fleet that is preempted
 // all the time would leave a new time series for each machine.
 func newGPUs(sums func(context.Context) ([]models.PoolGPUs, error)) prometheus.Collector {
-	return &shared[[]models.PoolGPUs]{
+	return &gauges[[]models.PoolGPUs]{
 		what: "the GPUs", every: readEvery, read: sums,
 		descs: []*prometheus.Desc{gpusDesc, faultyDesc, utilizationDesc, memoryDesc, temperatureDesc, powerDesc},
 		emit: func(known []models.PoolGPUs, into chan<- prometheus.Metric) {

@@ -37,7 +37,7 @@ type Metrics struct {
 	waits    waits
 	requests *prometheus.HistogramVec
 	webhooks *prometheus.CounterVec
-	pools    *shared[[]*query.PoolStatus]
+	pools    *gauges[[]*query.PoolStatus]
 }
 
 var _ jobs.Observer = (*Metrics)(nil)

@@ -28,8 +28,8 @@ func poolDesc(name, help string) *prometheus.Desc { return desc(name, help, "poo
 
 // newPools is the pools with their workers and prices, the first maxPools by name. It also
 // remembers their names.
-func newPools(list func(context.Context) ([]*query.PoolStatus, error), names *poolNames) *shared[[]*query.PoolStatus] {
-	return &shared[[]*query.PoolStatus]{
+func newPools(list func(context.Context) ([]*query.PoolStatus, error), names *poolNames) *gauges[[]*query.PoolStatus] {
+	return &gauges[[]*query.PoolStatus]{
 		what: "the pools", every: readEvery, read: names.reading(list),
 		descs: []*prometheus.Desc{
 			poolWorkersDesc, poolDesiredDesc, poolMaxDesc, poolPausedDesc, poolRefusedDesc, poolPriceDesc, poolStaleDesc,

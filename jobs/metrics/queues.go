@@ -19,7 +19,7 @@ var (
 // newQueues is what waits and runs. Models beyond the bound are summed up.
 func newQueues(from Sources) prometheus.Collector {
 	models := newBound(maxModels)
-	return &shared[[]queueCount]{
+	return &gauges[[]queueCount]{
 		what: "the queues", every: readEvery, read: from.Queues,
 		descs: []*prometheus.Desc{depthDesc, runningDesc, oldestDesc, pausedDesc, drainDesc},
 		emit: func(queues []queueCount, into chan<- prometheus.Metric) {
@@ -96,7 +96,7 @@ var (
 // newWorkers counts the workers. There are no series per worker: a fleet that is preempted all the
 // time would leave new ones for each machine.
 func newWorkers(read func(context.Context) ([]models.WorkerCount, error)) prometheus.Collector {
-	return &shared[[]models.WorkerCount]{
+	return &gauges[[]models.WorkerCount]{
 		what: "the workers", every: readEvery, read: read, descs: []*prometheus.Desc{workersDesc, workerBusyDesc},
 		emit: func(counts []models.WorkerCount, into chan<- prometheus.Metric) {
 			of := map[models.WorkerStatus]int{}
@@ -122,7 +122,7 @@ var (
 
 // newHealth is what shows that work gets stuck.
 func newHealth(read func(context.Context) (*models.Health, error)) prometheus.Collector {
-	return &shared[*models.Health]{
+	return &gauges[*models.Health]{
 		what: "the health", every: readEvery, read: read, descs: []*prometheus.Desc{stalledDesc, lettersDesc, outboxDesc, schedulerDesc},
 		emit: func(h *models.Health, into chan<- prometheus.Metric) {
 			into <- gauge(stalledDesc, float64(h.StalledJobs))

@@ -33,7 +33,7 @@ type alertList struct {
 type alertRow struct {
 	*models.Alert
 	Rule *alert.Rule
-	// By is who works on it.
+	// By is who acknowledged it.
 	By string
 }
 
@@ -152,7 +152,7 @@ func (c *console) alertAcknowledge(w http.ResponseWriter, r *http.Request, p job
 	if err != nil {
 		return err
 	}
-	return c.done(w, r, "/alerts", "You work on "+a.Rule+".")
+	return c.done(w, r, "/alerts", "Acknowledged "+a.Rule+".")
 }
 
 // silenceForm is the view of the page that asks for how long and why.

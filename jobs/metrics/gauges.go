@@ -9,9 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// shared is a group of gauges with one source, which is read at most once in every, however
+// gauges are a group with one source, which is read at most once in every, however
 // often it is scraped. While the source cannot be read there are none: unknown is not 0.
-type shared[T any] struct {
+type gauges[T any] struct {
 	// what is read, for the log.
 	what  string
 	every time.Duration
@@ -25,20 +25,20 @@ type shared[T any] struct {
 }
 
 // Describe implements prometheus.Collector.
-func (s *shared[T]) Describe(into chan<- *prometheus.Desc) {
+func (s *gauges[T]) Describe(into chan<- *prometheus.Desc) {
 	for _, desc := range s.descs {
 		into <- desc
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (s *shared[T]) Collect(into chan<- prometheus.Metric) {
+func (s *gauges[T]) Collect(into chan<- prometheus.Metric) {
 	if known := s.current(); known != nil {
 		s.emit(*known, into)
 	}
 }
 
-func (s *shared[T]) current() *T {
+func (s *gauges[T]) current() *T {
 	if s.read == nil {
 		return nil
 	}
