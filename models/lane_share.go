@@ -69,16 +69,7 @@ func ListLaneHeads(ctx context.Context, db bun.IDB, lane Tier, first int) (found
 			SELECT account_id, lane, promoted, virtual_time FROM account_lanes
 			WHERE lane = ? AND promoted = line.promoted AND queued > 0 AND NOT capped ORDER BY virtual_time LIMIT ?) l
 		CROSS JOIN LATERAL (
-			WITH RECURSIVE queues AS (
-				(SELECT model, gpu_rank, `+regionSQL+` AS region, needs FROM jobs
-					WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND `+promotedSQL+` = l.promoted
-					ORDER BY model, gpu_rank, `+regionSQL+`, needs LIMIT 1)
-				UNION ALL
-				SELECT next.* FROM queues q CROSS JOIN LATERAL (
-					SELECT model, gpu_rank, `+regionSQL+` AS region, needs FROM jobs
-					WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND `+promotedSQL+` = l.promoted
-						AND (model, gpu_rank, `+regionSQL+`, needs) > (q.model, q.gpu_rank, q.region, q.needs)
-					ORDER BY model, gpu_rank, `+regionSQL+`, needs LIMIT 1) next)
+			WITH RECURSIVE `+accountQueuesSQL+`
 			SELECT one.* FROM queues q CROSS JOIN LATERAL (
 				SELECT `+queuedColumns+` FROM jobs
 				WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND `+promotedSQL+` = l.promoted

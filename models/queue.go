@@ -113,6 +113,19 @@ func ofAccounts(statement string) string {
 	return strings.NewReplacer("/*", "", "*/", "").Replace(statement)
 }
 
+// accountQueuesSQL is a recursive query of the queues in which the account of the row l of
+// account_lanes has jobs. Each step skips to the next queue by the index of queued jobs.
+const accountQueuesSQL = `queues AS (
+				(SELECT model, gpu_rank, ` + regionSQL + ` AS region, needs FROM jobs
+					WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND ` + promotedSQL + ` = l.promoted
+					ORDER BY model, gpu_rank, ` + regionSQL + `, needs LIMIT 1)
+				UNION ALL
+				SELECT next.* FROM queues q CROSS JOIN LATERAL (
+					SELECT model, gpu_rank, ` + regionSQL + ` AS region, needs FROM jobs
+					WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND ` + promotedSQL + ` = l.promoted
+						AND (model, gpu_rank, ` + regionSQL + `, needs) > (q.model, q.gpu_rank, q.region, q.needs)
+					ORDER BY model, gpu_rank, ` + regionSQL + `, needs LIMIT 1) next)`
+
 // ListQueuedJobs returns the first limit jobs of each queue of each account. It walks the
 // index jobs_next_in_queue from one queue to the next.
 func ListQueuedJobs(ctx context.Context, db bun.IDB, limit int) ([]QueuedJob, error) {
@@ -121,16 +134,7 @@ func ListQueuedJobs(ctx context.Context, db bun.IDB, limit int) ([]QueuedJob, er
 		SELECT j.*, l.virtual_time
 		FROM account_lanes l
 		CROSS JOIN LATERAL (
-			WITH RECURSIVE queues AS (
-				(SELECT model, gpu_rank, `+regionSQL+` AS region, needs FROM jobs
-					WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND `+promotedSQL+` = l.promoted
-					ORDER BY model, gpu_rank, `+regionSQL+`, needs LIMIT 1)
-				UNION ALL
-				SELECT next.* FROM queues q CROSS JOIN LATERAL (
-					SELECT model, gpu_rank, `+regionSQL+` AS region, needs FROM jobs
-					WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND `+promotedSQL+` = l.promoted
-						AND (model, gpu_rank, `+regionSQL+`, needs) > (q.model, q.gpu_rank, q.region, q.needs)
-					ORDER BY model, gpu_rank, `+regionSQL+`, needs LIMIT 1) next)
+			WITH RECURSIVE `+accountQueuesSQL+`
 			SELECT first.* FROM queues q CROSS JOIN LATERAL (
 				SELECT `+queuedColumns+` FROM jobs
 				WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND `+promotedSQL+` = l.promoted

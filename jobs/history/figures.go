@@ -180,45 +180,34 @@ func (f *Figures) CompletionRate() *float64 {
 
 // Wait returns the quantile q (0 to 1) of the seconds from queued to the first lease.
 func (f *Figures) Wait(q float64) *float64 {
-	var all models.Histogram
-	for _, j := range f.Jobs {
-		all.Add(j.Waits)
-	}
-	return all.Quantile(q)
+	return quantileOf(f.Jobs, q, func(j *models.HistoryJobs) models.Histogram { return j.Waits })
 }
 
 // Pickup returns the quantile q of the seconds from a lease to its start.
 func (f *Figures) Pickup(q float64) *float64 {
-	var all models.Histogram
-	for _, j := range f.Jobs {
-		all.Add(j.Pickups)
-	}
-	return all.Quantile(q)
+	return quantileOf(f.Jobs, q, func(j *models.HistoryJobs) models.Histogram { return j.Pickups })
 }
 
 // Render returns the quantile q of the seconds that workers held a completed run.
 func (f *Figures) Render(q float64) *float64 {
-	var all models.Histogram
-	for _, j := range f.Jobs {
-		all.Add(j.Renders)
-	}
-	return all.Quantile(q)
+	return quantileOf(f.Jobs, q, func(j *models.HistoryJobs) models.Histogram { return j.Renders })
 }
 
 // Checkpoint returns the quantile q of the seconds that checkpoints stopped their render.
 func (f *Figures) Checkpoint(q float64) *float64 {
-	var all models.Histogram
-	for _, p := range f.Pools {
-		all.Add(p.Checkpoints)
-	}
-	return all.Quantile(q)
+	return quantileOf(f.Pools, q, func(p *models.HistoryPool) models.Histogram { return p.Checkpoints })
 }
 
 // Recovery returns the quantile q of the seconds from the loss of a worker until its job ran again.
 func (f *Figures) Recovery(q float64) *float64 {
+	return quantileOf(f.Pools, q, func(p *models.HistoryPool) models.Histogram { return p.Recoveries })
+}
+
+// quantileOf returns the quantile q of a histogram that all rows have a part of.
+func quantileOf[R any](rows []*R, q float64, part func(*R) models.Histogram) *float64 {
 	var all models.Histogram
-	for _, p := range f.Pools {
-		all.Add(p.Recoveries)
+	for _, row := range rows {
+		all.Add(part(row))
 	}
 	return all.Quantile(q)
 }
