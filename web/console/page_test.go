@@ -129,6 +129,9 @@ const onPhone = `(() => {
 	return fit;
 })()`
 
+// tooWide is the innermost element that the page does not hold.
+const tooWide = `[...document.querySelectorAll("main *")].filter((each) => each.getBoundingClientRect().right > document.documentElement.clientWidth && !each.closest(".scroll, pre")).at(-1)?.outerHTML.slice(0, 300) ?? ""`
+
 // TestPages opens every page in both themes, wide and on a phone.
 func TestPages(t *testing.T) {
 	t.Parallel()
@@ -137,7 +140,9 @@ func TestPages(t *testing.T) {
 	for _, seed := range morePages {
 		maps.Copy(pages, seed(t, b))
 	}
-	maps.Copy(pages, map[string]string{"keyboard": "/keyboard", "REST API": "/api/docs", "models": "/models", "model": "/models/show/testcard", "apply models": "/models/apply", "GraphiQL": "/graphql"})
+	maps.Copy(pages, map[string]string{"keyboard": "/keyboard", "REST API": "/api/docs", "models": "/models", "model": "/models/show/testcard", "apply models": "/models/apply", "GraphiQL": "/graphql", "login": "/login"})
+	requireEveryPage(t, pages)
+	delete(pages, "login") // it is opened first
 	const file = "../../e2e/clients/node/node_modules/axe-core/axe.min.js"
 	axe, err := os.ReadFile(file)
 	require.NoError(t, err, "run: go tool task clients")
@@ -148,20 +153,29 @@ func TestPages(t *testing.T) {
 			emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}),
 		}
 	}
+	// A page about one action has nothing that others have not, and the REST API's page is long:
+	// axe sees them once.
+	once := func(name string) bool { return name == "REST API" || strings.Count(pages[name], "/") > 2 }
 	check := func(t *testing.T, name string) {
 		for scheme, width := range map[string]int64{"light": 1440, "dark": 390} {
 			var faults []fault
 			var wide int64
+			var widest string
 			var fits bool
 			require.NoError(t, chromedp.Run(ctx,
 				look(width, scheme),
 				chromedp.Evaluate("document.documentElement.scrollWidth", &wide),
-				chromedp.Evaluate("axe.run({resultTypes: ['violations']}).then((found) => found.violations)", &faults, promised),
 			), name)
+			if width < 500 || !once(name) {
+				require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate("axe.run({resultTypes: ['violations'], elementRef: false, preload: false}).then((found) => found.violations)", &faults, promised)), name)
+			}
 			told, err := json.MarshalIndent(faults, "", "\t")
 			require.NoError(t, err)
 			require.Empty(t, faults, "%s, %d px, %s: %s", name, width, scheme, told)
-			require.LessOrEqual(t, wide, width, "%s is too wide at %d px", name, width)
+			if wide > width {
+				require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate(tooWide, &widest)))
+			}
+			require.LessOrEqual(t, wide, width, "%s is too wide at %d px: %s", name, width, widest)
 			if width < 500 && name != "login" {
 				require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate(onPhone, &fits)))
 				require.True(t, fits, "%s: New job is on the screen, and the menu with Log out opens", name)
@@ -176,6 +190,7 @@ func TestPages(t *testing.T) {
 	known := 0
 	for name, path := range pages {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			defer func() { known = len(complaints()) }()
 			require.NoError(t, chromedp.Run(ctx, look(390, "dark"), chromium.Visit(b.url+path)))
 			if name == "GraphiQL" { // another's page in ours
 				var wide int
@@ -183,13 +198,16 @@ func TestPages(t *testing.T) {
 				require.LessOrEqual(t, wide, 390)
 				return
 			}
-			require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate(string(axe), nil)))
+			var written []string
+			require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate(unescaped, &written), chromedp.Evaluate(string(axe), nil)))
+			require.Empty(t, written, "markup that the page wrote as it stands")
 			check(t, name)
 			said := complaints()
 			news := slices.DeleteFunc(slices.Clone(said[known:]), func(complaint string) bool {
-				return strings.HasPrefix(complaint, "Failed to load resource") && strings.HasSuffix(complaint, b.url+path) // the status of the page itself
+				return strings.HasPrefix(complaint, "Failed to load resource") &&
+					(strings.HasSuffix(complaint, b.url+path) || // the status of the page itself
+						strings.Contains(complaint, b.url+"/objects/")) // this server has no object store
 			})
-			known = len(said)
 			require.Empty(t, news, "errors and violations of the policy")
 		})
 	}

@@ -1,0 +1,145 @@
+package console
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/jobs/bulk"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// noPages are the GET routes that TestPages does not open, and why. Streams, whose patterns end
+// with /live, are none either.
+var noPages = map[string]string{
+	"/login/sso": "leads to the provider", "/login/sso/callback": "is the page of the login, or leads on",
+	"/static/": "files", "/{$}": "leads to the first page", "/asynqmon": "another's page", "/asynqmon/": "another's page", "/": "the error page",
+	"/overview/charts": "a part of the overview", "/jobs/suggest": "data", "/jobs/export.csv": "data", "/jobs/export.jsonl": "data", "/jobs/{id}/raw": "data",
+	"/jobs/{id}/video": "leads to the file", "/artifacts/{id}": "leads to the file",
+}
+
+// requireEveryPage fails for a GET route without a page in the table.
+func requireEveryPage(t *testing.T, pages map[string]string) {
+	t.Helper()
+	mux := http.NewServeMux()
+	missing := map[string]bool{}
+	for _, r := range new(console).routes() {
+		mux.Handle(r.pattern, http.NotFoundHandler())
+		method, path, ok := strings.Cut(r.pattern, " ")
+		if !ok {
+			method, path = http.MethodGet, r.pattern
+		}
+		if method == http.MethodGet && noPages[path] == "" && !strings.HasSuffix(path, "/live") {
+			missing[r.pattern] = true
+		}
+	}
+	for _, path := range pages {
+		address, err := url.Parse(path)
+		require.NoError(t, err)
+		_, pattern := mux.Handler(&http.Request{Method: http.MethodGet, URL: address})
+		delete(missing, pattern)
+	}
+	require.Empty(t, missing, "routes that TestPages does not open: add a page with alsoPages, or a reason to noPages")
+}
+
+// markup ends an attribute, loads a picture that fails, and hides a direction. If a page writes it
+// as it stands, there is an element of the class pwned.
+const markup = `"><img class=pwned src=x onerror=alert(1)>` + "\u202e"
+
+// unescaped lists what markup, or an address that is a script, made of a page.
+const unescaped = `[...document.querySelectorAll(".pwned, [onerror], a[href^='javascript' i], form[action^='javascript' i]")].map((each) => each.outerHTML)`
+
+// strangersFill lists the columns of text that strangers fill, beside what the seeds enter.
+var strangersFill = map[string][]string{
+	"accounts": {"name"}, "api_keys": {"name"}, "members": {"name"}, "saved_views": {"name"}, "webhook_deliveries": {"last_error"}, "webhook_endpoints": {"disabled_reason"},
+	"jobs": {"user_id", "idempotency_key", "failure_reason", "cancel_reason", "progress_message", "region", "alias"}, "job_runs": {"failure_reason"},
+	"job_attempts": {"failure_reason", "error_detail"}, "workers": {"provider_instance_id", "zone", "agent_version", "drain_reason", "machine"},
+	"pools": {"region", "machine_type", "gpu_type"}, "scaling_decisions": {"reason", "error"}, "dead_letters": {"reason", "note"}, "alerts": {"message"}, "alert_silences": {"reason"},
+	"queue_pauses": {"reason"}, "quarantines": {"reason"},
+}
+
+// poison appends markup to every text that strangers fill.
+func (b *browser) poison(t *testing.T) {
+	t.Helper()
+	for table, columns := range strangersFill {
+		for _, column := range columns {
+			b.Exec(t, "UPDATE "+table+" SET "+column+" = "+column+" || ?", markup)
+		}
+	}
+	b.Exec(t, `UPDATE jobs SET metadata = ?, output = ? WHERE status <> 'QUEUED'`, `{"a`+strings.ReplaceAll(markup, `"`, `\"`)+`": "`+strings.ReplaceAll(markup, `"`, `\"`)+`"}`, `{"text": "<img class=pwned>"}`)
+}
+
+var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
+	hostile := func(in jobs.Submission) *models.Job {
+		t.Helper()
+		in.Model, in.Prompt = "testcard", "a prompt "+markup
+		in.UserID, in.Metadata, in.IdempotencyKey = "user", []byte(`{"campaign": "a"}`), new(string(models.NewJobID()))
+		job, _, err := b.Submitter.Submit(t.Context(), b.Client, in)
+		require.NoError(t, err)
+		return job
+	}
+	waiting := hostile(jobs.Submission{})
+	job := func(id models.JobID, rest string) string { return "/jobs/" + string(id) + rest }
+	cancelled := hostile(jobs.Submission{})
+	_, err := b.Canceller.CancelFor(t.Context(), b.Admin, cancelled.ID, "not needed")
+	require.NoError(t, err)
+	dead := b.dies(t, b.Worker(t, "crasher"), models.FailUnauthorized, "the server refused "+markup, strings.Repeat("\x1b[31m"+markup+"\x1b[0m\n", 20))
+	attempts, err := b.Reader.Attempts(t.Context(), []models.JobID{dead.JobID})
+	require.NoError(t, err)
+
+	drafts, err := b.Submitter.Takes(t.Context(), b.Client, jobs.Submission{Model: "testcard", Prompt: "a take " + markup, Priority: 90, Draft: &jobs.Draft{Steps: 6}}, 2, []int64{1, 2})
+	require.NoError(t, err)
+	jobstest.FinishDraft(t, b.Stack, b.Worker(t, "drafter"), b.Reload(t, drafts[0].Job.ID))
+	_, _, err = b.Submitter.Continue(t.Context(), b.Client, drafts[0].Job.ID)
+	require.NoError(t, err)
+
+	operation, err := b.Bulk.Start(t.Context(), b.Admin, bulk.Request{Action: models.BulkCancel, IDs: []models.JobID{hostile(jobs.Submission{}).ID, cancelled.ID}})
+	require.NoError(t, err)
+	jobstest.FinishBulk(t, b.Stack, operation.ID)
+	view := models.NewViewID()
+	require.NoError(t, models.PutSavedView(t.Context(), b.DB, &models.SavedView{ID: view, Owner: "somebody", Shared: true, Name: "Old", Query: "q=" + url.QueryEscape("colour:"+markup)}))
+
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, markup, http.StatusTeapot) }))
+	t.Cleanup(refusing.Close)
+	endpoint, _, err := b.Webhooks.CreateEndpoint(t.Context(), b.Client, refusing.URL+`/?<img+class=pwned>`, models.FormatStandard, nil)
+	require.NoError(t, err)
+	_, err = b.Webhooks.Test(t.Context(), b.Client, endpoint.ID)
+	require.NoError(t, err)
+	jobstest.CancelledJob(t, b.Stack)
+	jobstest.Deliver(t, b.Stack)
+
+	b.FireAlert(t)
+	_, err = b.Alerts.Silence(t.Context(), b.Admin, "queue-depth", 60, "known")
+	require.NoError(t, err)
+	invitation, err := b.Members.Create(t.Context(), b.Admin, auth.NewMember{Email: "ana@example.com", Name: "Ana", Role: models.RoleOperator})
+	require.NoError(t, err)
+	key := b.NewKey(t, b.Account, models.RoleViewer)
+	_, err = b.Accounts.Update(t.Context(), b.Admin, b.Account.ID, auth.AccountInput{MaxRunning: new(90)})
+	require.NoError(t, err)
+	_, err = b.Operator.PauseQueue(t.Context(), b.Admin, models.TierFree, "", strings.TrimSuffix(markup, "\u202e"))
+	require.NoError(t, err)
+	worker := b.Worker(t, "spot")
+	_, err = b.Fleet.QuarantineWorker(t.Context(), b.Admin, worker.WorkerID, 5, "it is loud")
+	require.NoError(t, err)
+	on := func(verb string) string { return "/workers/" + string(worker.WorkerID) + verb }
+	b.poison(t)
+
+	return map[string]string{
+		"gallery": "/gallery", "log": job(dead.JobID, "/log/"+string(attempts[0].ID)), "search in a log": job(dead.JobID, "/log/"+string(attempts[0].ID)+"?q=img"), "search help": "/jobs/search-help",
+		"waiting job": job(waiting.ID, ""), "failed job": job(dead.JobID, ""), "cancel": job(waiting.ID, "/cancel"), "order": job(waiting.ID, "/order"), "retry": job(cancelled.ID, "/retry"), "delete": job(cancelled.ID, "/delete"),
+		"redrive job": job(dead.JobID, "/redrive"), "clone": "/jobs/new?from=" + string(waiting.ID), "jobs of a hostile filter": "/jobs?q=" + url.QueryEscape("colour:"+markup),
+		"bulk": "/bulk", "bulk operation": "/bulk/" + string(operation.ID), "new bulk": "/bulk/new?action=SET_TIER&all=1", "views": "/views", "new view": "/views/new?q=fog", "edit view": "/views/" + string(view) + "/edit", "delete view": "/views/" + string(view) + "/delete",
+		"discard takes": "/takes/" + string(drafts[0].Job.TakesID) + "/discard", "continued takes": "/takes/" + string(drafts[0].Job.TakesID),
+		"webhooks": "/webhooks", "new webhook": "/webhooks/new", "webhook": "/webhooks/" + string(endpoint.ID), "rotate": "/webhooks/" + string(endpoint.ID) + "/rotate", "delete webhook": "/webhooks/" + string(endpoint.ID) + "/delete",
+		"worker": on(""), "drain": on("/drain"), "preempt": on("/preempt"), "quarantine": on("/quarantine"), "queue": "/queues/enterprise",
+		"remove model": "/models/show/drill/remove", "alerts": "/alerts", "past alerts": "/alerts?history=1", "alert rule": "/alerts/rules/queue-depth", "silence": "/alerts/silence?rule=queue-depth",
+		"accounts": "/accounts", "new account": "/accounts/new", "edit account": "/accounts/" + string(b.Account.ID) + "/edit", "members": "/members", "member": "/members/" + string(invitation.Member.ID), "join": "/join/" + invitation.Token,
+		"keys": "/keys", "new key": "/keys/new", "revoke": "/keys/" + string(key.KeyID) + "/revoke", "audit": "/audit", "me": "/me",
+	}
+})
