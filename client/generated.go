@@ -644,15 +644,16 @@ var AllBackoff = []Backoff{
 	BackoffFixed,
 }
 
-// What a bulk operation does to each job. REDRIVE and SET_TIER (to the given tier) are for operators.
+// What a bulk operation does to each job. REDRIVE and SET_TIER (to the given tier) are for operators. SET_PRIORITY sets the given priority.
 type BulkAction string
 
 const (
-	BulkActionCancel  BulkAction = "CANCEL"
-	BulkActionRetry   BulkAction = "RETRY"
-	BulkActionRedrive BulkAction = "REDRIVE"
-	BulkActionDelete  BulkAction = "DELETE"
-	BulkActionSetTier BulkAction = "SET_TIER"
+	BulkActionCancel      BulkAction = "CANCEL"
+	BulkActionRetry       BulkAction = "RETRY"
+	BulkActionRedrive     BulkAction = "REDRIVE"
+	BulkActionDelete      BulkAction = "DELETE"
+	BulkActionSetTier     BulkAction = "SET_TIER"
+	BulkActionSetPriority BulkAction = "SET_PRIORITY"
 )
 
 var AllBulkAction = []BulkAction{
@@ -661,6 +662,7 @@ var AllBulkAction = []BulkAction{
 	BulkActionRedrive,
 	BulkActionDelete,
 	BulkActionSetTier,
+	BulkActionSetPriority,
 }
 
 // BulkEdge includes the requested fields of the GraphQL type BulkOperationEdge.
@@ -696,6 +698,8 @@ type BulkOperation struct {
 	Action BulkAction `json:"action"`
 	// The tier to set, for SET_TIER.
 	Tier *Tier `json:"tier"`
+	// The priority to set, for SET_PRIORITY.
+	Priority *int `json:"priority"`
 	// The number of jobs. done and failed count those that were processed.
 	Matched int `json:"matched"`
 	Done    int `json:"done"`
@@ -723,6 +727,9 @@ func (v *BulkOperation) GetAction() BulkAction { return v.Action }
 
 // GetTier returns BulkOperation.Tier, and is useful for accessing the field via an interface.
 func (v *BulkOperation) GetTier() *Tier { return v.Tier }
+
+// GetPriority returns BulkOperation.Priority, and is useful for accessing the field via an interface.
+func (v *BulkOperation) GetPriority() *int { return v.Priority }
 
 // GetMatched returns BulkOperation.Matched, and is useful for accessing the field via an interface.
 func (v *BulkOperation) GetMatched() int { return v.Matched }
@@ -5140,7 +5147,7 @@ type WebhookEndpoint struct {
 	Format WebhookFormat `json:"format"`
 	// job.completed, job.failed, job.cancelled. In the format OPENAI: video.completed, video.failed.
 	Events []string `json:"events"`
-	// Nothing is sent to a disabled endpoint. It is disabled after a response 410, or if every try failed for 24 hours. enableWebhookEndpoint enables it.
+	// Nothing is sent to a disabled endpoint. It is disabled after a response 410, if every try failed for 24 hours, or by disableWebhookEndpoint. enableWebhookEndpoint enables it.
 	Disabled       bool      `json:"disabled"`
 	DisabledReason *string   `json:"disabledReason"`
 	CreatedAt      time.Time `json:"createdAt"`
@@ -5680,6 +5687,14 @@ type __disableMemberInput struct {
 
 // GetId returns __disableMemberInput.Id, and is useful for accessing the field via an interface.
 func (v *__disableMemberInput) GetId() string { return v.Id }
+
+// __disableWebhookEndpointInput is used internally by genqlient
+type __disableWebhookEndpointInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __disableWebhookEndpointInput.Id, and is useful for accessing the field via an interface.
+func (v *__disableWebhookEndpointInput) GetId() string { return v.Id }
 
 // __discardDeadLetterInput is used internally by genqlient
 type __discardDeadLetterInput struct {
@@ -6325,6 +6340,7 @@ type __startBulkOperationInput struct {
 	Ids            []string   `json:"ids,omitempty"`
 	Eligible       *bool      `json:"eligible"`
 	IdempotencyKey *string    `json:"idempotencyKey,omitempty"`
+	Priority       *int       `json:"priority,omitempty"`
 }
 
 // GetAction returns __startBulkOperationInput.Action, and is useful for accessing the field via an interface.
@@ -6353,6 +6369,9 @@ func (v *__startBulkOperationInput) GetEligible() *bool { return v.Eligible }
 
 // GetIdempotencyKey returns __startBulkOperationInput.IdempotencyKey, and is useful for accessing the field via an interface.
 func (v *__startBulkOperationInput) GetIdempotencyKey() *string { return v.IdempotencyKey }
+
+// GetPriority returns __startBulkOperationInput.Priority, and is useful for accessing the field via an interface.
+func (v *__startBulkOperationInput) GetPriority() *int { return v.Priority }
 
 // __storeHandleInput is used internally by genqlient
 type __storeHandleInput struct {
@@ -7356,6 +7375,17 @@ type disableMemberResponse struct {
 
 // GetDisableMember returns disableMemberResponse.DisableMember, and is useful for accessing the field via an interface.
 func (v *disableMemberResponse) GetDisableMember() Member { return v.DisableMember }
+
+// disableWebhookEndpointResponse is returned by disableWebhookEndpoint on success.
+type disableWebhookEndpointResponse struct {
+	// Disables an endpoint until enableWebhookEndpoint. Its pending deliveries are given up, and events in the meantime are not sent later. A disabled endpoint stays as it is.
+	DisableWebhookEndpoint WebhookEndpoint `json:"disableWebhookEndpoint"`
+}
+
+// GetDisableWebhookEndpoint returns disableWebhookEndpointResponse.DisableWebhookEndpoint, and is useful for accessing the field via an interface.
+func (v *disableWebhookEndpointResponse) GetDisableWebhookEndpoint() WebhookEndpoint {
+	return v.DisableWebhookEndpoint
+}
 
 // discardDeadLetterResponse is returned by discardDeadLetter on success.
 type discardDeadLetterResponse struct {
@@ -8551,6 +8581,7 @@ fragment BulkOperation on BulkOperation {
 	id
 	action
 	tier
+	priority
 	matched
 	done
 	failed
@@ -8615,6 +8646,7 @@ fragment BulkOperation on BulkOperation {
 	id
 	action
 	tier
+	priority
 	matched
 	done
 	failed
@@ -8680,6 +8712,7 @@ fragment BulkOperation on BulkOperation {
 	id
 	action
 	tier
+	priority
 	matched
 	done
 	failed
@@ -9824,6 +9857,49 @@ func disableMember(
 	}
 
 	data_ = &disableMemberResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by disableWebhookEndpoint.
+const disableWebhookEndpoint_Operation = `
+mutation disableWebhookEndpoint ($id: ID!) {
+	disableWebhookEndpoint(id: $id) {
+		... WebhookEndpoint
+	}
+}
+fragment WebhookEndpoint on WebhookEndpoint {
+	id
+	url
+	format
+	events
+	disabled
+	disabledReason
+	createdAt
+}
+`
+
+func disableWebhookEndpoint(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *disableWebhookEndpointResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "disableWebhookEndpoint",
+		Query:  disableWebhookEndpoint_Operation,
+		Variables: &__disableWebhookEndpointInput{
+			Id: id,
+		},
+	}
+
+	data_ = &disableWebhookEndpointResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -11788,6 +11864,7 @@ fragment BulkOperation on BulkOperation {
 	id
 	action
 	tier
+	priority
 	matched
 	done
 	failed
@@ -13105,6 +13182,7 @@ fragment BulkOperation on BulkOperation {
 	id
 	action
 	tier
+	priority
 	matched
 	done
 	failed
@@ -13930,8 +14008,8 @@ func silenceAlerts(
 
 // The mutation executed by startBulkOperation.
 const startBulkOperation_Operation = `
-mutation startBulkOperation ($action: BulkAction!, $filter: JobFilter, $tier: Tier, $dryRun: Boolean, $perMinute: Int, $canary: Int, $ids: [ID!], $eligible: Boolean, $idempotencyKey: String) {
-	startBulkOperation(action: $action, filter: $filter, tier: $tier, dryRun: $dryRun, perMinute: $perMinute, canary: $canary, ids: $ids, eligible: $eligible, idempotencyKey: $idempotencyKey) {
+mutation startBulkOperation ($action: BulkAction!, $filter: JobFilter, $tier: Tier, $dryRun: Boolean, $perMinute: Int, $canary: Int, $ids: [ID!], $eligible: Boolean, $idempotencyKey: String, $priority: Int) {
+	startBulkOperation(action: $action, filter: $filter, tier: $tier, dryRun: $dryRun, perMinute: $perMinute, canary: $canary, ids: $ids, eligible: $eligible, idempotencyKey: $idempotencyKey, priority: $priority) {
 		... BulkOperation
 	}
 }
@@ -13939,6 +14017,7 @@ fragment BulkOperation on BulkOperation {
 	id
 	action
 	tier
+	priority
 	matched
 	done
 	failed
@@ -13972,6 +14051,7 @@ func startBulkOperation(
 	ids []string,
 	eligible *bool,
 	idempotencyKey *string,
+	priority *int,
 ) (data_ *startBulkOperationResponse, err_ error) {
 	req_ := &graphql.Request{
 		OpName: "startBulkOperation",
@@ -13986,6 +14066,7 @@ func startBulkOperation(
 			Ids:            ids,
 			Eligible:       eligible,
 			IdempotencyKey: idempotencyKey,
+			Priority:       priority,
 		},
 	}
 

@@ -181,6 +181,8 @@ type BulkInput struct {
 	IDs    []string
 	// Tier is the tier of SET_TIER.
 	Tier Tier
+	// Priority is the priority of SET_PRIORITY, from -100 to 100, and nil for other actions.
+	Priority *int
 	// Eligible leaves out the jobs whose status rules the action out, which fail otherwise.
 	Eligible bool
 	// PerMinute is the rate, 1 to 60,000. Canary is how many jobs go first.
@@ -195,7 +197,7 @@ func (c *Client) StartBulk(ctx context.Context, in BulkInput, dryRun bool) (*Bul
 	if dryRun || in.Key != "" {
 		via = repeater{c}
 	}
-	data, err := startBulkOperation(ctx, via, in.Action, in.Filter, optional(in.Tier), &dryRun, optional(in.PerMinute), optional(in.Canary), in.IDs, &in.Eligible, optional(in.Key))
+	data, err := startBulkOperation(ctx, via, in.Action, in.Filter, optional(in.Tier), &dryRun, optional(in.PerMinute), optional(in.Canary), in.IDs, &in.Eligible, optional(in.Key), in.Priority)
 	if err != nil {
 		return nil, err
 	}

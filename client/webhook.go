@@ -74,6 +74,16 @@ func (c *Client) EnableWebhookEndpoint(ctx context.Context, id string) (*Webhook
 	return &data.EnableWebhookEndpoint, nil
 }
 
+// DisableWebhookEndpoint disables an endpoint until EnableWebhookEndpoint. Its pending deliveries
+// are given up.
+func (c *Client) DisableWebhookEndpoint(ctx context.Context, id string) (*WebhookEndpoint, error) {
+	data, err := disableWebhookEndpoint(ctx, caller{c}, id)
+	if err != nil {
+		return nil, err
+	}
+	return &data.DisableWebhookEndpoint, nil
+}
+
 // SendTestWebhook sends a signed webhook.test to an endpoint, once. WebhookDeliveries
 // returns the outcome.
 func (c *Client) SendTestWebhook(ctx context.Context, endpointID string) (*WebhookDelivery, error) {

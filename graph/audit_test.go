@@ -141,17 +141,18 @@ var acts = map[string]act{
 		saved := a.as(t, models.RoleOperator, `mutation { saveView(name: "Stuck", query: "", shared: true) { id } }`, nil)
 		return fmt.Sprintf("(id: %q)", at[string](t, saved, "saveView", "id"))
 	},
-	"startBulkOperation":    plain("(action: CANCEL, filter: {}) { id }"),
-	"pauseBulkOperation":    onBulk,
-	"resumeBulkOperation":   onBulk,
-	"cancelBulkOperation":   onBulk,
-	"cancelJob":             func(t *testing.T, a *api) string { return onID(a.Submit(t).ID) },
-	"retryJob":              onEnded,
-	"deleteJob":             onEnded,
-	"continueJob":           onDraft,
-	"deleteWebhookEndpoint": func(t *testing.T, a *api) string { return fmt.Sprintf("(id: %q)", a.endpoint(t)) },
-	"enableWebhookEndpoint": func(t *testing.T, a *api) string { return onID(a.endpoint(t)) },
-	"sendTestWebhook":       func(t *testing.T, a *api) string { return fmt.Sprintf("(endpointId: %q) { id }", a.endpoint(t)) },
+	"startBulkOperation":     plain("(action: CANCEL, filter: {}) { id }"),
+	"pauseBulkOperation":     onBulk,
+	"resumeBulkOperation":    onBulk,
+	"cancelBulkOperation":    onBulk,
+	"cancelJob":              func(t *testing.T, a *api) string { return onID(a.Submit(t).ID) },
+	"retryJob":               onEnded,
+	"deleteJob":              onEnded,
+	"continueJob":            onDraft,
+	"deleteWebhookEndpoint":  func(t *testing.T, a *api) string { return fmt.Sprintf("(id: %q)", a.endpoint(t)) },
+	"enableWebhookEndpoint":  func(t *testing.T, a *api) string { return onID(a.endpoint(t)) },
+	"disableWebhookEndpoint": func(t *testing.T, a *api) string { return onID(a.endpoint(t)) },
+	"sendTestWebhook":        func(t *testing.T, a *api) string { return fmt.Sprintf("(endpointId: %q) { id }", a.endpoint(t)) },
 	"redeliverWebhook": func(t *testing.T, a *api) string {
 		a.endpoint(t)
 		onEnded(t, a)

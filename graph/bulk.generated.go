@@ -351,6 +351,29 @@ func (ec *executionContext) fieldContext_BulkOperation_tier(_ context.Context, f
 	return graphql.NewScalarFieldContext("BulkOperation", field, false, false, errors.New("field of type Tier does not have child fields"))
 }
 
+func (ec *executionContext) _BulkOperation_priority(ctx context.Context, field graphql.CollectedField, obj *models.BulkOperation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BulkOperation_priority(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Priority, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_BulkOperation_priority(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BulkOperation", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _BulkOperation_canary(ctx context.Context, field graphql.CollectedField, obj *models.BulkOperation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -763,6 +786,11 @@ func (ec *executionContext) _BulkOperation(ctx context.Context, sel ast.Selectio
 			}
 		case "tier":
 			out.Values[i] = ec._BulkOperation_tier(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "priority":
+			out.Values[i] = ec._BulkOperation_priority(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}

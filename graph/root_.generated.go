@@ -536,6 +536,8 @@ func (ec *executionContext) childFields_BulkOperation(ctx context.Context, field
 		return ec.fieldContext_BulkOperation_skips(ctx, field)
 	case "tier":
 		return ec.fieldContext_BulkOperation_tier(ctx, field)
+	case "priority":
+		return ec.fieldContext_BulkOperation_priority(ctx, field)
 	case "canary":
 		return ec.fieldContext_BulkOperation_canary(ctx, field)
 	case "canaryOver":

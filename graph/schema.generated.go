@@ -37,7 +37,7 @@ type MutationResolver interface {
 	SilenceAlerts(ctx context.Context, rule *string, minutes int, reason string) (*models.Silence, error)
 	EndSilence(ctx context.Context, id string) (*models.Silence, error)
 	TestAlertRoute(ctx context.Context, name string) (*string, error)
-	StartBulkOperation(ctx context.Context, action models.BulkAction, filter *models.JobFilter, tier *models.Tier, dryRun *bool, perMinute *int, canary *int, ids []string, eligible *bool, idempotencyKey *string) (*models.BulkOperation, error)
+	StartBulkOperation(ctx context.Context, action models.BulkAction, filter *models.JobFilter, tier *models.Tier, dryRun *bool, perMinute *int, canary *int, ids []string, eligible *bool, idempotencyKey *string, priority *int) (*models.BulkOperation, error)
 	PauseBulkOperation(ctx context.Context, id string) (*models.BulkOperation, error)
 	ResumeBulkOperation(ctx context.Context, id string) (*models.BulkOperation, error)
 	CancelBulkOperation(ctx context.Context, id string) (*models.BulkOperation, error)
@@ -78,6 +78,7 @@ type MutationResolver interface {
 	RotateWebhookSecret(ctx context.Context, id string) (*CreatedWebhookEndpoint, error)
 	RotateAccountWebhookSecret(ctx context.Context) (string, error)
 	DeleteWebhookEndpoint(ctx context.Context, id string) (string, error)
+	DisableWebhookEndpoint(ctx context.Context, id string) (*models.WebhookEndpoint, error)
 	EnableWebhookEndpoint(ctx context.Context, id string) (*models.WebhookEndpoint, error)
 	SendTestWebhook(ctx context.Context, endpointID string) (*models.WebhookDelivery, error)
 	RedeliverWebhook(ctx context.Context, deliveryID string) (*models.WebhookDelivery, error)
@@ -535,6 +536,20 @@ func (ec *executionContext) field_Mutation_deregisterWorker_args(ctx context.Con
 }
 
 func (ec *executionContext) field_Mutation_disableMember_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "id",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["id"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_disableWebhookEndpoint_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "id",
@@ -1427,6 +1442,14 @@ func (ec *executionContext) field_Mutation_startBulkOperation_args(ctx context.C
 		return nil, err
 	}
 	args["idempotencyKey"] = arg8
+	arg9, err := graphql.ProcessArgField(ctx, rawArgs, "priority",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["priority"] = arg9
 	return args, nil
 }
 
@@ -2760,7 +2783,7 @@ func (ec *executionContext) _Mutation_startBulkOperation(ctx context.Context, fi
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().StartBulkOperation(ctx, fc.Args["action"].(models.BulkAction), fc.Args["filter"].(*models.JobFilter), fc.Args["tier"].(*models.Tier), fc.Args["dryRun"].(*bool), fc.Args["perMinute"].(*int), fc.Args["canary"].(*int), fc.Args["ids"].([]string), fc.Args["eligible"].(*bool), fc.Args["idempotencyKey"].(*string))
+			return ec.Resolvers.Mutation().StartBulkOperation(ctx, fc.Args["action"].(models.BulkAction), fc.Args["filter"].(*models.JobFilter), fc.Args["tier"].(*models.Tier), fc.Args["dryRun"].(*bool), fc.Args["perMinute"].(*int), fc.Args["canary"].(*int), fc.Args["ids"].([]string), fc.Args["eligible"].(*bool), fc.Args["idempotencyKey"].(*string), fc.Args["priority"].(*int))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next
@@ -5265,6 +5288,68 @@ func (ec *executionContext) fieldContext_Mutation_deleteWebhookEndpoint(ctx cont
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_deleteWebhookEndpoint_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_disableWebhookEndpoint(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_disableWebhookEndpoint(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().DisableWebhookEndpoint(ctx, fc.Args["id"].(string))
+		},
+		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
+			directive0 := next
+
+			directive1 := func(ctx context.Context) (any, error) {
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				if err != nil {
+					var zeroVal *models.WebhookEndpoint
+					return zeroVal, err
+				}
+				if ec.Directives.Auth == nil {
+					var zeroVal *models.WebhookEndpoint
+					return zeroVal, errors.New("directive auth is not implemented")
+				}
+				return ec.Directives.Auth(ctx, nil, directive0, role)
+			}
+
+			next = directive1
+			return next
+		},
+		func(ctx context.Context, selections ast.SelectionSet, v *models.WebhookEndpoint) graphql.Marshaler {
+			return ec.marshalNWebhookEndpoint2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐWebhookEndpoint(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_disableWebhookEndpoint(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_WebhookEndpoint(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_disableWebhookEndpoint_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -9788,6 +9873,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "deleteWebhookEndpoint":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_deleteWebhookEndpoint(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "disableWebhookEndpoint":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_disableWebhookEndpoint(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++

@@ -27,6 +27,10 @@ func (r *mutationResolver) DeleteWebhookEndpoint(ctx context.Context, id string)
 	return id, r.Webhooks.DeleteEndpoint(ctx, principal(ctx), models.WebhookEndpointID(id))
 }
 
+func (r *mutationResolver) DisableWebhookEndpoint(ctx context.Context, id string) (*models.WebhookEndpoint, error) {
+	return r.Webhooks.DisableEndpoint(ctx, principal(ctx), models.WebhookEndpointID(id))
+}
+
 func (r *mutationResolver) EnableWebhookEndpoint(ctx context.Context, id string) (*models.WebhookEndpoint, error) {
 	return r.Webhooks.EnableEndpoint(ctx, principal(ctx), models.WebhookEndpointID(id))
 }

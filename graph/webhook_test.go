@@ -104,6 +104,7 @@ func TestWebhooks(t *testing.T) {
 			endpoint: {
 				`query ($id: ID!) { node(id: $id) { id } }`, `mutation ($id: ID!) { rotateWebhookSecret(id: $id) { secret } }`,
 				`mutation ($id: ID!) { deleteWebhookEndpoint(id: $id) }`, `mutation ($id: ID!) { enableWebhookEndpoint(id: $id) { id } }`,
+				`mutation ($id: ID!) { disableWebhookEndpoint(id: $id) { id } }`,
 			},
 			delivery: {`query ($id: ID!) { node(id: $id) { id } }`, `mutation ($id: ID!) { redeliverWebhook(deliveryId: $id) { id } }`},
 		} {

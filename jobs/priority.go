@@ -12,8 +12,8 @@ import (
 // 100, for its owner or an operator. A queued job moves at once, a held one when it is queued
 // again. SetJobPriority returns CONFLICT for an ended job.
 func (o *Operator) SetJobPriority(ctx context.Context, p Principal, id models.JobID, priority int) (*models.Job, error) {
-	if priority < -maxPriority || priority > maxPriority {
-		return nil, apierror.Invalid("priority", "priority must be from %d to %d.", -maxPriority, maxPriority)
+	if priority < -MaxPriority || priority > MaxPriority {
+		return nil, apierror.Invalid("priority", "priority must be from %d to %d.", -MaxPriority, MaxPriority)
 	}
 	if _, err := jobToChange(ctx, o.DB, p, id); err != nil {
 		return nil, err

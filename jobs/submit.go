@@ -106,7 +106,8 @@ const (
 	maxMarks       = 30
 	maxKeyRunes    = 255
 	MaxUserIDBytes = 255
-	maxPriority    = 100
+	// MaxPriority is the highest priority, and its negation the lowest.
+	MaxPriority    = 100
 	maxMaxAttempts = 20
 )
 
@@ -372,8 +373,8 @@ func hasPileOfMarks(text string) bool {
 
 func (in *Submission) validLimits() error {
 	switch {
-	case in.Priority < -maxPriority || in.Priority > maxPriority:
-		return apierror.Invalid("priority", "priority must be from %d to %d; it is %d.", -maxPriority, maxPriority, in.Priority)
+	case in.Priority < -MaxPriority || in.Priority > MaxPriority:
+		return apierror.Invalid("priority", "priority must be from %d to %d; it is %d.", -MaxPriority, MaxPriority, in.Priority)
 	case in.MaxAttempts != nil && (*in.MaxAttempts < 1 || *in.MaxAttempts > maxMaxAttempts):
 		return apierror.Invalid("maxAttempts", "maxAttempts must be from 1 to %d; it is %d.", maxMaxAttempts, *in.MaxAttempts)
 	case in.AtMostOnce && in.MaxAttempts != nil && *in.MaxAttempts > 1:

@@ -79,12 +79,13 @@ func TestViewer(t *testing.T) {
 			_, _, err := s.Webhooks.CreateEndpoint(t.Context(), viewer, "https://example.com", models.FormatStandard, nil)
 			return err
 		},
-		"RotateSecret":   func() error { _, _, err := s.Webhooks.RotateSecret(t.Context(), viewer, endpoint.ID); return err },
-		"RotateAccount":  func() error { _, err := s.Webhooks.RotateAccountSecret(t.Context(), viewer); return err },
-		"DeleteEndpoint": func() error { return s.Webhooks.DeleteEndpoint(t.Context(), viewer, endpoint.ID) },
-		"EnableEndpoint": func() error { _, err := s.Webhooks.EnableEndpoint(t.Context(), viewer, endpoint.ID); return err },
-		"Redeliver":      func() error { _, err := s.Webhooks.Redeliver(t.Context(), viewer, delivery); return err },
-		"TestEndpoint":   func() error { _, err := s.Webhooks.Test(t.Context(), viewer, endpoint.ID); return err },
+		"RotateSecret":    func() error { _, _, err := s.Webhooks.RotateSecret(t.Context(), viewer, endpoint.ID); return err },
+		"RotateAccount":   func() error { _, err := s.Webhooks.RotateAccountSecret(t.Context(), viewer); return err },
+		"DeleteEndpoint":  func() error { return s.Webhooks.DeleteEndpoint(t.Context(), viewer, endpoint.ID) },
+		"EnableEndpoint":  func() error { _, err := s.Webhooks.EnableEndpoint(t.Context(), viewer, endpoint.ID); return err },
+		"DisableEndpoint": func() error { _, err := s.Webhooks.DisableEndpoint(t.Context(), viewer, endpoint.ID); return err },
+		"Redeliver":       func() error { _, err := s.Webhooks.Redeliver(t.Context(), viewer, delivery); return err },
+		"TestEndpoint":    func() error { _, err := s.Webhooks.Test(t.Context(), viewer, endpoint.ID); return err },
 	} {
 		var refused *apierror.Error
 		require.ErrorAs(t, verb(), &refused, "%s must refuse a viewer", name)

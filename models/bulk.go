@@ -15,11 +15,12 @@ import (
 type BulkAction string
 
 const (
-	BulkCancel  BulkAction = "CANCEL"
-	BulkRetry   BulkAction = "RETRY"
-	BulkRedrive BulkAction = "REDRIVE"
-	BulkDelete  BulkAction = "DELETE"
-	BulkSetTier BulkAction = "SET_TIER"
+	BulkCancel      BulkAction = "CANCEL"
+	BulkRetry       BulkAction = "RETRY"
+	BulkRedrive     BulkAction = "REDRIVE"
+	BulkDelete      BulkAction = "DELETE"
+	BulkSetTier     BulkAction = "SET_TIER"
+	BulkSetPriority BulkAction = "SET_PRIORITY"
 )
 
 // Reopens reports whether the action opens a job's next run.
@@ -32,9 +33,11 @@ type BulkOperation struct {
 	ID     BulkID     `bun:"id,pk"`
 	Action BulkAction `bun:"action"`
 	// Filter is the request. The items are the jobs that matched.
-	Filter    json.RawMessage `bun:"filter,type:jsonb"`
-	Tier      Tier            `bun:"tier,nullzero"`
-	PerMinute int             `bun:"per_minute"`
+	Filter json.RawMessage `bun:"filter,type:jsonb"`
+	Tier   Tier            `bun:"tier,nullzero"`
+	// Priority is what BulkSetPriority sets, nil for the other actions.
+	Priority  *int `bun:"priority"`
+	PerMinute int  `bun:"per_minute"`
 	// Canary is the number of items that come first. The others wait until CanaryOver.
 	Canary     int  `bun:"canary"`
 	CanaryOver bool `bun:"canary_over"`

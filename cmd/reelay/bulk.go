@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -64,6 +65,9 @@ func bulkActionName(b client.BulkOperation) string {
 	if b.Tier != nil {
 		name += " " + strings.ToLower(string(*b.Tier))
 	}
+	if b.Priority != nil {
+		name += " " + strconv.Itoa(*b.Priority)
+	}
 	return name
 }
 
@@ -81,6 +85,8 @@ func bulkState(b client.BulkOperation) string {
 	return "running"
 }
 
+const bulkActionNames = "cancel, retry, redrive, delete, set-tier or set-priority"
+
 // bulkOptions are the flags of `reelay bulk start`.
 type bulkOptions struct {
 	listOptions
@@ -88,7 +94,7 @@ type bulkOptions struct {
 	account           string
 	perMinute, canary int
 	dryRun, all       bool
-	toTier            string
+	to                string
 	yes               yesFlag
 }
 
@@ -97,29 +103,30 @@ func bulkStartCommand() *cobra.Command {
 	call := &apiCall{target: target{operator: true}}
 	cmd := &cobra.Command{
 		Use:   "start ACTION [SEARCH]",
-		Short: "Cancel, retry, redrive, delete, or change the tier of many jobs",
-		Long: "Does something to every job that matches now, at most 100,000: cancel, retry, redrive, delete or set-tier. It\n" +
-			"counts the jobs first and asks; without a terminal it needs --yes. Jobs whose status rules the action out are\n" +
-			"left out. SEARCH and the flags are those of reelay list.",
+		Short: "Cancel, retry, redrive, delete, or change the tier or priority of many jobs",
+		Long: "Does something to every job that matches now, at most 100,000: cancel, retry, redrive, delete, set-tier or\n" +
+			"set-priority. It counts the jobs first and asks; without a terminal it needs --yes. Jobs whose status rules the\n" +
+			"action out are left out. SEARCH and the flags are those of reelay list.",
 		Example: "  reelay bulk start cancel --status queued,scheduled 'user:u42' --dry-run\n" +
 			"  reelay bulk start retry 'status:failed class:worker_lost age:<1d' --canary 5 --yes\n" +
-			"  reelay bulk start set-tier --to batch --status queued --account acme",
+			"  reelay bulk start set-tier --to batch --status queued --account acme\n" +
+			"  reelay bulk start set-priority --to 50 'user:u42 status:queued'",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return errors.New("give an action: cancel, retry, redrive, delete or set-tier")
+				return errors.New("give an action: " + bulkActionNames)
 			}
 			_, err := parseBulkAction(args[0])
 			return err
 		},
 	}
-	cmd.ValidArgs = []string{"cancel", "retry", "redrive", "delete", "set-tier"}
+	cmd.ValidArgs = []string{"cancel", "retry", "redrive", "delete", "set-tier", "set-priority"}
 	f := cmd.Flags()
 	f.StringSliceVar(&o.status, "status", nil, "only jobs in these states")
 	f.StringSliceVar(&o.tier, "tier", nil, "only jobs of these tiers")
 	f.StringVar(&o.model, "model", "", "only jobs of this model")
 	f.StringVar(&o.account, "account", "", "only jobs of the account with this name or id")
 	f.StringSliceVar(&o.ids, "job", nil, "only these jobs, at most 5000; may be repeated")
-	f.StringVar(&o.toTier, "to", "", "the tier of set-tier")
+	f.StringVar(&o.to, "to", "", "the tier of set-tier, or the priority of set-priority, -100 to 100")
 	f.IntVar(&o.perMinute, "per-minute", 0, "how many jobs per minute, 1 to 60000")
 	f.IntVar(&o.canary, "canary", 0, "how many go first; the others follow only if all of them succeed")
 	f.BoolVar(&o.all, "all", false, "all jobs, without a filter")
@@ -136,7 +143,7 @@ func parseBulkAction(name string) (client.BulkAction, error) {
 			return action, nil
 		}
 	}
-	return "", fmt.Errorf("there is no action %q: it must be cancel, retry, redrive, delete or set-tier", name)
+	return "", fmt.Errorf("there is no action %q: it must be %s", name, bulkActionNames)
 }
 
 // input reads the flags and arguments.
@@ -165,16 +172,32 @@ func (o *bulkOptions) input(ctx context.Context, c *client.Client, args []string
 	if narrow || o.all {
 		in.Filter = &filter
 	}
-	if (in.Action == client.BulkActionSetTier) != (o.toTier != "") {
-		return in, errors.New("set-tier needs the new tier: --to pro; the other actions have none")
-	}
-	if o.toTier != "" {
-		if in.Tier, err = parseEnum("to", o.toTier, client.AllTier); err != nil {
-			return in, err
-		}
+	if err := o.readTo(&in); err != nil {
+		return in, err
 	}
 	in.PerMinute, in.Canary, in.Eligible, in.Key = o.perMinute, o.canary, true, "cli-"+uuid.NewString()
 	return in, nil
+}
+
+// readTo reads --to, which set-tier and set-priority need.
+func (o *bulkOptions) readTo(in *client.BulkInput) (err error) {
+	switch {
+	case in.Action == client.BulkActionSetTier && o.to != "":
+		in.Tier, err = parseEnum("to", o.to, client.AllTier)
+	case in.Action == client.BulkActionSetTier:
+		err = errors.New("set-tier needs the new tier: --to pro")
+	case in.Action == client.BulkActionSetPriority && o.to != "":
+		if err = validPriority(o.to); err == nil {
+			var priority int
+			priority, err = strconv.Atoi(o.to)
+			in.Priority = &priority
+		}
+	case in.Action == client.BulkActionSetPriority:
+		err = errors.New("set-priority needs the new priority, from -100 to 100: --to 50")
+	case o.to != "":
+		err = errors.New("--to goes with set-tier and set-priority only: leave it out")
+	}
+	return err
 }
 
 func (o *bulkOptions) start(ctx context.Context, c *client.Client, cmd *cobra.Command, args []string) (any, printer, error) {

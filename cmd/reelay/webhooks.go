@@ -21,7 +21,7 @@ func webhooksCommand() *cobra.Command {
 		Args: noSuchCommand,
 	})
 	cmd.AddCommand(listWebhooks(&cobra.Command{Use: "list", Short: "List the endpoints", Args: cobra.NoArgs}), webhooksCreateCommand(), webhooksRotateCommand(), webhooksDeleteCommand(),
-		webhooksEnableCommand(), webhooksTestCommand(), webhooksDeliveriesCommand(), webhooksRedeliverCommand())
+		webhooksDisableCommand(), webhooksEnableCommand(), webhooksTestCommand(), webhooksDeliveriesCommand(), webhooksRedeliverCommand())
 	return cmd
 }
 
@@ -107,6 +107,18 @@ func webhooksDeleteCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "delete ENDPOINT", Short: "Delete an endpoint", Args: cobra.ExactArgs(1)}
 	return (&apiCall{kind: "whk", danger: question("Delete the endpoint %s?")}).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		return map[string]string{"id": args[0]}, line("%s is deleted", args[0]), c.DeleteWebhookEndpoint(ctx, args[0])
+	})
+}
+
+func webhooksDisableCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "disable ENDPOINT", Short: "Send nothing to an endpoint until it is enabled again", Args: cobra.ExactArgs(1),
+		Long: "Sends nothing to an endpoint until it is enabled again. Its pending deliveries are given up, and the events in the\n" +
+			"meantime are not sent later.",
+	}
+	return (&apiCall{kind: "whk", danger: question("Disable the endpoint %s?")}).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		endpoint, err := c.DisableWebhookEndpoint(ctx, args[0])
+		return endpoint, line("%s is disabled", args[0]), err
 	})
 }
 

@@ -53,8 +53,9 @@ func TestWebhooksCommand(t *testing.T) {
 		"rotate the account's": {
 			[]string{"rotate", "--account"}, `{"rotateAccountWebhookSecret": "whsec_3"}`, []string{"whsec_3"}, "", nil,
 		},
-		"delete": {[]string{"delete", "whk_1"}, `{"deleteWebhookEndpoint": "whk_1"}`, []string{"whk_1"}, "id", "whk_1"},
-		"enable": {[]string{"enable", "whk_1"}, `{"enableWebhookEndpoint": ` + endpoint + `}`, []string{"whk_1"}, "id", "whk_1"},
+		"delete":  {[]string{"delete", "whk_1"}, `{"deleteWebhookEndpoint": "whk_1"}`, []string{"whk_1"}, "id", "whk_1"},
+		"disable": {[]string{"disable", "whk_1", "--yes"}, `{"disableWebhookEndpoint": ` + endpoint + `}`, []string{"whk_1 is disabled"}, "id", "whk_1"},
+		"enable":  {[]string{"enable", "whk_1"}, `{"enableWebhookEndpoint": ` + endpoint + `}`, []string{"whk_1"}, "id", "whk_1"},
 		"deliveries": {
 			[]string{"deliveries", "--failed"}, `{"webhookDeliveries": {"edges": [{"cursor": "c", "node": ` + delivery + `}], "pageInfo": {"hasNextPage": true, "endCursor": "c"}}}`,
 			[]string{"whd_1", "will be retried: The endpoint responded with status 500.", "--after c"}, "failedOnly", true,

@@ -51,6 +51,10 @@ func (r Roles) Verbs() map[models.BulkAction]Verb {
 			_, err := r.Operator.SetJobTier(ctx, p, item.JobID, op.Tier)
 			return err
 		},
+		models.BulkSetPriority: func(ctx context.Context, p jobs.Principal, op *models.BulkOperation, item *models.BulkItem) error {
+			_, err := r.Operator.SetJobPriority(ctx, p, item.JobID, *op.Priority)
+			return err
+		},
 		models.BulkCancel: func(ctx context.Context, p jobs.Principal, _ *models.BulkOperation, item *models.BulkItem) error {
 			_, err := r.Canceller.Cancel(ctx, p, item.JobID)
 			return err
@@ -91,8 +95,10 @@ type Request struct {
 	Action models.BulkAction
 	Filter models.JobFilter
 	// IDs, if not empty, are the jobs, at most MaxBulkIDs. The filter narrows them further.
-	IDs  []models.JobID
-	Tier models.Tier
+	IDs []models.JobID
+	// Tier is what SET_TIER sets, Priority, from -100 to 100, what SET_PRIORITY sets.
+	Tier     models.Tier
+	Priority *int
 	// Eligible leaves out the jobs whose status rules the action out. Without it they fail.
 	Eligible bool
 	// Key is the caller's idempotency key, up to 200 characters: if its account has an
@@ -140,7 +146,7 @@ func (b *Bulk) Redrive(ctx context.Context, p jobs.Principal, r RedriveRequest) 
 
 func (b *Bulk) newOperation(p jobs.Principal, r Request) (*models.BulkOperation, error) {
 	op := &models.BulkOperation{
-		ID: models.NewBulkID(), Action: r.Action, Tier: r.Tier, PerMinute: defaultPace(r.Action),
+		ID: models.NewBulkID(), Action: r.Action, Tier: r.Tier, Priority: r.Priority, PerMinute: defaultPace(r.Action),
 		AccountID: p.AccountID, StartedBy: p.KeyID, Role: p.Role, RequestKey: r.Key,
 		Errors: []*models.BulkError{}, Outcomes: map[string]int{},
 	}
@@ -162,6 +168,12 @@ func (b *Bulk) newOperation(p jobs.Principal, r Request) (*models.BulkOperation,
 		return nil, apierror.Invalid("tier", "tier goes with no action but SET_TIER: leave it out.")
 	case r.Action == models.BulkSetTier && !slices.Contains(models.Tiers, r.Tier):
 		return nil, apierror.Invalid("tier", "SET_TIER needs the tier to set.")
+	case r.Action != models.BulkSetPriority && r.Priority != nil:
+		return nil, apierror.Invalid("priority", "priority goes with no action but SET_PRIORITY: leave it out.")
+	case r.Action == models.BulkSetPriority && r.Priority == nil:
+		return nil, apierror.Invalid("priority", "SET_PRIORITY needs the priority to set.")
+	case r.Priority != nil && (*r.Priority < -jobs.MaxPriority || *r.Priority > jobs.MaxPriority):
+		return nil, apierror.Invalid("priority", "priority must be from %d to %d; it is %d.", -jobs.MaxPriority, jobs.MaxPriority, *r.Priority)
 	case !text.Valid(r.Key, 0, maxRequestKey):
 		return nil, apierror.Invalid("idempotencyKey", "idempotencyKey may have %d printable characters.", maxRequestKey)
 	case op.PerMinute < 1 || op.PerMinute > maxPerMinute:

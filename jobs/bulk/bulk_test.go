@@ -403,16 +403,37 @@ func TestBulkVerbs(t *testing.T) {
 			Action: models.BulkSetTier, Tier: models.TierBatch, Filter: models.JobFilter{Status: []models.JobStatus{models.JobQueued}},
 		})
 		require.NoError(t, err)
+		ordering, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{
+			Action: models.BulkSetPriority, Priority: new(-5), Eligible: true, IDs: []models.JobID{over.ID, waiting.ID}, Key: "once",
+		})
+		require.NoError(t, err)
+		again, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{
+			Action: models.BulkSetPriority, Priority: new(-5), Eligible: true, IDs: []models.JobID{over.ID, waiting.ID}, Key: "once",
+		})
+		require.NoError(t, err)
+		require.Equal(t, ordering.ID, again.ID)
+		_, err = s.Bulk.Start(t.Context(), s.Client, bulk.Request{
+			Action: models.BulkSetPriority, Priority: new(5), IDs: []models.JobID{waiting.ID}, Key: "once",
+		})
+		jobstest.RequireCode(t, err, apierror.CodeConflict)
 		_, err = s.Bulk.Pass(t.Context())
 		require.NoError(t, err)
+		require.Equal(t, -5, s.Reload(t, waiting.ID).Priority)
 
-		for _, id := range []models.BulkID{deleting.ID, moving.ID} {
+		for _, id := range []models.BulkID{deleting.ID, moving.ID, ordering.ID} {
 			op, err := s.Bulk.Get(t.Context(), s.Admin, id)
 			require.NoError(t, err)
 			require.Equal(t, 1, op.Done)
 		}
 		require.False(t, s.Reload(t, over.ID).DeletedAt.IsZero())
 		require.Equal(t, models.TierBatch, s.Reload(t, waiting.ID).Lane)
+		for _, r := range []bulk.Request{
+			{Action: models.BulkSetPriority}, {Action: models.BulkSetPriority, Priority: new(101)}, {Action: models.BulkSetPriority, Priority: new(-101)},
+			{Action: models.BulkCancel, Priority: new(0)},
+		} {
+			_, err := s.Bulk.Start(t.Context(), s.Admin, r)
+			jobstest.RequireInvalid(t, err, "priority")
+		}
 		for field, r := range map[string]struct {
 			who jobs.Principal
 			bulk.Request

@@ -30,11 +30,12 @@ var (
 	}
 	// eligible holds the statuses that an action applies to.
 	eligible = map[models.BulkAction][]models.JobStatus{
-		models.BulkCancel:  notEnded,
-		models.BulkSetTier: notEnded,
-		models.BulkRetry:   {models.JobFailed, models.JobCancelled},
-		models.BulkRedrive: {models.JobFailed},
-		models.BulkDelete:  {models.JobCompleted, models.JobFailed, models.JobCancelled},
+		models.BulkCancel:      notEnded,
+		models.BulkSetTier:     notEnded,
+		models.BulkSetPriority: notEnded,
+		models.BulkRetry:       {models.JobFailed, models.JobCancelled},
+		models.BulkRedrive:     {models.JobFailed},
+		models.BulkDelete:      {models.JobCompleted, models.JobFailed, models.JobCancelled},
 	}
 )
 
@@ -92,10 +93,14 @@ func (b *Bulk) repeated(ctx context.Context, of *models.BulkOperation) (*models.
 	if err != nil {
 		return nil, fmt.Errorf("read the bulk operation of an idempotency key: %w", err)
 	}
-	if op.Action != of.Action || op.Tier != of.Tier || op.Role != of.Role {
+	if op.Action != of.Action || op.Tier != of.Tier || !same(op.Priority, of.Priority) || op.Role != of.Role {
 		return nil, apierror.Conflict("This idempotency key belongs to another bulk operation: %s.", op.ID)
 	}
 	return op, nil
+}
+
+func same(a, b *int) bool {
+	return (a == nil) == (b == nil) && (a == nil || *a == *b)
 }
 
 // narrowed restricts a filter to the jobs that the request's action is for.

@@ -174,6 +174,43 @@ func (w *Endpoints) DeleteEndpoint(ctx context.Context, p jobs.Principal, id mod
 	return apierror.Wrap(err, "delete webhook endpoint %s", id)
 }
 
+// byHand is why an endpoint is disabled that an account or an operator disabled.
+const byHand = "It was disabled by hand."
+
+// DisableEndpoint disables an endpoint until EnableEndpoint, as its failures would: its pending
+// deliveries are given up, and the events in the meantime are not sent. A disabled endpoint
+// stays as it is.
+func (w *Endpoints) DisableEndpoint(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*models.WebhookEndpoint, error) {
+	if err := p.RequireChange(); err != nil {
+		return nil, err
+	}
+	if _, err := query.VisibleEndpoint(ctx, w.DB, p, id); err != nil {
+		return nil, err
+	}
+	var endpoint *models.WebhookEndpoint
+	err := jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
+		var err error
+		if endpoint, err = models.LockWebhookEndpoint(ctx, tx, id); err != nil || endpoint.Disabled() {
+			return err
+		}
+		if !endpoint.DeletedAt.IsZero() {
+			return apierror.NotFound("webhook endpoint")
+		}
+		if err := models.DisableWebhookEndpoint(ctx, tx, id, byHand); err != nil {
+			return err
+		}
+		if err := p.AuditOf(ctx, tx, "disableWebhookEndpoint", endpoint.AccountID, string(id), jobs.Payload{}); err != nil {
+			return err
+		}
+		if endpoint, err = models.GetWebhookEndpoint(ctx, tx, id); err != nil {
+			return err
+		}
+		_, err = models.GiveUpDeliveries(ctx, tx, id, reasonDisabled, webhookGiveUpMost)
+		return err
+	})
+	return endpoint, apierror.Wrap(err, "disable webhook endpoint %s", id)
+}
+
 // EnableEndpoint enables a disabled endpoint again.
 func (w *Endpoints) EnableEndpoint(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*models.WebhookEndpoint, error) {
 	if err := p.RequireChange(); err != nil {

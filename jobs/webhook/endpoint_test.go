@@ -178,6 +178,8 @@ func TestWebhookEndpoint(t *testing.T) {
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
 			_, err = s.Webhooks.EnableEndpoint(t.Context(), p, endpoint.ID)
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
+			_, err = s.Webhooks.DisableEndpoint(t.Context(), p, endpoint.ID)
+			jobstest.RequireCode(t, err, apierror.CodeNotFound)
 			jobstest.RequireCode(t, s.Webhooks.DeleteEndpoint(t.Context(), p, endpoint.ID), apierror.CodeNotFound)
 			_, err = s.Webhooks.Redeliver(t.Context(), p, d.ID)
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)

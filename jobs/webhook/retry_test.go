@@ -231,6 +231,34 @@ func TestWebhookRetry(t *testing.T) {
 		}
 	})
 
+	t.Run("StopsAtAnEndpointThatWasDisabledByHand", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := jobstest.NewReceiver(t)
+		endpoint, _ := jobstest.Hook(t, s, r)
+		pending := jobstest.CancelledJob(t, s)
+
+		for range 2 {
+			off, err := s.Webhooks.DisableEndpoint(t.Context(), s.Client, endpoint.ID)
+			require.NoError(t, err)
+			require.True(t, off.Disabled())
+			require.Equal(t, "It was disabled by hand.", off.DisabledReason)
+		}
+		missed := jobstest.CancelledJob(t, s)
+
+		require.Zero(t, jobstest.Deliver(t, s))
+		require.Equal(t, models.DeliveryGivenUp, jobstest.Deliveries(t, s, pending.ID)[0].State)
+		require.Empty(t, jobstest.Deliveries(t, s, missed.ID))
+		on, err := s.Webhooks.EnableEndpoint(t.Context(), s.Client, endpoint.ID)
+		require.NoError(t, err)
+		require.False(t, on.Disabled())
+		next := jobstest.CancelledJob(t, s)
+		require.Equal(t, 1, jobstest.Deliver(t, s))
+		require.True(t, jobstest.Deliveries(t, s, next.ID)[0].Delivered())
+		require.Empty(t, jobstest.Deliveries(t, s, missed.ID), "what ended in the meantime is not sent")
+	})
+
 	t.Run("ResetsTheFailuresOfAnEndpointThatWorksAgain", func(t *testing.T) {
 		t.Parallel()
 

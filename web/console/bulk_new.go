@@ -32,6 +32,7 @@ var bulkActions = []bulkAction{
 	{models.BulkRetry, "Retry", "Each job begins a new run, from its newest checkpoint.", "have not failed and were not cancelled", false},
 	{models.BulkRedrive, "Redrive", "Each job with an open dead letter begins a new run in the critical lane.", "have not failed", false},
 	{models.BulkSetTier, "Set tier", "Waiting jobs move to the tier's lane at once, running ones when they are queued again.", "have ended already", false},
+	{models.BulkSetPriority, "Set priority", "It is the order among the jobs of one account. Queued jobs move at once, others when they are queued again.", "have ended already", false},
 	{models.BulkDelete, "Delete", "Their prompts, videos and other files are deleted for good. The rows stay, without their contents.", "have not ended", true},
 }
 
@@ -44,8 +45,8 @@ type bulkNew struct {
 	// Key makes a repeated POST harmless.
 	Key  string
 	Tier models.Tier
-	// PerMinute and Canary are as typed; "" for the default.
-	PerMinute, Canary string
+	// Priority, PerMinute and Canary are as typed. "" is the default of the last two.
+	Priority, PerMinute, Canary string
 	// Dry is the dry run, nil if there was none because of Problem.
 	Dry     *models.BulkOperation
 	Problem *apierror.Error
@@ -64,6 +65,9 @@ func (v *bulkNew) about() string {
 	}
 	if v.Action == models.BulkSetTier {
 		return "Set the tier of " + countJobs(v.Dry.Matched)
+	}
+	if v.Action == models.BulkSetPriority {
+		return "Set the priority of " + countJobs(v.Dry.Matched)
 	}
 	return verb + " " + countJobs(v.Dry.Matched)
 }
@@ -114,6 +118,9 @@ func (c *console) showBulk(w http.ResponseWriter, r *http.Request, p jobs.Princi
 	if request.Action == models.BulkSetTier && request.Tier == "" {
 		request.Tier = models.TierFree // the count is the same for every tier
 	}
+	if request.Action == models.BulkSetPriority {
+		request.Priority = new(0)
+	}
 	dry, err := c.Bulk.Start(r.Context(), p, request)
 	var refused *apierror.Error
 	if errors.As(err, &refused) && refused.Code == apierror.CodeInvalidInput {
@@ -140,6 +147,9 @@ func (c *console) bulkStart(w http.ResponseWriter, r *http.Request, p jobs.Princ
 	var op *models.BulkOperation
 	if request.PerMinute, err = optionalInt("perMinute", v.PerMinute); err == nil {
 		request.Canary, err = optionalInt("canary", v.Canary)
+	}
+	if err == nil {
+		request.Priority, err = optionalInt("priority", v.Priority)
 	}
 	if err == nil {
 		op, err = c.Bulk.Start(r.Context(), p, request)
@@ -186,7 +196,7 @@ func readBulk(form url.Values) (*bulkNew, error) {
 	filter.After = ""
 	v := &bulkNew{
 		Action: models.BulkAction(form.Get("action")), Filter: filter, Key: form.Get("key"), Tier: models.Tier(form.Get("newTier")),
-		PerMinute: strings.TrimSpace(form.Get("perMinute")), Canary: strings.TrimSpace(form.Get("canary")),
+		Priority: strings.TrimSpace(form.Get("newPriority")), PerMinute: strings.TrimSpace(form.Get("perMinute")), Canary: strings.TrimSpace(form.Get("canary")),
 	}
 	if v.index() < 0 {
 		return nil, apierror.Invalid("action", "Choose what to do with the jobs.")

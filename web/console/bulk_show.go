@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"path"
+	"strconv"
 	"strings"
 	"time"
 
@@ -71,6 +72,9 @@ func (v bulkView) title() string {
 	}
 	if v.Action == models.BulkSetTier {
 		return dry.about() + " to " + ui.Words(string(v.Tier))
+	}
+	if v.Priority != nil {
+		return dry.about() + " to " + strconv.Itoa(*v.Priority)
 	}
 	return dry.about()
 }

@@ -93,6 +93,26 @@ func TestBulkNew(t *testing.T) {
 		require.Contains(t, b.get(t, "/bulk/"+string(op.ID)).Body, "Canary: the first 1 go first.")
 	})
 
+	t.Run("SetsAPriority", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		job := b.Submit(t)
+		page := b.get(t, "/bulk/new?action=SET_PRIORITY&id="+job.ID.UUID())
+		require.Contains(t, page.Body, "<h1>Set the priority of 1 job?</h1>")
+		form := hidden(page.Body)
+		for typed, says := range map[string]string{"": "SET_PRIORITY needs the priority", "<b>": "&#34;&lt;b&gt;&#34; is not a whole number", "101": "from -100 to 100"} {
+			form.Set("newPriority", typed)
+			refused := b.post(t, "/bulk/new", form)
+			require.Equal(t, http.StatusUnprocessableEntity, refused.Status)
+			require.Contains(t, refused.Body, says)
+		}
+		form.Set("newPriority", "-7")
+		require.Equal(t, http.StatusSeeOther, b.post(t, "/bulk/new", form).Status)
+		op := theBulk(t, b)
+		require.Contains(t, b.get(t, "/bulk/"+string(op.ID)).Body, "Set the priority of 1 job to -7")
+	})
+
 	t.Run("RefusesWhatItCannotDo", func(t *testing.T) {
 		t.Parallel()
 

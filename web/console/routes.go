@@ -140,6 +140,8 @@ func (c *console) routes() []route {
 		{pattern: "GET /webhooks/{id}/delete", serve: c.webhookDeleteAsk, back: "/webhooks"},
 		{pattern: "POST /webhooks/{id}/delete", serve: c.webhookDelete, back: "/webhooks"},
 		{pattern: "POST /webhooks/{id}/enable", serve: c.webhookEnable, back: "/webhooks/{id}"},
+		{pattern: "GET /webhooks/{id}/disable", serve: c.webhookDisableAsk, back: "/webhooks/{id}"},
+		{pattern: "POST /webhooks/{id}/disable", serve: c.webhookDisable, back: "/webhooks/{id}"},
 		{pattern: "POST /webhooks/{id}/test", serve: c.webhookTest, back: "/webhooks/{id}"},
 		{pattern: "POST /webhooks/deliveries/{id}/redeliver", serve: c.redeliver, back: "/webhooks"},
 

@@ -177,6 +177,21 @@ func (c *console) webhookDelete(w http.ResponseWriter, r *http.Request, p jobs.P
 	return c.done(w, r, "/webhooks", "The endpoint was deleted.")
 }
 
+func (c *console) webhookDisableAsk(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	v, err := c.readEndpoint(r.Context(), p, endpointID(r))
+	if err != nil {
+		return err
+	}
+	return render(w, r, http.StatusOK, webhookDisablePage(v))
+}
+
+func (c *console) webhookDisable(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	if _, err := c.Webhooks.DisableEndpoint(r.Context(), p, endpointID(r)); err != nil {
+		return err
+	}
+	return c.done(w, r, webhookPath(endpointID(r)), "The endpoint is disabled.")
+}
+
 func (c *console) webhookEnable(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if _, err := c.Webhooks.EnableEndpoint(r.Context(), p, endpointID(r)); err != nil {
 		return err

@@ -46,6 +46,17 @@ func TestWebhookPages(t *testing.T) {
 		require.Contains(t, b.get(t, path+"/rotate").Body, "24 hours")
 		require.NotContains(t, b.post(t, path+"/rotate", nil).Body, secret)
 
+		require.Contains(t, b.get(t, path+"/disable").Body, "until it is enabled again")
+		for range 2 {
+			require.Equal(t, path, b.post(t, path+"/disable", nil).Header.Get("Location"), "a second click is harmless")
+		}
+		off := b.get(t, path).Body
+		require.Contains(t, off, "It was disabled by hand.")
+		require.NotContains(t, off, path+"/test")
+		require.Equal(t, http.StatusConflict, b.post(t, path+"/test", nil).Status)
+		require.Equal(t, path, b.post(t, path+"/enable", nil).Header.Get("Location"))
+		require.NotContains(t, b.get(t, path).Body, "Disabled.")
+
 		for range 2 {
 			require.Equal(t, "/webhooks", b.post(t, path+"/delete", nil).Header.Get("Location"), "a second click is harmless")
 		}

@@ -41,13 +41,14 @@ export type Severity =
   | 'P2'
   | 'P3';
 
-/** What a bulk operation does to each job. REDRIVE and SET_TIER (to the given tier) are for operators. */
+/** What a bulk operation does to each job. REDRIVE and SET_TIER (to the given tier) are for operators. SET_PRIORITY sets the given priority. */
 export type BulkAction =
   | 'CANCEL'
   | 'RETRY'
   | 'REDRIVE'
   | 'DELETE'
-  | 'SET_TIER';
+  | 'SET_TIER'
+  | 'SET_PRIORITY';
 
 /** Who must act: CUSTOMER for INVALID_INPUT, CONTENT_POLICY, DEPENDENCY_FAILED and BUDGET_EXCEEDED, which the job's owner caused. OPERATOR for all other classes. */
 export type DeadLetterAudience =
@@ -800,6 +801,13 @@ export type EnableWebhookEndpointMutationVariables = Exact<{
 
 export type EnableWebhookEndpointMutation = { enableWebhookEndpoint: { id: string, url: string, format: WebhookFormat, events: Array<string>, disabled: boolean, disabledAt: string | null, disabledReason: string | null, createdAt: string } };
 
+export type DisableWebhookEndpointMutationVariables = Exact<{
+  id: Scalars['ID']['input'];
+}>;
+
+
+export type DisableWebhookEndpointMutation = { disableWebhookEndpoint: { id: string, url: string, format: WebhookFormat, events: Array<string>, disabled: boolean, disabledAt: string | null, disabledReason: string | null, createdAt: string } };
+
 export type SendTestWebhookMutationVariables = Exact<{
   id: Scalars['ID']['input'];
 }>;
@@ -843,6 +851,7 @@ export const operations = {
   rotateAccountWebhookSecret: "mutation rotateAccountWebhookSecret {\n  rotateAccountWebhookSecret\n}",
   deleteWebhookEndpoint: "mutation deleteWebhookEndpoint($id: ID!) {\n  deleteWebhookEndpoint(id: $id)\n}",
   enableWebhookEndpoint: "mutation enableWebhookEndpoint($id: ID!) {\n  enableWebhookEndpoint(id: $id) {\n    ...WebhookEndpoint\n  }\n}\n\nfragment WebhookEndpoint on WebhookEndpoint {\n  id\n  url\n  format\n  events\n  disabled\n  disabledAt\n  disabledReason\n  createdAt\n}",
+  disableWebhookEndpoint: "mutation disableWebhookEndpoint($id: ID!) {\n  disableWebhookEndpoint(id: $id) {\n    ...WebhookEndpoint\n  }\n}\n\nfragment WebhookEndpoint on WebhookEndpoint {\n  id\n  url\n  format\n  events\n  disabled\n  disabledAt\n  disabledReason\n  createdAt\n}",
   sendTestWebhook: "mutation sendTestWebhook($id: ID!) {\n  sendTestWebhook(endpointId: $id) {\n    ...WebhookDelivery\n  }\n}\n\nfragment WebhookDelivery on WebhookDelivery {\n  id\n  jobId\n  run\n  eventId\n  event\n  url\n  attempts\n  delivered\n  lastStatusCode\n  lastError\n  nextAttemptAt\n  createdAt\n  deliveredAt\n  tries {\n    at\n    statusCode\n    error\n    durationMs\n  }\n}",
   redeliverWebhook: "mutation redeliverWebhook($id: ID!) {\n  redeliverWebhook(deliveryId: $id) {\n    ...WebhookDelivery\n  }\n}\n\nfragment WebhookDelivery on WebhookDelivery {\n  id\n  jobId\n  run\n  eventId\n  event\n  url\n  attempts\n  delivered\n  lastStatusCode\n  lastError\n  nextAttemptAt\n  createdAt\n  deliveredAt\n  tries {\n    at\n    statusCode\n    error\n    durationMs\n  }\n}",
 } as const;

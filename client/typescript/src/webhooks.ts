@@ -54,6 +54,11 @@ export class Webhooks {
     await this.write(operations.deleteWebhookEndpoint, { id }, options);
   }
 
+  /** Disables an endpoint until `enable`. Its pending deliveries are given up. */
+  async disable(id: string, options?: CallOptions): Promise<WebhookEndpoint> {
+    return (await this.write<{ disableWebhookEndpoint: WebhookEndpoint }>(operations.disableWebhookEndpoint, { id }, options)).disableWebhookEndpoint;
+  }
+
   /** Enables an endpoint that was disabled. */
   async enable(id: string, options?: CallOptions): Promise<WebhookEndpoint> {
     return (await this.write<{ enableWebhookEndpoint: WebhookEndpoint }>(operations.enableWebhookEndpoint, { id }, options)).enableWebhookEndpoint;
