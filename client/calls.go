@@ -219,11 +219,16 @@ func (c *Client) DeleteJob(ctx context.Context, id string) (*Job, error) {
 type WorkerFilter struct {
 	PoolID string
 	Status []WorkerStatus
+	// Zone also selects the workers of a region with that name that have no zone.
+	GPUType, Zone, AgentVersion string
+	// Quarantined selects the workers whose host is in quarantine now.
+	Quarantined bool
 }
 
 // Workers returns one page of the workers; first and after are those of Jobs.
 func (c *Client) Workers(ctx context.Context, filter WorkerFilter, first int, after string) (*WorkerPage, error) {
-	data, err := workers(ctx, repeater{c}, optional(filter.PoolID), filter.Status, optional(first), optional(after))
+	data, err := workers(ctx, repeater{c}, optional(filter.PoolID), filter.Status, optional(filter.GPUType), optional(filter.Zone),
+		optional(filter.AgentVersion), optional(filter.Quarantined), optional(first), optional(after))
 	if err != nil {
 		return nil, err
 	}

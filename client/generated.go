@@ -5234,6 +5234,7 @@ type Worker struct {
 	QuarantineReason *string    `json:"quarantineReason"`
 	// The newest samples of the worker's GPUs, by index. Null if the worker never sent any.
 	Gpus          []GPUState `json:"gpus"`
+	AgentVersion  string     `json:"agentVersion"`
 	JobsCompleted int        `json:"jobsCompleted"`
 	GpuSeconds    float64    `json:"gpuSeconds"`
 }
@@ -5297,6 +5298,9 @@ func (v *Worker) GetQuarantineReason() *string { return v.QuarantineReason }
 
 // GetGpus returns Worker.Gpus, and is useful for accessing the field via an interface.
 func (v *Worker) GetGpus() []GPUState { return v.Gpus }
+
+// GetAgentVersion returns Worker.AgentVersion, and is useful for accessing the field via an interface.
+func (v *Worker) GetAgentVersion() string { return v.AgentVersion }
 
 // GetJobsCompleted returns Worker.JobsCompleted, and is useful for accessing the field via an interface.
 func (v *Worker) GetJobsCompleted() int { return v.JobsCompleted }
@@ -6592,10 +6596,14 @@ func (v *__workerInput) GetId() string { return v.Id }
 
 // __workersInput is used internally by genqlient
 type __workersInput struct {
-	PoolId *string        `json:"poolId,omitempty"`
-	Status []WorkerStatus `json:"status,omitempty"`
-	First  *int           `json:"first,omitempty"`
-	After  *string        `json:"after,omitempty"`
+	PoolId       *string        `json:"poolId,omitempty"`
+	Status       []WorkerStatus `json:"status,omitempty"`
+	GpuType      *string        `json:"gpuType,omitempty"`
+	Zone         *string        `json:"zone,omitempty"`
+	AgentVersion *string        `json:"agentVersion,omitempty"`
+	Quarantined  *bool          `json:"quarantined,omitempty"`
+	First        *int           `json:"first,omitempty"`
+	After        *string        `json:"after,omitempty"`
 }
 
 // GetPoolId returns __workersInput.PoolId, and is useful for accessing the field via an interface.
@@ -6603,6 +6611,18 @@ func (v *__workersInput) GetPoolId() *string { return v.PoolId }
 
 // GetStatus returns __workersInput.Status, and is useful for accessing the field via an interface.
 func (v *__workersInput) GetStatus() []WorkerStatus { return v.Status }
+
+// GetGpuType returns __workersInput.GpuType, and is useful for accessing the field via an interface.
+func (v *__workersInput) GetGpuType() *string { return v.GpuType }
+
+// GetZone returns __workersInput.Zone, and is useful for accessing the field via an interface.
+func (v *__workersInput) GetZone() *string { return v.Zone }
+
+// GetAgentVersion returns __workersInput.AgentVersion, and is useful for accessing the field via an interface.
+func (v *__workersInput) GetAgentVersion() *string { return v.AgentVersion }
+
+// GetQuarantined returns __workersInput.Quarantined, and is useful for accessing the field via an interface.
+func (v *__workersInput) GetQuarantined() *bool { return v.Quarantined }
 
 // GetFirst returns __workersInput.First, and is useful for accessing the field via an interface.
 func (v *__workersInput) GetFirst() *int { return v.First }
@@ -8137,6 +8157,7 @@ func (v *workerResponse) GetWorker() *Worker { return v.Worker }
 
 // workersResponse is returned by workers on success.
 type workersResponse struct {
+	// Newest first. zone also selects the workers of a region with that name that have no zone; quarantined: true those whose host is in quarantine now.
 	Workers WorkerPage `json:"workers"`
 }
 
@@ -10149,6 +10170,7 @@ fragment Worker on Worker {
 		xid
 		at
 	}
+	agentVersion
 	jobsCompleted
 	gpuSeconds
 }
@@ -12321,6 +12343,7 @@ fragment Worker on Worker {
 		xid
 		at
 	}
+	agentVersion
 	jobsCompleted
 	gpuSeconds
 }
@@ -12444,6 +12467,7 @@ fragment Worker on Worker {
 		xid
 		at
 	}
+	agentVersion
 	jobsCompleted
 	gpuSeconds
 }
@@ -12927,6 +12951,7 @@ fragment Worker on Worker {
 		xid
 		at
 	}
+	agentVersion
 	jobsCompleted
 	gpuSeconds
 }
@@ -14700,6 +14725,7 @@ fragment Worker on Worker {
 		xid
 		at
 	}
+	agentVersion
 	jobsCompleted
 	gpuSeconds
 }
@@ -15058,6 +15084,7 @@ fragment Worker on Worker {
 		xid
 		at
 	}
+	agentVersion
 	jobsCompleted
 	gpuSeconds
 }
@@ -15150,8 +15177,8 @@ func workerDirectivesForwardData(interfaceChan interface{}, jsonRawMsg json.RawM
 
 // The query executed by workers.
 const workers_Operation = `
-query workers ($poolId: ID, $status: [WorkerStatus!], $first: Int, $after: String) {
-	workers(poolId: $poolId, status: $status, first: $first, after: $after) {
+query workers ($poolId: ID, $status: [WorkerStatus!], $gpuType: String, $zone: String, $agentVersion: String, $quarantined: Boolean, $first: Int, $after: String) {
+	workers(poolId: $poolId, status: $status, gpuType: $gpuType, zone: $zone, agentVersion: $agentVersion, quarantined: $quarantined, first: $first, after: $after) {
 		edges {
 			node {
 				... Worker
@@ -15201,6 +15228,7 @@ fragment Worker on Worker {
 		xid
 		at
 	}
+	agentVersion
 	jobsCompleted
 	gpuSeconds
 }
@@ -15215,6 +15243,10 @@ func workers(
 	client_ graphql.Client,
 	poolId *string,
 	status []WorkerStatus,
+	gpuType *string,
+	zone *string,
+	agentVersion *string,
+	quarantined *bool,
 	first *int,
 	after *string,
 ) (data_ *workersResponse, err_ error) {
@@ -15222,10 +15254,14 @@ func workers(
 		OpName: "workers",
 		Query:  workers_Operation,
 		Variables: &__workersInput{
-			PoolId: poolId,
-			Status: status,
-			First:  first,
-			After:  after,
+			PoolId:       poolId,
+			Status:       status,
+			GpuType:      gpuType,
+			Zone:         zone,
+			AgentVersion: agentVersion,
+			Quarantined:  quarantined,
+			First:        first,
+			After:        after,
 		},
 	}
 

@@ -2008,6 +2008,8 @@ func (ec *executionContext) childFields_Worker(ctx context.Context, field graphq
 		return ec.fieldContext_Worker_gpuUtilization(ctx, field)
 	case "gpus":
 		return ec.fieldContext_Worker_gpus(ctx, field)
+	case "agentVersion":
+		return ec.fieldContext_Worker_agentVersion(ctx, field)
 	case "jobsCompleted":
 		return ec.fieldContext_Worker_jobsCompleted(ctx, field)
 	case "gpuSeconds":

@@ -140,7 +140,7 @@ type QueryResolver interface {
 	SavedViews(ctx context.Context) ([]*models.SavedView, error)
 	WebhookEndpoints(ctx context.Context, accountID *string) ([]*models.WebhookEndpoint, error)
 	WebhookDeliveries(ctx context.Context, jobID *string, endpointID *string, failedOnly *bool, first *int, after *string) (*Connection[models.WebhookDelivery], error)
-	Workers(ctx context.Context, poolID *string, status []models.WorkerStatus, first *int, after *string) (*WorkerConnection, error)
+	Workers(ctx context.Context, poolID *string, status []models.WorkerStatus, gpuType *string, zone *string, agentVersion *string, quarantined *bool, first *int, after *string) (*WorkerConnection, error)
 	Worker(ctx context.Context, id string) (*models.Worker, error)
 }
 type SubscriptionResolver interface {
@@ -2306,22 +2306,54 @@ func (ec *executionContext) field_Query_workers_args(ctx context.Context, rawArg
 		return nil, err
 	}
 	args["status"] = arg1
-	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "first",
-		func(ctx context.Context, v any) (*int, error) {
-			return ec.unmarshalOInt2ᚖint(ctx, v)
-		})
-	if err != nil {
-		return nil, err
-	}
-	args["first"] = arg2
-	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "gpuType",
 		func(ctx context.Context, v any) (*string, error) {
 			return ec.unmarshalOString2ᚖstring(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
-	args["after"] = arg3
+	args["gpuType"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "zone",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["zone"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "agentVersion",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["agentVersion"] = arg4
+	arg5, err := graphql.ProcessArgField(ctx, rawArgs, "quarantined",
+		func(ctx context.Context, v any) (*bool, error) {
+			return ec.unmarshalOBoolean2ᚖbool(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["quarantined"] = arg5
+	arg6, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg6
+	arg7, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg7
 	return args, nil
 }
 
@@ -8887,7 +8919,7 @@ func (ec *executionContext) _Query_workers(ctx context.Context, field graphql.Co
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Workers(ctx, fc.Args["poolId"].(*string), fc.Args["status"].([]models.WorkerStatus), fc.Args["first"].(*int), fc.Args["after"].(*string))
+			return ec.Resolvers.Query().Workers(ctx, fc.Args["poolId"].(*string), fc.Args["status"].([]models.WorkerStatus), fc.Args["gpuType"].(*string), fc.Args["zone"].(*string), fc.Args["agentVersion"].(*string), fc.Args["quarantined"].(*bool), fc.Args["first"].(*int), fc.Args["after"].(*string))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next

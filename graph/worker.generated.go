@@ -1748,6 +1748,29 @@ func (ec *executionContext) fieldContext_Worker_gpus(_ context.Context, field gr
 	return fc, nil
 }
 
+func (ec *executionContext) _Worker_agentVersion(ctx context.Context, field graphql.CollectedField, obj *models.Worker) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Worker_agentVersion(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.AgentVersion, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Worker_agentVersion(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Worker", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _Worker_jobsCompleted(ctx context.Context, field graphql.CollectedField, obj *models.Worker) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -3607,6 +3630,11 @@ func (ec *executionContext) _Worker(ctx context.Context, sel ast.SelectionSet, o
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "agentVersion":
+			out.Values[i] = ec._Worker_agentVersion(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "jobsCompleted":
 			out.Values[i] = ec._Worker_jobsCompleted(ctx, field, obj)
 			if out.Values[i] == graphql.Null {

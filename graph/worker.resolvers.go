@@ -121,8 +121,11 @@ func (r *mutationResolver) PreemptWorker(ctx context.Context, id string, noticeS
 	return r.Fleet.PreemptWorker(ctx, principal(ctx), models.WorkerID(id), notice)
 }
 
-func (r *queryResolver) Workers(ctx context.Context, poolID *string, status []models.WorkerStatus, first *int, after *string) (*WorkerConnection, error) {
-	only := models.WorkerFilter{PoolID: models.PoolID(valueOr(poolID, "")), Status: status}
+func (r *queryResolver) Workers(ctx context.Context, poolID *string, status []models.WorkerStatus, gpuType *string, zone *string, agentVersion *string, quarantined *bool, first *int, after *string) (*WorkerConnection, error) {
+	only := models.WorkerFilter{
+		PoolID: models.PoolID(valueOr(poolID, "")), Status: status,
+		GPUType: valueOr(gpuType, ""), Zone: valueOr(zone, ""), Version: valueOr(agentVersion, ""), Quarantined: valueOr(quarantined, false),
+	}
 	page, err := r.Reader.Workers(ctx, only, pageOf(first, after))
 	if err != nil {
 		return nil, err

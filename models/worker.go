@@ -116,11 +116,32 @@ func UpdateWorker(ctx context.Context, tx bun.Tx, w *Worker, from WorkerStatus) 
 type WorkerFilter struct {
 	PoolID PoolID
 	Status []WorkerStatus
+	// NoPool selects the workers that belong to no pool.
+	NoPool bool
+	// Zone selects the workers of a zone, and those of a region with that name that have no zone.
+	GPUType, Zone, Version string
+	// Quarantined selects the workers on hosts that are in quarantine now.
+	Quarantined bool
 }
 
 func (f WorkerFilter) apply(q *bun.SelectQuery) *bun.SelectQuery {
 	if f.PoolID != "" {
 		q = q.Where("w.pool_id = ?", f.PoolID)
+	}
+	if f.NoPool {
+		q = q.Where("w.pool_id IS NULL")
+	}
+	if f.GPUType != "" {
+		q = q.Where("w.gpu_type = ?", f.GPUType)
+	}
+	if f.Zone != "" {
+		q = q.Where("coalesce(w.zone, w.region) = ?", f.Zone)
+	}
+	if f.Version != "" {
+		q = q.Where("w.agent_version = ?", f.Version)
+	}
+	if f.Quarantined {
+		q = q.Where("w.quarantined_until > clock_timestamp()")
 	}
 	if len(f.Status) > 0 {
 		q = q.Where("w.status IN (?)", bun.List(f.Status))

@@ -17,7 +17,7 @@ func workersCommand() *cobra.Command {
 		Use:        "workers",
 		SuggestFor: []string{"agents", "nodes"},
 		Short:      "List, drain, preempt, terminate and quarantine workers (for operators)",
-		Example:    "  reelay workers --status idle,busy",
+		Example:    "  reelay workers --status idle,busy --zone us-central1-a\n  reelay workers --quarantined",
 		Args:       noSuchCommand,
 	})
 	cmd.AddCommand(
@@ -29,7 +29,14 @@ func workersCommand() *cobra.Command {
 func listWorkers(cmd *cobra.Command) *cobra.Command {
 	var status []string
 	var states []client.WorkerStatus
+	var filter client.WorkerFilter
+	var pool string
 	cmd.Flags().StringSliceVar(&status, "status", nil, "only workers in these states (default: all but terminated)")
+	cmd.Flags().StringVar(&pool, "pool", "", "only workers of this pool, by name or id")
+	cmd.Flags().StringVar(&filter.GPUType, "gpu-type", "", "only workers with this type of GPU")
+	cmd.Flags().StringVar(&filter.Zone, "zone", "", "only workers in this zone, or in this region if they have no zone")
+	cmd.Flags().StringVar(&filter.AgentVersion, "agent-version", "", "only workers with this version of the agent")
+	cmd.Flags().BoolVar(&filter.Quarantined, "quarantined", false, "only workers whose host is in quarantine")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if states, err = parseEnums("status", status, client.AllWorkerStatus); err != nil {
 			return &usageError{cmd, err}
@@ -43,7 +50,16 @@ func listWorkers(cmd *cobra.Command) *cobra.Command {
 		target: target{operator: true},
 		table:  workerTable,
 		ask: func(ctx context.Context, c *client.Client, p page) (output.List[client.Worker], error) {
-			return output.Page[client.Worker](c.Workers(ctx, client.WorkerFilter{Status: states}, p.first, p.after))
+			filter := filter
+			filter.Status = states
+			if pool != "" {
+				found, err := findPool(ctx, c, pool)
+				if err != nil {
+					return output.List[client.Worker]{}, err
+				}
+				filter.PoolID = found.Id
+			}
+			return output.Page[client.Worker](c.Workers(ctx, filter, p.first, p.after))
 		},
 	}
 	return list.command(cmd)
@@ -74,6 +90,7 @@ var workerTable = output.Table[client.Worker]{
 			}
 			return w.CurrentJob.Id
 		}},
+		{Title: "AGENT", Wide: true, Value: func(w client.Worker) any { return w.AgentVersion }},
 		{Title: "COMPLETED", Wide: true, Value: func(w client.Worker) any { return w.JobsCompleted }},
 		{Title: "SEEN", Value: func(w client.Worker) any { return w.LastHeartbeatAt }},
 	},

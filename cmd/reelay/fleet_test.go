@@ -12,13 +12,13 @@ func TestWorkersCommand(t *testing.T) {
 
 	const worker = `{"id": "w", "pool": null, "provider": "static", "providerInstanceId": "i-1", "region": "local", "zone": null, "gpuType": "H100",
 		"capacityClass": "SPOT", "status": "BUSY", "currentJob": null, "models": [], "warmModels": [], "registeredAt": null, "lastHeartbeatAt": null,
-		"drainDeadline": null, "jobsCompleted": 7, "gpuSeconds": 1, "gpus": `
+		"drainDeadline": null, "agentVersion": "1.2", "jobsCompleted": 7, "gpuSeconds": 1, "gpus": `
 	for name, c := range map[string]struct{ gpus, shows string }{
 		"two GPUs": {`[{"index": 0, "utilization": 1, "memoryUsedBytes": "68719476736", "memoryTotalBytes": "85899345920", "temperatureC": 64, "powerW": 600,
 			"eccUncorrected": "0", "xid": null, "at": "2026-01-31T12:00:00Z"},
 			{"index": 1, "utilization": 0.5, "memoryUsedBytes": "0", "memoryTotalBytes": "85899345920", "temperatureC": 30, "powerW": 70.4,
-			"eccUncorrected": "2", "xid": 79, "at": "2026-01-31T12:00:00Z"}]`, `H100 +75 % +64/160 GiB +64 °C +670 W +2 ECC, XID 79 +- +7`},
-		"none": {"null", `H100 +- +- +- +- +- +- +7`},
+			"eccUncorrected": "2", "xid": 79, "at": "2026-01-31T12:00:00Z"}]`, `H100 +75 % +64/160 GiB +64 °C +670 W +2 ECC, XID 79 +- +1.2 +7`},
+		"none": {"null", `H100 +- +- +- +- +- +- +1.2 +7`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -38,6 +38,9 @@ func TestWorkersCommand(t *testing.T) {
 		shows     string
 		variables map[string]any
 	}{
+		"list": {[]string{"--status", "lost", "--zone", "us-1a", "--gpu-type", "H100", "--agent-version", "1.2", "--quarantined"},
+			`{"workers": {"edges": [{"node": ` + busy + `}], "pageInfo": {"hasNextPage": false, "endCursor": null}, "totalCount": 1}}`, "job_1",
+			map[string]any{"status": []any{"LOST"}, "zone": "us-1a", "gpuType": "H100", "agentVersion": "1.2", "quarantined": true, "first": 50.0}},
 		"drain":            {[]string{"drain", "w", "--deadline", "20m"}, `{"drainWorker": ` + busy + `}`, "w drains; it has the job job_1.", map[string]any{"id": "w", "deadlineSeconds": 1200.0}},
 		"preempt":          {[]string{"preempt", "w"}, `{"preemptWorker": ` + busy + `}`, "w is preempted, and its machine ends in 30s; it has the job job_1.", map[string]any{"id": "w", "noticeSeconds": 30.0}},
 		"preempt, as JSON": {[]string{"preempt", "w", "--json"}, `{"preemptWorker": ` + busy + `}`, `"status": "BUSY"`, map[string]any{"id": "w", "noticeSeconds": 30.0}},

@@ -17,7 +17,8 @@ func workersDrainCommand() *cobra.Command {
 		Use:   "drain WORKER",
 		Short: "Let a worker finish its job and leave",
 		Long: "Drains a worker: it takes no new job, and leaves when its job has ended. At the deadline it saves a checkpoint\n" +
-			"and hands the job over to another worker. A drain cannot be undone: start the agent again.",
+			"and hands the job over to another worker. A drain cannot be undone: start the agent again.\n" +
+			"To keep jobs from a machine for a while, quarantine it.",
 		Example: "  reelay workers drain wrk_01937d3e-… --deadline 20m",
 		Args:    workerArg,
 	}

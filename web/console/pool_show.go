@@ -99,7 +99,7 @@ func (c *console) readPool(ctx context.Context, p jobs.Principal, id models.Pool
 	if err != nil {
 		return nil, err
 	}
-	v.Workers.Rows, err = c.workerRows(ctx, page.Items)
+	v.Workers.Rows, err = c.workerRows(ctx, page.Items, []*query.PoolStatus{pool})
 	return v, err
 }
 

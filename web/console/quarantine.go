@@ -8,7 +8,6 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/models"
 )
 
 // quarantineForm is the view of the page that asks for how long and why.
@@ -25,15 +24,10 @@ func (c *console) quarantineAsk(w http.ResponseWriter, r *http.Request, _ jobs.P
 }
 
 func (c *console) quarantinePage(w http.ResponseWriter, r *http.Request, status int, v *quarantineForm) error {
-	worker, err := c.Reader.Worker(r.Context(), workerID(r))
-	if err != nil {
+	var err error
+	if v.workerRow, err = c.workerRow(r.Context(), workerID(r)); err != nil {
 		return err
 	}
-	rows, err := c.workerRows(r.Context(), []*models.Worker{worker})
-	if err != nil {
-		return err
-	}
-	v.workerRow = rows[0]
 	return render(w, r, status, quarantineFormPage(v))
 }
 

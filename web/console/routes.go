@@ -147,6 +147,8 @@ func (c *console) routes() []route {
 
 		{pattern: "GET /workers", serve: c.workerList},
 		{pattern: "GET /workers/live", serve: c.workerListLive},
+		{pattern: "GET /workers/act", serve: c.workersConfirm, back: "/workers"},
+		{pattern: "POST /workers/act", serve: c.workersAct, back: "/workers"},
 		{pattern: "GET /workers/{id}", serve: c.workerShow, back: "/workers"},
 		{pattern: "GET /workers/{id}/live", serve: c.workerShowLive},
 		{pattern: "GET /workers/{id}/drain", serve: c.drainAsk, back: "/workers"},

@@ -32,15 +32,11 @@ func (c *console) workerTerminate(w http.ResponseWriter, r *http.Request, p jobs
 
 // workerConfirm asks for confirmation before a machine is stopped without notice.
 func (c *console) workerConfirm(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
-	worker, err := c.Reader.Worker(r.Context(), workerID(r))
+	row, err := c.workerRow(r.Context(), workerID(r))
 	if err != nil {
 		return err
 	}
-	rows, err := c.workerRows(r.Context(), []*models.Worker{worker})
-	if err != nil {
-		return err
-	}
-	return render(w, r, http.StatusOK, workerConfirmPage(rows[0]))
+	return render(w, r, http.StatusOK, workerConfirmPage(row))
 }
 
 func workerID(r *http.Request) models.WorkerID { return models.WorkerID(r.PathValue("id")) }

@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -17,20 +16,26 @@ import (
 	"github.com/samber/lo"
 )
 
-// workerListSize is the number of workers on a page.
-const workerListSize = 100
+const (
+	// workerListSize is the number of workers on a page, and workerGridSize that of tiles.
+	workerListSize = 100
+	workerGridSize = 200
+)
 
 // workerList is the view of the page with workers.
 type workerList struct {
 	Rows []workerRow
-	// Hosts are those that lost or crashed the most attempts, and Groups the workers counted by pool,
-	// GPU and zone. Only the newest page has them.
+	// Hosts are those that lost or crashed the most attempts; only the newest page of all active
+	// workers has them. Groups are the active workers counted by pool, GPU and zone.
 	Hosts  []*models.EatingHost
 	Groups []*models.WorkerGroup
-	// All is true if terminated workers are shown, too.
-	All   bool
-	After string
-	Older string
+	Filter workerFilter
+	// Problem says what is wrong with the address, or is "".
+	Problem string
+	// Matching counts the workers that match the filter, up to query.CountLimit.
+	Matching int
+	After    string
+	Older    string
 	// Stale is true if the requested page of the list no longer exists.
 	Stale bool
 	Now   time.Time
@@ -51,12 +56,16 @@ type workerRow struct {
 var present = []models.WorkerStatus{models.WorkerBooting, models.WorkerIdle, models.WorkerBusy, models.WorkerDraining, models.WorkerLost}
 
 func (c *console) workerList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	v, err := c.readWorkers(r.Context(), p, workerListOf(r))
+	asked := workerListOf(r)
+	v, err := c.readWorkers(r.Context(), p, asked)
 	status := http.StatusOK
 	if isStalePage(err) {
-		v, status = &workerList{All: workerListOf(r).All, Stale: true}, http.StatusUnprocessableEntity
+		v, status = &workerList{Filter: asked.Filter, Stale: true}, http.StatusUnprocessableEntity
 	} else if err != nil {
 		return err
+	}
+	if v.Problem != "" {
+		status = http.StatusUnprocessableEntity
 	}
 	v.Now = time.Now()
 	return render(w, r, status, workerListPage(v))
@@ -78,37 +87,66 @@ func (c *console) workerListLive(w http.ResponseWriter, r *http.Request, p jobs.
 
 // workerListOf returns the page that an address asks for, without its rows.
 func workerListOf(r *http.Request) workerList {
-	return workerList{All: r.URL.Query().Get("all") != "", After: r.URL.Query().Get("after")}
+	filter, problem := workerFilterOf(r)
+	return workerList{Filter: filter, Problem: problem, After: r.URL.Query().Get("after")}
 }
 
 func (c *console) readWorkers(ctx context.Context, p jobs.Principal, v workerList) (*workerList, error) {
-	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.PagePrice(workerListSize))
+	size := workerListSize
+	if v.Filter.Grid {
+		size = workerGridSize
+	}
+	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.PagePrice(size))
 	if err != nil {
 		return nil, err
 	}
 	defer read.End()
-	filter := models.WorkerFilter{Status: present}
-	if v.All {
-		filter.Status = nil
+	if v.Groups, err = c.Reader.WorkerGroups(ctx); err != nil {
+		return nil, err
 	}
-	page, err := c.Reader.Workers(ctx, filter, paging.Request{First: workerListSize, After: v.After})
+	pools, err := c.Reader.Pools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	filter, known := v.Filter.in(pools)
+	if !known {
+		return &v, nil
+	}
+	page, err := c.Reader.Workers(ctx, filter, paging.Request{First: size, After: v.After})
 	if err != nil {
 		return nil, err
 	}
 	if page.More {
 		v.Older = v.path("/workers", page.End)
 	}
-	if v.Rows, err = c.workerRows(ctx, page.Items); err != nil || v.After != "" {
-		return &v, err
-	}
-	if v.Hosts, err = c.Reader.EatingHosts(ctx); err != nil {
+	if v.Matching, err = c.Reader.CountWorkers(ctx, filter); err != nil {
 		return nil, err
 	}
-	v.Groups, err = c.Reader.WorkerGroups(ctx)
+	if v.Rows, err = c.workerRows(ctx, page.Items, pools); err != nil || v.After != "" || v.Filter.narrow() || v.Filter.Grid {
+		return &v, err
+	}
+	v.Hosts, err = c.Reader.EatingHosts(ctx)
 	return &v, err
 }
 
-func (c *console) workerRows(ctx context.Context, workers []*models.Worker) ([]workerRow, error) {
+// workerRow reads what a page shows of one worker.
+func (c *console) workerRow(ctx context.Context, id models.WorkerID) (workerRow, error) {
+	worker, err := c.Reader.Worker(ctx, id)
+	if err != nil {
+		return workerRow{}, err
+	}
+	pools, err := c.Reader.Pools(ctx)
+	if err != nil {
+		return workerRow{}, err
+	}
+	rows, err := c.workerRows(ctx, []*models.Worker{worker}, pools)
+	if err != nil {
+		return workerRow{}, err
+	}
+	return rows[0], nil
+}
+
+func (c *console) workerRows(ctx context.Context, workers []*models.Worker, pools []*query.PoolStatus) ([]workerRow, error) {
 	if len(workers) == 0 {
 		return nil, nil
 	}
@@ -129,10 +167,6 @@ func (c *console) workerRows(ctx context.Context, workers []*models.Worker) ([]w
 		return nil, err
 	}
 	gpus := lo.GroupBy(states, func(g *models.GPUState) models.WorkerID { return g.WorkerID })
-	pools, err := c.Reader.Pools(ctx)
-	if err != nil {
-		return nil, err
-	}
 	names := map[models.PoolID]string{}
 	for _, pool := range pools {
 		names[pool.ID] = pool.Name
@@ -146,10 +180,7 @@ func (c *console) workerRows(ctx context.Context, workers []*models.Worker) ([]w
 
 // path returns the address of a page of this list.
 func (v *workerList) path(page, after string) string {
-	q := url.Values{}
-	if v.All {
-		q.Set("all", "1")
-	}
+	q := v.Filter.values()
 	if after != "" {
 		q.Set("after", after)
 	}

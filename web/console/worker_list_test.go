@@ -195,7 +195,7 @@ func TestWorkerActions(t *testing.T) {
 		require.Regexp(t, `title="it runs hot"><span class="badge is-quarantined">quarantined</span>\s+<span class="quiet">until \d+ \w{3} \d\d:\d\d UTC`, shown)
 		require.NotContains(t, shown, path+"/quarantine")
 		require.Equal(t, "/workers", b.post(t, path+"/release", nil).Header.Get("Location"))
-		require.NotContains(t, b.get(t, "/workers").Body, "quarantined")
+		require.NotContains(t, b.get(t, "/workers").Body, "is-quarantined")
 	})
 
 	t.Run("OfferOnlyWhatTheProviderCanDo", func(t *testing.T) {

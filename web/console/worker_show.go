@@ -76,15 +76,10 @@ func (c *console) readWorker(ctx context.Context, p jobs.Principal, id models.Wo
 		return nil, err
 	}
 	defer read.End()
-	worker, err := c.Reader.Worker(ctx, id)
-	if err != nil {
+	v := &workerShow{After: after}
+	if v.workerRow, err = c.workerRow(ctx, id); err != nil {
 		return nil, err
 	}
-	rows, err := c.workerRows(ctx, []*models.Worker{worker})
-	if err != nil {
-		return nil, err
-	}
-	v := &workerShow{workerRow: rows[0], After: after}
 	if v.Live, err = c.Reader.LiveAttempt(ctx, id); err != nil {
 		return nil, err
 	}
@@ -197,15 +192,11 @@ func (c *console) preemptAsk(w http.ResponseWriter, r *http.Request, _ jobs.Prin
 }
 
 func (c *console) workerAskPage(w http.ResponseWriter, r *http.Request, verb, label, effect string) error {
-	worker, err := c.Reader.Worker(r.Context(), workerID(r))
+	row, err := c.workerRow(r.Context(), workerID(r))
 	if err != nil {
 		return err
 	}
-	rows, err := c.workerRows(r.Context(), []*models.Worker{worker})
-	if err != nil {
-		return err
-	}
-	return render(w, r, http.StatusOK, workerAskPage(rows[0], verb, label+" "+rows[0].name()+"?", effect))
+	return render(w, r, http.StatusOK, workerAskPage(row, verb, label+" "+row.name()+"?", effect))
 }
 
 // costText formats an amount of money, or n/a.

@@ -1,4 +1,4 @@
-// What scripts add to the list of jobs: selection with ranges, and rows to click on. Without
+// What scripts add to the lists of jobs and workers: selection with ranges, and rows to click on. Without
 // it, the checkboxes and buttons are a plain form.
 "use strict";
 {
@@ -10,7 +10,7 @@
 
 	const count = () => {
 		const picked = boxes().filter((box) => box.checked);
-		for (const box of boxes()) box.closest("tr").toggleAttribute("data-picked", box.checked);
+		for (const box of boxes()) box.closest("[data-row]").toggleAttribute("data-picked", box.checked);
 		const head = document.querySelector("[data-select-all]");
 		if (head) {
 			head.hidden = false;
@@ -18,10 +18,10 @@
 			head.indeterminate = picked.length > 0 && !head.checked;
 		}
 		if (!bar) return;
-		const text = all.checked ? "Selected:" : `${picked.length} selected`;
+		const text = all?.checked ? "Selected:" : `${picked.length} selected`;
 		const label = bar.querySelector("[data-bulk-count]");
 		if (label.textContent !== text) label.textContent = text;
-		if (picked.length === 0 && all.checked) all.checked = false;
+		if (picked.length === 0 && all?.checked) all.checked = false;
 		bar.toggleAttribute("data-open", picked.length > 0);
 		document.dispatchEvent(new Event("reelay:selected"));
 	};
@@ -50,7 +50,7 @@
 			for (const box of boxes()) box.checked = event.target.checked;
 			count();
 		}
-		if (event.target === all) count();
+		if (all && event.target === all) count();
 	});
 
 	// A page from the browser's history shows the boxes as they were left.
