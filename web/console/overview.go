@@ -19,8 +19,10 @@ type overview struct {
 	*query.Overview
 	Lanes []laneNow
 	Pools []*query.PoolStatus
-	Range chartRange
-	Now   time.Time
+	// Alerts are those that fire.
+	Alerts []*models.Alert
+	Range  chartRange
+	Now    time.Time
 }
 
 // laneNow is one lane: its queue now, and the waits of the last hour.
@@ -84,6 +86,9 @@ func (c *console) readOverview(ctx context.Context, p jobs.Principal) (*overview
 		return nil, err
 	}
 	if v.Pools, err = c.Reader.Pools(ctx); err != nil {
+		return nil, err
+	}
+	if v.Alerts, err = c.Alerts.Active(ctx, p); err != nil {
 		return nil, err
 	}
 	for _, lane := range lanesOf(v.Queues, v.Pauses) {

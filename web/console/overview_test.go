@@ -133,7 +133,7 @@ func TestOverview(t *testing.T) {
 		links := regexp.MustCompile(`href="(/[^"]*)"`).FindAllStringSubmatch(page[strings.Index(page, `<main`):], -1)
 		require.Greater(t, len(links), 30)
 		for _, link := range links {
-			require.NotEqual(t, http.StatusNotFound, b.get(t, html.UnescapeString(link[1])).Status, link[1])
+			require.Less(t, b.get(t, html.UnescapeString(link[1])).Status, 400, "%s: the page exists, and an operator may open it", link[1])
 		}
 	})
 

@@ -1,9 +1,11 @@
 package console
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/a-h/templ"
 	"github.com/reelay/reelay/internal/text"
@@ -154,18 +156,28 @@ func (v *overview) notes() (all []note) {
 
 func poolLink(id models.PoolID) string { return string(poolPath(id)) }
 
-// ways are the pages that answer what the overview does not: their addresses, and the questions.
-func ways() (all [][2]string) {
+// ways are the pages that answer what the overview does not, of those that the viewer may open:
+// their addresses, and the questions.
+func ways(ctx context.Context, now time.Time) (all [][2]string) {
+	yesterday := now.UTC().AddDate(0, 0, -1).Format(time.DateOnly)
 	for _, way := range [][2]string{
 		{"/heatmap?hours=12", "Waste of the night"}, {"/queues", "Who fills the queues"}, {"/workers", "Which hosts fail"},
-		{"/webhooks", "Webhook deliveries"}, {"/audit", "What changed"},
+		{"/webhooks", "Webhook deliveries"}, {"/audit?since=" + yesterday, "What changed since yesterday"},
 	} {
 		path, _, _ := strings.Cut(way[0], "?")
-		if hasPage(path) {
+		if hasPage(path) && (may(ctx, models.RoleAdmin) || !slices.Contains(adminSections, path)) {
 			all = append(all, way)
 		}
 	}
 	return all
+}
+
+// alertLevel is bad for an alert that nobody looks after yet, except for the least severe ones.
+func alertLevel(a *models.Alert) string {
+	if a.AcknowledgedAt != nil || a.Severity == models.SeverityP3 {
+		return "warn"
+	}
+	return "bad"
 }
 
 // hasPage reports whether the navigation has a page.
