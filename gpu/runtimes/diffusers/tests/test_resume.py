@@ -228,10 +228,10 @@ def test_determinism(bench: Benches, monkeypatch: pytest.MonkeyPatch) -> None:
     strict = rig.attempt(path, determinism="strict")
     assert strict.of("resumed") == [{"path": path, "step": 2}]
 
-    monkeypatch.setattr("torch.__version__", "9.9")
-    assert " → 9.9" in rejected(rig.attempt(path, until=0, determinism="strict"))
+    monkeypatch.setattr("torch.__version__", "9.9.0")
+    assert " → 9.9.0" in rejected(rig.attempt(path, until=0, determinism="strict"))
     (resumed,) = rig.attempt(path).of("resumed")
-    assert resumed["note"] == f"resumed with another fingerprint: torch {torch_version} → 9.9"
+    assert resumed["note"] == f"resumed with another fingerprint: torch {torch_version} → 9.9.0"
 
 
 def test_rejects_what_is_no_state(bench: Benches, tmp_path: Path) -> None:
