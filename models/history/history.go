@@ -58,7 +58,7 @@ var written = []string{
 			FROM generate_series(?1, ?2) i) numbered`,
 	`INSERT INTO jobs (id, account_id, type, model, status, tier, lane, params, max_attempts, timeout_seconds, estimated_gpu_seconds,
 			run_at, queued_at, leased_at, completed_at, failure_class, user_id, idempotency_key, request_digest, metadata, wasted_gpu_seconds, created_at,
-			cancel_requested_at, current_attempt_id, ticket)
+			cancel_requested_at, current_attempt_id, result_id, latest_checkpoint_id, ticket)
 		SELECT id, account_id, CASE WHEN i % 20011 = 0 THEN 'still.generate' ELSE 'video.generate' END, model, status,
 			CASE WHEN i % 3 > 0 AND i % 7 < 3 THEN 'FREE' WHEN i % 7 < 6 THEN 'PRO' ELSE 'BATCH' END, 'PRO',
 			'{"steps": 30, "resolution": "1280x720", "durationSeconds": 8}', 3, 600, 5,
@@ -66,13 +66,21 @@ var written = []string{
 			CASE WHEN i % 5 = 0 THEN 'user-' || i % 1000 WHEN i % 5 = 1 THEN 'crowd' END,
 			CASE WHEN i % 4 = 0 THEN 'key-' || i END, CASE WHEN i % 4 = 0 THEN '\x00'::bytea END, metadata,
 			CASE WHEN i % 900 = 0 THEN i % 100 ELSE 0 END, at,
-			CASE WHEN status = 'CANCELLED' THEN at END, CASE WHEN status = 'RUNNING' THEN id END, i
+			CASE WHEN status = 'CANCELLED' THEN at END, CASE WHEN status = 'RUNNING' THEN id END,
+			CASE WHEN status = 'COMPLETED' THEN id END, CASE WHEN i % 10 = 0 OR status = 'RUNNING' THEN overlay(id::text PLACING 'a' FROM 20)::uuid END, i
 		FROM made`,
+	`INSERT INTO artifacts (id, job_id, account_id, attempt_id, type, object_key, size_bytes, checksum, content_type, step, percent, created_at, review_at)
+		SELECT id, job_id, account_id, CASE WHEN status IN ('COMPLETED', 'FAILED', 'RUNNING') THEN job_id END, type, id::text, 1e6, 'c', content_type, step, step, at, at + interval '30 days'
+		FROM (SELECT id, id AS job_id, account_id, status, at, 'FINAL_VIDEO' AS type, 'video/mp4' AS content_type, NULL::integer AS step FROM made WHERE status = 'COMPLETED'
+			UNION ALL
+			SELECT overlay(id::text PLACING 'a' FROM 20)::uuid, id, account_id, status, at + interval '1 s', 'CHECKPOINT', 'application/octet-stream', 10 FROM made
+			WHERE i % 10 = 0 OR status = 'RUNNING') made`,
 	`INSERT INTO job_words SELECT metadata_words(metadata), account_id, id FROM made WHERE metadata IS NOT NULL`,
 	`INSERT INTO job_attempts (id, job_id, run, attempt_no, worker_id, fencing_token, status, leased_at, lease_expires_at, ended_at, failure_class)
 		SELECT token, id, 1, no, worker, token, CASE WHEN live THEN 'RUNNING' ELSE 'FAILED' END, at, at + interval '30 s',
-			CASE WHEN NOT live THEN at END, 'TRANSIENT'
-		FROM (SELECT id, at, no, status = 'RUNNING' AS live,
+			CASE WHEN NOT live THEN at END,
+			CASE WHEN i % 310 = 0 THEN 'MODEL_CRASH' WHEN i % 200 = 7 THEN 'WORKER_LOST' WHEN i % 150 = 11 THEN 'PREEMPTED' ELSE 'TRANSIENT' END
+		FROM (SELECT i, id, at, no, status = 'RUNNING' AS live,
 				CASE WHEN no = 1 THEN id ELSE overlay(id::text PLACING '9' FROM 20)::uuid END AS token,
 				md5('w' || CASE WHEN status = 'RUNNING' THEN 21 + (?0 - i) / 30 WHEN i % 7001 = 0 THEN 0 ELSE 1 + i % 20 END)::uuid AS worker
 			FROM made, generate_series(1, 1 + (i % 10 = 0 AND status <> 'RUNNING')::int) no
@@ -97,7 +105,7 @@ var written = []string{
 	`DROP TABLE made`,
 }
 
-var tables = []string{"jobs", "job_words", "job_attempts", "dead_letters", "webhook_events", "webhook_deliveries", "videos", "audit_log"}
+var tables = []string{"jobs", "job_words", "job_attempts", "artifacts", "dead_letters", "webhook_events", "webhook_deliveries", "videos", "audit_log"}
 
 // Write fills a new database with n jobs of many kinds and their rows. The newest is a minute
 // old, and they are a second apart. It calls progress as jobs are written, and then as indexes

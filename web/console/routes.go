@@ -244,6 +244,17 @@ func (c *console) routes() []route {
 	}
 }
 
+// Pages returns the patterns of all pages that are read, for measurements.
+func Pages() []string {
+	var all []string
+	for _, route := range new(console).routes() {
+		if strings.HasPrefix(route.pattern, "GET ") {
+			all = append(all, route.pattern)
+		}
+	}
+	return all
+}
+
 // page checks the login of a request, runs its handler, and shows its error.
 func (c *console) page(route route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -128,6 +128,7 @@ func TestUsage(t *testing.T) {
 		"RefusesAnUnknownFlag":        {[]string{"--nothing"}, "unknown flag"},
 		"RefusesNoRounds":             {[]string{"--rounds", "0"}, "--rounds is 0"},
 		"RefusesAShortHistory":        {[]string{"lists", "--rows", "1"}, "--rows is 1"},
+		"RefusesFewPages":             {[]string{"pages", "--times", "1"}, "--times is 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

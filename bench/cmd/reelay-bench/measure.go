@@ -62,7 +62,7 @@ func measureCommand() *cobra.Command {
 	f.StringVar(&o.peers, "peers", "bin", "folder with the programs of the peers, built there if need be; empty measures none")
 	f.BoolVar(&o.asJSON, "json", false, "print one JSON document")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
-	cmd.AddCommand(listsCommand())
+	cmd.AddCommand(listsCommand(), pagesCommand())
 	return cmd
 }
 
