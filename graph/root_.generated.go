@@ -840,6 +840,20 @@ func (ec *executionContext) childFields_FailingHost(ctx context.Context, field g
 	return nil, fmt.Errorf("no field named %q was found under type FailingHost", field.Name)
 }
 
+func (ec *executionContext) childFields_GpuHistory(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "at":
+		return ec.fieldContext_GpuHistory_at(ctx, field)
+	case "utilization":
+		return ec.fieldContext_GpuHistory_utilization(ctx, field)
+	case "memory":
+		return ec.fieldContext_GpuHistory_memory(ctx, field)
+	case "temperatureC":
+		return ec.fieldContext_GpuHistory_temperatureC(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type GpuHistory", field.Name)
+}
+
 func (ec *executionContext) childFields_GpuState(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "index":
@@ -2008,6 +2022,8 @@ func (ec *executionContext) childFields_Worker(ctx context.Context, field graphq
 		return ec.fieldContext_Worker_gpuUtilization(ctx, field)
 	case "gpus":
 		return ec.fieldContext_Worker_gpus(ctx, field)
+	case "gpuHistory":
+		return ec.fieldContext_Worker_gpuHistory(ctx, field)
 	case "agentVersion":
 		return ec.fieldContext_Worker_agentVersion(ctx, field)
 	case "jobsCompleted":

@@ -31,6 +31,7 @@ type WorkerResolver interface {
 	CurrentJob(ctx context.Context, obj *models.Worker) (*models.Job, error)
 
 	Gpus(ctx context.Context, obj *models.Worker) ([]*models.GPUState, error)
+	GpuHistory(ctx context.Context, obj *models.Worker) (*models.GPUHistory, error)
 }
 type WorkerConnectionResolver interface {
 	TotalCount(ctx context.Context, obj *WorkerConnection) (int, error)
@@ -198,6 +199,98 @@ func (ec *executionContext) fieldContext_EndPayload_next(_ context.Context, fiel
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _GpuHistory_at(ctx context.Context, field graphql.CollectedField, obj *models.GPUHistory) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GpuHistory_at(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.At, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_GpuHistory_at(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("GpuHistory", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _GpuHistory_utilization(ctx context.Context, field graphql.CollectedField, obj *models.GPUHistory) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GpuHistory_utilization(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Utilization, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*float64) graphql.Marshaler {
+			return ec.marshalNFloat2ᚕᚖfloat64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_GpuHistory_utilization(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("GpuHistory", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _GpuHistory_memory(ctx context.Context, field graphql.CollectedField, obj *models.GPUHistory) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GpuHistory_memory(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Memory, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*float64) graphql.Marshaler {
+			return ec.marshalNFloat2ᚕᚖfloat64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_GpuHistory_memory(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("GpuHistory", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _GpuHistory_temperatureC(ctx context.Context, field graphql.CollectedField, obj *models.GPUHistory) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_GpuHistory_temperatureC(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TemperatureC, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*float64) graphql.Marshaler {
+			return ec.marshalNFloat2ᚕᚖfloat64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_GpuHistory_temperatureC(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("GpuHistory", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
 func (ec *executionContext) _GpuState_index(ctx context.Context, field graphql.CollectedField, obj *models.GPUState) (ret graphql.Marshaler) {
@@ -1748,6 +1841,38 @@ func (ec *executionContext) fieldContext_Worker_gpus(_ context.Context, field gr
 	return fc, nil
 }
 
+func (ec *executionContext) _Worker_gpuHistory(ctx context.Context, field graphql.CollectedField, obj *models.Worker) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Worker_gpuHistory(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Worker().GpuHistory(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *models.GPUHistory) graphql.Marshaler {
+			return ec.marshalOGpuHistory2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐGPUHistory(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Worker_gpuHistory(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Worker",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_GpuHistory(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Worker_agentVersion(ctx context.Context, field graphql.CollectedField, obj *models.Worker) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -2940,6 +3065,59 @@ func (ec *executionContext) _EndPayload(ctx context.Context, sel ast.SelectionSe
 	return out
 }
 
+var gpuHistoryImplementors = []string{"GpuHistory"}
+
+func (ec *executionContext) _GpuHistory(ctx context.Context, sel ast.SelectionSet, obj *models.GPUHistory) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, gpuHistoryImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("GpuHistory")
+		case "at":
+			out.Values[i] = ec._GpuHistory_at(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "utilization":
+			out.Values[i] = ec._GpuHistory_utilization(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "memory":
+			out.Values[i] = ec._GpuHistory_memory(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "temperatureC":
+			out.Values[i] = ec._GpuHistory_temperatureC(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var gpuStateImplementors = []string{"GpuState"}
 
 func (ec *executionContext) _GpuState(ctx context.Context, sel ast.SelectionSet, obj *models.GPUState) graphql.Marshaler {
@@ -3630,6 +3808,44 @@ func (ec *executionContext) _Worker(ctx context.Context, sel ast.SelectionSet, o
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "gpuHistory":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Worker_gpuHistory(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "agentVersion":
 			out.Values[i] = ec._Worker_agentVersion(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -4025,6 +4241,13 @@ func (ec *executionContext) marshalODirective2ᚖgithubᚗcomᚋreelayᚋreelay�
 		return graphql.Null
 	}
 	return ec._Directive(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOGpuHistory2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐGPUHistory(ctx context.Context, sel ast.SelectionSet, v *models.GPUHistory) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._GpuHistory(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOGpuSample2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐGPUSampleᚄ(ctx context.Context, v any) ([]jobs.GPUSample, error) {

@@ -149,6 +149,10 @@ func (r *workerResolver) Gpus(ctx context.Context, obj *models.Worker) ([]*model
 	return load(ctx).GPUs.Load(ctx, obj.ID)
 }
 
+func (r *workerResolver) GpuHistory(ctx context.Context, obj *models.Worker) (*models.GPUHistory, error) {
+	return load(ctx).GPUHistory.Load(ctx, obj.ID)
+}
+
 func (r *workerConnectionResolver) TotalCount(ctx context.Context, obj *WorkerConnection) (int, error) {
 	return r.Reader.CountWorkers(ctx, obj.filter)
 }

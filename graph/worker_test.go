@@ -2,6 +2,7 @@ package graph_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/checkpoints"
@@ -67,12 +68,16 @@ func TestWorker(t *testing.T) {
 
 		require.Empty(t, beat.Errors)
 		require.Equal(t, "CONTINUE", at[string](t, beat.Data, "heartbeat", "directive", "action"))
-		seen := ask(t, a.url, a.Secrets[models.RoleOperator], `query ($id: ID!) { worker(id: $id) { gpus { index utilization memoryUsedBytes powerW xid } } }`,
+		_, err = models.PutGPUMinute(t.Context(), a.DB, time.Now().Truncate(time.Minute))
+		require.NoError(t, err)
+		seen := ask(t, a.url, a.Secrets[models.RoleOperator], `query ($id: ID!) { worker(id: $id) { agentVersion gpuHistory { at utilization memory temperatureC } gpus { index utilization memoryUsedBytes powerW xid } } }`,
 			map[string]any{"id": id})
 		require.Equal(t, []any{
 			map[string]any{"index": 0.0, "utilization": 1.0, "memoryUsedBytes": nil, "powerW": 71.5, "xid": nil},
 			map[string]any{"index": 1.0, "utilization": 0.5, "memoryUsedBytes": "9007199254740993", "powerW": nil, "xid": nil},
 		}, at[[]any](t, seen.Data, "worker", "gpus"))
+		require.Equal(t, []any{75.0}, at[[]any](t, seen.Data, "worker", "gpuHistory", "utilization"))
+		require.Equal(t, []any{nil}, at[[]any](t, seen.Data, "worker", "gpuHistory", "temperatureC"))
 		require.Empty(t, progress.Errors)
 		require.Empty(t, target.Errors)
 		require.Equal(t, "PUT", at[string](t, target.Data, "requestUpload", "method"))

@@ -84,6 +84,7 @@ type Loaders struct {
 	Workers        Loader[models.WorkerID, *models.Worker]
 	Accounts       Loader[models.AccountID, *models.Account]
 	GPUs           Loader[models.WorkerID, []*models.GPUState]
+	GPUHistory     Loader[models.WorkerID, *models.GPUHistory]
 	Pools          Loader[models.PoolID, *query.PoolStatus]
 	CurrentJobs    Loader[models.WorkerID, *models.Job]
 	Parents        Loader[models.JobID, []*models.Job]
@@ -114,6 +115,7 @@ func New(r *query.Reader, o Options) *Loaders {
 		Workers:      newLoader(o, keyed(r.WorkersByID, func(w *models.Worker) models.WorkerID { return w.ID })),
 		Accounts:     newLoader(o, keyed(r.Accounts, func(a *models.Account) models.AccountID { return a.ID })),
 		GPUs:         newLoader(o, grouped(r.GPUs, func(g *models.GPUState) models.WorkerID { return g.WorkerID })),
+		GPUHistory:   newLoader(o, keyed(r.GPUHistory, func(h *models.GPUHistory) models.WorkerID { return h.WorkerID })),
 		Pools:        newLoader(o, keyed(r.PoolsByID, func(p *query.PoolStatus) models.PoolID { return p.ID })),
 		CurrentJobs:  newLoader(o, r.CurrentJobs),
 		Parents:      newLoader(o, r.Parents),

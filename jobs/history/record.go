@@ -131,6 +131,11 @@ func (r *Recorder) record(ctx context.Context, s span, at time.Time, fresh bool)
 		put, err = models.PutHistory(ctx, tx, known, rows.Jobs, rows.Pools)
 		return err
 	})
+	if err != nil || !put || !fresh {
+		return put, err
+	}
+	// By itself: it is only for those who look at a worker, and has the rows of many.
+	_, err = models.PutGPUMinute(ctx, r.DB, at)
 	return put, err
 }
 

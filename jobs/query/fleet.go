@@ -162,6 +162,12 @@ func (r *Reader) GPUs(ctx context.Context, workers []models.WorkerID) ([]*models
 	return found, apierror.Wrap(err, "list GPUs")
 }
 
+// GPUHistory returns how busy these workers' GPUs were in the last two hours.
+func (r *Reader) GPUHistory(ctx context.Context, workers []models.WorkerID) ([]*models.GPUHistory, error) {
+	found, err := models.ListGPUHistory(ctx, r.DB, workers)
+	return found, apierror.Wrap(err, "list the history of GPUs")
+}
+
 // PoolGPUs sums up the GPUs of each pool's workers.
 func (r *Reader) PoolGPUs(ctx context.Context) ([]models.PoolGPUs, error) {
 	found, err := models.SumPoolGPUs(ctx, r.DB)

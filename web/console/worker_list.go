@@ -46,6 +46,8 @@ type workerRow struct {
 	Pool string
 	Job  *models.Job
 	GPUs []*models.GPUState
+	// Past is how busy its GPUs were in the last two hours, or nil if they told nothing.
+	Past *models.GPUHistory
 	// Hosted is true if the provider can stop the machine, and Preemptable if it can also give notice before.
 	Hosted, Preemptable bool
 	// Silent is true if the worker's next heartbeat is overdue.
@@ -166,6 +168,11 @@ func (c *console) workerRows(ctx context.Context, workers []*models.Worker, pool
 	if err != nil {
 		return nil, err
 	}
+	past, err := c.Reader.GPUHistory(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	pasts := lo.KeyBy(past, func(h *models.GPUHistory) models.WorkerID { return h.WorkerID })
 	gpus := lo.GroupBy(states, func(g *models.GPUState) models.WorkerID { return g.WorkerID })
 	names := map[models.PoolID]string{}
 	for _, pool := range pools {
@@ -173,7 +180,7 @@ func (c *console) workerRows(ctx context.Context, workers []*models.Worker, pool
 	}
 	var rows []workerRow
 	for _, w := range workers {
-		rows = append(rows, workerRow{w, names[w.PoolID], held[w.ID], gpus[w.ID], c.Fleet.Hosts(w), c.Fleet.Preempts(w), slices.Contains(silent, w.ID)})
+		rows = append(rows, workerRow{w, names[w.PoolID], held[w.ID], gpus[w.ID], pasts[w.ID], c.Fleet.Hosts(w), c.Fleet.Preempts(w), slices.Contains(silent, w.ID)})
 	}
 	return rows, nil
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/fleet"
@@ -24,6 +25,14 @@ func TestGPULine(t *testing.T) {
 		{Index: 1, ECCUncorrected: new(int64(2)), Xid: new(79)},
 	})
 	require.NoError(t, err)
+	page := "/workers/" + string(worker.WorkerID)
+	require.Contains(t, b.get(t, page).Body, "n/a: it ran no job, or its GPUs do not tell.")
+	_, err = models.PutGPUMinute(t.Context(), b.DB, time.Now().Truncate(time.Minute))
+	require.NoError(t, err)
+	shown := b.get(t, page).Body
+	require.Contains(t, shown, `aria-label="Utilization over 1 min: 97 to 97 %, now 97 %"`)
+	require.Contains(t, shown, `aria-label="Temperature over 1 min: 64 to 64 °C, now 64 °C"`)
+	require.Contains(t, b.get(t, "/workers?view=grid").Body, `aria-label="GPU utilization over 1 min: 97 to 97 %, now 97 %"`)
 
 	got := b.get(t, "/workers").Body
 
