@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/a-h/templ"
 	"github.com/google/uuid"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
@@ -34,6 +35,17 @@ var bulkActions = []bulkAction{
 	{models.BulkSetTier, "Set tier", "Waiting jobs move to the tier's lane at once, running ones when they are queued again.", "have ended already", false},
 	{models.BulkSetPriority, "Set priority", "It is the order among the jobs of one account. Queued jobs move at once, others when they are queued again.", "have ended already", false},
 	{models.BulkDelete, "Delete", "Their prompts, videos and other files are deleted for good. The rows stay, without their contents.", "have not ended", true},
+}
+
+// keys returns the key of the button for the selected jobs, if it has one.
+func (a bulkAction) keys() templ.Attributes {
+	switch a.action {
+	case models.BulkCancel:
+		return templ.Attributes{"data-key": "c", "title": "Key: c"}
+	case models.BulkRetry:
+		return templ.Attributes{"data-key": "r", "title": "Key: r"}
+	}
+	return nil
 }
 
 // bulkNew is the view of the page that confirms a bulk operation.

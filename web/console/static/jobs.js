@@ -23,7 +23,7 @@
 		if (label.textContent !== text) label.textContent = text;
 		if (picked.length === 0 && all?.checked) all.checked = false;
 		bar.toggleAttribute("data-open", picked.length > 0);
-		document.dispatchEvent(new Event("reelay:selected"));
+		document.dispatchEvent(new Event("reelay:selection"));
 	};
 
 	document.addEventListener("click", (event) => {
