@@ -30,6 +30,15 @@ func (c *Client) AlertSilences(ctx context.Context) ([]AlertSilence, error) {
 	return data.AlertSilences, nil
 }
 
+// AlertRoutes returns the receivers of alerts in the server's configuration.
+func (c *Client) AlertRoutes(ctx context.Context) ([]AlertRoute, error) {
+	data, err := alertRoutes(ctx, repeater{c})
+	if err != nil {
+		return nil, err
+	}
+	return data.AlertRoutes, nil
+}
+
 // AcknowledgeAlert records that the caller is handling an alert.
 func (c *Client) AcknowledgeAlert(ctx context.Context, id string) (*Alert, error) {
 	data, err := acknowledgeAlert(ctx, repeater{c}, id)

@@ -3,7 +3,10 @@ package client
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -102,7 +105,24 @@ func (g graphError) asError(answer *http.Response) *Error {
 
 // unreachable returns the error of a request that got no answer.
 func unreachable(host string, err error) *Error {
-	return &Error{Code: CodeUnavailable, Message: fmt.Sprintf("%s cannot be reached: %v", host, err), Unsettled: !unsent(err), cause: err}
+	return &Error{Code: CodeUnavailable, Message: fmt.Sprintf("%s cannot be reached: %s", host, reason(err)), Unsettled: !unsent(err), cause: err}
+}
+
+// reason says why a request failed, without the URL and the steps that Go's errors list.
+func reason(err error) string {
+	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
+		return "there is no such host"
+	}
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		return "no answer in time"
+	}
+	if call, ok := errors.AsType[*os.SyscallError](err); ok {
+		return call.Err.Error()
+	}
+	if request, ok := errors.AsType[*url.Error](err); ok {
+		return request.Err.Error()
+	}
+	return err.Error()
 }
 
 // strangeAnswer returns the error of an answer that is not GraphQL: the page of a
@@ -112,7 +132,7 @@ func strangeAnswer(answer *http.Response, body []byte) *Error {
 	return &Error{
 		Code:       code,
 		Unsettled:  code == CodeUnavailable,
-		Message:    fmt.Sprintf("%s answered %s%s", answer.Request.URL.Host, answer.Status, excerpt(body)),
+		Message:    fmt.Sprintf("%s answered %s%s", answer.Request.URL.Host, answer.Status, remark(answer, body)),
 		RetryAfter: retryAfter(answer),
 	}
 }
@@ -141,6 +161,18 @@ func retryAfter(answer *http.Response) time.Duration {
 		return 0
 	}
 	return time.Duration(seconds) * time.Second
+}
+
+// remark says what an answer that is not GraphQL has besides its status. The pages that servers and
+// proxies have for browsers say nothing more.
+func remark(answer *http.Response, body []byte) string {
+	if !strings.HasPrefix(answer.Header.Get("Content-Type"), "text/html") {
+		return excerpt(body)
+	}
+	if answer.StatusCode == http.StatusNotFound {
+		return ": there is no Reelay API at " + answer.Request.URL.String()
+	}
+	return " with a page for browsers"
 }
 
 // excerpt returns the start of a body, for an error message.

@@ -170,6 +170,25 @@ func (v *Alert) GetAcknowledgedAt() *time.Time { return v.AcknowledgedAt }
 // GetAcknowledgedBy returns Alert.AcknowledgedBy, and is useful for accessing the field via an interface.
 func (v *Alert) GetAcknowledgedBy() *string { return v.AcknowledgedBy }
 
+// AlertRoute includes the requested fields of the GraphQL type AlertRoute.
+// The GraphQL type's documentation follows.
+//
+// A receiver in the configuration. kind is webhook, Slack, PagerDuty or mail. Without severities it gets all.
+type AlertRoute struct {
+	Name       string     `json:"name"`
+	Kind       string     `json:"kind"`
+	Severities []Severity `json:"severities"`
+}
+
+// GetName returns AlertRoute.Name, and is useful for accessing the field via an interface.
+func (v *AlertRoute) GetName() string { return v.Name }
+
+// GetKind returns AlertRoute.Kind, and is useful for accessing the field via an interface.
+func (v *AlertRoute) GetKind() string { return v.Kind }
+
+// GetSeverities returns AlertRoute.Severities, and is useful for accessing the field via an interface.
+func (v *AlertRoute) GetSeverities() []Severity { return v.Severities }
+
 // AlertRule includes the requested fields of the GraphQL type AlertRule.
 // The GraphQL type's documentation follows.
 //
@@ -6648,6 +6667,14 @@ type acknowledgeAlertResponse struct {
 // GetAcknowledgeAlert returns acknowledgeAlertResponse.AcknowledgeAlert, and is useful for accessing the field via an interface.
 func (v *acknowledgeAlertResponse) GetAcknowledgeAlert() Alert { return v.AcknowledgeAlert }
 
+// alertRoutesResponse is returned by alertRoutes on success.
+type alertRoutesResponse struct {
+	AlertRoutes []AlertRoute `json:"alertRoutes"`
+}
+
+// GetAlertRoutes returns alertRoutesResponse.AlertRoutes, and is useful for accessing the field via an interface.
+func (v *alertRoutesResponse) GetAlertRoutes() []AlertRoute { return v.AlertRoutes }
+
 // alertRulesResponse is returned by alertRules on success.
 type alertRulesResponse struct {
 	AlertRules []AlertRule `json:"alertRules"`
@@ -8257,6 +8284,38 @@ func acknowledgeAlert(
 	}
 
 	data_ = &acknowledgeAlertResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by alertRoutes.
+const alertRoutes_Operation = `
+query alertRoutes {
+	alertRoutes {
+		name
+		kind
+		severities
+	}
+}
+`
+
+func alertRoutes(
+	ctx_ context.Context,
+	client_ graphql.Client,
+) (data_ *alertRoutesResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "alertRoutes",
+		Query:  alertRoutes_Operation,
+	}
+
+	data_ = &alertRoutesResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

@@ -15,7 +15,8 @@ var idTables = map[string]struct {
 	owned bool // it has the column account_id
 }{
 	jobKind: {"jobs", true}, workerKind: {"workers", false}, accountKind: {"accounts", false}, poolKind: {"pools", false}, keyKind: {"api_keys", true},
-	deadLetterKind: {"dead_letters", false}, bulkKind: {"bulk_operations", true},
+	deadLetterKind: {"dead_letters", false}, bulkKind: {"bulk_operations", true}, memberKind: {"members", true},
+	alertKind: {"alerts", false}, silenceKind: {"alert_silences", false},
 	webhookEndpointKind: {"webhook_endpoints", true}, webhookDeliveryKind: {"webhook_deliveries", true},
 }
 

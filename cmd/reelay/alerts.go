@@ -13,6 +13,7 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/alert"
 )
 
@@ -47,7 +48,7 @@ func alertsCommand() *cobra.Command {
 	})
 	cmd.AddCommand(
 		listAlerts(&cobra.Command{Use: "list", Short: "List the alerts that fire, newest first", Args: cobra.NoArgs}),
-		alertsAcknowledgeCommand(), alertsSilenceCommand(), alertsEndSilenceCommand(), alertsSilencesCommand(), alertsRulesCommand(), alertsTestCommand())
+		alertsAcknowledgeCommand(), alertsSilenceCommand(), alertsEndSilenceCommand(), alertsSilencesCommand(), alertsRulesCommand(), alertsReceiversCommand(), alertsTestCommand())
 	return cmd
 }
 
@@ -138,8 +139,32 @@ func alertsSilencesCommand() *cobra.Command {
 	return list.command(&cobra.Command{Use: "silences", Short: "List the silences that are not over", Args: cobra.NoArgs})
 }
 
+func alertsReceiversCommand() *cobra.Command {
+	list := &lister[client.AlertRoute]{
+		target: target{operator: true}, whole: true,
+		table: output.Table[client.AlertRoute]{
+			Columns: []output.Column[client.AlertRoute]{
+				{Title: "RECEIVER", Value: func(r client.AlertRoute) any { return r.Name }},
+				{Title: "KIND", Value: func(r client.AlertRoute) any { return r.Kind }},
+				{Title: "SEVERITIES", Value: func(r client.AlertRoute) any {
+					if len(r.Severities) == 0 {
+						return "all"
+					}
+					return text.Join(r.Severities)
+				}},
+			},
+			Name: func(r client.AlertRoute) string { return r.Name },
+			None: "No receivers: alerts are only shown. See docs/operators/alerts.md.",
+		},
+		ask: func(ctx context.Context, c *client.Client, _ page) (output.List[client.AlertRoute], error) {
+			return complete(c.AlertRoutes(ctx))
+		},
+	}
+	return list.command(&cobra.Command{Use: "receivers", SuggestFor: []string{"routes"}, Short: "List the receivers of alerts in the server's configuration", Args: cobra.NoArgs})
+}
+
 func alertsAcknowledgeCommand() *cobra.Command {
-	call := &apiCall{target: target{operator: true}}
+	call := &apiCall{target: target{operator: true}, kind: "alr"}
 	cmd := &cobra.Command{Use: "acknowledge ALERT", Aliases: []string{"ack"}, Short: "Record that you are handling an alert", Args: oneArg("ALERT", "the id of an alert, as `reelay alerts` lists it")}
 	return call.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		a, err := c.AcknowledgeAlert(ctx, args[0])
@@ -168,23 +193,23 @@ func alertsSilenceCommand() *cobra.Command {
 	return call.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		switch {
 		case lasting < time.Minute || lasting%time.Minute != 0:
-			return nil, nil, fmt.Errorf("--for is %s: it must be in whole minutes", lasting)
+			return nil, nil, &usageError{cmd, fmt.Errorf("--for is %s: it must be in whole minutes", lasting)}
 		case reason == "":
-			return nil, nil, errors.New("--reason is missing: say why the alerts are silenced")
+			return nil, nil, &usageError{cmd, errors.New("--reason is missing: say why the alerts are silenced")}
 		}
 		s, err := c.SilenceAlerts(ctx, strings.Join(args, ""), int(lasting.Minutes()), reason)
 		if err != nil {
 			return nil, nil, err
 		}
 		return s, func(out io.Writer) error {
-			_, err := fmt.Fprintf(out, "%s lasts until %s\n", s.Id, s.Until.Local().Format(time.DateTime))
+			_, err := fmt.Fprintf(out, "%s lasts until %s\n", s.Id, s.Until.Local().Format(time.RFC3339))
 			return err
 		}, nil
 	})
 }
 
 func alertsEndSilenceCommand() *cobra.Command {
-	call := &apiCall{target: target{operator: true}}
+	call := &apiCall{target: target{operator: true}, kind: "sil"}
 	cmd := &cobra.Command{Use: "end-silence SILENCE", Short: "End a silence now", Args: oneArg("SILENCE", "the id of a silence, as `reelay alerts silences` lists it")}
 	return call.command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		s, err := c.EndSilence(ctx, args[0])

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -31,8 +32,12 @@ import (
 	"github.com/reelay/reelay/web/rest"
 	"github.com/reelay/reelay/web/videos"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 )
+
+// errNoQuery is the error of `reelay api` with a query, as other tools take it.
+var errNoQuery = errors.New("`reelay api` runs the server: send a query with `reelay graphql`")
 
 func apiCommand() *cobra.Command {
 	cfg := readConfig()
@@ -42,7 +47,12 @@ func apiCommand() *cobra.Command {
 		Long: "Serves GraphQL, the console and links to objects. It is stateless: run as many processes as you need.\n" +
 			"On SIGTERM it finishes open requests and ends streams, so that clients reconnect elsewhere, within 10 s.\n" +
 			"Needs DATABASE_URL, REDIS_URL, GCS_BUCKET and REELAY_SECRETS_FILE; see docs/operators/configuration.md.",
-		Args: cobra.NoArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return errNoQuery
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cfg.need(); err != nil {
 				return err
@@ -61,6 +71,12 @@ func apiCommand() *cobra.Command {
 		},
 	}
 	cfg.tls.addFlags(cmd.Flags())
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if _, unknown := errors.AsType[*pflag.NotExistError](err); unknown {
+			return &usageError{cmd, fmt.Errorf("%w; %w", flagError(cmd, err), errNoQuery)}
+		}
+		return cmd.Parent().FlagErrorFunc()(cmd, err)
+	})
 	return cmd
 }
 

@@ -22,7 +22,7 @@ func auditCommand() *cobra.Command {
 				{Title: "ACTION", Value: func(e client.AuditEntry) any { return e.Action }},
 				{Title: "TARGET", Kind: output.ID, Value: func(e client.AuditEntry) any { return e.Target }},
 				{Title: "KEY", Kind: output.ID, Wide: true, Value: func(e client.AuditEntry) any { return e.KeyId }},
-				{Title: "DETAILS", Kind: output.Long, Value: auditDetails},
+				{Title: "DETAILS", Minor: true, Kind: output.Long, Value: auditDetails},
 			},
 			None: "No actions.",
 		},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"syscall"
 
 	"github.com/reelay/reelay/client"
@@ -97,7 +98,9 @@ func apiError(err error) error {
 	e, ok := errors.AsType[*client.Error](err)
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("nothing answers there, is `reelay up` running? %w", err)
+		return fmt.Errorf("%w; check the address, and whether the server runs (is `reelay up` running?)", err)
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return fmt.Errorf("the server speaks HTTP, not HTTPS: give its address with http:// (%w)", err)
 	case isUntrusted(err):
 		return fmt.Errorf("%w; trust its certificate with --ca-file or REELAY_CA_FILE, or name the folder of the running `reelay up` with --data", err)
 	case !ok:

@@ -99,6 +99,16 @@ func completeIDs(kind string) completion {
 			list, err := complete(c.WebhookEndpoints(ctx))
 			return described(list, func(e client.WebhookEndpoint) (string, string) { return e.Id, clean(e.Url) }), err
 		})
+	case "alr":
+		return fromAPI(target{operator: true}, func(ctx context.Context, c *client.Client) ([]string, error) {
+			list, err := complete(c.Alerts(ctx, true))
+			return described(list, func(a client.Alert) (string, string) { return a.Id, clip(clean(a.Message), 60) }), err
+		})
+	case "sil":
+		return fromAPI(target{operator: true}, func(ctx context.Context, c *client.Client) ([]string, error) {
+			list, err := complete(c.AlertSilences(ctx))
+			return described(list, func(s client.AlertSilence) (string, string) { return s.Id, clip(clean(s.Reason), 60) }), err
+		})
 	case "whd":
 		return fromAPI(target{}, func(ctx context.Context, c *client.Client) ([]string, error) {
 			list, err := output.Page[client.WebhookDelivery](c.WebhookDeliveries(ctx, client.WebhookFilter{}, first, ""))
@@ -131,6 +141,21 @@ var completePools = fromAPI(target{operator: true}, func(ctx context.Context, c 
 var completeAccounts = fromAPI(target{operator: true}, func(ctx context.Context, c *client.Client) ([]string, error) {
 	list, err := output.Page[client.Account](c.Accounts(ctx, 200, ""))
 	return described(list, func(a client.Account) (string, string) { return a.Name, string(a.Tier) }), err
+})
+
+var completeMembers = fromAPI(target{admin: true}, func(ctx context.Context, c *client.Client) ([]string, error) {
+	list, err := complete(c.Members(ctx))
+	return described(list, func(m client.Member) (string, string) { return clean(m.Email), strings.ToLower(string(m.Role)) }), err
+})
+
+var completeAlertRules = fromAPI(target{operator: true}, func(ctx context.Context, c *client.Client) ([]string, error) {
+	list, err := complete(c.AlertRules(ctx))
+	return described(list, func(r client.AlertRule) (string, string) { return r.Name, clean(r.Title) }), err
+})
+
+var completeReceivers = fromAPI(target{operator: true}, func(ctx context.Context, c *client.Client) ([]string, error) {
+	list, err := complete(c.AlertRoutes(ctx))
+	return described(list, func(r client.AlertRoute) (string, string) { return clean(r.Name), string(r.Kind) }), err
 })
 
 // noFiles completes nothing, instead of the names of files.
@@ -212,6 +237,14 @@ func argWords(cmd *cobra.Command) completion {
 		return firstOnly(completeAccounts, noFiles)
 	case strings.HasPrefix(argument, "CONTEXT"):
 		return firstOnly(completeContexts, noFiles)
+	case strings.HasPrefix(argument, "MEMBER"):
+		return firstOnly(completeMembers, noFiles)
+	case strings.HasPrefix(argument, "ROLE MEMBER"):
+		return firstOnly(choices(memberRoles), completeMembers)
+	case strings.HasPrefix(argument, "[RULE]"):
+		return firstOnly(completeAlertRules, noFiles)
+	case strings.HasPrefix(argument, "RECEIVER"):
+		return firstOnly(completeReceivers, noFiles)
 	case strings.HasPrefix(argument, "NAME") && cmd.HasParent() && cmd.Parent().Name() == "pools":
 		return firstOnly(completePools, noFiles)
 	case strings.HasPrefix(argument, "NAME") && cmd.HasParent() && cmd.Parent().Name() == "models":

@@ -35,7 +35,7 @@ func downloadCommand() *cobra.Command {
 		Args: jobArg,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if o.kind != "" && kindNamed(o.kind) == nil {
-				return &usageError{cmd, fmt.Errorf("--kind is %q: it must be %s", o.kind, strings.Join(kindNames(), ", "))}
+				return &usageError{cmd, fmt.Errorf("--kind is %q: it must be %s", o.kind, oneOf(kindNames()))}
 			}
 			return nil
 		},
@@ -62,7 +62,7 @@ func downloadCommand() *cobra.Command {
 	}
 	o.target.addFlags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&o.kind, "kind", "", "what to download: "+strings.Join(kindNames(), ", "))
+	f.StringVar(&o.kind, "kind", "", "what to download: "+oneOf(kindNames()))
 	f.StringVarP(&o.output, "output", "o", "", "file to store it in (default JOB.mp4 for a video, else JOB.KIND and its extension)")
 	f.BoolVar(&o.force, "force", false, "replace the file if it exists")
 	f.BoolVar(&o.asJSON, "json", false, "print one JSON document")

@@ -80,5 +80,5 @@ func TestDownloadOutput(t *testing.T) {
 	require.Contains(t, errs, "--force")
 	status, _, errs = call(t, t.Context(), append(args, "--kind", "film")...)
 	require.Equal(t, exitUsage, status)
-	require.Contains(t, errs, `--kind is "film": it must be video, thumbnail, output, preview, spritesheet, log, evidence`)
+	require.Contains(t, errs, `--kind is "film": it must be video, thumbnail, output, preview, spritesheet, log or evidence`)
 }

@@ -69,7 +69,7 @@ var workerTable = output.Table[client.Worker]{
 	Columns: []output.Column[client.Worker]{
 		{Title: "WORKER", Kind: output.ID, Value: func(w client.Worker) any { return w.Id }},
 		{Title: "STATUS", Kind: output.State, Value: func(w client.Worker) any { return workerState(w) }},
-		{Title: "INSTANCE", Kind: output.Long, Value: func(w client.Worker) any { return placeOf(w.ProviderInstanceId, w.Slot) }},
+		{Title: "INSTANCE", Minor: true, Kind: output.Long, Value: func(w client.Worker) any { return placeOf(w.ProviderInstanceId, w.Slot) }},
 		{Title: "POOL", Wide: true, Value: func(w client.Worker) any {
 			if w.Pool == nil {
 				return nil
@@ -79,11 +79,11 @@ var workerTable = output.Table[client.Worker]{
 		{Title: "ZONE", Wide: true, Value: func(w client.Worker) any { return cmp.Or(valueOr(w.Zone, ""), w.Region) }},
 		{Title: "CLASS", Wide: true, Value: func(w client.Worker) any { return w.CapacityClass }},
 		{Title: "GPU", Value: func(w client.Worker) any { return w.GpuType }},
-		{Title: "USE", Value: func(w client.Worker) any { return sumGPUs(w.Gpus).use }},
-		{Title: "MEMORY", Value: func(w client.Worker) any { return sumGPUs(w.Gpus).memory }},
-		{Title: "TEMP", Value: func(w client.Worker) any { return sumGPUs(w.Gpus).temperature }},
+		{Title: "USE", Minor: true, Value: func(w client.Worker) any { return sumGPUs(w.Gpus).use }},
+		{Title: "MEMORY", Minor: true, Value: func(w client.Worker) any { return sumGPUs(w.Gpus).memory }},
+		{Title: "TEMP", Minor: true, Value: func(w client.Worker) any { return sumGPUs(w.Gpus).temperature }},
 		{Title: "POWER", Wide: true, Value: func(w client.Worker) any { return sumGPUs(w.Gpus).power }},
-		{Title: "ERRORS", Value: func(w client.Worker) any { return sumGPUs(w.Gpus).errors }},
+		{Title: "ERRORS", Minor: true, Value: func(w client.Worker) any { return sumGPUs(w.Gpus).errors }},
 		{Title: "JOB", Kind: output.ID, Value: func(w client.Worker) any {
 			if w.CurrentJob == nil {
 				return nil

@@ -41,13 +41,13 @@ func TestWorkersCommand(t *testing.T) {
 		"list": {[]string{"--status", "lost", "--zone", "us-1a", "--gpu-type", "H100", "--agent-version", "1.2", "--quarantined"},
 			`{"workers": {"edges": [{"node": ` + busy + `}], "pageInfo": {"hasNextPage": false, "endCursor": null}, "totalCount": 1}}`, "job_1",
 			map[string]any{"status": []any{"LOST"}, "zone": "us-1a", "gpuType": "H100", "agentVersion": "1.2", "quarantined": true, "first": 50.0}},
-		"drain":            {[]string{"drain", "w", "--deadline", "20m"}, `{"drainWorker": ` + busy + `}`, "w drains; it has the job job_1.", map[string]any{"id": "w", "deadlineSeconds": 1200.0}},
-		"preempt":          {[]string{"preempt", "w"}, `{"preemptWorker": ` + busy + `}`, "w is preempted, and its machine ends in 30s; it has the job job_1.", map[string]any{"id": "w", "noticeSeconds": 30.0}},
-		"preempt, as JSON": {[]string{"preempt", "w", "--json"}, `{"preemptWorker": ` + busy + `}`, `"status": "BUSY"`, map[string]any{"id": "w", "noticeSeconds": 30.0}},
-		"quarantine":       {[]string{"quarantine", "w", "--for", "2h", "--reason", "loud"}, `{"quarantineWorker": ` + busy + `}`, "w gets no jobs for 2h0m0s; it has the job job_1.", map[string]any{"id": "w", "minutes": 120.0, "reason": "loud"}},
-		"release":          {[]string{"release", "w"}, `{"releaseQuarantine": ` + busy + `}`, "w is not in quarantine: it gets jobs.", map[string]any{"id": "w"}},
-		"release a drain":  {[]string{"release", "w"}, `{"releaseQuarantine": ` + strings.Replace(busy, "BUSY", "DRAINING", 1) + `}`, "w is not in quarantine, but DRAINING: it gets no jobs.", map[string]any{"id": "w"}},
-		"terminate":        {[]string{"terminate", "w"}, `{"terminateWorker": ` + busy + `}`, "w is terminated.", map[string]any{"id": "w"}},
+		"drain":            {[]string{"drain", "wrk_w", "--deadline", "20m"}, `{"drainWorker": ` + busy + `}`, "w drains; it has the job job_1.", map[string]any{"id": "wrk_w", "deadlineSeconds": 1200.0}},
+		"preempt":          {[]string{"preempt", "wrk_w"}, `{"preemptWorker": ` + busy + `}`, "w is preempted, and its machine ends in 30s; it has the job job_1.", map[string]any{"id": "wrk_w", "noticeSeconds": 30.0}},
+		"preempt, as JSON": {[]string{"preempt", "wrk_w", "--json"}, `{"preemptWorker": ` + busy + `}`, `"status": "BUSY"`, map[string]any{"id": "wrk_w", "noticeSeconds": 30.0}},
+		"quarantine":       {[]string{"quarantine", "wrk_w", "--for", "2h", "--reason", "loud"}, `{"quarantineWorker": ` + busy + `}`, "w gets no jobs for 2h; it has the job job_1.", map[string]any{"id": "wrk_w", "minutes": 120.0, "reason": "loud"}},
+		"release":          {[]string{"release", "wrk_w"}, `{"releaseQuarantine": ` + busy + `}`, "w is not in quarantine: it gets jobs.", map[string]any{"id": "wrk_w"}},
+		"release a drain":  {[]string{"release", "wrk_w"}, `{"releaseQuarantine": ` + strings.Replace(busy, "BUSY", "DRAINING", 1) + `}`, "w is not in quarantine, but DRAINING: it gets no jobs.", map[string]any{"id": "wrk_w"}},
+		"terminate":        {[]string{"terminate", "wrk_w"}, `{"terminateWorker": ` + busy + `}`, "w is terminated.", map[string]any{"id": "wrk_w"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -62,6 +62,9 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 	}
 	if job.Cancellation != nil {
 		field("cancel", "%s", proof(job.Cancellation))
+		if by := job.Cancellation.By; by != "" {
+			field("asked by", "%s", strings.TrimSuffix(by+": "+valueOr(job.Cancellation.Reason, ""), ": "))
+		}
 	}
 	field("model", "%s  %s", job.Model, job.Params)
 	field("tier", "%s, in lane %s, priority %d", job.Tier, job.Lane, job.Priority)

@@ -42,8 +42,8 @@ func TestPrintJob(t *testing.T) {
 		},
 		"ShowsThatAWaitingJobStoppedAtOnce": {
 			job: client.JobHistory{Job: client.Job{Status: client.JobStatusCancelled, Progress: over,
-				Cancellation: &client.Cancellation{RequestedAt: at(0), StoppedAt: new(at(0))}}},
-			shows: []string{"asked " + asked + " · stopped after 0.0 s\n"},
+				Cancellation: &client.Cancellation{RequestedAt: at(0), StoppedAt: new(at(0)), By: "ana", Reason: new("wrong prompt")}}},
+			shows: []string{"asked " + asked + " · stopped after 0.0 s\n", "asked by   ana: wrong prompt\n"},
 		},
 		"ShowsWhatItWaitsForAndUntilWhen": {
 			job: client.JobHistory{Job: client.Job{Status: client.JobStatusScheduled, ExpiresAt: new(at(60))},

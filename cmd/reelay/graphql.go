@@ -26,7 +26,7 @@ func graphqlCommand() *cobra.Command {
 		SuggestFor: []string{"query", "gql", "curl"},
 		Short:      "Send a GraphQL query or mutation",
 		Long: "Sends a GraphQL document and prints the answer as JSON. The document is the argument, a file, or standard input\n" +
-			"(-f -). A value of -F is read as JSON if it is valid JSON, else as text. --paginate fetches all pages of a query\n" +
+			"(-). A value of -F is read as JSON if it is valid JSON, else as text. --paginate fetches all pages of a query\n" +
 			"that takes $after: String and asks for pageInfo { hasNextPage endCursor }; it prints one document for each page.",
 		Example: "  reelay graphql '{ viewer { role } }'\n" +
 			"  reelay graphql -f jobs.graphql -F first=100 --jq '.data.jobs.edges[].node.id'\n" +
@@ -93,6 +93,8 @@ func (o *graphqlOptions) input(cmd *cobra.Command, args []string) (document stri
 		return "", nil, errors.New("the query is given twice, as an argument and with --file: use one of them")
 	case o.file != "":
 		document, err = readText(o.file, cmd.InOrStdin())
+	case len(args) > 0 && args[0] == "-":
+		document, err = readText("-", cmd.InOrStdin())
 	case len(args) > 0:
 		document = args[0]
 	default:

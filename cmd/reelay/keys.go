@@ -154,7 +154,7 @@ var keyTable = output.Table[client.ApiKey]{
 		{Title: "ROLE", Value: func(k client.ApiKey) any { return k.Role }},
 		{Title: "ACCOUNT", Kind: output.Long, Value: func(k client.ApiKey) any { return k.Account.Name }},
 		{Title: "NAME", Kind: output.Long, Value: func(k client.ApiKey) any { return k.Name }},
-		{Title: "SECRET", Value: func(k client.ApiKey) any { return k.Prefix + "…" }},
+		{Title: "SECRET", Minor: true, Value: func(k client.ApiKey) any { return k.Prefix + "…" }},
 		{Title: "CREATED", Wide: true, Value: func(k client.ApiKey) any { return k.CreatedAt }},
 		{Title: "USED", Value: func(k client.ApiKey) any { return k.LastUsedAt }},
 		{Title: "STATE", Kind: output.State, Value: func(k client.ApiKey) any { return keyState(k, time.Now()) }},

@@ -71,9 +71,9 @@ var jobTable = output.Table[client.ListedJob]{
 	Columns: []output.Column[client.ListedJob]{
 		{Title: "JOB", Kind: output.ID, Value: func(j client.ListedJob) any { return j.Id }},
 		{Title: "STATUS", Kind: output.State, Value: jobState},
-		{Title: "DONE", Value: func(j client.ListedJob) any { return fmt.Sprintf("%.0f %%", j.Progress.Percent) }},
-		{Title: "MODEL", Value: func(j client.ListedJob) any { return j.Model }},
-		{Title: "TIER", Value: func(j client.ListedJob) any { return j.Tier }},
+		{Title: "DONE", Minor: true, Value: func(j client.ListedJob) any { return fmt.Sprintf("%.0f %%", j.Progress.Percent) }},
+		{Title: "MODEL", Minor: true, Value: func(j client.ListedJob) any { return j.Model }},
+		{Title: "TIER", Minor: true, Value: func(j client.ListedJob) any { return j.Tier }},
 		{Title: "ATTEMPTS", Wide: true, Value: func(j client.ListedJob) any { return j.AttemptNo }},
 		{Title: "CREATED", Value: func(j client.ListedJob) any { return j.CreatedAt }},
 		{Title: "ACCOUNT", Wide: true, Value: func(j client.ListedJob) any { return j.Account.Name }},

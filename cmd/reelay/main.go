@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -162,33 +161,6 @@ func helpOfNothing(root *cobra.Command, args []string) error {
 	return cmd.Args(cmd, rest[:1])
 }
 
-// badValue is what pflag says of a value that a flag cannot have, with an error of Go's.
-var badValue = regexp.MustCompile(`^invalid argument "(.*)" for "(?:-\w, )?(--[\w-]+)" flag: (?:strconv\.\w+: parsing ".*": |time: )(.*)$`)
-
-// flagError says in words what is wrong with a flag.
-func flagError(cmd *cobra.Command, err error) error {
-	parts := badValue.FindStringSubmatch(err.Error())
-	if parts == nil {
-		return err
-	}
-	must := "a number"
-	flag := cmd.Flags().Lookup(strings.TrimPrefix(parts[2], "--"))
-	if flag != nil {
-		switch kind := flag.Value.Type(); {
-		case strings.HasPrefix(kind, "int"), strings.HasPrefix(kind, "uint"):
-			must = "a whole number"
-		case strings.HasPrefix(kind, "bool"):
-			must = "true or false"
-		case kind == "duration":
-			must = "a duration such as 30s, 10m or 2h"
-		}
-	}
-	if strings.Contains(parts[3], "out of range") {
-		return fmt.Errorf("%s is %s: this is out of range", parts[2], parts[1])
-	}
-	return fmt.Errorf("%s is %q: it must be %s", parts[2], parts[1], must)
-}
-
 // usageError is the error of an invalid command line.
 type usageError struct {
 	cmd   *cobra.Command
@@ -197,22 +169,6 @@ type usageError struct {
 
 func (e *usageError) Error() string { return e.cause.Error() }
 func (e *usageError) Unwrap() error { return e.cause }
-
-// checkArgs turns errors about the arguments of cmd and its subcommands into a
-// usageError.
-func checkArgs(cmd *cobra.Command) {
-	if check := cmd.Args; check != nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return &usageError{cmd, err}
-			}
-			return nil
-		}
-	}
-	for _, sub := range cmd.Commands() {
-		checkArgs(sub)
-	}
-}
 
 // jobArg checks the one argument of the commands about a job.
 func jobArg(_ *cobra.Command, args []string) error {

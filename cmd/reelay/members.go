@@ -185,7 +185,7 @@ func oneMember(_ *cobra.Command, args []string) error {
 // memberID returns the id of a member with an e-mail address, or the id itself.
 func memberID(ctx context.Context, c *client.Client, name string) (string, error) {
 	if strings.HasPrefix(name, "mem_") {
-		return name, nil
+		return fullID(ctx, c, "mem", name)
 	}
 	all, err := c.Members(ctx)
 	if err != nil {

@@ -263,7 +263,7 @@ func readSpecFile(path string) (string, error) {
 	in := io.Reader(os.Stdin)
 	switch path {
 	case "":
-		return "", errors.New("name the file with -f")
+		return "", errors.New("-f is missing: name the file with -f FILE")
 	case "-":
 	default:
 		f, err := os.Open(path)

@@ -112,6 +112,9 @@ func parseEnum[T ~string](name, value string, all []T) (T, error) {
 		}
 	}
 	var none T
+	if value == "" {
+		return none, fmt.Errorf("--%s is missing: it must be %s", name, strings.ToLower(oneOf(all)))
+	}
 	return none, fmt.Errorf("--%s is %q: it must be %s", name, value, strings.ToLower(oneOf(all)))
 }
 

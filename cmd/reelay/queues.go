@@ -85,7 +85,7 @@ func queuesPauseCommand() *cobra.Command {
 		if err != nil {
 			return nil, nil, err
 		}
-		return q, line("Paused %s: %d jobs wait, %d run on.", queueName(lane, model), q.Depth, q.Running), nil
+		return q, line("Paused %s: %d queued, %d running. Running jobs continue.", queueName(lane, model), q.Depth, q.Running), nil
 	})
 	cmd.Flags().StringVar(&model, "model", "", "only the jobs of this model")
 	cmd.Flags().StringVar(&reason, "reason", "", "reason, shown to other operators")
@@ -109,7 +109,7 @@ func queuesResumeCommand() *cobra.Command {
 		if err != nil {
 			return nil, nil, err
 		}
-		return q, line("Resumed %s: %d jobs wait.", queueName(lane, model), q.Depth), nil
+		return q, line("Resumed %s: %d queued.", queueName(lane, model), q.Depth), nil
 	})
 	cmd.Flags().StringVar(&model, "model", "", "only the jobs of this model")
 	return cmd

@@ -65,10 +65,10 @@ func TestQueuesCommand(t *testing.T) {
 		"list as JSON": {[]string{"--json"}, `{"queues": [` + paused + `]}`, []string{`"paused": true`, `"by": "night shift"`, `"reason": "storage is full"`}, nil},
 		"pause": {
 			[]string{"pause", "pro", "--model", "testcard", "--reason", "storage is full"}, `{"pauseQueue": ` + paused + `}`,
-			[]string{"Paused testcard in the pro lane: 3 jobs wait, 1 run on."}, map[string]any{"tier": "PRO", "model": "testcard", "reason": "storage is full"},
+			[]string{"Paused testcard in the pro lane: 3 queued, 1 running. Running jobs continue."}, map[string]any{"tier": "PRO", "model": "testcard", "reason": "storage is full"},
 		},
 		"resume": {
-			[]string{"resume", "BATCH"}, `{"resumeQueue": ` + active + `}`, []string{"Resumed the batch lane: 0 jobs wait."},
+			[]string{"resume", "BATCH"}, `{"resumeQueue": ` + active + `}`, []string{"Resumed the batch lane: 0 queued."},
 			map[string]any{"tier": "BATCH"},
 		},
 	} {

@@ -11,7 +11,7 @@ import (
 
 // idNouns are the kinds of ids, in words.
 var idNouns = map[string]string{
-	"job": "job", "wrk": "worker", "acc": "account", "key": "key", "dead": "dead letter", "bulk": "bulk operation", "whk": "webhook endpoint", "whd": "webhook delivery",
+	"job": "job", "wrk": "worker", "acc": "account", "key": "key", "dead": "dead letter", "bulk": "bulk operation", "whk": "webhook endpoint", "whd": "webhook delivery", "alr": "alert", "sil": "silence", "mem": "member",
 }
 
 // minShortID is how many hex digits of an id are enough, if no other begins with them.
@@ -20,14 +20,21 @@ const minShortID = 6
 var hexDigits = regexp.MustCompile(`^[0-9a-f]+(-[0-9a-f]*)*$`)
 
 // fullID returns the id of a kind that a text names: the id itself, or the only one that begins
-// with it. The kind (job_) and an ellipsis at the end may be left out. A text that cannot be the
-// beginning of an id is returned unchanged: the API says that there is no such thing.
+// with it. The kind (job_) and an ellipsis at the end may be left out.
+// A text that begins with the kind, but cannot be the beginning of an id, is returned unchanged: the
+// API says that there is no such thing.
 func fullID(ctx context.Context, c *client.Client, kind, text string) (string, error) {
 	short := strings.ToLower(strings.TrimRight(strings.TrimSpace(text), ".…"))
 	digits := strings.TrimPrefix(short, kind+"_")
 	hex := strings.ReplaceAll(digits, "-", "")
-	if !hexDigits.MatchString(digits) || len(hex) < minShortID || len(hex) > 32 {
+	unclear := !hexDigits.MatchString(digits) || len(hex) < minShortID || len(hex) > 32
+	switch {
+	case unclear && (text == "" || digits != short): // none, or an id that the API does not know
 		return text, nil
+	case !hexDigits.MatchString(digits) || len(hex) > 32:
+		return "", fmt.Errorf("%q is not the id of a %s, such as %s", text, idNouns[kind], kind+"_01937d3e")
+	case len(hex) < minShortID:
+		return "", fmt.Errorf("%q is too short: give at least the first %d digits of the %s's id", text, minShortID, idNouns[kind])
 	}
 	if len(hex) == 32 && len(digits) == 36 {
 		return kind + "_" + digits, nil

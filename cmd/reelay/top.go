@@ -105,13 +105,9 @@ func (o *overview) print(s *output.Screen) error {
 		{"waits", []string{"p50 " + known(v.WaitSecondsP50, formatSeconds), "p95 " + known(v.WaitSecondsP95, formatSeconds), "run p50 " + known(v.RenderSecondsP50, formatSeconds),
 			"run p95 " + known(v.RenderSecondsP95, formatSeconds)}},
 		{"fleet", []string{o.fleet(), "GPUs " + known(v.GpuUtilization, percent), known(v.PreemptionsPerHour, decimal) + " preemptions/h", "recovery p95 " + known(v.RecoverySecondsP95, formatSeconds)}},
-		{"cost", []string{"$" + known(v.CostUsdPerHour, decimal) + "/h", "$" + known(v.WastedUsdPerHour, decimal) + "/h wasted"}},
+		{"cost", []string{known(v.CostUsdPerHour, dollars) + " per hour", known(v.WastedUsdPerHour, dollars) + " of it wasted"}},
 	} {
-		text := fmt.Sprintf("%-7s%s", line.name, strings.Join(line.parts, " · "))
-		if s.Width > 0 {
-			text = output.Clip(text, s.Width)
-		}
-		if _, err := fmt.Fprintln(s, text); err != nil {
+		if _, err := io.WriteString(s, figures(line.name, line.parts, s.Width)); err != nil {
 			return err
 		}
 	}
@@ -130,6 +126,24 @@ func (o *overview) print(s *output.Screen) error {
 	return workerTable.Write(s, busy)
 }
 
+// figures lists figures after a name, on as many lines as the width of a terminal needs.
+func figures(name string, parts []string, width int) string {
+	const indent = 7
+	text, at := fmt.Sprintf("%-*s", indent, name), indent
+	for i, part := range parts {
+		const separator = " · "
+		switch {
+		case i == 0:
+		case width > 0 && at+output.Width(separator+part) > width:
+			text, at = text+"\n"+strings.Repeat(" ", indent), indent
+		default:
+			text, at = text+separator, at+output.Width(separator)
+		}
+		text, at = text+part, at+output.Width(part)
+	}
+	return text + "\n"
+}
+
 // known formats a figure, or says that it is not known.
 func known(v *float64, format func(float64) string) string {
 	if v == nil {
@@ -138,7 +152,8 @@ func known(v *float64, format func(float64) string) string {
 	return format(*v)
 }
 
-func decimal(v float64) string { return fmt.Sprintf("%.3g", v) }
+func decimal(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") }
+func dollars(v float64) string { return fmt.Sprintf("$%.2f", v) }
 func percent(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }
 
 // activity orders workers: those that run a job come first.

@@ -98,7 +98,8 @@ func follow(ctx context.Context, c *client.Client, id string, d *display, show f
 
 // interrupted returns the error of a watch that the user stopped.
 func interrupted(id string) error {
-	return fmt.Errorf("stopped watching; the job continues. Watch it with `reelay watch %s`, cancel it with `reelay cancel %s`", id, id)
+	return &statusError{exitInterrupted,
+		fmt.Errorf("stopped watching; the job continues. Watch it with `reelay watch %s`, cancel it with `reelay cancel %s`", id, id)}
 }
 
 // ending returns nil for a completed job, or an error that says why it did not complete.

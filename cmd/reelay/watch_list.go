@@ -97,12 +97,14 @@ func (w *watchFlag) print(s *output.Screen, cmd *cobra.Command, page, last strin
 	return page, true, err
 }
 
-// redraw replaces what a terminal shows by a title and a page, as far as they fit.
+// redraw replaces what a terminal shows by a title and a page, as far as they fit. It writes over the
+// old lines instead of clearing the screen first, which would flicker.
 func redraw(s *output.Screen, title, page string) error {
 	lines := strings.Split(strings.TrimSuffix(page, "\n"), "\n")
 	if room := s.Height - 3; room > 0 && len(lines) > room {
 		lines = append(lines[:room], "…")
 	}
-	_, err := io.WriteString(s, "\x1b[H\x1b[2J"+s.Paint(output.Dim, output.Clip(title, s.Width))+"\n"+strings.Join(lines, "\n")+"\n")
+	lines = append([]string{s.Paint(output.Dim, output.Clip(title, s.Width))}, lines...)
+	_, err := io.WriteString(s, "\x1b[H"+strings.Join(lines, "\x1b[K\n")+"\x1b[K\n\x1b[J")
 	return err
 }

@@ -48,7 +48,7 @@ func workersPreemptCommand() *cobra.Command {
 		if err != nil {
 			return nil, "", err
 		}
-		return w, fmt.Sprintf("is preempted, and its machine ends in %s%s", notice, busyWith(w)), nil
+		return w, fmt.Sprintf("is preempted, and its machine ends in %s%s", brief(notice), busyWith(w)), nil
 	})
 }
 
@@ -67,16 +67,16 @@ func workersQuarantineCommand() *cobra.Command {
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who see it (required)")
 	return workerCommand(cmd, func(ctx context.Context, c *client.Client, id string) (*client.Worker, string, error) {
 		if lasting%time.Minute != 0 {
-			return nil, "", fmt.Errorf("--for is %s: it must be in whole minutes", lasting)
+			return nil, "", &usageError{cmd, fmt.Errorf("--for is %s: it must be in whole minutes", lasting)}
 		}
 		if reason == "" {
-			return nil, "", errors.New("--reason is missing: say why the host gets no jobs")
+			return nil, "", &usageError{cmd, errors.New("--reason is missing: say why the host gets no jobs")}
 		}
 		w, err := c.QuarantineWorker(ctx, id, lasting, reason)
 		if err != nil {
 			return nil, "", err
 		}
-		return w, "gets no jobs for " + lasting.String() + busyWith(w), nil
+		return w, "gets no jobs for " + brief(lasting) + busyWith(w), nil
 	})
 }
 
@@ -128,6 +128,11 @@ func workerCommand(cmd *cobra.Command, act func(ctx context.Context, c *client.C
 		}
 		return w, line("%s %s.", w.Id, what), nil
 	})
+}
+
+// brief formats a duration without the zeros at its end: 2h, 30m, 90s as 1m30s.
+func brief(d time.Duration) string {
+	return strings.Replace(strings.Replace(d.String(), "m0s", "m", 1), "h0m", "h", 1)
 }
 
 func busyWith(w *client.Worker) string {

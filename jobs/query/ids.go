@@ -20,7 +20,7 @@ const (
 var lookupRoles = map[string]models.Role{
 	"job": models.RoleClient, "bulk": models.RoleClient, "whk": models.RoleClient, "whd": models.RoleClient,
 	"wrk": models.RoleViewer, "acc": models.RoleViewer, "pol": models.RoleViewer, "dead": models.RoleViewer,
-	"key": models.RoleAdmin,
+	"alr": models.RoleViewer, "sil": models.RoleViewer, "key": models.RoleAdmin, "mem": models.RoleAdmin,
 }
 
 // IDs returns the ids that begin with a prefix such as job_01937d3e, the oldest first, at most

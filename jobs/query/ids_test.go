@@ -44,7 +44,7 @@ func TestReader_IDs(t *testing.T) {
 		})
 	}
 
-	for _, kind := range []string{"acc", "pol", "dead", "bulk", "whk", "whd", "key", "wrk", "job"} {
+	for _, kind := range []string{"acc", "pol", "dead", "bulk", "whk", "whd", "key", "wrk", "alr", "sil", "mem", "job"} {
 		for _, p := range []jobs.Principal{s.Client, operator, s.Admin} {
 			found, err := s.Reader.IDs(t.Context(), p, kind+"_ffffff")
 			require.NoError(t, err, kind)

@@ -22,7 +22,7 @@ var table = output.Table[row]{
 	Columns: []output.Column[row]{
 		{Title: "JOB", Kind: output.ID, Value: func(r row) any { return r.ID }},
 		{Title: "STATUS", Kind: output.State, Value: func(r row) any { return r.Status }},
-		{Title: "CREATED", Value: func(r row) any { return r.At }},
+		{Title: "CREATED", Minor: true, Value: func(r row) any { return r.At }},
 		{Title: "STATUS TWICE", Wide: true, Value: func(r row) any { return r.Status + r.Status }},
 		{Title: "PROMPT", Kind: output.Long, Value: func(r row) any { return r.Prompt }},
 	},
@@ -52,10 +52,15 @@ JOB                STATUS     CREATED  PROMPT
 job_01937d3e-1111  COMPLETED  3 h ago  a lighthouse in a st…
 job_01937d3e-2222  FAILED     1 h ago  灯台 two lines red
 `},
-		"MeasuresWideCharacters": {output.Screen{Width: 49}, `
+		"MeasuresWideCharacters": {output.Screen{Width: 54}, `
 JOB                STATUS     CREATED  PROMPT
-job_01937d3e-1111  COMPLETED  3 h ago  a lightho…
-job_01937d3e-2222  FAILED     1 h ago  灯台 two …
+job_01937d3e-1111  COMPLETED  3 h ago  a lighthouse i…
+job_01937d3e-2222  FAILED     1 h ago  灯台 two lines…
+`},
+		"DropsMinorColumnsFirst": {output.Screen{Width: 45}, `
+JOB                STATUS     PROMPT
+job_01937d3e-1111  COMPLETED  a lighthouse i…
+job_01937d3e-2222  FAILED     灯台 two lines…
 `},
 		"DropsColumnsOfATinyTerminal": {output.Screen{Width: 12}, `
 JOB

@@ -2,6 +2,7 @@ package output
 
 import (
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -23,6 +24,8 @@ type Column[T any] struct {
 	Kind  Kind
 	// Wide shows the column only with --output wide.
 	Wide bool
+	// Minor columns are left out on a terminal that is too narrow for all, the last one first.
+	Minor bool
 }
 
 // Kind says what a column contains, and so how it is shown on a terminal.
@@ -50,7 +53,7 @@ func (t *Table[T]) Write(s *Screen, rows []T) error {
 		for i, row := range rows {
 			texts[i] = Clean(s.value(c.Value(row)))
 		}
-		g.add(c.Title, c.Kind, texts)
+		g.add(gridColumn{title: c.Title, kind: c.Kind, minor: c.Minor, cells: texts})
 	}
 	return g.write(s, len(rows))
 }
@@ -70,7 +73,7 @@ func WriteRows(out io.Writer, header []string, rows [][]string) error {
 		case i == len(header)-1:
 			kind = Long
 		}
-		g.add(title, kind, texts)
+		g.add(gridColumn{title: title, kind: kind, cells: texts})
 	}
 	return g.write(ScreenOf(out), len(rows))
 }
@@ -81,13 +84,12 @@ type grid struct{ columns []gridColumn }
 type gridColumn struct {
 	title string
 	kind  Kind
+	minor bool
 	cells []string
 	width int
 }
 
-func (g *grid) add(title string, kind Kind, cells []string) {
-	g.columns = append(g.columns, gridColumn{title: title, kind: kind, cells: cells})
-}
+func (g *grid) add(c gridColumn) { g.columns = append(g.columns, c) }
 
 // gap separates two columns.
 const gap = "  "
@@ -141,13 +143,19 @@ func (g *grid) line(b *strings.Builder, s *Screen, cell func(*gridColumn) (strin
 	b.WriteByte('\n')
 }
 
-// fit shortens columns until a line fits into width, which is 0 for no limit. Columns of long
-// text give first, then states, then the others except ids; each time the widest. A terminal that
-// is still too narrow shows the first columns only.
+// legible is how wide a column of states or long text should at least be, if leaving out minor
+// columns can make it so.
+const legible = 15
+
+// fit makes a line fit into width, which is 0 for no limit. Minor columns are left out if the others
+// would otherwise have to be shortened much. Then columns of long text give first, then states, then
+// the others except ids; each time the widest. A terminal that is still too narrow shows the first
+// columns only.
 func (g *grid) fit(width int) {
 	if width == 0 {
 		return
 	}
+	g.dropMinor(width)
 	over := -len(gap) - width
 	for _, c := range g.columns {
 		over += c.width + len(gap)
@@ -180,5 +188,23 @@ func (g *grid) fit(width int) {
 	}
 	if over > 0 {
 		g.columns[0].width = max(1, g.columns[0].width-over)
+	}
+}
+
+// dropMinor leaves out minor columns until the others fit, with long text still legible.
+func (g *grid) dropMinor(width int) {
+	over := -len(gap) - width
+	for _, c := range g.columns {
+		needs := c.width
+		if c.kind == Long || c.kind == State {
+			needs = min(needs, legible)
+		}
+		over += needs + len(gap)
+	}
+	for i := len(g.columns) - 1; i > 0 && over > 0; i-- {
+		if g.columns[i].minor {
+			over -= g.columns[i].width + len(gap)
+			g.columns = slices.Delete(g.columns, i, i+1)
+		}
 	}
 }

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// valueCause is what an error of Go's says of a flag's value, without the value.
+var valueCause = regexp.MustCompile(`^(?:strconv\.\w+: parsing ".*": |time: )(.*)$`)
+
+// flagError says in words what is wrong with a flag.
+func flagError(cmd *cobra.Command, err error) error {
+	if missing, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		return noSuchFlag(cmd, missing)
+	}
+	if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		return fmt.Errorf("%s needs a value", dashed(missing.GetSpecifiedName()))
+	}
+	bad, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	name := "--" + bad.GetFlag().Name
+	parts := valueCause.FindStringSubmatch(bad.Unwrap().Error())
+	if parts == nil {
+		return fmt.Errorf("%s is %q: %w", name, bad.GetValue(), bad.Unwrap())
+	}
+	if strings.Contains(parts[1], "out of range") {
+		return fmt.Errorf("%s is %s: this is out of range", name, bad.GetValue())
+	}
+	return fmt.Errorf("%s is %q: it must be %s", name, bad.GetValue(), valueOf(bad.GetFlag()))
+}
+
+// valueOf says what the value of a flag must be.
+func valueOf(flag *pflag.Flag) string {
+	switch kind := flag.Value.Type(); {
+	case strings.HasPrefix(kind, "int"), strings.HasPrefix(kind, "uint"):
+		return "a whole number"
+	case strings.HasPrefix(kind, "bool"):
+		return "true or false"
+	case kind == "duration":
+		return "a duration such as 30s, 10m or 2h"
+	}
+	return "a number"
+}
+
+// noSuchFlag refuses a flag, and suggests those whose names are near.
+func noSuchFlag(cmd *cobra.Command, missing *pflag.NotExistError) error {
+	given := missing.GetSpecifiedName()
+	// The distance of cobra's suggestions is that of the flags' names, as those of commands.
+	names := &cobra.Command{Use: "flags", SuggestionsMinimumDistance: min(2, (len(given)+1)/3)}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden && len(given) > 1 {
+			names.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+		}
+	})
+	if near := names.SuggestionsFor(given); len(near) > 0 {
+		return fmt.Errorf("unknown flag: %s; did you mean --%s?", dashed(given), strings.Join(near, " or --"))
+	}
+	return fmt.Errorf("unknown flag: %s", dashed(given))
+}
+
+// dashed returns the name of a flag as it is typed.
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}
+
+// checkArgs turns errors about the arguments of cmd and its subcommands into a
+// usageError, in words.
+func checkArgs(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return &usageError{cmd, argsError(cmd, args, err)}
+			}
+			return nil
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		checkArgs(sub)
+	}
+}
+
+// cobraArgs is what cobra says of the wrong number of arguments.
+var cobraArgs = regexp.MustCompile(`^(unknown command .* for|accepts |requires at least )`)
+
+// argsError says in words what is wrong with arguments, if cobra found it.
+func argsError(cmd *cobra.Command, args []string, err error) error {
+	if !cobraArgs.MatchString(err.Error()) {
+		return err
+	}
+	_, wanted, _ := strings.Cut(strings.TrimSuffix(cmd.Use, " [flags]"), " ")
+	switch {
+	case wanted == "":
+		return fmt.Errorf("`%s` takes no arguments, but got %q", cmd.CommandPath(), strings.Join(args, " "))
+	case len(args) == 0:
+		return fmt.Errorf("%s is missing", wanted)
+	}
+	return fmt.Errorf("there are %d arguments, %q: give %s", len(args), strings.Join(args, " "), wanted)
+}
