@@ -510,7 +510,7 @@ type Attempt struct {
 	ResumedFromStep *int           `json:"resumedFromStep"`
 	FailureClass    *FailureClass  `json:"failureClass"`
 	FailureReason   *string        `json:"failureReason"`
-	// The last 64 kB of the runtime's output, if the worker sent it.
+	// The last 64 kB of the runtime's output, if the worker sent it. It comes when the attempt ends.
 	Log              *Artifact  `json:"log"`
 	GpuSeconds       float64    `json:"gpuSeconds"`
 	WastedGpuSeconds float64    `json:"wastedGpuSeconds"`
@@ -3144,6 +3144,88 @@ func (v *ListedJob) __premarshalJSON() (*__premarshalListedJob, error) {
 	return &retval, nil
 }
 
+// LiveLog includes the requested fields of the GraphQL type LiveLog.
+// The GraphQL type's documentation follows.
+//
+// A part of the output of an attempt's runtime.
+type LiveLog struct {
+	Text string `json:"text"`
+	// The number of bytes that the worker has sent. Pass it as after to get what follows.
+	End int64 `json:"-"`
+}
+
+// GetText returns LiveLog.Text, and is useful for accessing the field via an interface.
+func (v *LiveLog) GetText() string { return v.Text }
+
+// GetEnd returns LiveLog.End, and is useful for accessing the field via an interface.
+func (v *LiveLog) GetEnd() int64 { return v.End }
+
+func (v *LiveLog) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*LiveLog
+		End json.RawMessage `json:"end"`
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.LiveLog = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	{
+		dst := &v.End
+		src := firstPass.End
+		if len(src) != 0 && string(src) != "null" {
+			err = unmarshalInt64(
+				src, dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal LiveLog.End: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+type __premarshalLiveLog struct {
+	Text string `json:"text"`
+
+	End json.RawMessage `json:"end"`
+}
+
+func (v *LiveLog) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *LiveLog) __premarshalJSON() (*__premarshalLiveLog, error) {
+	var retval __premarshalLiveLog
+
+	retval.Text = v.Text
+	{
+
+		dst := &retval.End
+		src := v.End
+		var err error
+		*dst, err = marshalInt64(
+			&src)
+		if err != nil {
+			return nil, fmt.Errorf(
+				"unable to marshal LiveLog.End: %w", err)
+		}
+	}
+	return &retval, nil
+}
+
 // Member includes the GraphQL fields of Member requested by the fragment Member.
 // The GraphQL type's documentation follows.
 //
@@ -5435,6 +5517,98 @@ type __apiKeysInput struct {
 // GetAccountId returns __apiKeysInput.AccountId, and is useful for accessing the field via an interface.
 func (v *__apiKeysInput) GetAccountId() *string { return v.AccountId }
 
+// __appendLogInput is used internally by genqlient
+type __appendLogInput struct {
+	AttemptId    string `json:"attemptId"`
+	FencingToken string `json:"fencingToken"`
+	Position     int64  `json:"-"`
+	Text         string `json:"text"`
+}
+
+// GetAttemptId returns __appendLogInput.AttemptId, and is useful for accessing the field via an interface.
+func (v *__appendLogInput) GetAttemptId() string { return v.AttemptId }
+
+// GetFencingToken returns __appendLogInput.FencingToken, and is useful for accessing the field via an interface.
+func (v *__appendLogInput) GetFencingToken() string { return v.FencingToken }
+
+// GetPosition returns __appendLogInput.Position, and is useful for accessing the field via an interface.
+func (v *__appendLogInput) GetPosition() int64 { return v.Position }
+
+// GetText returns __appendLogInput.Text, and is useful for accessing the field via an interface.
+func (v *__appendLogInput) GetText() string { return v.Text }
+
+func (v *__appendLogInput) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*__appendLogInput
+		Position json.RawMessage `json:"position"`
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.__appendLogInput = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	{
+		dst := &v.Position
+		src := firstPass.Position
+		if len(src) != 0 && string(src) != "null" {
+			err = unmarshalInt64(
+				src, dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal __appendLogInput.Position: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+type __premarshal__appendLogInput struct {
+	AttemptId string `json:"attemptId"`
+
+	FencingToken string `json:"fencingToken"`
+
+	Position json.RawMessage `json:"position"`
+
+	Text string `json:"text"`
+}
+
+func (v *__appendLogInput) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *__appendLogInput) __premarshalJSON() (*__premarshal__appendLogInput, error) {
+	var retval __premarshal__appendLogInput
+
+	retval.AttemptId = v.AttemptId
+	retval.FencingToken = v.FencingToken
+	{
+
+		dst := &retval.Position
+		src := v.Position
+		var err error
+		*dst, err = marshalInt64(
+			&src)
+		if err != nil {
+			return nil, fmt.Errorf(
+				"unable to marshal __appendLogInput.Position: %w", err)
+		}
+	}
+	retval.Text = v.Text
+	return &retval, nil
+}
+
 // __applyModelsInput is used internally by genqlient
 type __applyModelsInput struct {
 	Input ApplyModelsInput `json:"input"`
@@ -5930,6 +6104,84 @@ type __leaseJobInput struct {
 
 // GetInput returns __leaseJobInput.Input, and is useful for accessing the field via an interface.
 func (v *__leaseJobInput) GetInput() LeaseJobInput { return v.Input }
+
+// __liveLogInput is used internally by genqlient
+type __liveLogInput struct {
+	Id    string `json:"id"`
+	After int64  `json:"-"`
+}
+
+// GetId returns __liveLogInput.Id, and is useful for accessing the field via an interface.
+func (v *__liveLogInput) GetId() string { return v.Id }
+
+// GetAfter returns __liveLogInput.After, and is useful for accessing the field via an interface.
+func (v *__liveLogInput) GetAfter() int64 { return v.After }
+
+func (v *__liveLogInput) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*__liveLogInput
+		After json.RawMessage `json:"after"`
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.__liveLogInput = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	{
+		dst := &v.After
+		src := firstPass.After
+		if len(src) != 0 && string(src) != "null" {
+			err = unmarshalInt64(
+				src, dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal __liveLogInput.After: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+type __premarshal__liveLogInput struct {
+	Id string `json:"id"`
+
+	After json.RawMessage `json:"after"`
+}
+
+func (v *__liveLogInput) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *__liveLogInput) __premarshalJSON() (*__premarshal__liveLogInput, error) {
+	var retval __premarshal__liveLogInput
+
+	retval.Id = v.Id
+	{
+
+		dst := &retval.After
+		src := v.After
+		var err error
+		*dst, err = marshalInt64(
+			&src)
+		if err != nil {
+			return nil, fmt.Errorf(
+				"unable to marshal __liveLogInput.After: %w", err)
+		}
+	}
+	return &retval, nil
+}
 
 // __modelInput is used internally by genqlient
 type __modelInput struct {
@@ -6709,6 +6961,17 @@ type apiKeysResponse struct {
 
 // GetApiKeys returns apiKeysResponse.ApiKeys, and is useful for accessing the field via an interface.
 func (v *apiKeysResponse) GetApiKeys() []ApiKey { return v.ApiKeys }
+
+// appendLogResponse is returned by appendLog on success.
+type appendLogResponse struct {
+	// Appends a part of the runtime's output, of up to 16 KiB, to the log that readers see while the attempt runs. position is the number of
+	// bytes that were sent before; a repeated call with the same position replaces its part. The newest 64 KiB are kept. RATE_LIMITED
+	// if parts follow each other within 0.5 s.
+	AppendLog HeartbeatPayload `json:"appendLog"`
+}
+
+// GetAppendLog returns appendLogResponse.AppendLog, and is useful for accessing the field via an interface.
+func (v *appendLogResponse) GetAppendLog() HeartbeatPayload { return v.AppendLog }
 
 // applyModelsResponse is returned by applyModels on success.
 type applyModelsResponse struct {
@@ -7646,6 +7909,377 @@ type leaseJobResponse struct {
 // GetLeaseJob returns leaseJobResponse.LeaseJob, and is useful for accessing the field via an interface.
 func (v *leaseJobResponse) GetLeaseJob() LeaseAnswer { return v.LeaseJob }
 
+// liveLogNode includes the requested fields of the GraphQL interface Node.
+//
+// liveLogNode is implemented by the following types:
+// liveLogNodeAccount
+// liveLogNodeAlert
+// liveLogNodeArtifact
+// liveLogNodeAttempt
+// liveLogNodeBulkOperation
+// liveLogNodeDeadLetter
+// liveLogNodeJob
+// liveLogNodePool
+// liveLogNodeWebhookDelivery
+// liveLogNodeWebhookEndpoint
+// liveLogNodeWorker
+type liveLogNode interface {
+	implementsGraphQLInterfaceliveLogNode()
+	// GetTypename returns the receiver's concrete GraphQL type-name (see interface doc for possible values).
+	GetTypename() *string
+}
+
+func (v *liveLogNodeAccount) implementsGraphQLInterfaceliveLogNode()         {}
+func (v *liveLogNodeAlert) implementsGraphQLInterfaceliveLogNode()           {}
+func (v *liveLogNodeArtifact) implementsGraphQLInterfaceliveLogNode()        {}
+func (v *liveLogNodeAttempt) implementsGraphQLInterfaceliveLogNode()         {}
+func (v *liveLogNodeBulkOperation) implementsGraphQLInterfaceliveLogNode()   {}
+func (v *liveLogNodeDeadLetter) implementsGraphQLInterfaceliveLogNode()      {}
+func (v *liveLogNodeJob) implementsGraphQLInterfaceliveLogNode()             {}
+func (v *liveLogNodePool) implementsGraphQLInterfaceliveLogNode()            {}
+func (v *liveLogNodeWebhookDelivery) implementsGraphQLInterfaceliveLogNode() {}
+func (v *liveLogNodeWebhookEndpoint) implementsGraphQLInterfaceliveLogNode() {}
+func (v *liveLogNodeWorker) implementsGraphQLInterfaceliveLogNode()          {}
+
+func __unmarshalliveLogNode(b []byte, v *liveLogNode) error {
+	if string(b) == "null" {
+		return nil
+	}
+
+	var tn struct {
+		TypeName string `json:"__typename"`
+	}
+	err := json.Unmarshal(b, &tn)
+	if err != nil {
+		return err
+	}
+
+	switch tn.TypeName {
+	case "Account":
+		*v = new(liveLogNodeAccount)
+		return json.Unmarshal(b, *v)
+	case "Alert":
+		*v = new(liveLogNodeAlert)
+		return json.Unmarshal(b, *v)
+	case "Artifact":
+		*v = new(liveLogNodeArtifact)
+		return json.Unmarshal(b, *v)
+	case "Attempt":
+		*v = new(liveLogNodeAttempt)
+		return json.Unmarshal(b, *v)
+	case "BulkOperation":
+		*v = new(liveLogNodeBulkOperation)
+		return json.Unmarshal(b, *v)
+	case "DeadLetter":
+		*v = new(liveLogNodeDeadLetter)
+		return json.Unmarshal(b, *v)
+	case "Job":
+		*v = new(liveLogNodeJob)
+		return json.Unmarshal(b, *v)
+	case "Pool":
+		*v = new(liveLogNodePool)
+		return json.Unmarshal(b, *v)
+	case "WebhookDelivery":
+		*v = new(liveLogNodeWebhookDelivery)
+		return json.Unmarshal(b, *v)
+	case "WebhookEndpoint":
+		*v = new(liveLogNodeWebhookEndpoint)
+		return json.Unmarshal(b, *v)
+	case "Worker":
+		*v = new(liveLogNodeWorker)
+		return json.Unmarshal(b, *v)
+	case "":
+		return fmt.Errorf(
+			"response was missing Node.__typename")
+	default:
+		return fmt.Errorf(
+			`unexpected concrete type for liveLogNode: "%v"`, tn.TypeName)
+	}
+}
+
+func __marshalliveLogNode(v *liveLogNode) ([]byte, error) {
+
+	var typename string
+	switch v := (*v).(type) {
+	case *liveLogNodeAccount:
+		typename = "Account"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*liveLogNodeAccount
+		}{typename, v}
+		return json.Marshal(result)
+	case *liveLogNodeAlert:
+		typename = "Alert"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*liveLogNodeAlert
+		}{typename, v}
+		return json.Marshal(result)
+	case *liveLogNodeArtifact:
+		typename = "Artifact"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*liveLogNodeArtifact
+		}{typename, v}
+		return json.Marshal(result)
+	case *liveLogNodeAttempt:
+		typename = "Attempt"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*liveLogNodeAttempt
+		}{typename, v}
+		return json.Marshal(result)
+	case *liveLogNodeBulkOperation:
+		typename = "BulkOperation"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*liveLogNodeBulkOperation
+		}{typename, v}
+		return json.Marshal(result)
+	case *liveLogNodeDeadLetter:
+		typename = "DeadLetter"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*liveLogNodeDeadLetter
+		}{typename, v}
+		return json.Marshal(result)
+	case *liveLogNodeJob:
+		typename = "Job"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*liveLogNodeJob
+		}{typename, v}
+		return json.Marshal(result)
+	case *liveLogNodePool:
+		typename = "Pool"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*liveLogNodePool
+		}{typename, v}
+		return json.Marshal(result)
+	case *liveLogNodeWebhookDelivery:
+		typename = "WebhookDelivery"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*liveLogNodeWebhookDelivery
+		}{typename, v}
+		return json.Marshal(result)
+	case *liveLogNodeWebhookEndpoint:
+		typename = "WebhookEndpoint"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*liveLogNodeWebhookEndpoint
+		}{typename, v}
+		return json.Marshal(result)
+	case *liveLogNodeWorker:
+		typename = "Worker"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*liveLogNodeWorker
+		}{typename, v}
+		return json.Marshal(result)
+	case nil:
+		return []byte("null"), nil
+	default:
+		return nil, fmt.Errorf(
+			`unexpected concrete type for liveLogNode: "%T"`, v)
+	}
+}
+
+// liveLogNodeAccount includes the requested fields of the GraphQL type Account.
+type liveLogNodeAccount struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns liveLogNodeAccount.Typename, and is useful for accessing the field via an interface.
+func (v *liveLogNodeAccount) GetTypename() *string { return v.Typename }
+
+// liveLogNodeAlert includes the requested fields of the GraphQL type Alert.
+// The GraphQL type's documentation follows.
+//
+// One time during which the condition of a rule held for long enough. It fires until resolvedAt.
+type liveLogNodeAlert struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns liveLogNodeAlert.Typename, and is useful for accessing the field via an interface.
+func (v *liveLogNodeAlert) GetTypename() *string { return v.Typename }
+
+// liveLogNodeArtifact includes the requested fields of the GraphQL type Artifact.
+type liveLogNodeArtifact struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns liveLogNodeArtifact.Typename, and is useful for accessing the field via an interface.
+func (v *liveLogNodeArtifact) GetTypename() *string { return v.Typename }
+
+// liveLogNodeAttempt includes the requested fields of the GraphQL type Attempt.
+type liveLogNodeAttempt struct {
+	Typename *string `json:"__typename"`
+	// What the worker has sent of the runtime's output after this number of bytes: while the attempt runs, and for a day
+	// if it ended without a log. At most about the newest 64 kB.
+	LiveLog LiveLog `json:"liveLog"`
+}
+
+// GetTypename returns liveLogNodeAttempt.Typename, and is useful for accessing the field via an interface.
+func (v *liveLogNodeAttempt) GetTypename() *string { return v.Typename }
+
+// GetLiveLog returns liveLogNodeAttempt.LiveLog, and is useful for accessing the field via an interface.
+func (v *liveLogNodeAttempt) GetLiveLog() LiveLog { return v.LiveLog }
+
+// liveLogNodeBulkOperation includes the requested fields of the GraphQL type BulkOperation.
+// The GraphQL type's documentation follows.
+//
+// A long-running action on every job that a filter matched when it started.
+type liveLogNodeBulkOperation struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns liveLogNodeBulkOperation.Typename, and is useful for accessing the field via an interface.
+func (v *liveLogNodeBulkOperation) GetTypename() *string { return v.Typename }
+
+// liveLogNodeDeadLetter includes the requested fields of the GraphQL type DeadLetter.
+// The GraphQL type's documentation follows.
+//
+// The record of a run that failed for good, kept until an operator decides.
+type liveLogNodeDeadLetter struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns liveLogNodeDeadLetter.Typename, and is useful for accessing the field via an interface.
+func (v *liveLogNodeDeadLetter) GetTypename() *string { return v.Typename }
+
+// liveLogNodeJob includes the requested fields of the GraphQL type Job.
+type liveLogNodeJob struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns liveLogNodeJob.Typename, and is useful for accessing the field via an interface.
+func (v *liveLogNodeJob) GetTypename() *string { return v.Typename }
+
+// liveLogNodePool includes the requested fields of the GraphQL type Pool.
+type liveLogNodePool struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns liveLogNodePool.Typename, and is useful for accessing the field via an interface.
+func (v *liveLogNodePool) GetTypename() *string { return v.Typename }
+
+// liveLogNodeWebhookDelivery includes the requested fields of the GraphQL type WebhookDelivery.
+// The GraphQL type's documentation follows.
+//
+// The delivery of an event to one endpoint, or to a job's callbackUrl.
+type liveLogNodeWebhookDelivery struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns liveLogNodeWebhookDelivery.Typename, and is useful for accessing the field via an interface.
+func (v *liveLogNodeWebhookDelivery) GetTypename() *string { return v.Typename }
+
+// liveLogNodeWebhookEndpoint includes the requested fields of the GraphQL type WebhookEndpoint.
+// The GraphQL type's documentation follows.
+//
+// A URL that receives a webhook when a run of the account's jobs ends (docs/users/webhooks.md).
+type liveLogNodeWebhookEndpoint struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns liveLogNodeWebhookEndpoint.Typename, and is useful for accessing the field via an interface.
+func (v *liveLogNodeWebhookEndpoint) GetTypename() *string { return v.Typename }
+
+// liveLogNodeWorker includes the requested fields of the GraphQL type Worker.
+type liveLogNodeWorker struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns liveLogNodeWorker.Typename, and is useful for accessing the field via an interface.
+func (v *liveLogNodeWorker) GetTypename() *string { return v.Typename }
+
+// liveLogResponse is returned by liveLog on success.
+type liveLogResponse struct {
+	Node *liveLogNode `json:"-"`
+}
+
+// GetNode returns liveLogResponse.Node, and is useful for accessing the field via an interface.
+func (v *liveLogResponse) GetNode() *liveLogNode { return v.Node }
+
+func (v *liveLogResponse) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*liveLogResponse
+		Node json.RawMessage `json:"node"`
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.liveLogResponse = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	{
+		dst := &v.Node
+		src := firstPass.Node
+		if len(src) != 0 && string(src) != "null" {
+			*dst = new(liveLogNode)
+			err = __unmarshalliveLogNode(
+				src, *dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal liveLogResponse.Node: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+type __premarshalliveLogResponse struct {
+	Node json.RawMessage `json:"node"`
+}
+
+func (v *liveLogResponse) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *liveLogResponse) __premarshalJSON() (*__premarshalliveLogResponse, error) {
+	var retval __premarshalliveLogResponse
+
+	{
+
+		dst := &retval.Node
+		src := v.Node
+		if src != nil {
+			var err error
+			*dst, err = __marshalliveLogNode(
+				src)
+			if err != nil {
+				return nil, fmt.Errorf(
+					"unable to marshal liveLogResponse.Node: %w", err)
+			}
+		}
+	}
+	return &retval, nil
+}
+
 // membersResponse is returned by members on success.
 type membersResponse struct {
 	// By e-mail, at most 1,000, including disabled members.
@@ -8490,6 +9124,58 @@ func apiKeys(
 	}
 
 	data_ = &apiKeysResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by appendLog.
+const appendLog_Operation = `
+mutation appendLog ($attemptId: ID!, $fencingToken: ID!, $position: Int64!, $text: String!) {
+	appendLog(attemptId: $attemptId, fencingToken: $fencingToken, position: $position, text: $text) {
+		... HeartbeatPayload
+	}
+}
+fragment HeartbeatPayload on HeartbeatPayload {
+	leaseExpiresAt
+	directive {
+		... Directive
+	}
+}
+fragment Directive on Directive {
+	action
+	reason
+	jobId
+	deadline
+}
+`
+
+func appendLog(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	attemptId string,
+	fencingToken string,
+	position int64,
+	text string,
+) (data_ *appendLogResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "appendLog",
+		Query:  appendLog_Operation,
+		Variables: &__appendLogInput{
+			AttemptId:    attemptId,
+			FencingToken: fencingToken,
+			Position:     position,
+			Text:         text,
+		},
+	}
+
+	data_ = &appendLogResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -11617,6 +12303,48 @@ func leaseJob(
 	}
 
 	data_ = &leaseJobResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by liveLog.
+const liveLog_Operation = `
+query liveLog ($id: ID!, $after: Int64!) {
+	node(id: $id) {
+		__typename
+		... on Attempt {
+			liveLog(after: $after) {
+				text
+				end
+			}
+		}
+	}
+}
+`
+
+func liveLog(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	after int64,
+) (data_ *liveLogResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "liveLog",
+		Query:  liveLog_Operation,
+		Variables: &__liveLogInput{
+			Id:    id,
+			After: after,
+		},
+	}
+
+	data_ = &liveLogResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
 	"github.com/Khan/genqlient/graphql"
 )
@@ -28,6 +29,24 @@ func (c *Client) JobAttempts(ctx context.Context, id string) ([]Attempt, JobStat
 		return nil, "", err
 	}
 	return job.Attempts, job.Status, nil
+}
+
+// LiveLog returns what the worker of an attempt has sent of its log after a number of bytes: 0, or
+// the End of the answer before.
+func (c *Client) LiveLog(ctx context.Context, attemptID string, after int64) (*LiveLog, error) {
+	data, err := liveLog(ctx, repeater{c}, attemptID, after)
+	if err != nil {
+		return nil, err
+	}
+	node, err := found(data.Node, "attempt", attemptID)
+	if err != nil {
+		return nil, err
+	}
+	attempt, ok := (*node).(*liveLogNodeAttempt)
+	if !ok {
+		return nil, fmt.Errorf("%s is not the id of an attempt", attemptID)
+	}
+	return &attempt.LiveLog, nil
 }
 
 // JobEventPage returns one page of a job's events, oldest first, and the job's status, or a

@@ -104,6 +104,16 @@ func (c *Client) StoreHandle(ctx context.Context, hold Hold, value string) (*Hea
 	return &data.StoreHandle, nil
 }
 
+// AppendLog appends up to 16 KiB of the runtime's output to the log that readers see while the
+// attempt runs, and extends the lease. position is the number of bytes that were sent before.
+func (c *Client) AppendLog(ctx context.Context, hold Hold, position int64, text string) (*HeartbeatPayload, error) {
+	data, err := appendLog(ctx, caller{c}, hold.AttemptID, hold.FencingToken, position, text)
+	if err != nil {
+		return nil, err
+	}
+	return &data.AppendLog, nil
+}
+
 // CommitArtifact publishes a PREVIEW or LOG object while the job runs.
 func (c *Client) CommitArtifact(ctx context.Context, hold Hold, kind ArtifactType, object UploadedObject) (*HeartbeatPayload, error) {
 	data, err := commitArtifact(ctx, caller{c}, hold.AttemptID, hold.FencingToken, kind, object)

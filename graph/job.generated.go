@@ -30,6 +30,7 @@ type AttemptResolver interface {
 	Checkpoint(ctx context.Context, obj *models.Attempt) (*models.Artifact, error)
 
 	Log(ctx context.Context, obj *models.Attempt) (*models.Artifact, error)
+	LiveLog(ctx context.Context, obj *models.Attempt, after int64) (*query.LiveLog, error)
 }
 type CancellationResolver interface {
 	By(ctx context.Context, obj *models.Job) (string, error)
@@ -88,6 +89,20 @@ func (ec *executionContext) field_Artifact_url_args(ctx context.Context, rawArgs
 		return nil, err
 	}
 	args["expiresInSeconds"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Attempt_liveLog_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (int64, error) {
+			return ec.unmarshalNInt642int64(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg0
 	return args, nil
 }
 
@@ -658,6 +673,50 @@ func (ec *executionContext) fieldContext_Attempt_log(_ context.Context, field gr
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Artifact(ctx, field)
 		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Attempt_liveLog(ctx context.Context, field graphql.CollectedField, obj *models.Attempt) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Attempt_liveLog(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Attempt().LiveLog(ctx, obj, fc.Args["after"].(int64))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *query.LiveLog) graphql.Marshaler {
+			return ec.marshalNLiveLog2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐLiveLog(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Attempt_liveLog(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Attempt",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_LiveLog(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Attempt_liveLog_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
 	}
 	return fc, nil
 }
@@ -3220,6 +3279,52 @@ func (ec *executionContext) fieldContext_JobInput_artifact(_ context.Context, fi
 	return fc, nil
 }
 
+func (ec *executionContext) _LiveLog_text(ctx context.Context, field graphql.CollectedField, obj *query.LiveLog) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LiveLog_text(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Text, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LiveLog_text(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("LiveLog", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _LiveLog_end(ctx context.Context, field graphql.CollectedField, obj *query.LiveLog) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LiveLog_end(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.End, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LiveLog_end(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("LiveLog", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
 func (ec *executionContext) _Progress_percent(ctx context.Context, field graphql.CollectedField, obj *models.Progress) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -4394,6 +4499,44 @@ func (ec *executionContext) _Attempt(ctx context.Context, sel ast.SelectionSet, 
 				}()
 				res = ec._Attempt_log(ctx, field, obj)
 				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "liveLog":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Attempt_liveLog(ctx, field, obj)
+				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -6064,6 +6207,49 @@ func (ec *executionContext) _JobInput(ctx context.Context, sel ast.SelectionSet,
 	return out
 }
 
+var liveLogImplementors = []string{"LiveLog"}
+
+func (ec *executionContext) _LiveLog(ctx context.Context, sel ast.SelectionSet, obj *query.LiveLog) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, liveLogImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("LiveLog")
+		case "text":
+			out.Values[i] = ec._LiveLog_text(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "end":
+			out.Values[i] = ec._LiveLog_end(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var progressImplementors = []string{"Progress"}
 
 func (ec *executionContext) _Progress(ctx context.Context, sel ast.SelectionSet, obj *models.Progress) graphql.Marshaler {
@@ -6712,6 +6898,16 @@ func (ec *executionContext) marshalNJobStatus2githubᚗcomᚋreelayᚋreelayᚋm
 		}
 	}
 	return res
+}
+
+func (ec *executionContext) marshalNLiveLog2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐLiveLog(ctx context.Context, sel ast.SelectionSet, v *query.LiveLog) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._LiveLog(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNPhase2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐPhase(ctx context.Context, v any) (models.Phase, error) {

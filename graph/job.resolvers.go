@@ -34,6 +34,10 @@ func (r *attemptResolver) Log(ctx context.Context, obj *models.Attempt) (*models
 	return load(ctx).Artifacts.Load(ctx, obj.LogID)
 }
 
+func (r *attemptResolver) LiveLog(ctx context.Context, obj *models.Attempt, after int64) (*query.LiveLog, error) {
+	return r.Reader.LiveLog(ctx, principal(ctx), obj.ID, after)
+}
+
 func (r *cancellationResolver) By(ctx context.Context, obj *models.Job) (string, error) {
 	name, err := load(ctx).KeyNames.Load(ctx, models.KeyID(obj.CancelBy))
 	return cmp.Or(name, obj.CancelBy), err

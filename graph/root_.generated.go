@@ -454,6 +454,8 @@ func (ec *executionContext) childFields_Attempt(ctx context.Context, field graph
 		return ec.fieldContext_Attempt_failureReason(ctx, field)
 	case "log":
 		return ec.fieldContext_Attempt_log(ctx, field)
+	case "liveLog":
+		return ec.fieldContext_Attempt_liveLog(ctx, field)
 	case "gpuSeconds":
 		return ec.fieldContext_Attempt_gpuSeconds(ctx, field)
 	case "wastedGpuSeconds":
@@ -1214,6 +1216,16 @@ func (ec *executionContext) childFields_LeasedModel(ctx context.Context, field g
 		return ec.fieldContext_LeasedModel_determinism(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type LeasedModel", field.Name)
+}
+
+func (ec *executionContext) childFields_LiveLog(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "text":
+		return ec.fieldContext_LiveLog_text(ctx, field)
+	case "end":
+		return ec.fieldContext_LiveLog_end(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LiveLog", field.Name)
 }
 
 func (ec *executionContext) childFields_Member(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -75,6 +75,10 @@ func (r *mutationResolver) StoreHandle(ctx context.Context, attemptID string, fe
 	return r.Holder.StoreHandle(ctx, principal(ctx), newFence(attemptID, fencingToken), value)
 }
 
+func (r *mutationResolver) AppendLog(ctx context.Context, attemptID string, fencingToken string, position int64, text string) (*jobs.Answer, error) {
+	return r.Holder.AppendLog(ctx, principal(ctx), newFence(attemptID, fencingToken), position, text)
+}
+
 func (r *mutationResolver) CommitArtifact(ctx context.Context, attemptID string, fencingToken string, typeArg models.ArtifactType, object jobs.UploadedObject) (*jobs.Answer, error) {
 	return r.Holder.CommitArtifact(ctx, principal(ctx), newFence(attemptID, fencingToken), typeArg, object)
 }

@@ -138,8 +138,11 @@ func TestLogs(t *testing.T) {
 		if log != "null" {
 			log = `{"url": "` + files.URL + log + `"}`
 		}
-		return `{"attemptNo": ` + no + `, "status": "FAILED", "log": ` + log + `}`
+		return `{"attemptNo": ` + no + `, "status": "FAILED", "endedAt": "2026-01-31T12:00:00Z", "id": "att_` + no + `", "log": ` + log + `}`
 	}
+
+	running := `{"attemptNo": 2, "status": "RUNNING", "id": "att_2", "log": null}`
+	live := `{"node": {"__typename": "Attempt", "liveLog": {"text": "so far\n", "end": "7"}}}`
 
 	for name, c := range map[string]struct {
 		attempts string
@@ -152,17 +155,43 @@ func TestLogs(t *testing.T) {
 		"all":             {attempt("1", "/a1") + "," + attempt("2", "/a2"), []string{"-f"}, 0, "log of /a1\nlog of /a2\n", "==> attempt 2, failed <=="},
 		"one without":     {attempt("1", "null"), []string{"--attempt", "1"}, 1, "", "attempt 1 has no log"},
 		"one that is not": {attempt("1", "null"), []string{"--attempt", "4"}, 1, "", "there is no attempt 4: the job has 1"},
+		"a running one":   {attempt("1", "/a1") + "," + running, nil, 0, "so far\n", ""},
 		"none":            {"", nil, 1, "", "no worker has started the job yet"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			url, _ := serveOperations(t, map[string]string{"jobAttempts": `{"job": {"status": "FAILED", "attempts": [` + c.attempts + `]}}`})
+			url, _ := serveOperations(t, map[string]string{
+				"jobAttempts": `{"job": {"status": "FAILED", "attempts": [` + c.attempts + `]}}`,
+				"liveLog":     strings.ReplaceAll(live, "so far\\n", map[bool]string{true: "so far\\n"}[strings.Contains(c.attempts, "RUNNING")]),
+			})
 
 			status, out, errs := call(t, t.Context(), append([]string{"logs", "job_1", "--endpoint", url, "--key", "rl_x"}, c.args...)...)
 
 			require.Equal(t, c.status, status, errs)
 			require.Equal(t, c.out, out)
 			require.Contains(t, errs, c.err)
+		})
+	}
+}
+
+// TestFollowLogs follows an attempt that repeats itself, to its end.
+func TestFollowLogs(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		printed, log, rest string
+		end                int64
+	}{
+		"repeated lines":          {"tick\ntick\n", "tick\ntick\ntick\nend\n", "tick\nend\n", 10},
+		"nothing new":             {"one\n", "one\n", "", 4},
+		"a log without its start": {"c\nd\n", "[4 earlier bytes were dropped]\nc\nd\ne\n", "e\n", 8},
+		"nothing in common":       {"loading\n", "a\nb\n", "a\nb\n", 8},
+		"nothing printed":         {"", "a\n", "a\n", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			require.Equal(t, c.rest, (&followed{end: c.end, tail: c.printed}).rest(c.log))
 		})
 	}
 }

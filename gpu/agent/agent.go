@@ -144,6 +144,7 @@ func (a *Agent) work(ctx context.Context, g *grant) *grant {
 	var background sync.WaitGroup
 	background.Go(t.keepLease)
 	background.Go(func() { t.progress.run(t.rendering) })
+	background.Go(func() { t.logs.run(t.rendering) })
 	defer background.Wait()
 	defer t.disown(nil)
 	defer t.progress.close()

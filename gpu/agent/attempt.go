@@ -41,6 +41,7 @@ type attempt struct {
 	giveWay chan struct{}
 
 	progress *reporter
+	logs     *logStream
 	logKept  sync.Once
 }
 
@@ -52,6 +53,7 @@ func (a *Agent) newAttempt(ctx context.Context, g *grant) *attempt {
 		ending: make(chan struct{}), giveWay: make(chan struct{}, 1),
 	}
 	t.progress = newReporter(t)
+	t.logs = &logStream{attempt: t}
 	if g.Traceparent != nil {
 		ctx = tracing.Adopt(ctx, *g.Traceparent)
 		if id := tracing.TraceID(*g.Traceparent); id != "" {

@@ -70,7 +70,7 @@ type call struct {
 func newControl() *control {
 	c := &control{began: time.Now(), stored: map[string]string{}, granted: map[any]any{}, losing: map[string]int{}, answers: map[string]func(object) (object, client.Code){}}
 	beat := func(object) (object, client.Code) { return heartbeatAnswer("CONTINUE"), "" }
-	for _, name := range []string{"heartbeat", "reportProgress", "commitCheckpoint", "rejectCheckpoint", "commitArtifact", "storeHandle"} {
+	for _, name := range []string{"heartbeat", "reportProgress", "commitCheckpoint", "rejectCheckpoint", "commitArtifact", "storeHandle", "appendLog"} {
 		c.answers[name] = beat
 	}
 	c.answers["registerWorker"] = func(object) (object, client.Code) {
@@ -347,6 +347,7 @@ type model struct {
 	load     time.Duration
 	fetch    float64
 	tail     string
+	output   atomic.Value // what TailSince returns
 }
 
 func newModel() *model {
@@ -385,6 +386,11 @@ func (m *model) Cancel() error {
 func (m *model) Messages() <-chan runtime.Message { return m.messages }
 func (m *model) Wait() error                      { return runtime.Failf(runtime.ModelCrash, "the runtime died") }
 func (m *model) Tail() string                     { return m.tail }
+
+func (m *model) TailSince(position int64) ([]byte, int64) {
+	output, _ := m.output.Load().(string)
+	return []byte(output[max(position, 0):]), int64(len(output))
+}
 
 func (m *model) Kill() {
 	m.ended.Do(func() { m.orders <- "kill"; close(m.messages) })

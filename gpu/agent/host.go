@@ -25,6 +25,7 @@ type process interface {
 	Messages() <-chan runtime.Message
 	Wait() error
 	Tail() string
+	TailSince(position int64) (text []byte, end int64)
 	Kill()
 }
 

@@ -111,6 +111,7 @@ type watch struct {
 // follow waits for the end of the render. Until then it asks for checkpoints, at the
 // lease's interval and when a notice arrives.
 func (t *attempt) follow(p process, checkpoints []restorable) (*runtime.Result, error) {
+	t.logs.follow(p)
 	ctx, stop := context.WithCancel(t.rendering)
 	w := &watch{
 		attempt: t, process: p, checkpoints: checkpoints, unused: checkpoints,

@@ -130,6 +130,11 @@ func (p *Process) Wait() error {
 // job, which may belong to another customer.
 func (p *Process) Tail() string { return p.tail.String() }
 
+// TailSince returns what the Tail got after a position and still has, without the change of
+// invalid bytes, and the position of its end. A negative position is that of the last Load or
+// Start. A position of an earlier job gives its output: keep none from one job to the next.
+func (p *Process) TailSince(position int64) ([]byte, int64) { return p.tail.Since(position) }
+
 // Load asks the runtime to load a model into memory. The runtime answers with
 // Loaded or Failure.
 func (p *Process) Load(model Model) error {

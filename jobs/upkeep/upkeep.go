@@ -157,6 +157,10 @@ const (
 	priceAge = 30 * day
 	// quarantineAge is how long a host is remembered that is in quarantine no more.
 	quarantineAge = 7 * day
+	// liveLogSpare is how long the live log of an attempt stays for those who follow it, after the
+	// whole log was stored. One of an attempt without a stored log stays for liveLogAge.
+	liveLogSpare = 10 * time.Minute
+	liveLogAge   = day
 	// webhookAge is how long deliveries are kept, for display and redelivery.
 	webhookAge = 30 * day
 )
@@ -174,6 +178,9 @@ func (u *Upkeep) ForgetRest(ctx context.Context) (total int, err error) {
 		}},
 		{"remove webhooks", func(ctx context.Context, tx bun.Tx) (int, error) {
 			return models.DeleteOldWebhooks(ctx, tx, webhookAge, rowBatch)
+		}},
+		{"remove live logs", func(ctx context.Context, tx bun.Tx) (int, error) {
+			return models.DeleteOldLogs(ctx, tx, liveLogSpare, liveLogAge, rowBatch)
 		}},
 		{"remove prices", func(ctx context.Context, tx bun.Tx) (int, error) {
 			return models.DeleteOldPrices(ctx, tx, priceAge, rowBatch)

@@ -32,8 +32,10 @@ const (
 type logView struct {
 	Job     models.JobID
 	Attempt *models.Attempt
-	// Log is nil as long as the worker has not sent it, and once it is deleted.
+	// Log is nil as long as the worker has not uploaded it, and once it is deleted.
 	Log *models.Artifact
+	// Live means that the text is what the worker sent while the attempt ran.
+	Live bool
 	// From and To are the part that was read.
 	From, To int64
 	Query    string
@@ -58,6 +60,10 @@ func (c *console) jobLog(w http.ResponseWriter, r *http.Request, p jobs.Principa
 	if err != nil {
 		return err
 	}
+	if have := r.URL.Query().Get("have"); have != "" && v.Live && v.Follow && have == strconv.FormatInt(v.To, 10) {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
 	if r.URL.Query().Get("part") != "" {
 		return render(w, r, http.StatusOK, logPartOf(v))
 	}
@@ -74,15 +80,15 @@ func (c *console) readLog(r *http.Request, p jobs.Principal) (*logView, error) {
 		return nil, apierror.NotFound("attempt")
 	}
 	v := &logView{Job: a.JobID, Attempt: a, Query: text.Clip(asked.Get("q"), maxLogQuery), Follow: a.EndedAt.IsZero() && asked.Get("follow") != "0"}
-	if a.LogID == "" {
-		return v, nil
+	if a.LogID != "" {
+		v.Log, err = c.Reader.Artifact(r.Context(), p, a.LogID)
 	}
-	if v.Log, err = c.Reader.Artifact(r.Context(), p, a.LogID); apierror.HasCode(err, apierror.CodeNotFound) {
-		v.Log = nil
-		return v, nil
-	}
-	if err != nil {
+	if err != nil && !apierror.HasCode(err, apierror.CodeNotFound) {
 		return nil, err
+	}
+	if v.Log == nil || err != nil {
+		v.Log = nil
+		return v, c.readLive(r.Context(), p, v)
 	}
 	v.To = v.Log.SizeBytes
 	if end, err := strconv.ParseInt(asked.Get("end"), 10, 64); err == nil && end > 0 {
@@ -97,6 +103,26 @@ func (c *console) readLog(r *http.Request, p jobs.Principal) (*logView, error) {
 		v.Log, err = nil, nil
 	}
 	return v, err
+}
+
+// readLive reads what the worker has sent of the log of a running attempt, or of one that ended
+// without a log.
+func (c *console) readLive(ctx context.Context, p jobs.Principal, v *logView) error {
+	log, err := c.Reader.LiveLog(ctx, p, v.Attempt.ID, 0)
+	if err != nil || log.Text == "" {
+		return err
+	}
+	v.Live, v.From, v.To, v.Text = true, log.End-int64(len(log.Text)), log.End, plainLog(log.Text)
+	if v.Query == "" {
+		return nil
+	}
+	wanted, err := wantedInLog(v.Query)
+	if err != nil {
+		return err
+	}
+	v.Lines = matchingLines(v.Text, wanted)
+	v.Lines = v.Lines[max(len(v.Lines)-logMatches, 0):]
+	return nil
 }
 
 // readLogPart reads the whole lines of a log before an offset, at most logPart bytes, and returns
@@ -141,9 +167,9 @@ func plainLog(log string) string {
 // searchLog looks for the query in the log, from the end on, until it has enough lines or has
 // read enough. Letters count as equal in either case.
 func (c *console) searchLog(ctx context.Context, v *logView) error {
-	wanted, err := regexp.Compile("(?i)" + regexp.QuoteMeta(v.Query))
+	wanted, err := wantedInLog(v.Query)
 	if err != nil {
-		return fmt.Errorf("compile a search: %w", err)
+		return err
 	}
 	v.From = v.To
 	for v.From > 0 && v.To-v.From < logSearched && len(v.Lines) < logMatches {
@@ -151,18 +177,30 @@ func (c *console) searchLog(ctx context.Context, v *logView) error {
 		if err != nil {
 			return err
 		}
-		var found []logLine
-		for line := range strings.Lines(part) {
-			if at := wanted.FindAllStringIndex(line, -1); len(at) > 0 {
-				found = append(found, piecesOf(strings.TrimRight(line, "\n"), at))
-			}
-		}
-		v.Lines, v.From = append(found, v.Lines...), from
+		v.Lines, v.From = append(matchingLines(part, wanted), v.Lines...), from
 	}
 	if extra := len(v.Lines) - logMatches; extra > 0 {
 		v.Lines, v.Full = v.Lines[extra:], true
 	}
 	return nil
+}
+
+// wantedInLog matches the query, with letters of either case.
+func wantedInLog(query string) (*regexp.Regexp, error) {
+	wanted, err := regexp.Compile("(?i)" + regexp.QuoteMeta(query))
+	if err != nil {
+		return nil, fmt.Errorf("compile a search: %w", err)
+	}
+	return wanted, nil
+}
+
+func matchingLines(part string, wanted *regexp.Regexp) (found []logLine) {
+	for line := range strings.Lines(part) {
+		if at := wanted.FindAllStringIndex(line, -1); len(at) > 0 {
+			found = append(found, piecesOf(strings.TrimRight(line, "\n"), at))
+		}
+	}
+	return found
 }
 
 // piecesOf cuts a line at what was found.
@@ -205,10 +243,10 @@ func (v *jobView) logPath(a *models.Attempt) string {
 	return fmt.Sprintf("%s/log/%s", jobPath(v.ID), a.ID)
 }
 
-// newestLog returns the newest attempt with a log, or nil.
+// newestLog returns the newest attempt with a log, or that has not ended, or nil.
 func (v *jobView) newestLog() *models.Attempt {
 	for _, a := range slices.Backward(v.Attempts) {
-		if a.LogID != "" {
+		if a.LogID != "" || a.EndedAt.IsZero() {
 			return a
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -55,6 +56,38 @@ func TestJobLog(t *testing.T) {
 		require.Contains(t, b.get(t, path+"?part=1").Body, ">begin &lt;b&gt;\nloading 100%\nend\n</pre>")
 		require.Contains(t, b.get(t, path+"?q=LOADING").Body, `<mark class="found">loading</mark>`)
 		require.Equal(t, http.StatusNotFound, b.get(t, "/jobs/"+string(b.Submit(t).ID)+"/log/"+string(attempt)).Status, "it is another job's")
+	})
+
+	t.Run("ShowsWhatARunningAttemptSays", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		job := b.Submit(t)
+		worker := b.Worker(t, "talking")
+		_, fence := b.Lease(t, worker)
+		path := "/jobs/" + string(job.ID) + "/log/" + string(fence.AttemptID)
+		require.Contains(t, b.get(t, "/jobs/"+string(job.ID)).Body, `hx-get="`+path+`?part=1"`)
+		require.Contains(t, b.get(t, path).Body, "The worker has sent no lines yet.")
+		says := "\x1b[1mloading\x1b[0m <script>\n10%\r99%\n"
+		_, err := b.Holder.AppendLog(t.Context(), worker, fence, 0, says)
+		require.NoError(t, err)
+
+		page := b.get(t, path).Body
+
+		require.Contains(t, page, ">loading &lt;script&gt;\n99%\n</pre>")
+		require.Contains(t, page, "Stop following")
+		have := "?have=" + strconv.Itoa(len(says)) + "&part=1"
+		require.Contains(t, page, strings.ReplaceAll(path+have, "&", "&amp;"))
+		require.Equal(t, http.StatusNoContent, b.get(t, path+have).Status, "there is nothing new")
+		still := b.get(t, path+"?follow=0&q=LOAD").Body
+		require.Contains(t, still, `<mark class="found">load</mark>`)
+		require.NotContains(t, still, "every 2s")
+		b.ExpireLease(t, fence.AttemptID)
+		_, err = b.Reaper.Reap(t.Context())
+		require.NoError(t, err)
+		lost := b.get(t, path).Body
+		require.Contains(t, lost, "What the worker sent before it was gone")
+		require.NotContains(t, lost, "every 2s")
 	})
 
 	t.Run("ReadsOnlyPartsOfAHugeLog", func(t *testing.T) {

@@ -25,6 +25,22 @@
 		button.click(); // console.js copies
 	});
 
+	// A log that is read anew stays where the reader is: at its end, unless they scrolled up.
+	let shown, top = 0, atEnd = true;
+	document.addEventListener("scroll", (event) => {
+		if (event.target !== shown) return;
+		top = shown.scrollTop;
+		atEnd = shown.scrollHeight - top - shown.clientHeight < 30;
+	}, true);
+	const keepPlace = () => {
+		const log = document.querySelector("pre.log-text");
+		if (!log || log === shown) return;
+		shown = log;
+		log.scrollTop = atEnd ? log.scrollHeight : top;
+	};
+	new MutationObserver(keepPlace).observe(document.querySelector("main"), { childList: true, subtree: true });
+	keepPlace();
+
 	// A form that is sent twice acts once.
 	document.addEventListener("submit", (event) => {
 		const form = event.target.closest("[data-once]");
