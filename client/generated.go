@@ -4283,6 +4283,10 @@ type Queue struct {
 	WaitSecondsP95 *float64 `json:"waitSecondsP95"`
 	// Seconds until the queue is empty if no job is added: depth × mean render / workers. Null for a whole lane, and without workers.
 	EstimatedDrainSeconds *float64 `json:"estimatedDrainSeconds"`
+	// Whether all pools that serve it have as many workers as they may have, and none is idle. Pools that are paused do not count.
+	AtMaximum bool `json:"atMaximum"`
+	// What sets how fast the queue empties, in a few words, such as 'at the maximum of 4 workers' or 'no pool serves it'. Null for a whole lane.
+	DrainCause *string `json:"drainCause"`
 	// While paused, workers get none of its jobs. Running jobs continue.
 	Paused bool `json:"paused"`
 	// The pause of the lane or, if there is none, of the model in it. Null if neither is paused.
@@ -4312,6 +4316,12 @@ func (v *Queue) GetWaitSecondsP95() *float64 { return v.WaitSecondsP95 }
 
 // GetEstimatedDrainSeconds returns Queue.EstimatedDrainSeconds, and is useful for accessing the field via an interface.
 func (v *Queue) GetEstimatedDrainSeconds() *float64 { return v.EstimatedDrainSeconds }
+
+// GetAtMaximum returns Queue.AtMaximum, and is useful for accessing the field via an interface.
+func (v *Queue) GetAtMaximum() bool { return v.AtMaximum }
+
+// GetDrainCause returns Queue.DrainCause, and is useful for accessing the field via an interface.
+func (v *Queue) GetDrainCause() *string { return v.DrainCause }
 
 // GetPaused returns Queue.Paused, and is useful for accessing the field via an interface.
 func (v *Queue) GetPaused() bool { return v.Paused }
@@ -12846,6 +12856,8 @@ fragment Queue on Queue {
 	waitSecondsP50
 	waitSecondsP95
 	estimatedDrainSeconds
+	atMaximum
+	drainCause
 	paused
 	pause {
 		... QueuePause
@@ -13305,6 +13317,8 @@ fragment Queue on Queue {
 	waitSecondsP50
 	waitSecondsP95
 	estimatedDrainSeconds
+	atMaximum
+	drainCause
 	paused
 	pause {
 		... QueuePause
@@ -14167,6 +14181,8 @@ fragment Queue on Queue {
 	waitSecondsP50
 	waitSecondsP95
 	estimatedDrainSeconds
+	atMaximum
+	drainCause
 	paused
 	pause {
 		... QueuePause

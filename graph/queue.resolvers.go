@@ -54,6 +54,19 @@ func (r *queueResolver) EstimatedDrainSeconds(ctx context.Context, obj *models.Q
 	return r.Reader.Estimates.Drain(obj.Lane, obj.Model, obj.Depth), nil
 }
 
+func (r *queueResolver) AtMaximum(ctx context.Context, obj *models.QueueCount) (bool, error) {
+	capacity, err := load(ctx).Capacities.Load(ctx, loader.Queue{Lane: obj.Lane, Model: obj.Model})
+	return obj.Model != "" && capacity.AtMaximum, err
+}
+
+func (r *queueResolver) DrainCause(ctx context.Context, obj *models.QueueCount) (*string, error) {
+	if obj.Model == "" {
+		return nil, nil
+	}
+	capacity, err := load(ctx).Capacities.Load(ctx, loader.Queue{Lane: obj.Lane, Model: obj.Model})
+	return &capacity.Cause, err
+}
+
 func (r *queueResolver) WaitTargetSeconds(ctx context.Context, obj *models.QueueCount) (*float64, error) {
 	target, ok := jobs.LateAfter()[obj.Lane]
 	if !ok {

@@ -1714,6 +1714,10 @@ func (ec *executionContext) childFields_Queue(ctx context.Context, field graphql
 		return ec.fieldContext_Queue_waitSecondsP95(ctx, field)
 	case "estimatedDrainSeconds":
 		return ec.fieldContext_Queue_estimatedDrainSeconds(ctx, field)
+	case "atMaximum":
+		return ec.fieldContext_Queue_atMaximum(ctx, field)
+	case "drainCause":
+		return ec.fieldContext_Queue_drainCause(ctx, field)
 	case "waitTargetSeconds":
 		return ec.fieldContext_Queue_waitTargetSeconds(ctx, field)
 	case "paused":

@@ -46,6 +46,13 @@ var queueTable = output.Table[client.Queue]{
 			}
 			return formatSeconds(*q.OldestWaitSeconds)
 		}},
+		{Title: "EMPTY IN", Wide: true, Value: func(q client.Queue) any {
+			if q.EstimatedDrainSeconds == nil {
+				return nil
+			}
+			return formatSeconds(*q.EstimatedDrainSeconds)
+		}},
+		{Title: "WORKERS", Wide: true, Value: func(q client.Queue) any { return q.DrainCause }},
 		{Title: "STATE", Kind: output.State, Value: func(q client.Queue) any { return queueState(q) }},
 	},
 	None: "No queued or running jobs, and no paused queue.",

@@ -138,6 +138,22 @@ type Queue struct {
 	Model string
 }
 
+// capacities reads what the pools can do for each queue.
+func capacities(r *query.Reader) fetch[Queue, query.QueueCapacity] {
+	return func(ctx context.Context, queues []Queue) (map[Queue]query.QueueCapacity, error) {
+		asked := make([]models.QueueCount, len(queues))
+		for i, q := range queues {
+			asked[i] = models.QueueCount{Lane: q.Lane, Model: q.Model}
+		}
+		all, err := r.QueueCapacities(ctx, asked)
+		found := make(map[Queue]query.QueueCapacity, len(all))
+		for _, c := range all {
+			found[Queue{c.Lane, c.Model}] = c
+		}
+		return found, err
+	}
+}
+
 // queueWaits reads how long jobs waited in each queue.
 func queueWaits(r *query.Reader) fetch[Queue, models.QueueWait] {
 	return func(ctx context.Context, _ []Queue) (map[Queue]models.QueueWait, error) {

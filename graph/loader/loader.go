@@ -94,6 +94,7 @@ type Loaders struct {
 	WebhookTries   Loader[models.WebhookDeliveryID, []*models.WebhookTry]
 	Estimates      Loader[*models.Job, estimate.JobEstimate]
 	QueueWaits     Loader[Queue, models.QueueWait]
+	Capacities     Loader[Queue, query.QueueCapacity]
 	FailingHosts   Loader[Cause, []*models.FailingHost]
 	ScalingHistory Loader[ScalingPage, []*models.ScalingDecision]
 	PriceHistory   Loader[PricesBack, []*models.PriceStep]
@@ -127,6 +128,7 @@ func New(r *query.Reader, o Options) *Loaders {
 		WebhookTries:   newLoader(o, grouped(r.WebhookTries, func(t *models.WebhookTry) models.WebhookDeliveryID { return t.DeliveryID })),
 		Estimates:      newLoader(o, estimates(r)),
 		QueueWaits:     newLoader(o, queueWaits(r)),
+		Capacities:     newLoader(o, capacities(r)),
 		FailingHosts:   newLoader(o, failingHosts(r)),
 		ScalingHistory: newLoader(o, scalingPages(r)),
 		PriceHistory:   newLoader(o, prices(r)),

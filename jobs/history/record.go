@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -163,9 +164,12 @@ func sample(ctx context.Context, db bun.IDB, known *models.HistorySpan, rows *mo
 		return err
 	}
 	known.Samples, known.HistoryGauges = 1, gauges
-	work, takers := 0.0, 0.0
+	times, err := models.ListRenderTimes(ctx, db)
+	if err != nil {
+		return err
+	}
+	takers := 0.0
 	for _, q := range queues {
-		work += q.GPUSeconds
 		if q.Model == "" || q.Depth == 0 && q.Running == 0 {
 			continue
 		}
@@ -178,7 +182,7 @@ func sample(ctx context.Context, db bun.IDB, known *models.HistorySpan, rows *mo
 	for _, p := range pools {
 		takers += p.Busy + p.Idle
 	}
-	if drain := Drain(work, takers); drain != nil {
+	if drain := Drain(estimate.NewRenderTimes(times).Work(queues), takers); drain != nil {
 		known.DrainSeconds, known.DrainSamples = *drain, 1
 	}
 	rows.Pools = append(rows.Pools, pools...)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/history"
 	"github.com/reelay/reelay/models"
 )
@@ -26,8 +27,8 @@ type Overview struct {
 	CostUSDPerHour, WastedUSDPerHour                                   *float64
 	// GPUUtilization is how busy the GPUs say they are now, from 0 to 1.
 	GPUUtilization *float64
-	// EstimatedDrainSeconds is the time to empty all queues if no job is added: the estimated work
-	// by the workers that take jobs.
+	// EstimatedDrainSeconds is the time to empty all queues if no job is added: the work, as such
+	// jobs took so far, by the workers that take jobs.
 	EstimatedDrainSeconds *float64
 
 	// Recent are the figures of the last ten minutes, Hour those of the last hour.
@@ -73,6 +74,11 @@ func (r *Reader) overview(ctx context.Context) (*Overview, error) {
 	if o.Queues, err = models.CountQueues(ctx, r.DB); err != nil {
 		return nil, err
 	}
+	known, err := models.ListRenderTimes(ctx, r.DB)
+	if err != nil {
+		return nil, err
+	}
+	work := estimate.NewRenderTimes(known).Work(o.Queues)
 	if o.Pauses, err = models.ListPauses(ctx, r.DB); err != nil {
 		return nil, err
 	}
@@ -89,17 +95,15 @@ func (r *Reader) overview(ctx context.Context) (*Overview, error) {
 		return nil, err
 	}
 	o.Hour = before.And(o.Recent)
-	o.figures()
+	o.figures(work)
 	return o, nil
 }
 
-// figures derives the figures from what was read.
-func (o *Overview) figures() {
-	work := 0.0
+// figures derives the figures from what was read. work is the GPU seconds of the queued jobs.
+func (o *Overview) figures(work float64) {
 	for _, q := range o.Queues {
 		o.Queued += q.Depth
 		o.Running += q.Running
-		work += q.GPUSeconds
 	}
 	var gpus, busy float64
 	for _, w := range o.Workers {

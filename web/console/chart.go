@@ -2,6 +2,7 @@ package console
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,6 +64,20 @@ func pastChart(id, title, unit, link string, past []*history.Figures, lines ...l
 		chart.Series = append(chart.Series, series)
 	}
 	return chart
+}
+
+// usedLines leaves out the lines that are 0 or unknown all the time, but for the first if all are.
+func usedLines(past []*history.Figures, all []line) []line {
+	some := slices.DeleteFunc(slices.Clone(all), func(l line) bool {
+		return !slices.ContainsFunc(past, func(f *history.Figures) bool {
+			v := l.of(f.Of(l.selection))
+			return v != nil && *v > 0
+		})
+	})
+	if len(some) == 0 {
+		return all[:1]
+	}
+	return some
 }
 
 // laneTone is the colour of a lane in charts.

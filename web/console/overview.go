@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/a-h/templ"
@@ -104,7 +103,13 @@ const chartsFor = 10 * time.Second
 // readCharts returns the charts of a time. All viewers of this process share what was read in the
 // last ten seconds.
 func (c *console) readCharts(ctx context.Context, span chartRange) (overviewCharts, error) {
-	past, err := c.pasts.of(ctx, span, func(ctx context.Context) ([]*history.Figures, error) {
+	past, err := c.readPast(ctx, span)
+	return overviewCharts{span, chartsOf(past)}, err
+}
+
+// readPast returns the history of a time, as all viewers of this process share it.
+func (c *console) readPast(ctx context.Context, span chartRange) ([]*history.Figures, error) {
+	return c.pasts.of(ctx, span, func(ctx context.Context) ([]*history.Figures, error) {
 		now := time.Now()
 		found, err := c.Reader.History.Series(ctx, now.Add(-span.Length), now, span.Step)
 		if n := len(found); n > 1 && found[n-1].Covered < span.Step/2 {
@@ -112,7 +117,6 @@ func (c *console) readCharts(ctx context.Context, span chartRange) (overviewChar
 		}
 		return found, err
 	})
-	return overviewCharts{span, chartsOf(past)}, err
 }
 
 // chartsOf draws the figures of a time.
@@ -123,18 +127,7 @@ func chartsOf(past []*history.Figures) []ui.ChartData {
 		waits = append(waits, line{ui.Words(string(lane)), laneTone(i), metric("WAIT_P95"), of})
 		depths = append(depths, line{ui.Words(string(lane)), laneTone(i), metric("QUEUED"), of})
 	}
-	used := func(all []line) []line {
-		some := slices.DeleteFunc(slices.Clone(all), func(l line) bool {
-			return !slices.ContainsFunc(past, func(f *history.Figures) bool {
-				v := l.of(f.Of(l.selection))
-				return v != nil && *v > 0
-			})
-		})
-		if len(some) == 0 {
-			return all[:1]
-		}
-		return some
-	}
+	used := func(all []line) []line { return usedLines(past, all) }
 	plain := func(label, tone string, name history.Name) line {
 		return line{label, tone, metric(name), history.Selection{}}
 	}

@@ -57,6 +57,10 @@ func (q *queueView) waits() string {
 	return ui.Seconds(&q.Wait.P50) + " / " + ui.Seconds(&q.Wait.P95)
 }
 
+// full reports whether jobs wait while the pools that serve them have all the workers that they may
+// have.
+func (q *queueView) full() bool { return q.Depth > 0 && q.Limit.AtMaximum }
+
 // drains says in how long the queue is empty if no job is added.
 func (q *queueView) drains() string {
 	switch {

@@ -48,6 +48,9 @@ type queueView struct {
 	// AtMost is set, its models share workers: it is the sum of theirs.
 	Drain  *float64
 	AtMost bool
+	// Limit is what the pools can do for it. A lane has that of its models: at the maximum if one of
+	// them with waiting jobs is.
+	Limit query.QueueCapacity
 }
 
 type poolView struct {
@@ -61,7 +64,11 @@ func (c *console) queueList(w http.ResponseWriter, r *http.Request, p jobs.Princ
 		return err
 	}
 	v.Now = time.Now()
-	return render(w, r, http.StatusOK, queueListPage(v))
+	charts, err := c.readQueueCharts(r.Context(), chartRangeOf(r), "")
+	if err != nil {
+		return err
+	}
+	return render(w, r, http.StatusOK, queueListPage(v, charts))
 }
 
 func (c *console) queueListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
@@ -84,11 +91,11 @@ func (c *console) readQueues(ctx context.Context, p jobs.Principal) (*queueList,
 	}
 	defer read.End()
 	v := new(queueList)
-	if v.Lanes, err = c.readLanes(ctx, sharesShown, ""); err != nil {
-		return nil, err
-	}
 	pools, err := c.Reader.Pools(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if v.Lanes, err = c.readLanes(ctx, sharesShown, "", pools); err != nil {
 		return nil, err
 	}
 	ids := make([]models.PoolID, len(pools))
@@ -107,7 +114,7 @@ func (c *console) readQueues(ctx context.Context, p jobs.Principal) (*queueList,
 
 // readLanes reads all lanes, and of each lane, or of just one, the accounts with the most waiting
 // jobs.
-func (c *console) readLanes(ctx context.Context, accounts int, of models.Tier) ([]laneView, error) {
+func (c *console) readLanes(ctx context.Context, accounts int, of models.Tier, pools []*query.PoolStatus) ([]laneView, error) {
 	queues, err := c.Reader.Queues(ctx)
 	if err != nil {
 		return nil, err
@@ -131,6 +138,8 @@ func (c *console) readLanes(ctx context.Context, accounts int, of models.Tier) (
 		for j := range lane.Models {
 			q := &lane.Models[j]
 			q.Wait, q.Drain = waitOf(waits, q.Lane, q.Model), c.Reader.Estimates.Drain(q.Lane, q.Model, q.Depth)
+			q.Limit = query.CapacityOf(q.Lane, q.Model, pools, time.Now())
+			lane.Limit.AtMaximum = lane.Limit.AtMaximum || q.full()
 		}
 		lane.Drain, lane.AtMost = drainOf(lane.Models)
 		for _, share := range shares {

@@ -68,7 +68,7 @@ func TestQueueFigures(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
-		require.Regexp(t, `(?s)<tr id="lane-PRO".*?data-label="Wait p50 / p95">n/a</td><td data-label="Target">2 min\s*</td><td class="num" data-label="Empty in">empty`, b.get(t, "/queues").Body)
+		require.Regexp(t, `(?s)<tr id="lane-PRO".*?data-label="Wait p50 / p95">n/a</td><td data-label="Target">2 min\s*</td><td class="num queue-drain" data-label="Empty in">\s*empty`, b.get(t, "/queues").Body)
 		b.Submit(t)
 		b.Exec(t, "UPDATE jobs SET queued_at = clock_timestamp() - interval '20 seconds'")
 		require.Regexp(t, `(?s)<tr id="lane-ENTERPRISE".*?30 s <span class="badge is-met">`, b.get(t, "/queues").Body)

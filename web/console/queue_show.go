@@ -41,7 +41,11 @@ func (c *console) queueShow(w http.ResponseWriter, r *http.Request, p jobs.Princ
 		return err
 	}
 	v.Now = time.Now()
-	return render(w, r, http.StatusOK, queueShowPage(v))
+	charts, err := c.readQueueCharts(r.Context(), chartRangeOf(r), lane)
+	if err != nil {
+		return err
+	}
+	return render(w, r, http.StatusOK, queueShowPage(v, charts))
 }
 
 func (c *console) queueShowLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
@@ -67,7 +71,11 @@ func (c *console) readLane(ctx context.Context, p jobs.Principal, lane models.Ti
 		return nil, err
 	}
 	defer read.End()
-	lanes, err := c.readLanes(ctx, laneAccounts, lane)
+	pools, err := c.Reader.Pools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lanes, err := c.readLanes(ctx, laneAccounts, lane, pools)
 	if err != nil {
 		return nil, err
 	}

@@ -176,6 +176,8 @@ func (c *console) routes() []route {
 		{pattern: "POST /dead-letters/{id}/discard", serve: c.discard, back: "/dead-letters/{id}"},
 
 		{pattern: "GET /queues", serve: c.queueList},
+		{pattern: "GET /queues/charts", serve: c.queueCharts},
+		{pattern: "GET /queues/{lane}/charts", serve: c.queueCharts},
 		{pattern: "GET /queues/live", serve: c.queueListLive},
 		{pattern: "GET /queues/{lane}", serve: c.queueShow, back: "/queues"},
 		{pattern: "GET /queues/{lane}/live", serve: c.queueShowLive},

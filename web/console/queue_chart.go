@@ -1,0 +1,88 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/history"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/ui"
+)
+
+// modelTones are the colours of models. A chart has as many, those with the most jobs.
+var modelTones = []string{"accent", "good", "busy", "warn", "quiet"}
+
+// queueCharts serves the charts of a page with queues alone, for chart.js.
+func (c *console) queueCharts(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+	var lane models.Tier
+	if r.PathValue("lane") != "" {
+		var err error
+		if lane, _, err = c.queueOf(r); err != nil {
+			return err
+		}
+	}
+	charts, err := c.readQueueCharts(r.Context(), chartRangeOf(r), lane)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	return render(w, r, http.StatusOK, overviewChartGrid(charts))
+}
+
+// readQueueCharts returns the charts of all lanes, or of the models of one lane.
+func (c *console) readQueueCharts(ctx context.Context, span chartRange, lane models.Tier) (overviewCharts, error) {
+	past, err := c.readPast(ctx, span)
+	return overviewCharts{span, queueChartsOf(past, lane)}, err
+}
+
+func queueChartsOf(past []*history.Figures, lane models.Tier) []ui.ChartData {
+	of := func(name history.Name) (all []line) {
+		if lane == "" {
+			for i, tier := range models.Tiers {
+				all = append(all, line{ui.Words(string(tier)), laneTone(i), metric(name), history.Selection{Lane: tier}})
+			}
+			return usedLines(past, all)
+		}
+		for i, model := range busiest(past, lane) {
+			all = append(all, line{model, modelTones[i], metric(name), history.Selection{Lane: lane, Model: model}})
+		}
+		if len(all) == 0 {
+			return []line{{"all models", "accent", metric(name), history.Selection{Lane: lane}}}
+		}
+		return all
+	}
+	by := " by lane"
+	if lane != "" {
+		by = " by model"
+	}
+	return []ui.ChartData{
+		pastChart("depth", "Queued"+by, "", "", past, of("QUEUED")...),
+		pastChart("waits", "Wait"+by+", p95", "s", "", past, of("WAIT_P95")...),
+		pastChart("submitted", "Submitted"+by, "/min", "", past, of("SUBMITTED")...),
+		pastChart("throughput", "Completed"+by, "/min", "", past, of("COMPLETED")...),
+	}
+}
+
+// busiest returns the models of a lane that had the most jobs, by name.
+func busiest(past []*history.Figures, lane models.Tier) []string {
+	weight := map[string]float64{}
+	var names []string
+	for _, f := range past {
+		for _, j := range f.Jobs {
+			if j.Lane != lane {
+				continue
+			}
+			if _, known := weight[j.Model]; !known {
+				names = append(names, j.Model)
+			}
+			weight[j.Model] += float64(j.Submitted+j.Completed) + j.Queued
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(weight[b], weight[a]), cmp.Compare(a, b)) })
+	names = names[:min(len(names), len(modelTones))]
+	slices.Sort(names)
+	return names
+}
