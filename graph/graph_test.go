@@ -12,6 +12,7 @@ import (
 
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/jobs/doctor"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -47,6 +48,9 @@ func handlerWith(s *jobstest.Stack, options graph.Options) *graph.API {
 		Submitter: s.Submitter, Canceller: s.Canceller, Deleter: s.Deleter, Reader: s.Reader, Watcher: s.Watcher,
 		Leaser: s.Leaser, Holder: s.Holder, Retrier: s.Retrier, Registrar: s.Registrar, Operator: s.Operator, Registry: s.Registry, Fleet: s.Fleet, Pools: s.Pools, Letters: s.Letters, Bulk: s.Bulk,
 		Keys: s.Keys, Accounts: s.Accounts, Members: s.Members, Webhooks: s.Webhooks, Inputs: s.Inputs, Alerts: s.Alerts,
+		Examine: func(context.Context) ([]doctor.Finding, error) {
+			return []doctor.Finding{{Check: "rehearsed", Level: doctor.LevelAdvice, Holds: "It holds."}}, nil
+		},
 	}, &auth.KeyWatch{Authenticate: s.Keys.Authenticate, Every: 20 * time.Millisecond}, options)
 }
 

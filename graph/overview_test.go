@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/internal/version"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
@@ -44,6 +45,28 @@ func TestOverview(t *testing.T) {
 		require.Len(t, at[[]any](t, got.Data, "heatMap"), 1)
 	})
 
+	t.Run("SaysWhatItRunsOnAndExaminesIt", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		a.Worker(t, "one")
+
+		got := ask(t, a.url, a.Secrets[models.RoleViewer], `{ system { version redisVersion outboxLagSeconds stalledJobs processes { kind seenAt }
+			database { version startedAt sizeBytes connections maxConnections standbys standbyLagSeconds } agents { version workers } } }`, nil)
+		examined := ask(t, a.url, a.Secrets[models.RoleOperator], `{ doctor { check level holds found ids count matters fix } }`, nil)
+
+		require.Empty(t, got.codes())
+		system := at[map[string]any](t, got.Data, "system")
+		require.Equal(t, version.Current().String(), system["version"])
+		require.Nil(t, system["redisVersion"])
+		require.Equal(t, 1.0, at[float64](t, got.Data, "system", "agents", 0, "workers"))
+		require.Positive(t, at[float64](t, got.Data, "system", "database", "maxConnections"))
+		require.Empty(t, examined.codes())
+		require.Equal(t, map[string]any{"check": "rehearsed", "level": "ADVICE", "holds": "It holds.", "found": "", "ids": []any{}, "count": 0.0, "matters": "", "fix": ""},
+			at[any](t, examined.Data, "doctor", 0))
+		require.Equal(t, []string{"FORBIDDEN"}, ask(t, a.url, a.Secrets[models.RoleViewer], `{ doctor { check } }`, nil).codes())
+	})
+
 	t.Run("HasAHistoryOfEveryMetric", func(t *testing.T) {
 		t.Parallel()
 
@@ -73,6 +96,8 @@ func TestOverview(t *testing.T) {
 		for query, want := range map[string]string{
 			`{ overview { queued } }`: "FORBIDDEN",
 			`{ heatMap { region } }`:  "FORBIDDEN",
+			`{ system { version } }`:  "FORBIDDEN",
+			`{ doctor { check } }`:    "FORBIDDEN",
 			`{ history(metrics: [QUEUED], from: "2026-01-01T00:00:00Z") { values } }`: "FORBIDDEN",
 		} {
 			require.Equal(t, []string{want}, ask(t, a.url, a.Secrets[models.RoleClient], query, nil).codes(), query)

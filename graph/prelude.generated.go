@@ -2014,6 +2014,23 @@ func (ec *executionContext) marshalNString2githubᚗcomᚋreelayᚋreelayᚋmode
 	return res
 }
 
+func (ec *executionContext) unmarshalNString2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐProcessKind(ctx context.Context, v any) (models.ProcessKind, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := models.ProcessKind(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNString2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐProcessKind(ctx context.Context, sel ast.SelectionSet, v models.ProcessKind) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNString2string(ctx context.Context, v any) (string, error) {
 	res, err := graphql.UnmarshalString(v)
 	return res, graphql.ErrorOnPath(ctx, err)

@@ -19,11 +19,15 @@ package graph
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/alert"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/bulk"
+	"github.com/reelay/reelay/jobs/doctor"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/registry"
@@ -55,7 +59,13 @@ type Resolver struct {
 	Webhooks  *webhook.Endpoints
 	Inputs    *jobs.Inputs
 	Alerts    *alert.Desk
+	// Examine runs the checks of the doctor.
+	Examine func(ctx context.Context) ([]doctor.Finding, error)
+	// RedisVersion returns the version of Redis, or "" if it is not known.
+	RedisVersion func(ctx context.Context) string
 
+	// examining is held while the checks run.
+	examining sync.Mutex
 	// machines is Options.Machines.
 	machines func(ctx context.Context, token string) (*jobs.Machine, error)
 }
@@ -66,4 +76,31 @@ func (r *Resolver) poolOf(ctx context.Context, pool *models.Pool, err error) (*q
 		return nil, err
 	}
 	return r.Reader.Pool(ctx, pool.ID)
+}
+
+// examineWithin bounds an examination.
+const examineWithin = time.Minute
+
+var errExamining = apierror.Conflict("This API process is running the checks already. Try again in a minute.")
+
+// examine runs the checks of the doctor, one examination at a time.
+func (r *Resolver) examine(ctx context.Context) ([]*doctor.Finding, error) {
+	if !r.examining.TryLock() {
+		return nil, errExamining
+	}
+	defer r.examining.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, examineWithin)
+	defer cancel()
+	found, err := r.Examine(ctx)
+	if err != nil {
+		return nil, apierror.Wrap(err, "examine the system")
+	}
+	all := make([]*doctor.Finding, len(found))
+	for i := range found {
+		if found[i].IDs == nil {
+			found[i].IDs = []string{}
+		}
+		all[i] = &found[i]
+	}
+	return all, nil
 }

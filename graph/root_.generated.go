@@ -46,6 +46,7 @@ type ResolverRoot interface {
 	QueueAccount() QueueAccountResolver
 	SubmitJobPayload() SubmitJobPayloadResolver
 	Subscription() SubscriptionResolver
+	System() SystemResolver
 	Viewer() ViewerResolver
 	WebhookDelivery() WebhookDeliveryResolver
 	Worker() WorkerResolver
@@ -189,7 +190,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "schema/account.graphqls" "schema/alert.graphqls" "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/job.graphqls" "schema/key.graphqls" "schema/member.graphqls" "schema/model.graphqls" "schema/overview.graphqls" "schema/pool.graphqls" "schema/queue.graphqls" "schema/schema.graphqls" "schema/subscription.graphqls" "schema/view.graphqls" "schema/webhook.graphqls" "schema/worker.graphqls"
+//go:embed "schema/account.graphqls" "schema/alert.graphqls" "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/job.graphqls" "schema/key.graphqls" "schema/member.graphqls" "schema/model.graphqls" "schema/overview.graphqls" "schema/pool.graphqls" "schema/queue.graphqls" "schema/schema.graphqls" "schema/subscription.graphqls" "schema/system.graphqls" "schema/view.graphqls" "schema/webhook.graphqls" "schema/worker.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -214,6 +215,7 @@ var sources = []*ast.Source{
 	{Name: "schema/queue.graphqls", Input: sourceData("schema/queue.graphqls"), BuiltIn: false},
 	{Name: "schema/schema.graphqls", Input: sourceData("schema/schema.graphqls"), BuiltIn: false},
 	{Name: "schema/subscription.graphqls", Input: sourceData("schema/subscription.graphqls"), BuiltIn: false},
+	{Name: "schema/system.graphqls", Input: sourceData("schema/system.graphqls"), BuiltIn: false},
 	{Name: "schema/view.graphqls", Input: sourceData("schema/view.graphqls"), BuiltIn: false},
 	{Name: "schema/webhook.graphqls", Input: sourceData("schema/webhook.graphqls"), BuiltIn: false},
 	{Name: "schema/worker.graphqls", Input: sourceData("schema/worker.graphqls"), BuiltIn: false},
@@ -268,6 +270,16 @@ func (ec *executionContext) childFields_AccountEdge(ctx context.Context, field g
 		return ec.fieldContext_AccountEdge_node(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type AccountEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_AgentVersion(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "version":
+		return ec.fieldContext_AgentVersion_version(ctx, field)
+	case "workers":
+		return ec.fieldContext_AgentVersion_workers(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AgentVersion", field.Name)
 }
 
 func (ec *executionContext) childFields_Alert(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -648,6 +660,26 @@ func (ec *executionContext) childFields_CreatedWebhookEndpoint(ctx context.Conte
 	return nil, fmt.Errorf("no field named %q was found under type CreatedWebhookEndpoint", field.Name)
 }
 
+func (ec *executionContext) childFields_Database(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "version":
+		return ec.fieldContext_Database_version(ctx, field)
+	case "startedAt":
+		return ec.fieldContext_Database_startedAt(ctx, field)
+	case "sizeBytes":
+		return ec.fieldContext_Database_sizeBytes(ctx, field)
+	case "connections":
+		return ec.fieldContext_Database_connections(ctx, field)
+	case "maxConnections":
+		return ec.fieldContext_Database_maxConnections(ctx, field)
+	case "standbys":
+		return ec.fieldContext_Database_standbys(ctx, field)
+	case "standbyLagSeconds":
+		return ec.fieldContext_Database_standbyLagSeconds(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Database", field.Name)
+}
+
 func (ec *executionContext) childFields_DeadLetter(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -762,6 +794,28 @@ func (ec *executionContext) childFields_Directive(ctx context.Context, field gra
 		return ec.fieldContext_Directive_deadline(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Directive", field.Name)
+}
+
+func (ec *executionContext) childFields_DoctorFinding(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "check":
+		return ec.fieldContext_DoctorFinding_check(ctx, field)
+	case "level":
+		return ec.fieldContext_DoctorFinding_level(ctx, field)
+	case "holds":
+		return ec.fieldContext_DoctorFinding_holds(ctx, field)
+	case "found":
+		return ec.fieldContext_DoctorFinding_found(ctx, field)
+	case "ids":
+		return ec.fieldContext_DoctorFinding_ids(ctx, field)
+	case "count":
+		return ec.fieldContext_DoctorFinding_count(ctx, field)
+	case "matters":
+		return ec.fieldContext_DoctorFinding_matters(ctx, field)
+	case "fix":
+		return ec.fieldContext_DoctorFinding_fix(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DoctorFinding", field.Name)
 }
 
 func (ec *executionContext) childFields_Draft(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1670,6 +1724,16 @@ func (ec *executionContext) childFields_PriceStep(ctx context.Context, field gra
 	return nil, fmt.Errorf("no field named %q was found under type PriceStep", field.Name)
 }
 
+func (ec *executionContext) childFields_Process(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "kind":
+		return ec.fieldContext_Process_kind(ctx, field)
+	case "seenAt":
+		return ec.fieldContext_Process_seenAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Process", field.Name)
+}
+
 func (ec *executionContext) childFields_Progress(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "percent":
@@ -1848,6 +1912,28 @@ func (ec *executionContext) childFields_SubmitJobsPayload(ctx context.Context, f
 		return ec.fieldContext_SubmitJobsPayload_rejected(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SubmitJobsPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_System(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "version":
+		return ec.fieldContext_System_version(ctx, field)
+	case "redisVersion":
+		return ec.fieldContext_System_redisVersion(ctx, field)
+	case "database":
+		return ec.fieldContext_System_database(ctx, field)
+	case "processes":
+		return ec.fieldContext_System_processes(ctx, field)
+	case "agents":
+		return ec.fieldContext_System_agents(ctx, field)
+	case "outboxLagSeconds":
+		return ec.fieldContext_System_outboxLagSeconds(ctx, field)
+	case "schedulerLagSeconds":
+		return ec.fieldContext_System_schedulerLagSeconds(ctx, field)
+	case "stalledJobs":
+		return ec.fieldContext_System_stalledJobs(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type System", field.Name)
 }
 
 func (ec *executionContext) childFields_UploadTarget(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -194,6 +194,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Registrar: &fleet.Registrar{DB: s.workers, Catalogue: s.catalogue, Notifier: s.notifier},
 		Keys:      s.keys(), Members: s.members(), Accounts: &auth.Accounts{DB: s.db, Notifier: s.notifier},
 		Registry: s.registry, Letters: s.letters(), Bulk: s.bulk(), Webhooks: s.webhooks(), Inputs: s.inputs(), Alerts: s.alerts(),
+		Examine: s.examine, RedisVersion: s.redisVersion,
 	}, keys, graph.Options{HideSchema: s.cfg.introspection == "off", Shared: s.cfg.origins.include, Base: base, Machines: s.machines(publicURL)})
 
 	shared := s.cfg.origins.share

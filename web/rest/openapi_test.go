@@ -118,6 +118,7 @@ func TestOpenAPI(t *testing.T) {
 			{work + "/{id}", "delete", a.ask(t, "DELETE", work+"/"+id, "", nil)},
 			{"/api/v1/queue/stats", "get", a.ask(t, "GET", "/api/v1/queue/stats", "", as(a.Secrets[models.RoleOperator]))},
 			{"/api/v1/queue/stats", "get", a.get(t, "/api/v1/queue/stats")},
+			{"/api/v1/overview", "get", a.ask(t, "GET", "/api/v1/overview", "", as(a.Secrets[models.RoleOperator]))},
 		} {
 			media := "application/json"
 			if c.got.status >= 400 {

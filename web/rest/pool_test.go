@@ -9,6 +9,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func TestOverview(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.Submit(t)
+	const path = "/api/v1/overview"
+
+	got := a.ask(t, http.MethodGet, path, "", as(a.Secrets[models.RoleViewer]))
+
+	require.Equal(t, http.StatusOK, got.status, got.raw)
+	require.Equal(t, 1.0, got.body["queued"])
+	require.Contains(t, got.body, "estimated_drain_seconds")
+	require.Nil(t, got.body["estimated_drain_seconds"], "there are no workers")
+	require.Equal(t, http.StatusForbidden, a.get(t, path).status)
+}
+
 func TestDesiredWorkers(t *testing.T) {
 	t.Parallel()
 

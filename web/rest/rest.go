@@ -45,6 +45,7 @@ func (s *service) register(mux *http.ServeMux) []byte {
 	s.registerInputs(api)
 	s.registerModels(api)
 	s.registerQueue(api)
+	s.registerOverview(api)
 	s.registerPools(api)
 	s.registerDrafts(api)
 	// Requests have no other fields. Later releases can add fields to responses.

@@ -415,6 +415,13 @@ export type Role =
   | 'OPERATOR'
   | 'ADMIN';
 
+/** OK: nothing to say. ADVICE: it should be better, and breaks no promise. BROKEN: a promise is broken. UNKNOWN: it could not be looked at. */
+export type DoctorLevel =
+  | 'OK'
+  | 'ADVICE'
+  | 'BROKEN'
+  | 'UNKNOWN';
+
 /** The order of a list of jobs. All but NEWEST and OLDEST list only the jobs that they are about. */
 export type JobOrder =
   | 'NEWEST'

@@ -1,0 +1,70 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/reelay/reelay/jobs/query"
+)
+
+// overview is the state of all of Reelay. Null is unknown.
+type overview struct {
+	At              time.Time `json:"at" doc:"When it was read."`
+	Queued          int       `json:"queued" doc:"Jobs that wait for a worker."`
+	Running         int       `json:"running" doc:"Jobs that a worker holds."`
+	Scheduled       int       `json:"scheduled" doc:"Jobs that start later, counted up to 10,001."`
+	Blocked         int       `json:"blocked" doc:"Jobs that wait for other jobs, counted up to 10,001."`
+	DeadLetters     int       `json:"dead_letters" doc:"Open dead letters that operators must act on."`
+	WorkersIdle     int       `json:"workers_idle" doc:"Workers without a job."`
+	WorkersBusy     int       `json:"workers_busy" doc:"Workers with a job."`
+	WorkersBooting  int       `json:"workers_booting" doc:"Workers that are not ready yet."`
+	WorkersDraining int       `json:"workers_draining" doc:"Workers that take no further job."`
+
+	SubmittedPerMinute    *float64 `json:"submitted_per_minute" doc:"Submitted jobs per minute, in the last ten minutes."`
+	CompletedPerMinute    *float64 `json:"completed_per_minute" doc:"Completed jobs per minute, in the last ten minutes."`
+	FailureRate           *float64 `json:"failure_rate" doc:"The share of the jobs that ended in the last hour that failed, 0 to 1, without failures that customers caused."`
+	WaitSecondsP50        *float64 `json:"wait_seconds_p50" doc:"Seconds from queued to the first lease in the last hour, median."`
+	WaitSecondsP95        *float64 `json:"wait_seconds_p95" doc:"The same, 95th percentile."`
+	RenderSecondsP50      *float64 `json:"render_seconds_p50" doc:"Seconds that workers held a completed job in the last hour, median."`
+	RenderSecondsP95      *float64 `json:"render_seconds_p95" doc:"The same, 95th percentile."`
+	PreemptionsPerHour    *float64 `json:"preemptions_per_hour" doc:"Attempts of the last hour that lost their worker."`
+	RecoverySecondsP95    *float64 `json:"recovery_seconds_p95" doc:"Seconds until a job that lost its worker ran again, 95th percentile of the last hour."`
+	GPUUtilization        *float64 `json:"gpu_utilization" doc:"How busy the GPUs say they are, 0 to 1."`
+	CostUSDPerHour        *float64 `json:"cost_usd_per_hour" doc:"What the workers of the last hour cost. Null if none has a price."`
+	WastedUSDPerHour      *float64 `json:"wasted_usd_per_hour" doc:"The part of it for work that was lost."`
+	EstimatedDrainSeconds *float64 `json:"estimated_drain_seconds" doc:"Seconds to empty all queues if no job is added. Null without workers."`
+}
+
+type overviewOutput struct {
+	CacheControl string `header:"Cache-Control"`
+	Body         overview
+}
+
+func (s *service) registerOverview(api huma.API) {
+	serve(api, huma.Operation{
+		OperationID: "getOverview", Method: http.MethodGet, Path: "/api/v1/overview", Summary: "Read the state of all of Reelay",
+		Description: "For operators: queues, fleet, waits, failures and costs. Null is unknown.",
+		Errors:      []int{http.StatusTooManyRequests},
+	}, func(ctx context.Context, _ *struct{}) (*overviewOutput, error) {
+		p := callerOf(ctx).Principal
+		ctx, read, err := s.Reader.Shares.Admit(ctx, p, query.OverviewPrice)
+		if err != nil {
+			return nil, err
+		}
+		defer read.End()
+		o, err := s.Reader.Overview(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		return &overviewOutput{CacheControl: "no-store", Body: overview{
+			At: o.At.UTC(), Queued: o.Queued, Running: o.Running, Scheduled: o.Scheduled, Blocked: o.Blocked, DeadLetters: o.DeadLetters,
+			WorkersIdle: o.WorkersIdle, WorkersBusy: o.WorkersBusy, WorkersBooting: o.WorkersBooting, WorkersDraining: o.WorkersDraining,
+			SubmittedPerMinute: o.SubmittedPerMinute, CompletedPerMinute: o.CompletedPerMinute, FailureRate: o.FailureRate,
+			WaitSecondsP50: o.WaitSecondsP50, WaitSecondsP95: o.WaitSecondsP95, RenderSecondsP50: o.RenderSecondsP50, RenderSecondsP95: o.RenderSecondsP95,
+			PreemptionsPerHour: o.PreemptionsPerHour, RecoverySecondsP95: o.RecoverySecondsP95, GPUUtilization: o.GPUUtilization,
+			CostUSDPerHour: o.CostUSDPerHour, WastedUSDPerHour: o.WastedUSDPerHour, EstimatedDrainSeconds: o.EstimatedDrainSeconds,
+		}}, nil
+	})
+}
