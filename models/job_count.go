@@ -10,7 +10,8 @@ import (
 )
 
 // CountJobs counts jobs, up to limit. It examines at most limit rows, or examinedByCount if
-// that is more, and returns limit if these do not settle the count.
+// that is more, and returns limit if these do not settle the count. If a condition is about other
+// rows than the job's, a small limit is not worth so much: then it examines up to examinedAside.
 func CountJobs(ctx context.Context, db bun.IDB, f JobFilter, limit int) (int, error) {
 	if all, but, ok := f.difference(); ok {
 		less, err := countJobs(ctx, db, but, leftOut)
@@ -42,6 +43,9 @@ func (f JobFilter) difference() (all, but JobFilter, ok bool) {
 
 func countJobs(ctx context.Context, db bun.IDB, f JobFilter, limit int) (int, error) {
 	most := max(limit, examinedByCount)
+	if f.Terms.aside() && limit < examinedByCount {
+		most = examinedAside
+	}
 	r, err := f.choose(ctx, db, "", most)
 	if err != nil {
 		return 0, err
@@ -62,6 +66,50 @@ func countJobs(ctx context.Context, db bun.IDB, f JobFilter, limit int) (int, er
 	}
 	return min(count.N, limit), err
 }
+
+// StatusCounts are how many jobs have each status. If Partly is set, there may be more of each.
+type StatusCounts struct {
+	Jobs   map[JobStatus]int
+	Partly bool
+}
+
+// CountFacets counts the jobs of a filter by status. It examines at most limit jobs. The
+// filter's Status must be empty.
+func CountFacets(ctx context.Context, db bun.IDB, f JobFilter, limit int) (*StatusCounts, error) {
+	r, err := f.choose(ctx, db, "", limit)
+	if err != nil {
+		return nil, err
+	}
+	found, most := r.found(f, limit, limit)
+	query := joined([]clause{found, sqlf(`, matched AS (SELECT DISTINCT id FROM found WHERE meets)
+		SELECT j.status, count(*) AS n, (SELECT count(*) FROM found) >= ? AS partly
+		FROM matched m CROSS JOIN LATERAL (SELECT status FROM jobs WHERE id = m.id LIMIT 1) j GROUP BY j.status
+		UNION ALL SELECT '', 0, (SELECT count(*) FROM found) >= ?`, most, most)}, "")
+	var rows []struct {
+		Status JobStatus `bun:"status"`
+		N      int       `bun:"n"`
+		Partly bool      `bun:"partly"`
+	}
+	if err := db.NewRaw(query.sql, query.args...).Scan(ctx, &rows); err != nil {
+		return nil, err
+	}
+	counts := &StatusCounts{Jobs: map[JobStatus]int{}}
+	for _, row := range rows {
+		counts.Jobs[row.Status], counts.Partly = row.N, row.Partly
+	}
+	return counts, nil
+}
+
+// OfKinds reports whether jobs are counted from an index alone, for each status and however many
+// there are: if the filter is about kinds, an account and the time of submit only.
+func (f JobFilter) OfKinds() bool {
+	rest := f.readings()
+	rest[0].rest.CreatedAfter, rest[0].rest.CreatedBefore = time.Time{}, time.Time{}
+	return len(rest) == 1 && len(rest[0].rest.conditions()) == 0 && rest[0].streams[0].table == "jobs" && len(rest[0].streams[0].only) == 0
+}
+
+// All reports whether all jobs match.
+func (f JobFilter) All() bool { return f.OfKinds() && len(f.conditions()) == 0 }
 
 // found writes the common table expression found: the ids of up to most jobs of a reading, and
 // whether they match the filter. If the reading needs no further conditions, limit jobs are

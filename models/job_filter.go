@@ -182,14 +182,16 @@ func (f JobFilter) conditions() []clause {
 	for _, field := range f.Terms.Metadata {
 		all = append(all, sqlf("j.metadata ->> ? = ?", field.Key, field.Value))
 	}
-	const onWorker = "EXISTS (SELECT FROM job_attempts a JOIN workers w ON w.id = a.worker_id "
+	// IS TRUE keeps the subquery out of the join: PostgreSQL reads the workers once, and looks each
+	// attempt's up in memory.
+	const onWorker = "EXISTS (SELECT FROM job_attempts a WHERE a.job_id = j.id AND (a.worker_id IN (SELECT w.id FROM workers w WHERE "
 	if len(f.Terms.Pools) > 0 {
-		all = append(all, sqlf(onWorker+"JOIN pools p ON p.id = w.pool_id WHERE a.job_id = j.id AND p.name IN (?))", bun.List(f.Terms.Pools)))
+		all = append(all, sqlf(onWorker+"w.pool_id IN (SELECT p.id FROM pools p WHERE p.name IN (?)))) IS TRUE)", bun.List(f.Terms.Pools)))
 	}
 	if len(f.Terms.Zones) > 0 {
-		all = append(all, sqlf(onWorker+"WHERE a.job_id = j.id AND w.zone IN (?))", bun.List(f.Terms.Zones)))
+		all = append(all, sqlf(onWorker+"w.zone IN (?))) IS TRUE)", bun.List(f.Terms.Zones)))
 	}
-	const checkpointed = "(SELECT c.created_at FROM artifacts c WHERE c.id = j.latest_checkpoint_id) "
+	const checkpointed = "j.latest_checkpoint_id IS NOT NULL AND (SELECT c.created_at FROM artifacts c WHERE c.id = j.latest_checkpoint_id) "
 	if age := f.Terms.CheckpointOver; age > 0 {
 		all = append(all, sqlf(checkpointed+"< clock_timestamp() - make_interval(secs => ?)", age.Seconds()))
 	}

@@ -45,6 +45,9 @@ const (
 	// takes some ten milliseconds.
 	examinedByList  = 10_000
 	examinedByCount = 20_000
+	// examinedAside is the bound for both if a condition is about other rows than the job's, whose
+	// look-ups cost several times as much.
+	examinedAside = 4_000
 	// leftOut bounds the count of jobs that are subtracted from another count.
 	leftOut = 50_000
 	// clockMargin is the greatest expected difference between the clock of the process that
@@ -324,10 +327,16 @@ func ListJobs(ctx context.Context, db bun.IDB, f JobFilter, after JobID, limit i
 
 func listJobsByID(ctx context.Context, db bun.IDB, f JobFilter, oldest bool, after JobID, limit int) (*JobList, error) {
 	list, err := listJobs(ctx, db, f, f.readings()[0].from(oldest), after, limit, 0)
-	if err == nil && list.Edge != "" && len(list.Jobs) < limit {
-		var r reading
-		if r, err = f.choose(ctx, db, after, examinedByList); err == nil {
-			list, err = listJobs(ctx, db, f, r.from(oldest), after, limit, examinedByList)
+	most := examinedByList
+	if f.Terms.aside() {
+		most = examinedAside
+	}
+	for _, examined := range []int{most / 10, most} {
+		if err == nil && list.Edge != "" && len(list.Jobs) < limit {
+			var r reading
+			if r, err = f.choose(ctx, db, after, examined); err == nil {
+				list, err = listJobs(ctx, db, f, r.from(oldest), after, limit, examined)
+			}
 		}
 	}
 	if err == nil && len(list.Jobs) == limit {

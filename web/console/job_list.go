@@ -197,7 +197,7 @@ func (c *console) jobListLive(w http.ResponseWriter, r *http.Request, p jobs.Pri
 	})
 }
 
-// facetPrice is the price of all facets. Counts of one state are cheap.
+// facetPrice is the price of all facets.
 const facetPrice = 6 * query.CountPrice
 
 // readJobList reads the page of jobs that v.Filter asks for. prompts are those of the
@@ -324,24 +324,34 @@ func (c *console) accountNames(ctx context.Context, ids []models.AccountID) (map
 // facets counts the jobs of each state, within the other filters. The first facet is of all
 // states.
 func (c *console) facets(ctx context.Context, p jobs.Principal, q jobQuery) ([]facet, error) {
-	all := facet{Name: "All", Href: q.with(func(q *jobQuery) { q.Status = nil }).path("/jobs"), On: len(q.Status) == 0}
-	facets, total, more := []facet{all}, 0, false
+	counts, err := c.Reader.CountFacets(ctx, p, q.filter())
+	if err != nil {
+		return nil, err
+	}
+	facets, total, more := []facet{{}}, 0, counts.Partly
 	for _, status := range models.JobStatuses {
-		narrowed := q.with(func(q *jobQuery) { q.Status = []models.JobStatus{status} })
-		n, err := c.Reader.CountJobs(ctx, p, narrowed.filter())
-		if err != nil {
-			return nil, err
-		}
+		n, on := counts.Jobs[status], slices.Contains(q.Status, status)
 		total, more = total+n, more || n > query.CountLimit
-		on := slices.Contains(q.Status, status)
 		facets = append(facets, facet{
-			Name: ui.Words(string(status)), Href: narrowed.path("/jobs"), Count: ui.Count(n, query.CountLimit), On: on,
-			Quiet: n == 0 && !on,
+			Name: ui.Words(string(status)), Href: q.with(func(q *jobQuery) { q.Status = []models.JobStatus{status} }).path("/jobs"),
+			Count: countPartly(n, counts.Partly), On: on, Quiet: n == 0 && !on && !counts.Partly,
 		})
 	}
-	facets[0].Count = ui.Count(total, 0)
+	facets[0] = facet{Name: "All", Href: q.with(func(q *jobQuery) { q.Status = nil }).path("/jobs"), On: len(q.Status) == 0, Count: ui.Count(total, 0)}
 	if more {
-		facets[0].Count = ui.Count(min(total, query.CountLimit+1), query.CountLimit)
+		facets[0].Count = countPartly(min(total, query.CountLimit), true)
 	}
 	return facets, nil
+}
+
+// countPartly is the count of a facet. If it is of a part of the jobs only, there may be more: it is
+// empty if that part had none.
+func countPartly(n int, partly bool) string {
+	switch {
+	case !partly:
+		return ui.Count(n, query.CountLimit)
+	case n == 0:
+		return ""
+	}
+	return ui.Count(n, 0) + "+"
 }
