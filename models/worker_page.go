@@ -7,17 +7,13 @@ import (
 )
 
 // ListWorkerAttempts returns the ended attempts of a worker that are older than before, or from the
-// newest if it is empty, newest first. It reads all of the worker's attempts by index, of which a
-// machine has few: the primary key, in whose order they are, has those of all workers.
+// newest if it is empty, newest first.
 func ListWorkerAttempts(ctx context.Context, db bun.IDB, worker WorkerID, before AttemptID, limit int) (found []*Attempt, err error) {
-	var older any
+	query := db.NewSelect().Model(&found).Where("worker_id = ?", worker).Where("ended_at IS NOT NULL")
 	if before != "" {
-		older = before
+		query = query.Where("id < ?", before)
 	}
-	err = db.NewRaw(`
-		WITH own AS MATERIALIZED (
-			SELECT * FROM job_attempts WHERE worker_id = ?0 AND ended_at IS NOT NULL AND (?1::uuid IS NULL OR id < ?1::uuid))
-		SELECT * FROM own ORDER BY id DESC LIMIT ?2`, worker, older, limit).Scan(ctx, &found)
+	err = query.Order("id DESC").Limit(int64(limit)).Scan(ctx)
 	return found, err
 }
 
@@ -30,12 +26,15 @@ type AttemptSum struct {
 	WastedGPUSeconds float64       `bun:"wasted_gpu_seconds"`
 }
 
-// SumWorkerAttempts counts the ended attempts of a worker by how they ended, the most frequent first.
-func SumWorkerAttempts(ctx context.Context, db bun.IDB, worker WorkerID) (found []AttemptSum, err error) {
+// SumWorkerAttempts counts the newest limit ended attempts of a worker by how they ended, the most
+// frequent first.
+func SumWorkerAttempts(ctx context.Context, db bun.IDB, worker WorkerID, limit int) (found []AttemptSum, err error) {
 	err = db.NewRaw(`
 		SELECT status, coalesce(failure_class, '') AS failure_class, count(*) AS attempts, sum(gpu_seconds) AS gpu_seconds,
 			sum(wasted_gpu_seconds) AS wasted_gpu_seconds
-		FROM job_attempts WHERE worker_id = ? AND ended_at IS NOT NULL GROUP BY 1, 2 ORDER BY count(*) DESC, 1, 2`, worker).Scan(ctx, &found)
+		FROM (
+			SELECT * FROM job_attempts WHERE worker_id = ?0 AND ended_at IS NOT NULL ORDER BY id DESC LIMIT ?1) newest
+		GROUP BY 1, 2 ORDER BY count(*) DESC, 1, 2`, worker, limit).Scan(ctx, &found)
 	return found, err
 }
 

@@ -36,9 +36,12 @@ func (r *Reader) WorkerAttempts(ctx context.Context, id models.WorkerID, of pagi
 	return paging.NewPage(all, found, of.First, func(a *models.Attempt) string { return string(a.ID) }), nil
 }
 
-// WorkerOutcomes counts the ended attempts of a worker by how they ended.
+// MostOutcomes is how many attempts the outcomes of a worker count.
+const MostOutcomes = 2_000
+
+// WorkerOutcomes counts the newest MostOutcomes ended attempts of a worker by how they ended.
 func (r *Reader) WorkerOutcomes(ctx context.Context, id models.WorkerID) ([]models.AttemptSum, error) {
-	found, err := models.SumWorkerAttempts(ctx, r.DB, id)
+	found, err := models.SumWorkerAttempts(ctx, r.DB, id, MostOutcomes)
 	return found, apierror.Wrap(err, "count the attempts of worker %s", id)
 }
 

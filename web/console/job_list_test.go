@@ -118,7 +118,7 @@ func TestJobList(t *testing.T) {
 		require.Contains(t, b.get(t, "/jobs?q=status:nope").Body, `aria-invalid="true"`)
 		stale := b.get(t, "/workers?all=1&after=x")
 		require.Equal(t, http.StatusUnprocessableEntity, stale.Status)
-		require.Contains(t, stale.Body, `href="/workers?all=1">Newest</a>`)
+		require.Contains(t, stale.Body, `href="/workers?state=all">Newest</a>`)
 	})
 
 	t.Run("GreetsWhileThereIsNoJob", func(t *testing.T) {
