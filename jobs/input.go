@@ -73,12 +73,8 @@ func (i *Inputs) Request(ctx context.Context, p Principal, contentType string, s
 	if err := validChecksum(checksum); err != nil {
 		return nil, err
 	}
-	pending, pendingBytes, err := models.CountInputUploads(ctx, i.DB, p.AccountID, maxPendingInputs)
-	if err != nil {
-		return nil, fmt.Errorf("count the announced inputs: %w", err)
-	}
-	if pending >= maxPendingInputs || pendingBytes+sizeBytes > maxPendingBytes {
-		return nil, errInputsFull
+	if err := i.room(ctx, p.AccountID, sizeBytes); err != nil {
+		return nil, err
 	}
 	issued, err := i.issue(ctx, p.AccountID, contentType, sizeBytes, checksum)
 	if err != nil {

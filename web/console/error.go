@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/a-h/templ"
 	"github.com/google/uuid"
@@ -109,6 +110,9 @@ func render(w http.ResponseWriter, r *http.Request, status int, page templ.Compo
 // readForm parses a posted form.
 func readForm(r *http.Request) error {
 	err := r.ParseForm()
+	if err == nil && strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/") {
+		err = r.ParseMultipartForm(maxForm) // larger files go to the disk
+	}
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
 		return door.Unread(err)
@@ -117,4 +121,14 @@ func readForm(r *http.Request) error {
 		return apierror.Invalid("", "The form could not be read: send it again.")
 	}
 	return nil
+}
+
+// forgetFiles deletes the files that a form came with.
+func forgetFiles(r *http.Request) {
+	if r.MultipartForm == nil {
+		return
+	}
+	if err := r.MultipartForm.RemoveAll(); err != nil {
+		slog.WarnContext(r.Context(), "the files of a form were not deleted", "error", err)
+	}
 }

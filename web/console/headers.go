@@ -11,6 +11,9 @@ import (
 // maxForm bounds a form, in bytes: a prompt of 40,000 bytes, each escaped to three.
 const maxForm = 256 << 10
 
+// maxFiles bounds a form with files, in bytes.
+const maxFiles = 160 << 20
+
 // contentPolicy allows a page to load only files of this server, and to show videos from
 // the object store.
 func contentPolicy(objects string) string {

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -32,6 +33,8 @@ var jobExtras = []extraGroup{
 		{Name: "maxAttempts", Label: "Most attempts", Type: "integer", Min: "1", Max: "20", Description: "Empty means the tier's number."},
 		{Name: "timeoutSeconds", Label: "Timeout in seconds", Type: "integer", Min: "1", Max: "18000", Description: "How long one attempt may run. Empty means the model's."},
 		{Name: "backoff", Label: "Delay between attempts", Type: "string", Choices: []choice{{Text: "EXPONENTIAL"}, {Text: "FIXED"}}, Description: "Empty means by the failure's class."},
+		{Name: "retry.initialDelaySeconds", Label: "First delay in seconds", Type: "number", Min: "0", Description: "Before the second attempt."},
+		{Name: "retry.maxDelaySeconds", Label: "Longest delay in seconds", Type: "number", Min: "0"},
 	}},
 	{"Where it runs", []field{
 		{Name: "region", Label: "Region", Type: "string", Description: "A preference, unless it is required."},
@@ -83,6 +86,31 @@ func (r extraReader) number(name string) *int {
 	return &n
 }
 
+func (r extraReader) seconds(name string) *float64 {
+	text := r.text(name)
+	if text == "" {
+		return nil
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		r.problems[name] = "This must be a number."
+	}
+	return &n
+}
+
+// retry returns the delays between attempts, or nil if none of their fields is filled in.
+func (r extraReader) retry() *models.RetryPolicy {
+	policy := models.RetryPolicy{
+		Backoff:             models.Backoff(r.text("backoff")),
+		InitialDelaySeconds: r.seconds("retry.initialDelaySeconds"), MaxDelaySeconds: r.seconds("retry.maxDelaySeconds"),
+	}
+	if policy == (models.RetryPolicy{}) {
+		return nil
+	}
+	policy.Backoff = cmp.Or(policy.Backoff, models.BackoffExponential)
+	return &policy
+}
+
 func (r extraReader) time(name string) *time.Time {
 	text := r.text(name)
 	if text == "" {
@@ -108,9 +136,7 @@ func readExtras(in *jobs.Submission, values url.Values, problems map[string]stri
 		in.Priority = *n
 	}
 	in.MaxAttempts, in.TimeoutSeconds = r.number("maxAttempts"), r.number("timeoutSeconds")
-	if backoff := r.text("backoff"); backoff != "" {
-		in.Retry = &models.RetryPolicy{Backoff: models.Backoff(backoff)}
-	}
+	in.Retry = r.retry()
 	in.Region, in.RequireRegion = r.text("region"), r.text("requireRegion") == "true"
 	in.UserID, in.CallbackURL = values.Get("userId"), r.text("callbackUrl")
 	if text := r.text("metadata"); text != "" {
@@ -177,12 +203,28 @@ func (c *console) cloneOf(r *http.Request, p jobs.Principal, id models.JobID) (*
 	if _, err := c.paramFields(job, v); err != nil {
 		return nil, err
 	}
+	v.Set("prompt", prompts[id].Text)
+	parents, err := c.Reader.Parents(r.Context(), []models.JobID{id})
+	if err != nil {
+		return nil, err
+	}
+	var on []string
+	for _, parent := range parents[id] {
+		on = append(on, string(parent.ID))
+	}
+	v.Set("dependsOn", strings.Join(on, "\n"))
+	setRare(v, job, time.Now())
+	return form, nil
+}
+
+// setRare fills in the fields of a job that few jobs use. Times that have passed stay empty.
+func setRare(v url.Values, job *models.Job, now time.Time) {
 	set := func(name, value string, given bool) {
 		if given {
 			v.Set(name, value)
 		}
 	}
-	set("prompt", prompts[id].Text, true)
+	at := func(name string, t time.Time) { set(name, t.UTC().Format(pageTime), t.After(now)) }
 	set("tier", string(job.Tier), true)
 	set("priority", strconv.Itoa(job.Priority), job.Priority != 0)
 	set("userId", job.UserID, true)
@@ -193,11 +235,23 @@ func (c *console) cloneOf(r *http.Request, p jobs.Principal, id models.JobID) (*
 	set("atMostOnce", "true", job.AtMostOnce)
 	set("maxAttempts", strconv.Itoa(job.MaxAttempts), !job.AtMostOnce)
 	set("timeoutSeconds", strconv.Itoa(job.TimeoutSeconds), true)
+	set("takes", "1", job.DraftSteps > 0)
+	set("draftSteps", strconv.Itoa(job.DraftSteps), job.DraftSteps > 0)
+	at("runAt", job.RunAt)
+	at("expiresAt", job.ExpiresAt)
+	at("finishBy", job.FinishBy)
+	number := func(name string, n *float64) {
+		if n != nil {
+			v.Set(name, strconv.FormatFloat(*n, 'g', -1, 64))
+		}
+	}
+	number("maxPricePerHour", job.MaxPricePerHour)
 	if job.MaxPreemptions != nil {
 		v.Set("maxPreemptions", strconv.Itoa(*job.MaxPreemptions))
 	}
-	if job.MaxPricePerHour != nil {
-		v.Set("maxPricePerHour", strconv.FormatFloat(*job.MaxPricePerHour, 'g', -1, 64))
+	if policy := job.RetryPolicy; policy != nil {
+		v.Set("backoff", string(policy.Backoff))
+		number("retry.initialDelaySeconds", policy.InitialDelaySeconds)
+		number("retry.maxDelaySeconds", policy.MaxDelaySeconds)
 	}
-	return form, nil
 }

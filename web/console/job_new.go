@@ -31,6 +31,8 @@ type jobForm struct {
 	// Estimate is what the job would have to expect, or nil. Unknown says why there is none.
 	Estimate *estimate.Estimate
 	Unknown  string
+	// Sent means that the values were sent by the browser, which then need not restore any.
+	Sent bool
 	// Key is the idempotency key: a form that is sent twice makes one job.
 	Key string
 }
@@ -97,24 +99,64 @@ func (c *console) readForm(r *http.Request, model string) (*jobForm, error) {
 	return form, nil
 }
 
+// modelGroup are models with the same type of job.
+type modelGroup struct {
+	Type   string
+	Models []query.ModelStatus
+}
+
+// groups returns the models by the type of their jobs, those that a worker offers first.
+func (f *jobForm) groups() (all []modelGroup) {
+	for _, m := range f.Models {
+		i := slices.IndexFunc(all, func(g modelGroup) bool { return g.Type == m.Type })
+		if i < 0 {
+			i, all = len(all), append(all, modelGroup{Type: m.Type})
+		}
+		all[i].Models = append(all[i].Models, m)
+	}
+	return all
+}
+
+// parked are the names of the sent parameters that the chosen model does not have. They stay in
+// the form, for the case that the model is changed back.
+func (f *jobForm) parked() (names []string) {
+	for name := range f.Values {
+		known := slices.ContainsFunc(f.Fields, func(field field) bool { return field.Name == name })
+		if strings.HasPrefix(name, "params.") && !known && len(names) < maxParked {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// maxParked is more parameters than a few models have.
+const maxParked = 200
+
 func (c *console) jobSubmit(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
-	chosen := r.PostForm.Get("choose") // the button of another model
-	form, err := c.readForm(r, cmp.Or(chosen, r.PostForm.Get("model")))
+	form, err := c.readForm(r, r.PostForm.Get("model"))
 	if err != nil {
 		return err
 	}
-	form.Values = r.PostForm
-	if chosen != "" || r.PostForm.Get("estimate") != "" {
+	form.Values, form.Sent = r.PostForm, true
+	if err := c.storeFiles(r, p, form); err != nil {
+		return err
+	}
+	changed := r.PostForm.Get("change") != "" // another model was chosen
+	if changed || r.PostForm.Get("estimate") != "" {
 		form.setDefaults()
-		if chosen == "" {
+		if form.Key = cmp.Or(r.PostForm.Get("key"), form.Key); !changed && len(form.Errors) == 0 {
 			c.estimate(r, p, form)
 		}
 		return render(w, r, http.StatusOK, jobNewPage(form))
 	}
-	to, err := c.submit(r, p, form)
+	to := ""
+	if len(form.Errors) == 0 {
+		to, err = c.submit(r, p, form)
+	}
 	var refused *apierror.Error
 	if errors.As(err, &refused) {
 		form.refuse(refused)
@@ -199,6 +241,10 @@ func (f *jobForm) refuse(err *apierror.Error) {
 	}
 	if name, ok := draftFields[err.Field]; ok {
 		f.Errors[name] = err.Message
+		return
+	}
+	if err.Field == "retry" || err.Field == "retry.backoff" {
+		f.Errors["backoff"] = err.Message
 		return
 	}
 	for _, known := range slices.Concat(f.Fields, jobLimits, extraFields()) {

@@ -47,7 +47,7 @@ func TestJobNew(t *testing.T) {
 		got := b.get(t, "/jobs/new?model=video.stitch")
 
 		require.Contains(t, got.Body, `<textarea id="params.clips"`)
-		require.Less(t, strings.Index(got.Body, `name="choose" value="http.call"`), strings.Index(got.Body, `name="choose" value="testcard"`))
+		require.Less(t, strings.Index(got.Body, `<option value="http.call"`), strings.Index(got.Body, `<option value="testcard"`))
 	})
 
 	t.Run("RefusesAnUnknownModel", func(t *testing.T) {
@@ -147,15 +147,16 @@ func TestJobSubmit(t *testing.T) {
 
 		b := operator(t)
 
-		got := b.post(t, "/jobs/new", form("choose", "drill", "params.seed", "7", "tier", "PRO"))
+		got := b.post(t, "/jobs/new", form("model", "drill", "change", "1", "params.seed", "7", "tier", "PRO"))
 
 		require.Equal(t, http.StatusOK, got.Status)
-		require.Contains(t, got.Body, `name="model" value="drill"`)
+		require.Contains(t, got.Body, `<option value="drill" selected>`)
 		require.Contains(t, got.Body, "a lighthouse\r\nin the fog</textarea>")
 		require.Regexp(t, `name="params.seed"[^>]* value="7"`, got.Body)
 		require.Contains(t, got.Body, `<option value="PRO" selected>`)
 		require.Regexp(t, `name="params.steps"[^>]* value="10"`, got.Body, "its other fields have their defaults")
-		require.NotContains(t, got.Body, "params.resolution", "it has no such field")
+		require.NotContains(t, got.Body, `id="params.resolution"`, "it has no such field")
+		require.Regexp(t, `type="hidden" name="params.resolution" value="720p"`, got.Body, "for the way back")
 		require.Empty(t, b.jobs(t))
 	})
 

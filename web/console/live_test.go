@@ -172,12 +172,12 @@ func TestLivePage(t *testing.T) {
 		var prompt, model, steps string
 		require.NoError(t, chromedp.Run(ctx,
 			chromedp.SendKeys("#prompt", "a lighthouse"),
-			chromedp.Click(`button[name="choose"][value="drill"]`),
+			chromedp.Evaluate(`{ const select = document.querySelector("#model"); select.value = "drill"; select.dispatchEvent(new Event("change")); }`, nil),
 			chromedp.WaitVisible("#key"),
 		))
 		require.NoError(t, chromedp.Run(ctx,
 			chromedp.SendKeys("#key", b.Secrets[models.RoleOperator]+"\r"),
-			chromedp.WaitReady(`input[name="model"][value="drill"]`),
+			chromedp.WaitReady(`#model option[value="drill"][selected]`),
 			chromedp.SendKeys("#prompt", " in the fog"),
 			chromedp.SetValue(`[name="params.steps"]`, "7"),
 		))
@@ -186,9 +186,9 @@ func TestLivePage(t *testing.T) {
 			chromedp.Click(`form.form button.primary`),
 			chromedp.WaitVisible("#key"),
 			chromedp.SendKeys("#key", b.Secrets[models.RoleOperator]+"\r"),
-			chromedp.WaitReady(`input[name="model"][value="drill"]`),
+			chromedp.WaitReady(`#model option[value="drill"][selected]`),
 			chromedp.Value("#prompt", &prompt),
-			chromedp.Value(`input[name="model"]`, &model),
+			chromedp.Value("#model", &model),
 			chromedp.Value(`[name="params.steps"]`, &steps),
 		))
 		require.Equal(t, []string{"a lighthouse in the fog", "drill", "7"}, []string{prompt, model, steps})

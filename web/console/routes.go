@@ -40,6 +40,8 @@ type route struct {
 	admin bool
 	// own actions concern the caller's own login, so VIEWER may perform them, too.
 	own bool
+	// files means that the form may have files.
+	files bool
 	// back is the address of the page with the button of this action. The console
 	// returns to it after a login, or if the action fails.
 	back string
@@ -87,7 +89,7 @@ func (c *console) routes() []route {
 		{pattern: "GET /jobs/search-help", serve: c.searchHelp},
 		{pattern: "GET /jobs/new", serve: c.jobNew},
 		{pattern: "POST /jobs/estimate", serve: c.jobEstimate, back: "/jobs/new"},
-		{pattern: "POST /jobs/new", serve: c.jobSubmit, back: "/jobs/new"},
+		{pattern: "POST /jobs/new", serve: c.jobSubmit, back: "/jobs/new", files: true},
 		{pattern: "GET /jobs/{id}", serve: c.jobShow},
 		{pattern: "GET /jobs/{id}/live", serve: c.jobLive},
 		{pattern: "GET /jobs/{id}/video", serve: c.jobVideo, back: "/jobs/{id}"},
@@ -260,10 +262,15 @@ func Pages() []string {
 // page checks the login of a request, runs its handler, and shows its error.
 func (c *console) page(route route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		limit := int64(maxForm)
+		if route.files && strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/") {
+			limit = maxFiles
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		door.Serve(w, r, func(w http.ResponseWriter) error {
 			var p jobs.Principal
 			r = c.visited(r, p)
+			defer func() { forgetFiles(r) }()
 			if !route.open {
 				var err error
 				if p, err = c.principal(r); err != nil {

@@ -9,6 +9,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/reelay/reelay/internal/media"
+	"github.com/reelay/reelay/internal/picture"
+	"github.com/reelay/reelay/jobs/catalogue"
 )
 
 // field is one parameter of a model in a form.
@@ -20,6 +24,8 @@ type field struct {
 	Choices     []choice
 	Default     string
 	Min, Max    string
+	// Files are the kinds of files that the parameter names: image, video or audio; nil for any other.
+	Files []string
 }
 
 // placeholder describes the form of what is entered.
@@ -68,6 +74,7 @@ type property struct {
 	Default     json.RawMessage   `json:"default"`
 	Minimum     json.RawMessage   `json:"minimum"`
 	Maximum     json.RawMessage   `json:"maximum"`
+	Input       json.RawMessage   `json:"x-reelay-input"`
 }
 
 // A list has a text on each line. Any other parameter that is no single value is written as JSON.
@@ -123,6 +130,7 @@ func (p property) field(name string) field {
 		Name: "params." + name, Label: label(name), Type: p.formType(), Description: p.Description,
 		Default: plain(p.Default), Min: plain(p.Minimum), Max: plain(p.Maximum),
 	}
+	f.Files = p.files(name)
 	if p.Type == "boolean" && len(p.Enum) == 0 {
 		p.Enum = []json.RawMessage{[]byte("true"), []byte("false")}
 	}
@@ -130,6 +138,32 @@ func (p property) field(name string) field {
 		f.Choices = append(f.Choices, choice{plain(value), value})
 	}
 	return f
+}
+
+// files returns the kinds of files that the parameter names.
+func (p property) files(name string) (kinds []string) {
+	if json.Unmarshal(p.Input, &kinds) == nil {
+		return kinds
+	}
+	var one string
+	if json.Unmarshal(p.Input, &one) == nil && one != "" {
+		return []string{one}
+	}
+	if name == catalogue.ReferenceImage {
+		return []string{string(catalogue.InputImage)}
+	}
+	return nil
+}
+
+// accept returns the attribute accept of the field's file input.
+func (f field) accept() string {
+	var all []string
+	for _, contentType := range slices.Concat(picture.ContentTypes, media.ContentTypes) {
+		if kind, _, _ := strings.Cut(contentType, "/"); slices.Contains(f.Files, kind) {
+			all = append(all, contentType)
+		}
+	}
+	return strings.Join(all, ",")
 }
 
 // plain returns a JSON value as a person enters it.

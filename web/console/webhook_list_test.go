@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -86,9 +87,12 @@ func TestGallery(t *testing.T) {
 func TestJobForm(t *testing.T) {
 	t.Parallel()
 
+	soon := time.Now().UTC().AddDate(0, 0, 2).Format(pageTime)
 	full := url.Values{
 		"model": {"testcard"}, "prompt": {"<b>fog"}, "priority": {"7"}, "userId": {"u-1"}, "metadata": {`{"campaign": "<i>"}`}, "maxAttempts": {"2"},
 		"timeoutSeconds": {"600"}, "callbackUrl": {"https://example.com/told"}, "runAt": {"2026-01-01T00:00"}, "idempotencyKey": {"once"},
+		"backoff": {"FIXED"}, "retry.initialDelaySeconds": {"2.5"}, "retry.maxDelaySeconds": {"60"}, "finishBy": {soon},
+		"takes": {"1"}, "draftSteps": {"30"},
 	}
 
 	t.Run("SubmitsTheRareFieldsAndClonesThem", func(t *testing.T) {
@@ -100,12 +104,17 @@ func TestJobForm(t *testing.T) {
 
 		require.Equal(t, http.StatusSeeOther, got.Status, got.Body)
 		made := b.jobs(t)[0]
-		require.Equal(t, []any{7, "u-1", 2, 600, "https://example.com/told", "once"},
+		require.Equal(t, 30, made.DraftSteps)
+		require.Equal(t, []any{7, "u-1", 2, 600, "https://example.com/told", "once#1"},
 			[]any{made.Priority, made.UserID, made.MaxAttempts, made.TimeoutSeconds, made.CallbackURL, made.IdempotencyKey})
 		clone := b.get(t, "/jobs/new?from="+string(made.ID)).Body
 		require.Contains(t, clone, `&lt;b&gt;fog</textarea>`)
 		require.Regexp(t, `name="priority"[^>]* value="7"`, clone)
 		require.Contains(t, clone, "&lt;i&gt;")
+		for name, value := range map[string]string{"retry.initialDelaySeconds": "2.5", "retry.maxDelaySeconds": "60", "finishBy": soon, "draftSteps": "30", "takes": "1", "runAt": ""} {
+			require.Regexp(t, `name="`+name+`"[^>]* value="`+value+`"`, clone)
+		}
+		require.Contains(t, clone, `<option value="FIXED" selected>`)
 		require.NotContains(t, clone, `value="once"`, "a clone has a key of its own")
 	})
 

@@ -31,16 +31,15 @@
 	const otherModel = draft && kept && kept.model !== draft.elements.model.value;
 	if (otherModel) {
 		location.replace("/jobs/new?model=" + encodeURIComponent(kept.model));
-	} else if (draft && kept && !draft.querySelector("[aria-invalid]")) {
+	} else if (draft && kept && !draft.hasAttribute("data-sent-values")) {
 		for (const [name, value] of Object.entries(kept)) {
 			const field = draft.elements[name];
-			if (field && field.type !== "hidden") field.value = value;
+			if (field && !["hidden", "file"].includes(field.type)) field.value = value;
 		}
 	}
 	if (!otherModel && location.pathname !== "/login") sessionStorage.removeItem("draft");
 	draft?.addEventListener("submit", (event) => {
 		const typed = Object.fromEntries(new FormData(draft));
-		if (event.submitter?.name === "choose") typed.model = event.submitter.value;
 		sessionStorage.setItem("draft", JSON.stringify(typed));
 	});
 }

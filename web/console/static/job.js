@@ -41,6 +41,23 @@
 	new MutationObserver(keepPlace).observe(document.querySelector("main"), { childList: true, subtree: true });
 	keepPlace();
 
+	// Another model is used as soon as it is chosen; its button is for browsers without scripts.
+	for (const select of document.querySelectorAll("[data-press]")) {
+		const button = document.getElementById(select.dataset.press);
+		button.hidden = true;
+		select.addEventListener("change", () => select.form.requestSubmit(button));
+	}
+
+	// A file that is too large is refused before it is sent.
+	for (const input of document.querySelectorAll("[data-largest]")) {
+		const largest = Number(input.dataset.largest);
+		input.addEventListener("change", () => {
+			const large = [...input.files].some((file) => file.size > largest);
+			input.setCustomValidity(large ? `A file may have ${largest >> 20} MB here.` : "");
+			input.reportValidity();
+		});
+	}
+
 	// A form that is sent twice acts once.
 	document.addEventListener("submit", (event) => {
 		const form = event.target.closest("[data-once]");
