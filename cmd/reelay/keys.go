@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 	"github.com/spf13/cobra"
+	"github.com/uptrace/bun"
 )
 
 func keysCommand() *cobra.Command {
@@ -63,20 +64,13 @@ func keysBootstrapCommand() *cobra.Command {
 	return cmd
 }
 
-func bootstrap(ctx context.Context, account, name string, another bool) (*models.APIKey, string, error) {
+func bootstrap(ctx context.Context, account, name string, another bool) (key *models.APIKey, secret string, err error) {
 	cfg := readConfig()
-	if cfg.databaseURL == "" {
-		return nil, "", errors.New("DATABASE_URL is not set: it must be postgres://user:password@host:5432/name")
-	}
-	if err := cfg.check(); err != nil {
-		return nil, "", err
-	}
-	db, done, err := models.Open(ctx, cfg.databaseURL, 1)
-	if err != nil {
-		return nil, "", err
-	}
-	defer done()
-	return (&auth.Keys{DB: db}).Bootstrap(ctx, account, name, another)
+	err = cfg.withDatabase(ctx, func(db *bun.DB) error {
+		key, secret, err = (&auth.Keys{DB: db}).Bootstrap(ctx, account, name, another)
+		return err
+	})
+	return key, secret, err
 }
 
 func createdKey(key *client.CreatedApiKey) printer {

@@ -17,12 +17,13 @@ func membersCommand() *cobra.Command {
 		Use:   "members",
 		Short: "Manage the people who log in to the console (for admins)",
 		Long: "Lists the members by e-mail address, disabled ones included. Members log in to the console with a password\n" +
-			"or with single sign-on; programs use keys. These commands need an ADMIN key. See docs/operators/access.md.",
+			"or with single sign-on; programs use keys. These commands need an ADMIN key, except bootstrap, which creates the first\n" +
+			"member and connects to the database directly. See docs/operators/access.md.",
 		Args: noSuchCommand,
 	})
 	cmd.AddCommand(
 		listMembers(&cobra.Command{Use: "list", Short: "List members by e-mail address", Args: cobra.NoArgs}),
-		membersCreateCommand(), membersSetRoleCommand(),
+		membersBootstrapCommand(), membersCreateCommand(), membersSetRoleCommand(),
 		memberCommand("disable", "End a member's logins and refuse new ones", (*client.Client).DisableMember, "is disabled, and its logins are ended"),
 		memberCommand("enable", "Let a disabled member log in again", (*client.Client).EnableMember, "can log in again"),
 		membersResetCommand())
