@@ -144,8 +144,8 @@ func ValidCallback(policy outbound.Policy, field, url string) error {
 
 // NewEndpoint makes a row with a new secret; url is empty for the account's
 // callbacks.
-func NewEndpoint(sealer *seal.Sealer, account models.AccountID, url string, format models.WebhookFormat, events []string) (*models.WebhookEndpoint, string, error) {
-	endpoint := &models.WebhookEndpoint{ID: models.NewWebhookEndpointID(), AccountID: account, URL: url, Format: format, Events: events}
+func NewEndpoint(sealer *seal.Sealer, id models.WebhookEndpointID, account models.AccountID, url string, format models.WebhookFormat, events []string) (*models.WebhookEndpoint, string, error) {
+	endpoint := &models.WebhookEndpoint{ID: id, AccountID: account, URL: url, Format: format, Events: events}
 	secret, sealed, err := NewWebhookSecret(sealer, endpoint.ID)
 	endpoint.Secret, endpoint.SecretKey = sealed.Ciphertext, sealed.WrappedKey
 	return endpoint, secret, err
@@ -172,7 +172,7 @@ func ensureCallbackEndpoints(ctx context.Context, tx bun.Tx, sealer *seal.Sealer
 		if slices.Contains(have, account) {
 			continue
 		}
-		endpoint, _, err := NewEndpoint(sealer, account, "", models.FormatStandard, WebhookEvents[models.FormatStandard])
+		endpoint, _, err := NewEndpoint(sealer, models.NewWebhookEndpointID(), account, "", models.FormatStandard, WebhookEvents[models.FormatStandard])
 		if err != nil {
 			return err
 		}

@@ -35,6 +35,16 @@ func InsertAccount(ctx context.Context, db bun.IDB, a *Account) error {
 	return err
 }
 
+// InsertAccountOnce writes a new account. It returns false if the id is taken.
+func InsertAccountOnce(ctx context.Context, db bun.IDB, a *Account) (bool, error) {
+	done, err := db.NewInsert().Model(a).On("CONFLICT (id) DO NOTHING").Exec(ctx)
+	if err != nil {
+		return false, err
+	}
+	n, err := done.RowsAffected()
+	return n == 1, err
+}
+
 // GetAccounts returns the accounts with these ids, in no particular order.
 func GetAccounts(ctx context.Context, db bun.IDB, ids []AccountID) ([]*Account, error) {
 	var accounts []*Account

@@ -137,6 +137,18 @@ type Silence struct {
 // Covers reports whether the silence is for a rule.
 func (s *Silence) Covers(rule string) bool { return s.Rule == "" || s.Rule == rule }
 
+// ExtendSilence lets a silence that is in force, of the same rule, reason and key, last at least
+// that long from now, or returns sql.ErrNoRows if there is none. No other silence begins until the
+// end of the transaction.
+func ExtendSilence(ctx context.Context, tx bun.Tx, s *Silence, lasts time.Duration) error {
+	if _, err := tx.ExecContext(ctx, "LOCK TABLE alert_silences IN SHARE ROW EXCLUSIVE MODE"); err != nil {
+		return err
+	}
+	return tx.NewRaw(`UPDATE alert_silences SET until = greatest(until, clock_timestamp() + make_interval(secs => ?3))
+		WHERE id = (SELECT id FROM alert_silences WHERE rule = ?0 AND reason = ?1 AND created_by = ?2 AND until > clock_timestamp() ORDER BY until DESC LIMIT 1)
+		RETURNING *`, s.Rule, s.Reason, s.CreatedBy, lasts.Seconds()).Scan(ctx, s)
+}
+
 // InsertSilence writes a silence that lasts that long.
 func InsertSilence(ctx context.Context, tx bun.Tx, s *Silence, lasts time.Duration) error {
 	return tx.NewRaw(`INSERT INTO alert_silences (id, rule, reason, created_by, until)

@@ -56,6 +56,11 @@ func InsertWebhookEndpoint(ctx context.Context, db bun.IDB, e *WebhookEndpoint) 
 	return err
 }
 
+// HasWebhookEndpoint reports whether there is, or was, an endpoint with the id.
+func HasWebhookEndpoint(ctx context.Context, db bun.IDB, id WebhookEndpointID) (bool, error) {
+	return db.NewSelect().Model((*WebhookEndpoint)(nil)).Where("we.id = ?", id).Exists(ctx)
+}
+
 // CountWebhookEndpoints counts the endpoints that an account has created.
 func CountWebhookEndpoints(ctx context.Context, db bun.IDB, account AccountID) (int, error) {
 	var n int

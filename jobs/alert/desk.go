@@ -115,7 +115,8 @@ func (d *Desk) Acknowledge(ctx context.Context, p jobs.Principal, id models.Aler
 }
 
 // Silence keeps alerts of a rule from being sent to anybody for that many minutes, 1 to 43,200 (30
-// days). An empty rule means all. The alerts are still shown.
+// days). An empty rule means all. The alerts are still shown. A silence of the caller for the same
+// rule and reason that is in force lasts longer instead, so a repeated call makes no second one.
 func (d *Desk) Silence(ctx context.Context, p jobs.Principal, rule string, minutes int, reason string) (*models.Silence, error) {
 	if err := p.RequireOperator(); err != nil {
 		return nil, err
@@ -131,7 +132,11 @@ func (d *Desk) Silence(ctx context.Context, p jobs.Principal, rule string, minut
 	}
 	s := &models.Silence{ID: models.NewSilenceID(), Rule: rule, Reason: reason, CreatedBy: p.KeyID}
 	err := jobs.InTx(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {
-		if err := models.InsertSilence(ctx, tx, s, lasts); err != nil {
+		err := models.ExtendSilence(ctx, tx, s, lasts)
+		if errors.Is(err, sql.ErrNoRows) {
+			err = models.InsertSilence(ctx, tx, s, lasts)
+		}
+		if err != nil {
 			return err
 		}
 		return p.Audit(ctx, tx, "silenceAlerts", string(s.ID), jobs.Payload{"rule": rule, "minutes": minutes, "reason": reason})

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -20,6 +21,9 @@ type Accounts struct {
 // AccountInput is the desired state of an account. A nil field keeps its value. For a new
 // account, nil limits are those of its tier (see Policies).
 type AccountInput struct {
+	// ID is the id of a new account, with which a repeated Create returns the first one; "" is a
+	// new id. Update ignores it.
+	ID   models.AccountID
 	Name *string
 	Tier *models.Tier
 	// MaxQueued and MaxRunning limit how many of its jobs may wait and run at once.
@@ -83,15 +87,27 @@ func (a *Accounts) Create(ctx context.Context, p jobs.Principal, in AccountInput
 		return nil, apierror.Invalid("name", "A new account needs a name.")
 	case in.Tier == nil:
 		return nil, apierror.Invalid("tier", "A new account needs a tier.")
+	case in.ID != "" && !in.ID.Valid():
+		return nil, apierror.Invalid("id", "This is no id of an account.")
 	}
 	if err := in.validate(p); err != nil {
 		return nil, err
 	}
 	account := jobs.NewAccount(*in.Name, *in.Tier)
+	account.ID = cmp.Or(in.ID, account.ID)
 	in.apply(account)
 	err := jobs.InTx(ctx, a.DB, func(ctx context.Context, tx bun.Tx) error {
-		if err := models.InsertAccount(ctx, tx, account); err != nil {
+		inserted, err := models.InsertAccountOnce(ctx, tx, account)
+		if err != nil {
 			return err
+		}
+		if !inserted {
+			found, err := models.GetAccounts(ctx, tx, []models.AccountID{account.ID})
+			if err != nil {
+				return err
+			}
+			account = found[0]
+			return nil
 		}
 		return p.Audit(ctx, tx, "createAccount", string(account.ID), jobs.Payload{"after": limitsOf(account)})
 	})

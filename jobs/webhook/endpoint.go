@@ -39,8 +39,17 @@ const (
 // of its format. It returns INVALID_INPUT (url, events), or CONFLICT if the account has as
 // many endpoints as it may have.
 func (w *Endpoints) CreateEndpoint(ctx context.Context, p jobs.Principal, url string, format models.WebhookFormat, events []string) (*models.WebhookEndpoint, string, error) {
+	return w.CreateEndpointOnce(ctx, p, models.NewWebhookEndpointID(), url, format, events)
+}
+
+// CreateEndpointOnce is CreateEndpoint with an id for the endpoint. It returns CONFLICT if the id is
+// taken, as when a form is sent twice.
+func (w *Endpoints) CreateEndpointOnce(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID, url string, format models.WebhookFormat, events []string) (*models.WebhookEndpoint, string, error) {
 	if err := p.RequireChange(); err != nil {
 		return nil, "", err
+	}
+	if !id.Valid() {
+		return nil, "", apierror.Invalid("id", "This is no id of an endpoint.")
 	}
 	if err := jobs.ValidCallback(w.Outbound, "url", url); err != nil {
 		return nil, "", err
@@ -49,13 +58,20 @@ func (w *Endpoints) CreateEndpoint(ctx context.Context, p jobs.Principal, url st
 	if err != nil {
 		return nil, "", err
 	}
-	endpoint, secret, err := jobs.NewEndpoint(w.Sealer, p.AccountID, url, format, events)
+	endpoint, secret, err := jobs.NewEndpoint(w.Sealer, id, p.AccountID, url, format, events)
 	if err != nil {
 		return nil, "", err
 	}
 	err = jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := models.LockAccount(ctx, tx, p.AccountID); err != nil {
 			return err
+		}
+		taken, err := models.HasWebhookEndpoint(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if taken {
+			return apierror.Conflict("This form was sent before, and its endpoint was created. Its secret is not shown again: rotate it if you missed it.")
 		}
 		n, err := models.CountWebhookEndpoints(ctx, tx, p.AccountID)
 		if err != nil {
@@ -133,7 +149,7 @@ func (w *Endpoints) RotateAccountSecret(ctx context.Context, p jobs.Principal) (
 		}
 		endpoint, err := models.LockCallbackEndpoint(ctx, tx, p.AccountID)
 		if errors.Is(err, sql.ErrNoRows) {
-			endpoint, secret, err = jobs.NewEndpoint(w.Sealer, p.AccountID, "", models.FormatStandard, jobs.WebhookEvents[models.FormatStandard])
+			endpoint, secret, err = jobs.NewEndpoint(w.Sealer, models.NewWebhookEndpointID(), p.AccountID, "", models.FormatStandard, jobs.WebhookEvents[models.FormatStandard])
 			if err != nil {
 				return err
 			}

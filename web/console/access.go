@@ -32,6 +32,14 @@ func requires(ctx context.Context, role models.Role) templ.Attributes {
 	return templ.Attributes{"disabled": true, "title": lacks(ctx, role)}
 }
 
+// titled is requires for a button of operators that says what it does.
+func titled(ctx context.Context, title string) templ.Attributes {
+	if lacking := requires(ctx, models.RoleOperator); lacking != nil {
+		return lacking
+	}
+	return templ.Attributes{"title": title}
+}
+
 // lacks says why who looks at the page may not perform an action that needs the role.
 func lacks(ctx context.Context, role models.Role) string {
 	return "Requires the role " + strings.ToLower(string(role)) + ". Your role is " + strings.ToLower(string(visitOf(ctx).Principal.Role)) + "."

@@ -93,7 +93,7 @@ func accountValues(a *models.Account) url.Values {
 }
 
 func (c *console) accountNew(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
-	return render(w, r, http.StatusOK, accountFormPage(&accountForm{Values: url.Values{"tier": {string(models.TierPro)}}}))
+	return render(w, r, http.StatusOK, accountFormPage(&accountForm{Values: url.Values{"id": {string(models.NewAccountID())}, "tier": {string(models.TierPro)}}}))
 }
 
 func (c *console) accountEdit(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
@@ -106,6 +106,7 @@ func (c *console) accountEdit(w http.ResponseWriter, r *http.Request, p jobs.Pri
 
 func (c *console) accountCreate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	return c.saveAccount(w, r, &accountForm{}, func(in auth.AccountInput) (string, error) {
+		in.ID = models.AccountID(r.PostForm.Get("id")) // so that a form that is sent twice makes one account
 		account, err := c.Accounts.Create(r.Context(), p, in)
 		if err != nil {
 			return "", err

@@ -122,7 +122,7 @@ func (c *console) readEndpoint(ctx context.Context, p jobs.Principal, id models.
 }
 
 func (c *console) webhookNew(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
-	return render(w, r, http.StatusOK, webhookNewPage(&webhookForm{Values: url.Values{"format": {string(models.FormatStandard)}}}))
+	return render(w, r, http.StatusOK, webhookNewPage(&webhookForm{Values: url.Values{"id": {string(models.NewWebhookEndpointID())}, "format": {string(models.FormatStandard)}}}))
 }
 
 // webhookCreate makes an endpoint of the operator's own account, and shows its secret.
@@ -134,7 +134,7 @@ func (c *console) webhookCreate(w http.ResponseWriter, r *http.Request, p jobs.P
 	if jobs.WebhookEvents[format] == nil {
 		format = models.FormatStandard
 	}
-	endpoint, secret, err := c.Webhooks.CreateEndpoint(r.Context(), p, r.PostForm.Get("url"), format, r.PostForm["events"])
+	endpoint, secret, err := c.Webhooks.CreateEndpointOnce(r.Context(), p, models.WebhookEndpointID(r.PostForm.Get("id")), r.PostForm.Get("url"), format, r.PostForm["events"])
 	var refused *apierror.Error
 	if errors.As(err, &refused) && (refused.Code == apierror.CodeInvalidInput || refused.Code == apierror.CodeConflict) {
 		return render(w, r, http.StatusUnprocessableEntity, webhookNewPage(&webhookForm{r.PostForm, map[string]string{refused.Field: refused.Message}}))

@@ -23,11 +23,11 @@ func TestWebhookPages(t *testing.T) {
 		answers := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
 		t.Cleanup(answers.Close)
 		require.Contains(t, b.get(t, "/webhooks").Body, "No endpoints.")
-		bad := b.post(t, "/webhooks/new", url.Values{"url": {"ftp://<b>"}, "format": {"STANDARD"}})
+		bad := b.post(t, "/webhooks/new", url.Values{"id": {string(models.NewWebhookEndpointID())}, "url": {"ftp://<b>"}, "format": {"STANDARD"}})
 		require.Equal(t, http.StatusUnprocessableEntity, bad.Status)
 		require.Contains(t, bad.Body, `value="ftp://&lt;b&gt;"`, "what was typed stays")
 
-		made := b.post(t, "/webhooks/new", url.Values{"url": {answers.URL + "/?<script>"}, "format": {"STANDARD"}})
+		made := b.post(t, "/webhooks/new", url.Values{"id": {string(models.NewWebhookEndpointID())}, "url": {answers.URL + "/?<script>"}, "format": {"STANDARD"}})
 
 		require.Contains(t, made.Body, "shown only once")
 		secret := regexp.MustCompile(`whsec_[^<"]+`).FindString(made.Body)
