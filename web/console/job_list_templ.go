@@ -215,7 +215,7 @@ func jobListTable(v *jobList) templ.Component {
 			}
 		}
 		if v.None {
-			templ_7745c5c3_Err = welcome(v).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = welcome(v.Origin).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -508,7 +508,7 @@ func facets(label string, all []facet) templ.Component {
 }
 
 // welcome is shown while there is no job at all.
-func welcome(v *jobList) templ.Component {
+func welcome(origin string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -529,20 +529,20 @@ func welcome(v *jobList) templ.Component {
 			templ_7745c5c3_Var21 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 40, "<section class=\"card welcome\"><h2>Welcome to Reelay</h2><p>There are no jobs yet. A job turns a prompt into a video.</p><p><a class=\"button primary\" href=\"/jobs/new\">Submit the first job</a></p><p>Or submit one from a terminal, with a client key:</p><pre tabindex=\"0\" aria-label=\"Commands that submit a job\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 40, "<section class=\"card welcome\"><h2>Welcome to Reelay</h2><p>There are no jobs yet. A job turns a prompt into a video. Two steps lead to the first one:</p><ol><li>Start a worker, unless <a href=\"/workers\">one is here</a> already. <code>reelay up</code> brings its own.</li><li>Submit a job here, or from a terminal with a client key:</li></ol><pre tabindex=\"0\" aria-label=\"Commands that submit a job\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var22 string
-		templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(submitExample(v.Origin))
+		templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(submitExample(origin))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/console/job_list.templ`, Line: 117, Col: 85}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/console/job_list.templ`, Line: 119, Col: 83}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "</pre></section>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "</pre><p><a class=\"button primary\" href=\"/jobs/new\">Submit the first job</a></p></section>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/a-h/templ"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/history"
+	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
@@ -20,8 +21,10 @@ type overview struct {
 	Pools []*query.PoolStatus
 	// Alerts are those that fire.
 	Alerts []*models.Alert
-	Range  chartRange
-	Now    time.Time
+	// Welcome is the address of this Reelay, for its first steps, or "" if it has had a job.
+	Welcome string
+	Range   chartRange
+	Now     time.Time
 }
 
 // laneNow is one lane: its queue now, and the waits of the last hour.
@@ -44,11 +47,23 @@ func (c *console) overview(w http.ResponseWriter, r *http.Request, p jobs.Princi
 		return err
 	}
 	v.Now, v.Range = time.Now(), chartRangeOf(r)
+	if v.Welcome, err = c.welcomes(r, p); err != nil {
+		return err
+	}
 	charts, err := c.readCharts(r.Context(), v.Range)
 	if err != nil {
 		return err
 	}
 	return render(w, r, http.StatusOK, overviewPage(v, charts))
+}
+
+// welcomes returns the address of this Reelay, for its first steps, or "" if it has had a job.
+func (c *console) welcomes(r *http.Request, p jobs.Principal) (string, error) {
+	newest, err := c.Reader.Jobs(r.Context(), p, models.JobFilter{}, paging.Request{First: 1})
+	if err != nil || len(newest.Items) > 0 {
+		return "", err
+	}
+	return c.origin(r), nil
 }
 
 func (c *console) overviewLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {

@@ -64,6 +64,20 @@ func (b *browser) page(t *testing.T, path string) string {
 func TestOverview(t *testing.T) {
 	t.Parallel()
 
+	t.Run("GreetsWhoHasNoJobYet", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+
+		first := b.get(t, "/overview").Body
+
+		require.Contains(t, first, "Welcome to Reelay")
+		require.Contains(t, first, "export REELAY_ENDPOINT="+b.url+" ")
+		require.Contains(t, first, `href="/jobs/new"`)
+		b.Submit(t)
+		require.NotContains(t, b.get(t, "/overview").Body, "Welcome to Reelay")
+	})
+
 	t.Run("ShowsWhatIsKnownAndNothingElse", func(t *testing.T) {
 		t.Parallel()
 
