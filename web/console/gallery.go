@@ -1,12 +1,14 @@
 package console
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/models"
 )
@@ -16,12 +18,14 @@ const galleryShown = 24
 
 // galleryView is the view of the page with finished videos.
 type galleryView struct {
-	Model, User, Within string
-	Models              []string
-	Videos              []galleryVideo
-	// Older is the address of the next page, or "".
-	Older string
-	Now   time.Time
+	Model, User, Account, Within string
+	Models                       []string
+	Videos                       []galleryVideo
+	// Older is the address of the next page, Newest that of the first one, or "".
+	Older, Newest string
+	// Problem is what is wrong with a filter, or "".
+	Problem string
+	Now     time.Time
 }
 
 // galleryVideo is one finished video.
@@ -40,27 +44,45 @@ var galleryTimes = []struct {
 
 func (c *console) gallery(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	asked := r.URL.Query()
-	v := &galleryView{Model: asked.Get("model"), User: strings.TrimSpace(asked.Get("user")), Within: asked.Get("within"), Now: time.Now()}
+	v := &galleryView{Model: asked.Get("model"), User: strings.TrimSpace(asked.Get("user")), Account: strings.TrimSpace(asked.Get("account")), Within: asked.Get("within"), Now: time.Now()}
 	for _, m := range c.Reader.Catalogue.Current().Models() {
 		v.Models = append(v.Models, m.Name)
 	}
-	filter := models.JobFilter{Status: []models.JobStatus{models.JobCompleted}, Model: v.Model, UserID: v.User}
+	filter := models.JobFilter{Status: []models.JobStatus{models.JobCompleted}, Model: v.Model, UserID: v.User, Search: accountTerm(v.Account)}
 	for _, span := range galleryTimes {
 		if span.Value == v.Within {
 			filter.Within = span.Within
 		}
 	}
 	page, err := c.Reader.Jobs(r.Context(), p, filter, paging.Request{First: galleryShown, After: asked.Get("after")})
+	var refused *apierror.Error
+	if errors.As(err, &refused) && refused.Code == apierror.CodeInvalidInput {
+		v.Problem = refused.Message
+		return render(w, r, http.StatusUnprocessableEntity, galleryPage(v))
+	}
 	if err != nil {
 		return err
 	}
+	args := url.Values{"model": {v.Model}, "user": {v.User}, "account": {v.Account}, "within": {v.Within}}
+	if asked.Get("after") != "" {
+		v.Newest = "/gallery?" + args.Encode()
+	}
 	if page.More {
-		v.Older = "/gallery?" + url.Values{"model": {v.Model}, "user": {v.User}, "within": {v.Within}, "after": {page.End}}.Encode()
+		args.Set("after", page.End)
+		v.Older = "/gallery?" + args.Encode()
 	}
 	if err := c.readVideos(r, v, page.Items); err != nil {
 		return err
 	}
 	return render(w, r, http.StatusOK, galleryPage(v))
+}
+
+// accountTerm is the search for the jobs of an account with this name or id.
+func accountTerm(name string) string {
+	if name == "" {
+		return ""
+	}
+	return `account:"` + strings.ReplaceAll(name, `"`, "") + `"`
 }
 
 // readVideos reads the prompts and thumbnails of those jobs that have a video.
