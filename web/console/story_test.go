@@ -1,12 +1,17 @@
 package console
 
 import (
+	"net/http"
+	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/reelay/reelay/internal/chromium"
+	"github.com/reelay/reelay/internal/faultproxy"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -68,4 +73,146 @@ func (b *browser) queued(t *testing.T) (n int) {
 	t.Helper()
 	require.NoError(t, b.DB.NewRaw("SELECT count(*) FROM jobs WHERE status = 'QUEUED'").Scan(t.Context(), &n))
 	return n
+}
+
+// Without scripts, a job is submitted, cancelled, retried and deleted by the forms of its pages.
+func TestJobStory(t *testing.T) {
+	t.Parallel()
+
+	b := operator(t)
+	send := func(page, action string) string {
+		t.Helper()
+		for _, f := range b.posted(t, page) {
+			if f.action == action {
+				f.fill()
+				got := b.post(t, action, f.fields)
+				require.Equal(t, http.StatusSeeOther, got.Status, got.Body)
+				return got.Header.Get("Location")
+			}
+		}
+		require.Fail(t, "there is no form "+action, page)
+		return ""
+	}
+
+	job := send("/jobs/new", "/jobs/new")
+	status := func() models.JobStatus { return b.Reload(t, models.JobID(strings.TrimPrefix(job, "/jobs/"))).Status }
+	require.Equal(t, models.JobQueued, status())
+	for _, verb := range []string{"cancel", "retry", "cancel", "delete"} {
+		require.Contains(t, b.page(t, job), `href="`+job+"/"+verb+`"`)
+		require.Equal(t, job, send(job+"/"+verb, job+"/"+verb))
+		if verb == "retry" {
+			require.Equal(t, models.JobQueued, status())
+		} else {
+			require.Equal(t, models.JobCancelled, status())
+		}
+	}
+	require.Contains(t, b.page(t, job), "The prompt, the artifacts and the failure reasons were deleted")
+}
+
+// A form that an operator opened leads to the login once the role is taken away, and the viewer who
+// comes back from there is told why the button is disabled.
+func TestRoleStory(t *testing.T) {
+	t.Parallel()
+
+	b := stranger(t)
+	b.NewMember(t, "ana@example.com", models.RoleOperator)
+	members, err := b.Members.List(t.Context(), b.Admin)
+	require.NoError(t, err)
+	login := url.Values{"email": {"ana@example.com"}, "password": {jobstest.Password}}
+	require.Equal(t, http.StatusSeeOther, b.post(t, "/login", login).Status)
+	job := b.Submit(t)
+	path := "/jobs/" + string(job.ID)
+	require.Contains(t, b.page(t, path), `href="`+path+`/cancel"`)
+
+	viewer := models.RoleViewer
+	_, err = b.Members.Update(t.Context(), b.Admin, members[0].ID, auth.MemberUpdate{Role: &viewer})
+	require.NoError(t, err)
+
+	got := b.post(t, path+"/cancel", nil)
+	require.Equal(t, loginPath(path), got.Header.Get("Location"), got.Body)
+	require.Equal(t, http.StatusSeeOther, b.post(t, "/login", login).Status)
+	require.Contains(t, b.page(t, path), "Requires the role operator. Your role is viewer.")
+	got = b.post(t, path+"/cancel", nil)
+	require.Equal(t, http.StatusForbidden, got.Status)
+	require.Contains(t, got.Body, "Your role is VIEWER")
+	require.Equal(t, models.JobQueued, b.Reload(t, job.ID).Status)
+}
+
+func TestStories(t *testing.T) {
+	t.Parallel()
+
+	t.Run("RetriesAJobByTheKeyboardAlone", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		job := jobstest.CancelledJob(t, b.Stack)
+		ctx, complaints := b.open(t, "/overview")
+
+		require.NoError(t, chromedp.Run(ctx,
+			chromedp.KeyEvent("gj"),
+			chromedp.WaitReady(`nav a[aria-current][href="/jobs"]`), chromedp.WaitReady("#"+string(job.ID)), chromium.Complete(),
+			chromedp.KeyEvent("j"),
+			chromium.Until(`document.activeElement.closest("tr")?.id === "`+string(job.ID)+`"`),
+			chromedp.KeyEvent(kb.Enter),
+			chromedp.WaitReady("#percent"), chromium.Complete(),
+			chromedp.KeyEvent("r"),
+			chromedp.WaitReady(`form[action$="/retry"]`), chromium.Complete(),
+		))
+		at := false
+		for range 60 {
+			require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate(`document.activeElement.matches("form[action$='/retry'] button[type=submit]")`, &at)))
+			if at {
+				break
+			}
+			require.NoError(t, chromedp.Run(ctx, chromedp.KeyEvent(kb.Tab)))
+		}
+		require.True(t, at, "the key Tab reaches the button")
+		require.NoError(t, chromedp.Run(ctx, chromedp.KeyEvent(kb.Enter), chromedp.WaitReady("#percent")))
+		require.Equal(t, 2, b.Reload(t, job.ID).Run)
+		require.Empty(t, complaints())
+	})
+
+	t.Run("CatchesUpOnTheOverviewAfterTheStreamIsLost", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		address, err := url.Parse(b.url)
+		require.NoError(t, err)
+		server := faultproxy.New(t, "tcp", address.Host)
+		b.url = "http://" + server.Addr()
+		ctx, _ := b.open(t, "/overview")
+		queued := func(n string) chromedp.Action {
+			return chromium.Until(`document.querySelector(".tile b")?.innerText === "` + n + `"`)
+		}
+		b.Submit(t)
+		require.NoError(t, chromedp.Run(ctx, queued("1")), "the stream is open")
+
+		server.Cut()
+		require.NoError(t, chromedp.Run(ctx, chromium.Until(shownStale)))
+		b.Submit(t)
+		server.Heal()
+
+		require.NoError(t, chromedp.Run(ctx, chromium.Until(hiddenStale), queued("2")))
+	})
+
+	t.Run("SuggestsNamesAsText", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		b.pool(t, markup, nil)
+		b.Submit(t)
+		ctx, complaints := b.open(t, "/jobs")
+
+		var suggested string
+		var written []string
+		require.NoError(t, chromedp.Run(ctx,
+			chromedp.SendKeys("#job-search", "pool:"),
+			chromium.Until(`document.querySelector("#job-search-list [role=option]")?.innerText.includes("class=pwned")`),
+			chromedp.Text("#job-search-list", &suggested),
+			chromedp.Evaluate(unescaped, &written),
+		))
+		require.Contains(t, suggested, "onerror=alert(1)")
+		require.Empty(t, written)
+		require.Empty(t, complaints())
+	})
 }
