@@ -51,7 +51,7 @@ func TestOverview(t *testing.T) {
 		a := newAPI(t)
 		a.Worker(t, "one")
 
-		got := ask(t, a.url, a.Secrets[models.RoleViewer], `{ system { version redisVersion outboxLagSeconds stalledJobs processes { kind seenAt }
+		got := ask(t, a.url, a.Secrets[models.RoleViewer], `{ system { version redisVersion outboxLagSeconds stalledJobs processes { kind seenAt version host startedAt }
 			database { version startedAt sizeBytes connections maxConnections standbys standbyLagSeconds } agents { version workers } } }`, nil)
 		examined := ask(t, a.url, a.Secrets[models.RoleOperator], `{ doctor { check level holds found ids count matters fix } }`, nil)
 

@@ -1730,6 +1730,12 @@ func (ec *executionContext) childFields_Process(ctx context.Context, field graph
 		return ec.fieldContext_Process_kind(ctx, field)
 	case "seenAt":
 		return ec.fieldContext_Process_seenAt(ctx, field)
+	case "version":
+		return ec.fieldContext_Process_version(ctx, field)
+	case "host":
+		return ec.fieldContext_Process_host(ctx, field)
+	case "startedAt":
+		return ec.fieldContext_Process_startedAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Process", field.Name)
 }

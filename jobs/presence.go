@@ -18,6 +18,8 @@ import (
 type Presence struct {
 	DB   *bun.DB
 	Kind models.ProcessKind
+	// Version and Host describe the process to operators.
+	Version, Host string
 
 	process uuid.UUID // known after the first pass
 }
@@ -43,11 +45,15 @@ func (p *Presence) Pass(ctx context.Context) error {
 	if err := models.WritePresence(ctx, p.DB, p.Kind, gapLength); err != nil {
 		return fmt.Errorf("write the presence of %s: %w", p.Kind, err)
 	}
-	if p.Kind != models.ProcessAPI {
-		return nil
-	}
 	if p.process == uuid.Nil {
 		p.process = uuid.New()
+	}
+	self := &models.Process{ID: p.process, Kind: p.Kind, Version: p.Version, Host: p.Host}
+	if err := models.WriteReplica(ctx, p.DB, self, processKept); err != nil {
+		return fmt.Errorf("write that this process runs: %w", err)
+	}
+	if p.Kind != models.ProcessAPI {
+		return nil
 	}
 	if err := models.WriteAPIProcess(ctx, p.DB, p.process, gapLength, processKept); err != nil {
 		return fmt.Errorf("write the presence of this process: %w", err)
@@ -60,7 +66,11 @@ func (p *Presence) Pass(ctx context.Context) error {
 func (p *Presence) End(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, presenceTimeout)
 	defer cancel()
-	if err := models.DeleteAPIProcess(ctx, p.DB, p.process); err != nil {
+	err := models.DeleteReplica(ctx, p.DB, p.process)
+	if err == nil && p.Kind == models.ProcessAPI {
+		err = models.DeleteAPIProcess(ctx, p.DB, p.process)
+	}
+	if err != nil {
 		slog.WarnContext(ctx, "could not note that this process ends", "error", err)
 	}
 }

@@ -45,15 +45,41 @@ type Process struct {
 	// row.
 	ID     uuid.UUID `bun:"id"`
 	SeenAt time.Time `bun:"seen_at"`
+	// Version, Host and StartedAt are empty for processes of versions that do not tell them.
+	Version   string    `bun:"version"`
+	Host      string    `bun:"host"`
+	StartedAt time.Time `bun:"started_at"`
+}
+
+// WriteReplica records that a process is alive. It deletes processes that were silent for longer
+// than kept.
+func WriteReplica(ctx context.Context, db bun.IDB, p *Process, kept time.Duration) error {
+	_, err := db.NewRaw(`
+		WITH forgotten AS (DELETE FROM replicas WHERE seen_at < clock_timestamp() - make_interval(secs => ?4) AND id <> ?0)
+		INSERT INTO replicas AS r (id, kind, version, host, started_at, seen_at) VALUES (?0, ?1, ?2, ?3, clock_timestamp(), clock_timestamp())
+		ON CONFLICT (id) DO UPDATE SET seen_at = greatest(r.seen_at, excluded.seen_at)`,
+		p.ID, p.Kind, p.Version, p.Host, kept.Seconds()).Exec(ctx)
+	return err
+}
+
+// DeleteReplica removes a process that ends.
+func DeleteReplica(ctx context.Context, db bun.IDB, id uuid.UUID) error {
+	_, err := db.NewRaw("DELETE FROM replicas WHERE id = ?", id).Exec(ctx)
+	return err
 }
 
 // ListProcesses returns the processes that were seen in the last hour, by kind and the newest
-// first.
+// first. The processes of control that do not tell their version share one row.
 func ListProcesses(ctx context.Context, db bun.IDB) (all []*Process, err error) {
 	err = db.NewRaw(`
-		SELECT 'api' AS kind, id, seen_at FROM api_processes WHERE seen_at > clock_timestamp() - interval '1 hour'
+		WITH known AS (SELECT * FROM replicas WHERE seen_at > clock_timestamp() - interval '1 hour')
+		SELECT kind, id, seen_at, version, host, started_at FROM known
 		UNION ALL
-		SELECT kind, ?, least(seen_at, clock_timestamp()) FROM presence WHERE kind = ?
+		SELECT 'api', id, seen_at, '', '', NULL FROM api_processes a
+		WHERE seen_at > clock_timestamp() - interval '1 hour' AND NOT EXISTS (SELECT FROM known k WHERE k.id = a.id)
+		UNION ALL
+		SELECT kind, ?, least(seen_at, clock_timestamp()), '', '', NULL FROM presence p
+		WHERE kind = ? AND NOT EXISTS (SELECT FROM known k WHERE k.kind = p.kind)
 		ORDER BY kind, seen_at DESC LIMIT 100`, uuid.Nil, ProcessControl).Scan(ctx, &all)
 	return all, err
 }

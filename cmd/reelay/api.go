@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -33,6 +34,7 @@ import (
 	"github.com/reelay/reelay/web/videos"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"github.com/uptrace/bun"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -102,6 +104,12 @@ func openAPI(ctx context.Context, cfg config, listener net.Listener, publicURL s
 	return s.api(ctx, served)
 }
 
+// presenceOf returns what records that this process is alive.
+func presenceOf(db *bun.DB, kind models.ProcessKind) *jobs.Presence {
+	host, _ := os.Hostname() // operators see that it is unknown
+	return &jobs.Presence{DB: db, Kind: kind, Version: version.Current().String(), Host: host}
+}
+
 // gate passes requests to the API once it is open.
 type gate struct{ inside atomic.Pointer[http.Handler] }
 
@@ -128,7 +136,7 @@ const lookEvery = 1500 * time.Millisecond
 func (s *stack) api(ctx context.Context, served <-chan error) error {
 	defer context.AfterFunc(ctx, s.notifier.Waiters.Dismiss)()
 	group, ctx := errgroup.WithContext(ctx)
-	presence := &jobs.Presence{DB: s.workers, Kind: models.ProcessAPI}
+	presence := presenceOf(s.workers, models.ProcessAPI)
 	group.Go(func() error {
 		defer presence.End(context.WithoutCancel(ctx))
 		return periodic.Every(ctx, "presence", jobs.PresenceEvery, presence.Pass)
@@ -140,6 +148,10 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 		return periodic.Every(ctx, "checkpoint plans", checkpoints.RefreshEvery, s.checkpoints.Pass)
 	})
 	group.Go(func() error { return periodic.Every(ctx, "metrics", metrics.RefreshEvery, s.metrics.Refresh) })
+	group.Go(func() error {
+		defer func() { _ = s.refusals.Pass(context.WithoutCancel(ctx)) }()
+		return periodic.Every(ctx, "refused submits", jobs.RefusalsEvery, s.refusals.Pass)
+	})
 	group.Go(func() error { return <-served })
 	group.Go(func() error {
 		<-ctx.Done()
@@ -164,7 +176,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 	reader, base := s.reader(), s.cfg.hosts.base(publicURL)
 	watcher := &watch.Watcher{Reader: reader, News: s.notifier.News}
 	submitter := s.submitter()
-	submitter.Admission = jobs.Admission{Rates: s.rates, Estimates: s.estimates, Observer: s.metrics}
+	submitter.Admission = jobs.Admission{Rates: s.rates, Estimates: s.estimates, Observer: s.refusals}
 	canceller := &jobs.Canceller{DB: s.db, Notifier: s.notifier}
 	operator := s.operator()
 	leaser := jobs.NewLeaser(s.workers, s.notifier, s.catalogue)
@@ -174,7 +186,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Members: s.members(), Accounts: &auth.Accounts{DB: s.db, Notifier: s.notifier}, SSO: s.cfg.sso.provider(publicURL),
 		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Deleter: s.deleter(), Operator: operator, Registry: s.registry, Fleet: s.fleetOperator(), Pools: s.pools(),
 		Letters: s.letters(), Bulk: s.bulk(), Alerts: s.alerts(), Logs: s.objects, Retrier: s.retrier(), Webhooks: s.webhooks(),
-		Monitor: s.monitor(), OpenAPI: rest.OpenAPI(), Examine: s.examine, RedisVersion: s.redisVersion, Name: s.cfg.consoleName, ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
+		Monitor: s.monitor(), OpenAPI: rest.OpenAPI(), Examine: s.examine, Redis: s.redisState, Name: s.cfg.consoleName, ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
 	})
 
 	keys := &auth.KeyWatch{Authenticate: (&auth.KeyCache{Authenticate: s.keys().Authenticate}).Get}

@@ -77,7 +77,7 @@ const (
 // control processes can run every pass; each tick goes to one of them.
 func (s *stack) control(ctx context.Context) error {
 	reaper := &jobs.Reaper{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
-	presence := &jobs.Presence{DB: s.db, Kind: models.ProcessControl}
+	presence := presenceOf(s.db, models.ProcessControl)
 	scheduler := &jobs.Scheduler{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
 	readier := &jobs.Readier{DB: s.db, Notifier: s.notifier}
 	bulk := s.bulk()
@@ -102,7 +102,10 @@ func (s *stack) control(ctx context.Context) error {
 		slog.WarnContext(ctx, "the ready index could not be built yet", "error", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return periodic.Every(ctx, "presence", jobs.PresenceEvery, presence.Pass) })
+	group.Go(func() error {
+		defer presence.End(context.WithoutCancel(ctx))
+		return periodic.Every(ctx, "presence", jobs.PresenceEvery, presence.Pass)
+	})
 	group.Go(func() error { return periodic.Every(ctx, "clock", jobs.ClockEvery, s.clock.Pass) })
 	group.Go(func() error { return periodic.Every(ctx, "catalogue", registry.FollowEvery, s.registry.Pass) })
 	group.Go(func() error { return periodic.Every(ctx, "relay the outbox", relayEvery, counted(relay.Pass)) })

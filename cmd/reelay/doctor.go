@@ -122,17 +122,6 @@ func (s *stack) examine(ctx context.Context) ([]doctor.Finding, error) {
 	return d.Examine(ctx, doctor.Checkup{})
 }
 
-// redisVersion returns the version of Redis, or "" if Redis does not say it.
-func (s *stack) redisVersion(ctx context.Context) string {
-	info, err := s.redis.Info(ctx, "server").Result()
-	if err != nil {
-		return ""
-	}
-	_, rest, _ := strings.Cut(info, "redis_version:")
-	number, _, _ := strings.Cut(rest, "\r\n")
-	return number
-}
-
 // examinedObjects opens the object store. A store that cannot be opened is a finding.
 func examinedObjects(ctx context.Context, cfg config) (doctor.ExaminedObjects, func()) {
 	store, err := blob.Open(ctx, blob.Config{

@@ -53,6 +53,7 @@ type stack struct {
 	catalogue *catalogue.Catalogue
 	registry  *registry.Registry
 	metrics   *metrics.Metrics
+	refusals  *jobs.Refusals
 	notifier  *jobs.Notifier
 	// videoModels maps the model names of the Videos API to those of the catalogue.
 	videoModels videos.Models
@@ -104,6 +105,7 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 		return nil, err
 	}
 	s.notifier.DB = s.db
+	s.refusals = &jobs.Refusals{Observer: s.metrics, DB: s.db}
 	s.registry = &registry.Registry{DB: s.db, Catalogue: s.catalogue, Folder: folder}
 	if err := s.registry.Pass(ctx); err != nil { // the next pass reads it again
 		slog.WarnContext(ctx, "the catalogue was not read", "error", err)

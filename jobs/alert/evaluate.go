@@ -60,6 +60,9 @@ func (e *Evaluator) state(ctx context.Context, now time.Time) (s *State, err err
 	if s.Webhooks, err = models.CountWebhooks(ctx, e.DB, time.Hour); err != nil {
 		return nil, err
 	}
+	if s.Refused, err = models.CountRefusals(ctx, e.DB, time.Hour); err != nil {
+		return nil, err
+	}
 	if s.Full, err = models.FleetAtMaximum(ctx, e.DB); err != nil {
 		return nil, err
 	}

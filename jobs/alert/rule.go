@@ -110,6 +110,8 @@ type State struct {
 	Now *models.Health
 	// Webhooks are the deliveries of the last hour.
 	Webhooks *models.WebhookHealth
+	// Refused is how many submits of the last hour failed through no fault of their callers.
+	Refused int
 	// Full reports whether no pool can grow.
 	Full bool
 	// Minute, Five, Ten and so on are the history of the last one, five, ten minutes, and so on.

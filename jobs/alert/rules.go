@@ -156,6 +156,19 @@ func webhookFailures(s *State) *float64 {
 	return &share
 }
 
+// acceptance is the share of the submits of the last hour that did not fail through Reelay's fault.
+func acceptance(s *State) *float64 {
+	if s.Hour == nil {
+		return nil
+	}
+	all := s.Hour.Submitted() + s.Refused
+	if all < leastEnded {
+		return nil
+	}
+	share := float64(s.Hour.Submitted()) / float64(all)
+	return &share
+}
+
 // Defaults returns the rules as they are without configuration.
 func Defaults() []*Rule {
 	rules := slices.Concat(queueRules(), fleetRules(), jobRules(), plumbingRules())
@@ -188,6 +201,7 @@ func fleetRules() []*Rule {
 
 func jobRules() []*Rule {
 	return []*Rule{
+		{Name: "acceptance", Title: "Share of submits of the last hour that were accepted", Severity: models.SeverityP1, Threshold: 0.999, Below: true, For: 5 * time.Minute, Unit: history.Share, Value: acceptance},
 		{Name: "completion", Title: "Share of jobs of the last hour that completed", Severity: models.SeverityP1, Threshold: 0.95, Below: true, Unit: history.Share, Value: of(hour, ended((*history.Figures).CompletionRate))},
 		{Name: "failures", Title: "Share of jobs of the last hour that failed", Severity: models.SeverityP2, Threshold: 0.1, Unit: history.Share, Value: of(hour, ended((*history.Figures).FailureRate))},
 		{Name: "slo-fast-burn", Title: "Failures, as a multiple of what the objective of 99 % allows, over an hour and 5 minutes", Severity: models.SeverityP1, Threshold: 14.4, Value: burning(hour, five)},

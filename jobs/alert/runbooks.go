@@ -112,6 +112,16 @@ var runbooks = map[string]Runbook{
 		Causes:  []string{"An incident has begun, or continues."},
 		Steps:   []string{"Dead letters (/dead-letters): the newest group.", "See completion (/alerts/rules/completion)."},
 	},
+	"acceptance": {
+		Meaning: "More than one submit in a thousand failed with INTERNAL or OVERLOADED in the last hour. Clients that do not retry lose their jobs; refusals by an account's own limits do not count.",
+		Causes:  []string{"PostgreSQL is away, slow, or out of connections.", "All queues together are full: OVERLOADED.", "The processes of the API were restarted without being drained.", "A defect of a new version."},
+		Steps: []string{
+			"System (/system): do PostgreSQL and Redis answer, and are all processes there, with the same version?",
+			"The logs of the API: each INTERNAL is logged with its cause. reelay_submits_refused_total tells the codes apart.",
+			"OVERLOADED: see queue-depth (/alerts/rules/queue-depth). Lower the limits of accounts that flood (/accounts), or raise what the pools may have (/pools).",
+			"If it began with an upgrade, go back to the version before: submits with an idempotency key can be repeated safely.",
+		},
+	},
 	"outbox-lag": {
 		Meaning: "Messages wait for more than a minute to be relayed: webhooks come late, and jobs become ready late.",
 		Causes:  []string{"No control process runs.", "Redis is down: passes of control do the same work, more slowly.", "PostgreSQL is overloaded."},

@@ -52,8 +52,8 @@ type Config struct {
 	Monitor http.Handler
 	// Examine runs the checks of the doctor; nil if they cannot be run from the console.
 	Examine func(context.Context) ([]doctor.Finding, error)
-	// RedisVersion returns the version of Redis, or "" if it is unknown; nil if it always is.
-	RedisVersion func(context.Context) string
+	// Redis describes Redis, or returns nil if it does not answer; it is nil if that is never known.
+	Redis func(context.Context) *Redis
 	// OpenAPI is the document of the REST API, for the page about it; nil for no page.
 	OpenAPI []byte
 	// ObjectsOrigin is the origin of links to videos, such as

@@ -21,8 +21,19 @@ const processAway = 15 * time.Second
 // systemView is the view of what Reelay runs on.
 type systemView struct {
 	*query.System
-	Redis string
+	// Redis is nil if it does not answer.
+	Redis *Redis
 	Now   time.Time
+}
+
+// Redis is what the system page shows of Redis. Nil is unknown.
+type Redis struct {
+	Version string
+	// Ping is how long it took to answer.
+	Ping               time.Duration
+	UsedBytes, Clients *int64
+	// Replicas follow it, and BehindBytes is how much the slowest has not read yet.
+	Replicas, BehindBytes *int64
 }
 
 func (c *console) system(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
@@ -43,8 +54,8 @@ func (c *console) systemPart(ctx context.Context, _ jobs.Principal) (func(time.T
 	if v.System, err = c.Reader.System(ctx); err != nil {
 		return nil, err
 	}
-	if c.RedisVersion != nil {
-		v.Redis = c.RedisVersion(ctx)
+	if c.Redis != nil {
+		v.Redis = c.Redis(ctx)
 	}
 	return func(now time.Time) templ.Component {
 		shown := v
@@ -77,6 +88,36 @@ func (v *systemView) disagree() bool {
 		}
 	}
 	return false
+}
+
+// mixed reports whether processes run different versions.
+func (v *systemView) mixed() bool {
+	seen := ""
+	for _, p := range v.Processes {
+		if p.Version == "" || v.processState(p) != "ACTIVE" {
+			continue
+		}
+		if seen != "" && p.Version != seen {
+			return true
+		}
+		seen = p.Version
+	}
+	return false
+}
+
+// bytesOf and countOf format numbers that may be unknown.
+func bytesOf(n *int64) string {
+	if n == nil {
+		return ui.Unknown
+	}
+	return ui.Bytes(*n)
+}
+
+func countOf(n *int64) string {
+	if n == nil {
+		return ui.Unknown
+	}
+	return ui.Count(int(*n), 0)
 }
 
 // lag formats a delay in seconds. nil is unknown.

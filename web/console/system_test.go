@@ -5,9 +5,12 @@ import (
 	"errors"
 	"net/http"
 	"testing"
+	"time"
 
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/doctor"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
 
@@ -76,7 +79,9 @@ func TestSystemPage(t *testing.T) {
 		t.Parallel()
 		stack := jobstest.New(t)
 		config := configure(stack)
-		config.RedisVersion = func(context.Context) string { return "7.0.<15>" }
+		config.Redis = func(context.Context) *Redis {
+			return &Redis{Version: "7.0.<15>", Ping: 1234 * time.Microsecond, UsedBytes: new(int64(3 << 20)), Replicas: new(int64(1)), BehindBytes: new(int64(2048))}
+		}
 		b := serve(t, stack, config)
 		b.logIn(t)
 		b.Worker(t, "one")
@@ -84,6 +89,18 @@ func TestSystemPage(t *testing.T) {
 		b.Exec(t, "INSERT INTO api_processes (id, seen_at) VALUES ('a1b2c3d4-0000-4000-8000-000000000000', clock_timestamp() - interval '1 minute')")
 
 		page := b.get(t, "/system").Body
+		first, second := &jobs.Presence{DB: b.DB, Kind: models.ProcessAPI, Version: "0.1.0", Host: "host-<a>"}, &jobs.Presence{DB: b.DB, Kind: models.ProcessControl, Version: "0.2.0"}
+		require.NoError(t, first.Pass(t.Context()))
+		require.NoError(t, second.Pass(t.Context()))
+		told := b.get(t, "/system").Body
+		second.End(t.Context())
+		alone := b.get(t, "/system").Body
+
+		require.Contains(t, told, "The processes run different versions.")
+		require.Regexp(t, `(?s)api [0-9a-f]{8}.*?0\.1\.0.*?host-&lt;a&gt;.*?control [0-9a-f]{8}.*?0\.2\.0`, told)
+		require.NotContains(t, alone, "different versions")
+		require.Contains(t, alone, ">control<", "some process of control may not tell its version")
+		require.Regexp(t, `(?s)Answers in.*?1\.2 ms.*?behind by`, page)
 
 		for _, text := range []string{"7.0.&lt;15&gt;", "api a1b2c3d4", "is-silent", ">control<", "0.0.1-old", "Some workers run another version", "Oldest message of the outbox"} {
 			require.Contains(t, page, text)
