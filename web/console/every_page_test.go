@@ -136,7 +136,7 @@ var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
 		"redrive job": job(dead.JobID, "/redrive"), "clone": "/jobs/new?from=" + string(waiting.ID), "jobs of a hostile filter": "/jobs?q=" + url.QueryEscape("colour:"+markup),
 		"bulk": "/bulk", "bulk operation": "/bulk/" + string(operation.ID), "new bulk": "/bulk/new?action=SET_TIER&all=1", "views": "/views", "new view": "/views/new?q=fog", "edit view": "/views/" + string(view) + "/edit", "delete view": "/views/" + string(view) + "/delete",
 		"discard takes": "/takes/" + string(drafts[0].Job.TakesID) + "/discard", "continued takes": "/takes/" + string(drafts[0].Job.TakesID),
-		"webhooks": "/webhooks", "new webhook": "/webhooks/new", "webhook": "/webhooks/" + string(endpoint.ID), "rotate": "/webhooks/" + string(endpoint.ID) + "/rotate", "delete webhook": "/webhooks/" + string(endpoint.ID) + "/delete",
+		"webhooks": "/webhooks", "new webhook": "/webhooks/new", "webhook": "/webhooks/" + string(endpoint.ID), "rotate": "/webhooks/" + string(endpoint.ID) + "/rotate", "disable webhook": "/webhooks/" + string(endpoint.ID) + "/disable", "delete webhook": "/webhooks/" + string(endpoint.ID) + "/delete",
 		"worker": on(""), "drain": on("/drain"), "preempt": on("/preempt"), "quarantine": on("/quarantine"), "queue": "/queues/enterprise",
 		"remove model": "/models/show/drill/remove", "alerts": "/alerts", "past alerts": "/alerts?history=1", "alert rule": "/alerts/rules/queue-depth", "silence": "/alerts/silence?rule=queue-depth",
 		"accounts": "/accounts", "new account": "/accounts/new", "edit account": "/accounts/" + string(b.Account.ID) + "/edit", "members": "/members", "member": "/members/" + string(invitation.Member.ID), "join": "/join/" + invitation.Token,
