@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/reelay/reelay/internal/chromium"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -27,36 +30,123 @@ const (
 	screenshotBytes   = 150 << 10
 )
 
+// scenes are the prompts of the exhibit, each with the colours of its picture.
+var scenes = []struct{ prompt, from, to string }{
+	{"A lighthouse in the fog, slow pan from the sea", "0x9fb4c7", "0x2b3a4a"}, {"Two foxes play in fresh snow, close-up", "0xeef2f7", "0xc96f3b"},
+	{"City street at night in the rain, neon signs", "0x1a1033", "0xe0359a"}, {"Timelapse of clouds over a mountain lake", "0x6aa5d8", "0x1d4d3b"},
+	{"A paper boat drifts down a gutter", "0x8d99a6", "0xd9c7a0"}, {"An old tram climbs a steep street at dusk", "0xf29e4c", "0x3d2645"},
+	{"Macro shot of a bee on lavender", "0x8c6bd1", "0x4b7f52"}, {"A chef flips a pancake, slow motion", "0xf3c969", "0x7a3e1d"},
+	{"Waves break over black rocks, aerial view", "0x1b6ca8", "0x0b132b"},
+}
+
 // exhibit seeds a console for pictures of it, and names its pages.
 func exhibit(t *testing.T) (b *browser, pages map[string]string) {
 	t.Helper()
-	b = operator(t)
+	b = admin(t)
 	b.withPast(t)
-	resumed, _, _ := b.resumed(t)
-	for _, prompt := range []string{
-		"A lighthouse in the fog, slow pan from the sea", "Two foxes play in fresh snow, close-up", "City street at night in the rain, neon signs",
-		"Timelapse of clouds over a mountain lake", "A paper boat drifts down a gutter", "An old tram climbs a steep street at dusk",
-		"Macro shot of a bee on lavender", "A chef flips a pancake, slow motion", "Waves break over black rocks, aerial view",
-	} {
-		_, _, err := b.Submitter.Submit(t.Context(), b.Client, jobs.Submission{Model: "testcard", Prompt: prompt})
-		require.NoError(t, err)
+	pool := b.pool(t, "h200-europe-west4", func(s *models.PoolSpec) {
+		s.Region, s.Zones, s.GPUType, s.PricePerHourUSD, s.MaxWorkers = "europe-west4", []string{"europe-west4-b"}, "h200", 3.1, 6
+	})
+	crew := make([]jobs.Principal, 6)
+	for i := range crew {
+		crew[i] = b.member(t, pool, i+1)
 	}
-	for i := range 4 {
-		worker := b.Worker(t, "h200-europe-west4-"+strconv.Itoa(i+1))
-		if i == 3 {
-			continue // idle
-		}
+	for i := range 9 {
+		scene := scenes[i]
+		jobstest.SubmitAs(t, b.Stack, b.Client, func(in *jobs.Submission) { in.Prompt = scene.prompt })
+		worker := crew[i%4]
 		_, fence := b.Lease(t, worker)
-		if i == 0 {
-			b.complete(t, worker, fence)
+		if i < 6 {
+			b.film(t, worker, fence, scene.from, scene.to)
 			continue
 		}
-		_, err := b.Holder.ReportProgress(t.Context(), worker, fence, jobs.ProgressReport{Progress: models.Progress{Percent: float64(35 * i), Phase: models.PhaseRendering}})
+		progress := models.Progress{Percent: float64(25 * (i - 5)), Phase: models.PhaseRendering, Message: "denoising", Step: new(12 * (i - 5)), TotalSteps: new(50)}
+		_, err := b.Holder.ReportProgress(t.Context(), worker, fence, jobs.ProgressReport{Progress: progress})
 		require.NoError(t, err)
+		b.busy(t, worker, fence)
 	}
-	b.decide(t, b.pool(t, "h200-europe-west4", nil), 1, 3)
+	resumed := b.moved(t, crew[4], crew[5])
 	b.dies(t, b.Worker(t, "l4-us-central1-7"), models.FailUnauthorized, "the server refused the key", "GET /weights: 401\n")
-	return b, map[string]string{"overview": "/overview", "jobs": "/jobs", "job": "/jobs/" + string(resumed.ID), "workers": "/workers", "queues": "/queues", "dead-letters": "/dead-letters"}
+	for _, scene := range scenes[3:8] {
+		jobstest.SubmitAs(t, b.Stack, b.Client, func(in *jobs.Submission) { in.Prompt = scene.prompt })
+	}
+	require.NoError(t, models.InsertScalingDecision(t.Context(), b.DB, &models.ScalingDecision{
+		PoolID: pool.ID, From: 1, To: 4, Reason: "5 waiting jobs and 4 busy workers need 9 workers; at most 6 are allowed.", Inputs: []byte(`{"waitingJobs": 5, "busy": 4, "idle": 0, "booting": 0}`),
+	}))
+	return b, map[string]string{
+		"overview": "/overview", "jobs": "/jobs", "job": "/jobs/" + string(resumed.ID), "workers": "/workers", "queues": "/queues", "dead-letters": "/dead-letters",
+		"gallery": "/gallery", "heat-map": "/heatmap",
+	}
+}
+
+// member is a worker of the exhibit's pool.
+func (b *browser) member(t *testing.T, pool *models.Pool, n int) jobs.Principal {
+	t.Helper()
+	_, secret, err := b.Registrar.Register(t.Context(), b.Enrolment, fleet.Registration{
+		Provider: pool.Provider, ProviderInstanceID: fmt.Sprintf("%s-%d", pool.Name, n), GPUCount: 1, PoolID: pool.ID, Region: pool.Region, Zone: pool.Zones[0],
+		GPUType: pool.GPUType, CapacityClass: pool.CapacityClass, Models: pool.Models, WarmModels: pool.Models, AgentVersion: "0.1.0",
+	})
+	require.NoError(t, err)
+	worker, err := b.Keys.Authenticate(t.Context(), secret)
+	require.NoError(t, err)
+	return worker
+}
+
+// film completes a job with a video and a picture in these colours.
+func (b *browser) film(t *testing.T, worker jobs.Principal, fence jobs.Fence, from, to string) {
+	t.Helper()
+	made := func(path string, options ...string) string {
+		source := "gradients=s=640x360:c0=" + from + ":c1=" + to + ":x0=0:y0=0:x1=640:y1=360:nb_colors=2:seed=1"
+		out, err := exec.CommandContext(t.Context(), "ffmpeg", append(append([]string{"-v", "error", "-f", "lavfi", "-i", source}, options...), path)...).CombinedOutput()
+		require.NoError(t, err, string(out))
+		return path
+	}
+	picture, err := os.ReadFile(made(filepath.Join(t.TempDir(), "still.webp"), "-frames:v", "1"))
+	require.NoError(t, err)
+	thumbnail := b.Upload(t, worker, fence, models.ArtifactThumbnail, picture)
+	film, err := os.ReadFile(made(filepath.Join(t.TempDir(), "film.mp4"), "-t", "2", "-pix_fmt", "yuv420p", "-movflags", "+faststart"))
+	require.NoError(t, err)
+	video := b.Upload(t, worker, fence, models.ArtifactFinalVideo, film)
+	_, err = b.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video, Thumbnail: &thumbnail})
+	require.NoError(t, err)
+}
+
+// busy lets a worker report a GPU at work.
+func (b *browser) busy(t *testing.T, worker jobs.Principal, fence jobs.Fence) {
+	t.Helper()
+	total := int64(141 << 30)
+	_, err := b.Holder.Heartbeat(t.Context(), worker, fence, []jobs.GPUSample{{
+		Utilization: new(0.97), MemoryUsedBytes: new(total * 8 / 10), MemoryTotalBytes: &total, TemperatureC: new(64.0), PowerW: new(612.0),
+	}})
+	require.NoError(t, err)
+}
+
+// moved is a job that one worker of the pool lost at 40 %, and that another goes on with.
+func (b *browser) moved(t *testing.T, first, second jobs.Principal) *models.Job {
+	t.Helper()
+	job := jobstest.SubmitAs(t, b.Stack, b.Client, func(in *jobs.Submission) { in.Prompt = "A steam train crosses a viaduct in the morning light" })
+	_, held := b.Lease(t, first)
+	checkpoint := b.Upload(t, first, held, models.ArtifactCheckpoint, []byte("state"))
+	_, err := b.Holder.CommitCheckpoint(t.Context(), first, held, jobs.Checkpoint{Object: checkpoint, Step: 20, Percent: 40})
+	require.NoError(t, err)
+	_, err = b.Holder.Release(t.Context(), first, held, models.FailPreempted)
+	require.NoError(t, err)
+	lease, fence := b.Lease(t, second)
+	_, err = b.Holder.ReportProgress(t.Context(), second, fence, jobs.ProgressReport{
+		Progress: models.Progress{Percent: 62, Phase: models.PhaseRendering, Message: "denoising", Step: new(31), TotalSteps: new(50)}, ResumedFrom: lease.Checkpoints[0].ID,
+	})
+	require.NoError(t, err)
+	// Minutes instead of milliseconds, as in a real render.
+	for _, query := range []string{
+		"UPDATE job_attempts SET leased_at = leased_at - interval '11 minutes', ended_at = ended_at - interval '7 minutes' WHERE job_id = ? AND attempt_no = 1",
+		"UPDATE job_attempts SET leased_at = leased_at - interval '6 minutes' WHERE job_id = ? AND attempt_no = 2",
+		`UPDATE job_events SET created_at = created_at - CASE WHEN type IN ('QUEUED', 'LEASED', 'STARTED', 'BLOCKED', 'SCHEDULED') AND seq < 4 THEN interval '11 minutes'
+			WHEN type = 'CHECKPOINTED' THEN interval '8 minutes' WHEN type IN ('RELEASED', 'REQUEUED') THEN interval '7 minutes' WHEN type <> 'PROGRESS' THEN interval '6 minutes' ELSE interval '0' END WHERE job_id = ?`,
+		"UPDATE jobs SET created_at = created_at - interval '12 minutes' WHERE id = ?",
+	} {
+		b.Exec(t, query, job.ID)
+	}
+	return job
 }
 
 // TestScreenshots takes the pictures of the docs if REELAY_SCREENSHOTS is set: see the task
