@@ -55,7 +55,10 @@ func stranger(t *testing.T) *browser {
 // serve opens a console of this configuration.
 func serve(t *testing.T, stack *jobstest.Stack, config Config) *browser {
 	t.Helper()
-	server := httptest.NewServer(New(config))
+	mux := http.NewServeMux()
+	mux.Handle("/objects/", stack.Objects.Handler())
+	mux.Handle("/", New(config))
+	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
