@@ -162,13 +162,15 @@ type HistoryPiece struct {
 // ListHistory returns the spans of these pieces.
 func ListHistory(ctx context.Context, db bun.IDB, pieces []HistoryPiece) (*HistoryRows, error) {
 	found := new(HistoryRows)
-	for alias, rows := range map[string]any{"h": &found.Spans, "hj": &found.Jobs, "hp": &found.Pools} {
-		err := db.NewSelect().Model(rows).Join(`JOIN unnest(?::integer[], ?::timestamptz[], ?::timestamptz[]) AS piece (seconds, since, until)`,
+	for table, rows := range map[string]any{"history": &found.Spans, "history_jobs": &found.Jobs, "history_pools": &found.Pools} {
+		// OFFSET 0 makes PostgreSQL read each piece by the primary key: it takes pieces to be long.
+		err := db.NewRaw(`
+			SELECT r.* FROM unnest(?::integer[], ?::timestamptz[], ?::timestamptz[]) AS piece (seconds, since, until)
+			CROSS JOIN LATERAL (
+				SELECT * FROM ? h WHERE h.seconds = piece.seconds AND h.at >= piece.since AND h.at < piece.until OFFSET 0) r`,
 			pgdialect.Array(column(pieces, func(p HistoryPiece) int { return p.Seconds })),
 			pgdialect.Array(column(pieces, func(p HistoryPiece) time.Time { return p.From })),
-			pgdialect.Array(column(pieces, func(p HistoryPiece) time.Time { return p.To }))).
-			JoinOn("piece.seconds = ?.seconds AND ?.at >= piece.since AND ?.at < piece.until", bun.Ident(alias), bun.Ident(alias), bun.Ident(alias)).
-			Scan(ctx)
+			pgdialect.Array(column(pieces, func(p HistoryPiece) time.Time { return p.To })), bun.Ident(table)).Scan(ctx, rows)
 		if err != nil {
 			return nil, err
 		}

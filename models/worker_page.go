@@ -13,7 +13,7 @@ func ListWorkerAttempts(ctx context.Context, db bun.IDB, worker WorkerID, before
 	if before != "" {
 		query = query.Where("id < ?", before)
 	}
-	err = query.Order("id DESC").Limit(int64(limit)).Scan(ctx)
+	err = query.OrderExpr("id DESC NULLS LAST").Limit(int64(limit)).Scan(ctx)
 	return found, err
 }
 
@@ -33,7 +33,7 @@ func SumWorkerAttempts(ctx context.Context, db bun.IDB, worker WorkerID, limit i
 		SELECT status, coalesce(failure_class, '') AS failure_class, count(*) AS attempts, sum(gpu_seconds) AS gpu_seconds,
 			sum(wasted_gpu_seconds) AS wasted_gpu_seconds
 		FROM (
-			SELECT * FROM job_attempts WHERE worker_id = ?0 AND ended_at IS NOT NULL ORDER BY id DESC LIMIT ?1) newest
+			SELECT * FROM job_attempts WHERE worker_id = ?0 AND ended_at IS NOT NULL ORDER BY id DESC NULLS LAST LIMIT ?1) newest
 		GROUP BY 1, 2 ORDER BY count(*) DESC, 1, 2`, worker, limit).Scan(ctx, &found)
 	return found, err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -151,6 +152,7 @@ func otherQueries(deep models.JobID) (all []Query) {
 			})})
 		}
 	}
+	all = append(all, pageQueries(deep)...)
 	return append(all,
 		Query{"queues", "all", "figures", run(func(ctx context.Context, db bun.IDB) ([]models.QueueCount, error) { return models.CountQueues(ctx, db) })},
 		Query{"queues", "one", "figures", run(func(ctx context.Context, db bun.IDB) (*models.QueueCount, error) {
@@ -160,4 +162,44 @@ func otherQueries(deep models.JobID) (all []Query) {
 			return models.CountStatuses(ctx, db, exact)
 		})},
 	)
+}
+
+// pageQueries returns what pages of the console ask for besides lists.
+func pageQueries(deep models.JobID) (all []Query) {
+	for name, f := range map[string]models.JobFilter{
+		"pool, unknown": {Terms: models.JobTerms{Pools: []string{"none"}}}, "zone, unknown": {Terms: models.JobTerms{Zones: []string{"none"}}},
+		"checkpoint": {Terms: models.JobTerms{CheckpointOver: 10 * time.Minute}}, "bulk operation, unknown": {Terms: models.JobTerms{BulkID: models.NewBulkID()}},
+		"user, frequent": {UserID: "crowd"}, "word, frequent": {Terms: models.JobTerms{Words: []models.Word{{Text: "prod"}}}},
+	} {
+		all = append(all,
+			Query{"jobs, everybody's", name, "page", run(func(ctx context.Context, db bun.IDB) (*models.JobList, error) {
+				return models.ListJobs(ctx, db, f, "", page)
+			})},
+			Query{"jobs, everybody's", name, "count", run(func(ctx context.Context, db bun.IDB) (int, error) { return models.CountJobs(ctx, db, f, counted) })},
+			Query{"jobs, everybody's, by status", name, "page", run(func(ctx context.Context, db bun.IDB) (*models.StatusCounts, error) {
+				return models.CountFacets(ctx, db, f, 2_000)
+			})})
+	}
+	for name, worker := range map[string]models.WorkerID{"busy": Busy, "quiet": Quiet} {
+		all = append(all,
+			Query{"attempts of a worker", name, "page", run(func(ctx context.Context, db bun.IDB) ([]*models.Attempt, error) {
+				return models.ListWorkerAttempts(ctx, db, worker, "", page)
+			})},
+			Query{"attempts of a worker, by end", name, "page", run(func(ctx context.Context, db bun.IDB) ([]models.AttemptSum, error) {
+				return models.SumWorkerAttempts(ctx, db, worker, 2_000)
+			})})
+	}
+	return append(all,
+		Query{"children of a job", "all", "page", run(func(ctx context.Context, db bun.IDB) ([]*models.Job, error) {
+			return models.ListChildren(ctx, db, deep, page)
+		})},
+		Query{"hosts that eat jobs", "of a day", "page", run(func(ctx context.Context, db bun.IDB) ([]*models.EatingHost, error) {
+			return models.ListEatingHosts(ctx, db, 24*time.Hour, nil, 20)
+		})},
+		Query{"reclamations", "of a day", "page", run(func(ctx context.Context, db bun.IDB) ([]*models.Reclamation, error) {
+			return models.ListReclamations(ctx, db, "", 24*time.Hour, 10*time.Minute, nil, 50)
+		})},
+		Query{"waits of the last hour", "all", "page", run(func(ctx context.Context, db bun.IDB) ([]models.QueueWait, error) {
+			return models.ListQueueWaits(ctx, db)
+		})})
 }

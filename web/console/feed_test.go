@@ -214,10 +214,11 @@ func TestLivePagesShareTheirReads(t *testing.T) {
 
 	const viewers = 50
 	for name, path := range map[string]func(job *models.Job) string{
-		"Jobs":    func(*models.Job) string { return "/jobs/live" },
-		"Workers": func(*models.Job) string { return "/workers/live" },
-		"Queues":  func(*models.Job) string { return "/queues/live" },
-		"Job":     func(job *models.Job) string { return "/jobs/" + string(job.ID) + "/live" },
+		"Overview": func(*models.Job) string { return "/overview/live" },
+		"Jobs":     func(*models.Job) string { return "/jobs/live" },
+		"Workers":  func(*models.Job) string { return "/workers/live" },
+		"Queues":   func(*models.Job) string { return "/queues/live" },
+		"Job":      func(job *models.Job) string { return "/jobs/" + string(job.ID) + "/live" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -2,6 +2,8 @@ package console
 
 import (
 	"net/http"
+	"path"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,5 +23,24 @@ func TestStatic(t *testing.T) {
 		require.Equal(t, "public, max-age=31536000, immutable", got.Header.Get("Cache-Control"))
 
 		require.Equal(t, "no-cache", b.get(t, "/static/console.css?v=old").Header.Get("Cache-Control"))
+	})
+
+	// GraphiQL and asynqmon have pages of their own.
+	t.Run("IsSmall", func(t *testing.T) {
+		t.Parallel()
+
+		const most = 150_000
+		b, total, sizes := stranger(t), 0, map[string]int{}
+		for name := range assets {
+			if strings.HasPrefix(path.Base(name), "graphiql") || name == "monitor.css" {
+				continue
+			}
+			got := b.request(t, http.MethodGet, asset(name), nil, http.Header{"Accept-Encoding": {"gzip"}})
+			require.Equal(t, http.StatusOK, got.Status, name)
+			sizes[name] = len(got.Body)
+			total += len(got.Body)
+		}
+		require.LessOrEqual(t, total, most, "all scripts and styles, compressed: %v", sizes)
+		t.Logf("%d bytes: %v", total, sizes)
 	})
 }
