@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/reelay/reelay/internal/chromium"
@@ -215,4 +216,38 @@ func TestStories(t *testing.T) {
 		require.Empty(t, written)
 		require.Empty(t, complaints())
 	})
+}
+
+// A browser whose scripts are off submits a job with its form, and cancels it with a reason.
+func TestStoryWithoutScripts(t *testing.T) {
+	t.Parallel()
+
+	b := operator(t)
+	ctx, complaints := b.open(t, "/overview")
+	const prompt = "a kite over the dunes"
+	var left, library string
+
+	require.NoError(t, chromedp.Run(ctx,
+		emulation.SetScriptExecutionDisabled(true),
+		chromedp.Click(`nav a[href="/jobs/new"], a.button[href="/jobs/new"], a[href="/jobs/new"]`),
+		chromedp.WaitReady(`form[action="/jobs/new"] textarea[name="prompt"]`),
+		chromedp.Evaluate("typeof htmx", &library),
+		chromedp.SendKeys(`textarea[name="prompt"]`, prompt),
+		chromedp.Click(`form[action="/jobs/new"] button[type="submit"]:not([formaction]):not([name])`),
+		chromedp.WaitReady(`a[href$="/cancel"]`),
+		chromedp.Text("#content h1", &left),
+		chromedp.Click(`a[href$="/cancel"]`),
+		chromedp.WaitReady(`form[action$="/cancel"] [name="reason"]`),
+		chromedp.SendKeys(`form[action$="/cancel"] [name="reason"]`, "too windy"),
+		chromedp.Click(`form[action$="/cancel"] button[type="submit"]`),
+		chromedp.WaitReady(`a[href$="/retry"]`),
+	))
+
+	require.Equal(t, "undefined", library, "no script of the page ran")
+	require.Equal(t, prompt, left)
+	jobs := b.jobs(t)
+	require.Len(t, jobs, 1)
+	require.Equal(t, models.JobCancelled, jobs[0].Status)
+	require.Equal(t, "too windy", jobs[0].CancelReason)
+	require.Empty(t, complaints())
 }
