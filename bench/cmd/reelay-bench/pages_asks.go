@@ -73,6 +73,7 @@ var unmeasured = []string{
 // asks returns all requests: each page of the console at least once.
 func (p *places) asks() ([]ask, error) {
 	var all []ask
+	var missing []string
 	routes := http.NewServeMux()
 	for _, pattern := range console.Pages() {
 		routes.HandleFunc(pattern, http.NotFound)
@@ -93,8 +94,11 @@ func (p *places) asks() ([]ask, error) {
 			}
 		}
 		if len(all) == before {
-			return nil, fmt.Errorf("the page %s is not measured", pattern)
+			missing = append(missing, pattern)
 		}
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("these pages are not measured: %s", strings.Join(missing, ", "))
 	}
 	for _, query := range p.queries() {
 		all = append(all, ask{query: query})
@@ -171,7 +175,7 @@ func (p *places) fleetPages() (all []string) {
 	for _, page := range []string{"", "/live", "/edit", "/delete"} {
 		all = append(all, "/pools/"+string(p.Pool)+page)
 	}
-	return append(all, "/workers", "/workers?all=1", "/workers/live", "/pools", "/pools/live", "/pools/new", "/queues", "/queues/live", "/queues/pro", "/queues/pro/live", "/queues/pro/pause",
+	return append(all, "/workers", "/workers?all=1", "/workers/act?verb=drain&id=" + string(history.Busy), "/workers/live", "/pools", "/pools/live", "/pools/new", "/queues", "/queues/live", "/queues/charts", "/queues/charts?range=7d", "/queues/pro", "/queues/pro/live", "/queues/pro/charts", "/queues/pro/pause",
 		"/heatmap", "/heatmap?hours=24", "/heatmap?hours=168", "/heatmap/live", "/models", "/models/apply", "/models/show/testcard")
 }
 
@@ -180,7 +184,7 @@ func (p *places) otherPages() []string {
 	return []string{
 		"/overview", "/overview?range=24h", "/overview?range=7d", "/overview/live", "/overview/charts", "/overview/charts?range=24h", "/overview/charts?range=7d",
 		"/doctor", "/system", "/system/live", "/keyboard", "/graphql", "/api/docs", "/bulk", "/bulk?open=1", "/bulk/live", bulk, bulk + "/live",
-		"/views", "/views/new", view + "/edit", view + "/delete", "/webhooks", "/webhooks/new", endpoint, endpoint + "?failed=1", endpoint + "/rotate", endpoint + "/delete",
+		"/views", "/views/new", view + "/edit", view + "/delete", "/webhooks", "/webhooks/new", endpoint, endpoint + "?failed=1", endpoint + "/rotate", endpoint + "/disable", endpoint + "/delete",
 		"/alerts", "/alerts?history=1", "/alerts/live", "/alerts/rules/queue-depth", "/alerts/silence", "/accounts", "/accounts/new", "/accounts/" + string(p.Account) + "/edit",
 		"/members", member, "/keys", "/keys?account=" + string(p.Account), "/keys/new", "/keys/" + string(p.Key) + "/revoke",
 		"/audit", "/audit?actor=ann", "/audit?actor=nobody", "/audit?action=cancelJob", "/audit?target=target-50", "/me",
