@@ -172,7 +172,7 @@ func TestCLI(t *testing.T) {
 			{[]string{"submit", "--prompt", "x", "--duration", "-1"}, 1, "params.durationSeconds"},
 			{[]string{"submit", "--prompt", "x", "--resolution", "8k"}, 1, "params.resolution"},
 			{[]string{"get", "job_00000000-0000-7000-8000-000000000000"}, 1, "no such job"},
-			{[]string{"get", "nonsense"}, 1, "no such job"},
+			{[]string{"get", "nonsense"}, 1, "is not the id of a job"},
 			{[]string{"get"}, 2, "Usage"},
 			{[]string{"list", "--first", "0"}, 2, "first"},
 			{[]string{"list", "--after", "nonsense"}, 1, "cursor"},
