@@ -845,6 +845,21 @@ var AllCapacityClass = []CapacityClass{
 	CapacityClassOnDemand,
 }
 
+// What happens to slots that passed while no process could fire them: none fires, the last one fires, or each does.
+type CatchUp string
+
+const (
+	CatchUpSkip     CatchUp = "SKIP"
+	CatchUpCoalesce CatchUp = "COALESCE"
+	CatchUpAll      CatchUp = "ALL"
+)
+
+var AllCatchUp = []CatchUp{
+	CatchUpSkip,
+	CatchUpCoalesce,
+	CatchUpAll,
+}
+
 // CheckpointPlan includes the requested fields of the GraphQL type CheckpointPlan.
 // The GraphQL type's documentation follows.
 //
@@ -1344,6 +1359,34 @@ func (v *DrainedWorker) GetId() string { return v.Id }
 
 // GetStatus returns DrainedWorker.Status, and is useful for accessing the field via an interface.
 func (v *DrainedWorker) GetStatus() WorkerStatus { return v.Status }
+
+// A local time that daylight saving skips: the schedule fires when the clock is put forward, or not at all.
+type DstGap string
+
+const (
+	DstGapShift DstGap = "SHIFT"
+	DstGapSkip  DstGap = "SKIP"
+)
+
+var AllDstGap = []DstGap{
+	DstGapShift,
+	DstGapSkip,
+}
+
+// A local time that occurs twice: the schedule fires at the first, the last, or both.
+type DstOverlap string
+
+const (
+	DstOverlapFirst DstOverlap = "FIRST"
+	DstOverlapLast  DstOverlap = "LAST"
+	DstOverlapBoth  DstOverlap = "BOTH"
+)
+
+var AllDstOverlap = []DstOverlap{
+	DstOverlapFirst,
+	DstOverlapLast,
+	DstOverlapBoth,
+}
 
 // EndPayload includes the GraphQL fields of EndPayload requested by the fragment EndPayload.
 type EndPayload struct {
@@ -2201,12 +2244,14 @@ type JobEvents struct {
 func (v *JobEvents) GetEdges() []JobEventEdge { return v.Edges }
 
 type JobFilter struct {
-	Status        []JobStatus    `json:"status,omitempty"`
-	Type          *string        `json:"type,omitempty"`
-	Model         *string        `json:"model,omitempty"`
-	Tier          []Tier         `json:"tier,omitempty"`
-	AccountId     *string        `json:"accountId,omitempty"`
-	UserId        *string        `json:"userId,omitempty"`
+	Status    []JobStatus `json:"status,omitempty"`
+	Type      *string     `json:"type,omitempty"`
+	Model     *string     `json:"model,omitempty"`
+	Tier      []Tier      `json:"tier,omitempty"`
+	AccountId *string     `json:"accountId,omitempty"`
+	UserId    *string     `json:"userId,omitempty"`
+	// A schedule that submitted the jobs.
+	ScheduleId    *string        `json:"scheduleId"`
 	FailureClass  []FailureClass `json:"failureClass,omitempty"`
 	CreatedAfter  *time.Time     `json:"createdAfter,omitempty"`
 	CreatedBefore *time.Time     `json:"createdBefore,omitempty"`
@@ -2232,6 +2277,9 @@ func (v *JobFilter) GetAccountId() *string { return v.AccountId }
 
 // GetUserId returns JobFilter.UserId, and is useful for accessing the field via an interface.
 func (v *JobFilter) GetUserId() *string { return v.UserId }
+
+// GetScheduleId returns JobFilter.ScheduleId, and is useful for accessing the field via an interface.
+func (v *JobFilter) GetScheduleId() *string { return v.ScheduleId }
 
 // GetFailureClass returns JobFilter.FailureClass, and is useful for accessing the field via an interface.
 func (v *JobFilter) GetFailureClass() []FailureClass { return v.FailureClass }
@@ -3629,6 +3677,21 @@ func (v *ModelShare) GetName() string { return v.Name }
 // GetWeight returns ModelShare.Weight, and is useful for accessing the field via an interface.
 func (v *ModelShare) GetWeight() float64 { return v.Weight }
 
+// What happens to a slot while a job of an earlier one has not ended.
+type Overlap string
+
+const (
+	OverlapAllow          Overlap = "ALLOW"
+	OverlapSkip           Overlap = "SKIP"
+	OverlapCancelPrevious Overlap = "CANCEL_PREVIOUS"
+)
+
+var AllOverlap = []Overlap{
+	OverlapAllow,
+	OverlapSkip,
+	OverlapCancelPrevious,
+}
+
 // Overview includes the requested fields of the GraphQL type Overview.
 // The GraphQL type's documentation follows.
 //
@@ -4750,6 +4813,447 @@ func (v *ScalingDecision) GetReason() string { return v.Reason }
 // GetError returns ScalingDecision.Error, and is useful for accessing the field via an interface.
 func (v *ScalingDecision) GetError() *string { return v.Error }
 
+// Schedule includes the GraphQL fields of Schedule requested by the fragment Schedule.
+// The GraphQL type's documentation follows.
+//
+// Submits a job again and again, at times.
+type Schedule struct {
+	Id           string  `json:"id"`
+	Name         string  `json:"name"`
+	Cron         *string `json:"cron"`
+	EverySeconds *int    `json:"everySeconds"`
+	Timezone     string  `json:"timezone"`
+	// When it fires, in words: every weekday at 09:00, Europe/Berlin.
+	Description          string     `json:"description"`
+	CatchUp              CatchUp    `json:"catchUp"`
+	CatchUpWindowSeconds int        `json:"catchUpWindowSeconds"`
+	Overlap              Overlap    `json:"overlap"`
+	JitterSeconds        int        `json:"jitterSeconds"`
+	DstGap               DstGap     `json:"dstGap"`
+	DstOverlap           DstOverlap `json:"dstOverlap"`
+	StartAt              *time.Time `json:"startAt"`
+	EndAt                *time.Time `json:"endAt"`
+	Model                string     `json:"model"`
+	Tier                 Tier       `json:"tier"`
+	Paused               bool       `json:"paused"`
+	PausedAt             *time.Time `json:"pausedAt"`
+	// A key or a member, or reelay itself for a schedule that cannot be read.
+	PausedBy    *string `json:"pausedBy"`
+	PauseReason *string `json:"pauseReason"`
+	// When it fires next, with the jitter. Null while it is paused, and after its last slot.
+	NextFireAt *time.Time `json:"nextFireAt"`
+	LastFireAt *time.Time `json:"lastFireAt"`
+	CreatedAt  time.Time  `json:"createdAt"`
+	UpdatedAt  time.Time  `json:"updatedAt"`
+}
+
+// GetId returns Schedule.Id, and is useful for accessing the field via an interface.
+func (v *Schedule) GetId() string { return v.Id }
+
+// GetName returns Schedule.Name, and is useful for accessing the field via an interface.
+func (v *Schedule) GetName() string { return v.Name }
+
+// GetCron returns Schedule.Cron, and is useful for accessing the field via an interface.
+func (v *Schedule) GetCron() *string { return v.Cron }
+
+// GetEverySeconds returns Schedule.EverySeconds, and is useful for accessing the field via an interface.
+func (v *Schedule) GetEverySeconds() *int { return v.EverySeconds }
+
+// GetTimezone returns Schedule.Timezone, and is useful for accessing the field via an interface.
+func (v *Schedule) GetTimezone() string { return v.Timezone }
+
+// GetDescription returns Schedule.Description, and is useful for accessing the field via an interface.
+func (v *Schedule) GetDescription() string { return v.Description }
+
+// GetCatchUp returns Schedule.CatchUp, and is useful for accessing the field via an interface.
+func (v *Schedule) GetCatchUp() CatchUp { return v.CatchUp }
+
+// GetCatchUpWindowSeconds returns Schedule.CatchUpWindowSeconds, and is useful for accessing the field via an interface.
+func (v *Schedule) GetCatchUpWindowSeconds() int { return v.CatchUpWindowSeconds }
+
+// GetOverlap returns Schedule.Overlap, and is useful for accessing the field via an interface.
+func (v *Schedule) GetOverlap() Overlap { return v.Overlap }
+
+// GetJitterSeconds returns Schedule.JitterSeconds, and is useful for accessing the field via an interface.
+func (v *Schedule) GetJitterSeconds() int { return v.JitterSeconds }
+
+// GetDstGap returns Schedule.DstGap, and is useful for accessing the field via an interface.
+func (v *Schedule) GetDstGap() DstGap { return v.DstGap }
+
+// GetDstOverlap returns Schedule.DstOverlap, and is useful for accessing the field via an interface.
+func (v *Schedule) GetDstOverlap() DstOverlap { return v.DstOverlap }
+
+// GetStartAt returns Schedule.StartAt, and is useful for accessing the field via an interface.
+func (v *Schedule) GetStartAt() *time.Time { return v.StartAt }
+
+// GetEndAt returns Schedule.EndAt, and is useful for accessing the field via an interface.
+func (v *Schedule) GetEndAt() *time.Time { return v.EndAt }
+
+// GetModel returns Schedule.Model, and is useful for accessing the field via an interface.
+func (v *Schedule) GetModel() string { return v.Model }
+
+// GetTier returns Schedule.Tier, and is useful for accessing the field via an interface.
+func (v *Schedule) GetTier() Tier { return v.Tier }
+
+// GetPaused returns Schedule.Paused, and is useful for accessing the field via an interface.
+func (v *Schedule) GetPaused() bool { return v.Paused }
+
+// GetPausedAt returns Schedule.PausedAt, and is useful for accessing the field via an interface.
+func (v *Schedule) GetPausedAt() *time.Time { return v.PausedAt }
+
+// GetPausedBy returns Schedule.PausedBy, and is useful for accessing the field via an interface.
+func (v *Schedule) GetPausedBy() *string { return v.PausedBy }
+
+// GetPauseReason returns Schedule.PauseReason, and is useful for accessing the field via an interface.
+func (v *Schedule) GetPauseReason() *string { return v.PauseReason }
+
+// GetNextFireAt returns Schedule.NextFireAt, and is useful for accessing the field via an interface.
+func (v *Schedule) GetNextFireAt() *time.Time { return v.NextFireAt }
+
+// GetLastFireAt returns Schedule.LastFireAt, and is useful for accessing the field via an interface.
+func (v *Schedule) GetLastFireAt() *time.Time { return v.LastFireAt }
+
+// GetCreatedAt returns Schedule.CreatedAt, and is useful for accessing the field via an interface.
+func (v *Schedule) GetCreatedAt() time.Time { return v.CreatedAt }
+
+// GetUpdatedAt returns Schedule.UpdatedAt, and is useful for accessing the field via an interface.
+func (v *Schedule) GetUpdatedAt() time.Time { return v.UpdatedAt }
+
+// ScheduleDetail includes the requested fields of the GraphQL type Schedule.
+// The GraphQL type's documentation follows.
+//
+// Submits a job again and again, at times.
+type ScheduleDetail struct {
+	Schedule `json:"-"`
+	// The next n slots, without the jitter, 1 to 1000. None while it is paused.
+	Upcoming []time.Time `json:"upcoming"`
+	// The newest slots with what became of them, 1 to 200.
+	Slots []ScheduleSlot `json:"slots"`
+}
+
+// GetUpcoming returns ScheduleDetail.Upcoming, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetUpcoming() []time.Time { return v.Upcoming }
+
+// GetSlots returns ScheduleDetail.Slots, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetSlots() []ScheduleSlot { return v.Slots }
+
+// GetId returns ScheduleDetail.Id, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetId() string { return v.Schedule.Id }
+
+// GetName returns ScheduleDetail.Name, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetName() string { return v.Schedule.Name }
+
+// GetCron returns ScheduleDetail.Cron, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetCron() *string { return v.Schedule.Cron }
+
+// GetEverySeconds returns ScheduleDetail.EverySeconds, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetEverySeconds() *int { return v.Schedule.EverySeconds }
+
+// GetTimezone returns ScheduleDetail.Timezone, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetTimezone() string { return v.Schedule.Timezone }
+
+// GetDescription returns ScheduleDetail.Description, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetDescription() string { return v.Schedule.Description }
+
+// GetCatchUp returns ScheduleDetail.CatchUp, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetCatchUp() CatchUp { return v.Schedule.CatchUp }
+
+// GetCatchUpWindowSeconds returns ScheduleDetail.CatchUpWindowSeconds, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetCatchUpWindowSeconds() int { return v.Schedule.CatchUpWindowSeconds }
+
+// GetOverlap returns ScheduleDetail.Overlap, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetOverlap() Overlap { return v.Schedule.Overlap }
+
+// GetJitterSeconds returns ScheduleDetail.JitterSeconds, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetJitterSeconds() int { return v.Schedule.JitterSeconds }
+
+// GetDstGap returns ScheduleDetail.DstGap, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetDstGap() DstGap { return v.Schedule.DstGap }
+
+// GetDstOverlap returns ScheduleDetail.DstOverlap, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetDstOverlap() DstOverlap { return v.Schedule.DstOverlap }
+
+// GetStartAt returns ScheduleDetail.StartAt, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetStartAt() *time.Time { return v.Schedule.StartAt }
+
+// GetEndAt returns ScheduleDetail.EndAt, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetEndAt() *time.Time { return v.Schedule.EndAt }
+
+// GetModel returns ScheduleDetail.Model, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetModel() string { return v.Schedule.Model }
+
+// GetTier returns ScheduleDetail.Tier, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetTier() Tier { return v.Schedule.Tier }
+
+// GetPaused returns ScheduleDetail.Paused, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetPaused() bool { return v.Schedule.Paused }
+
+// GetPausedAt returns ScheduleDetail.PausedAt, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetPausedAt() *time.Time { return v.Schedule.PausedAt }
+
+// GetPausedBy returns ScheduleDetail.PausedBy, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetPausedBy() *string { return v.Schedule.PausedBy }
+
+// GetPauseReason returns ScheduleDetail.PauseReason, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetPauseReason() *string { return v.Schedule.PauseReason }
+
+// GetNextFireAt returns ScheduleDetail.NextFireAt, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetNextFireAt() *time.Time { return v.Schedule.NextFireAt }
+
+// GetLastFireAt returns ScheduleDetail.LastFireAt, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetLastFireAt() *time.Time { return v.Schedule.LastFireAt }
+
+// GetCreatedAt returns ScheduleDetail.CreatedAt, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetCreatedAt() time.Time { return v.Schedule.CreatedAt }
+
+// GetUpdatedAt returns ScheduleDetail.UpdatedAt, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetUpdatedAt() time.Time { return v.Schedule.UpdatedAt }
+
+func (v *ScheduleDetail) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*ScheduleDetail
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.ScheduleDetail = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	err = json.Unmarshal(
+		b, &v.Schedule)
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+type __premarshalScheduleDetail struct {
+	Upcoming []time.Time `json:"upcoming"`
+
+	Slots []ScheduleSlot `json:"slots"`
+
+	Id string `json:"id"`
+
+	Name string `json:"name"`
+
+	Cron *string `json:"cron"`
+
+	EverySeconds *int `json:"everySeconds"`
+
+	Timezone string `json:"timezone"`
+
+	Description string `json:"description"`
+
+	CatchUp CatchUp `json:"catchUp"`
+
+	CatchUpWindowSeconds int `json:"catchUpWindowSeconds"`
+
+	Overlap Overlap `json:"overlap"`
+
+	JitterSeconds int `json:"jitterSeconds"`
+
+	DstGap DstGap `json:"dstGap"`
+
+	DstOverlap DstOverlap `json:"dstOverlap"`
+
+	StartAt *time.Time `json:"startAt"`
+
+	EndAt *time.Time `json:"endAt"`
+
+	Model string `json:"model"`
+
+	Tier Tier `json:"tier"`
+
+	Paused bool `json:"paused"`
+
+	PausedAt *time.Time `json:"pausedAt"`
+
+	PausedBy *string `json:"pausedBy"`
+
+	PauseReason *string `json:"pauseReason"`
+
+	NextFireAt *time.Time `json:"nextFireAt"`
+
+	LastFireAt *time.Time `json:"lastFireAt"`
+
+	CreatedAt time.Time `json:"createdAt"`
+
+	UpdatedAt time.Time `json:"updatedAt"`
+}
+
+func (v *ScheduleDetail) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *ScheduleDetail) __premarshalJSON() (*__premarshalScheduleDetail, error) {
+	var retval __premarshalScheduleDetail
+
+	retval.Upcoming = v.Upcoming
+	retval.Slots = v.Slots
+	retval.Id = v.Schedule.Id
+	retval.Name = v.Schedule.Name
+	retval.Cron = v.Schedule.Cron
+	retval.EverySeconds = v.Schedule.EverySeconds
+	retval.Timezone = v.Schedule.Timezone
+	retval.Description = v.Schedule.Description
+	retval.CatchUp = v.Schedule.CatchUp
+	retval.CatchUpWindowSeconds = v.Schedule.CatchUpWindowSeconds
+	retval.Overlap = v.Schedule.Overlap
+	retval.JitterSeconds = v.Schedule.JitterSeconds
+	retval.DstGap = v.Schedule.DstGap
+	retval.DstOverlap = v.Schedule.DstOverlap
+	retval.StartAt = v.Schedule.StartAt
+	retval.EndAt = v.Schedule.EndAt
+	retval.Model = v.Schedule.Model
+	retval.Tier = v.Schedule.Tier
+	retval.Paused = v.Schedule.Paused
+	retval.PausedAt = v.Schedule.PausedAt
+	retval.PausedBy = v.Schedule.PausedBy
+	retval.PauseReason = v.Schedule.PauseReason
+	retval.NextFireAt = v.Schedule.NextFireAt
+	retval.LastFireAt = v.Schedule.LastFireAt
+	retval.CreatedAt = v.Schedule.CreatedAt
+	retval.UpdatedAt = v.Schedule.UpdatedAt
+	return &retval, nil
+}
+
+// ScheduleEdge includes the requested fields of the GraphQL type ScheduleEdge.
+type ScheduleEdge struct {
+	Node Schedule `json:"node"`
+}
+
+// GetNode returns ScheduleEdge.Node, and is useful for accessing the field via an interface.
+func (v *ScheduleEdge) GetNode() Schedule { return v.Node }
+
+type ScheduleInput struct {
+	// Unique in the account, 1 to 100 characters.
+	Name string `json:"name"`
+	// Five fields (minute, hour, day of the month, month, day of the week), six (the second first), or a macro such as @daily.
+	// Fields have lists, ranges, steps, names, L, LW, 15W and MON#2. Give either this or everySeconds.
+	Cron *string `json:"cron,omitempty"`
+	// An interval in real time, 1 to 31,622,400.
+	EverySeconds *int `json:"everySeconds,omitempty"`
+	// A name of the IANA database, such as Europe/Berlin.
+	Timezone *string `json:"timezone,omitempty"`
+	// What each slot submits. It cannot have runAt, expiresAt, finishBy, dependsOn or idempotencyKey.
+	Job     SubmitJobInput `json:"job"`
+	CatchUp *CatchUp       `json:"catchUp,omitempty"`
+	// How late a slot may fire, 0 to 2,678,400.
+	CatchUpWindowSeconds *int     `json:"catchUpWindowSeconds,omitempty"`
+	Overlap              *Overlap `json:"overlap,omitempty"`
+	// Each slot fires 0 to so many seconds later, each always by the same delay; at most 3600.
+	JitterSeconds *int        `json:"jitterSeconds,omitempty"`
+	DstGap        *DstGap     `json:"dstGap,omitempty"`
+	DstOverlap    *DstOverlap `json:"dstOverlap,omitempty"`
+	// Slots lie from startAt until before endAt.
+	StartAt *time.Time `json:"startAt,omitempty"`
+	EndAt   *time.Time `json:"endAt,omitempty"`
+}
+
+// GetName returns ScheduleInput.Name, and is useful for accessing the field via an interface.
+func (v *ScheduleInput) GetName() string { return v.Name }
+
+// GetCron returns ScheduleInput.Cron, and is useful for accessing the field via an interface.
+func (v *ScheduleInput) GetCron() *string { return v.Cron }
+
+// GetEverySeconds returns ScheduleInput.EverySeconds, and is useful for accessing the field via an interface.
+func (v *ScheduleInput) GetEverySeconds() *int { return v.EverySeconds }
+
+// GetTimezone returns ScheduleInput.Timezone, and is useful for accessing the field via an interface.
+func (v *ScheduleInput) GetTimezone() *string { return v.Timezone }
+
+// GetJob returns ScheduleInput.Job, and is useful for accessing the field via an interface.
+func (v *ScheduleInput) GetJob() SubmitJobInput { return v.Job }
+
+// GetCatchUp returns ScheduleInput.CatchUp, and is useful for accessing the field via an interface.
+func (v *ScheduleInput) GetCatchUp() *CatchUp { return v.CatchUp }
+
+// GetCatchUpWindowSeconds returns ScheduleInput.CatchUpWindowSeconds, and is useful for accessing the field via an interface.
+func (v *ScheduleInput) GetCatchUpWindowSeconds() *int { return v.CatchUpWindowSeconds }
+
+// GetOverlap returns ScheduleInput.Overlap, and is useful for accessing the field via an interface.
+func (v *ScheduleInput) GetOverlap() *Overlap { return v.Overlap }
+
+// GetJitterSeconds returns ScheduleInput.JitterSeconds, and is useful for accessing the field via an interface.
+func (v *ScheduleInput) GetJitterSeconds() *int { return v.JitterSeconds }
+
+// GetDstGap returns ScheduleInput.DstGap, and is useful for accessing the field via an interface.
+func (v *ScheduleInput) GetDstGap() *DstGap { return v.DstGap }
+
+// GetDstOverlap returns ScheduleInput.DstOverlap, and is useful for accessing the field via an interface.
+func (v *ScheduleInput) GetDstOverlap() *DstOverlap { return v.DstOverlap }
+
+// GetStartAt returns ScheduleInput.StartAt, and is useful for accessing the field via an interface.
+func (v *ScheduleInput) GetStartAt() *time.Time { return v.StartAt }
+
+// GetEndAt returns ScheduleInput.EndAt, and is useful for accessing the field via an interface.
+func (v *ScheduleInput) GetEndAt() *time.Time { return v.EndAt }
+
+// SchedulePage includes the requested fields of the GraphQL type ScheduleConnection.
+type SchedulePage struct {
+	Edges    []ScheduleEdge `json:"edges"`
+	PageInfo PageInfo       `json:"pageInfo"`
+}
+
+// GetEdges returns SchedulePage.Edges, and is useful for accessing the field via an interface.
+func (v *SchedulePage) GetEdges() []ScheduleEdge { return v.Edges }
+
+// GetPageInfo returns SchedulePage.PageInfo, and is useful for accessing the field via an interface.
+func (v *SchedulePage) GetPageInfo() PageInfo { return v.PageInfo }
+
+// ScheduleSlot includes the requested fields of the GraphQL type ScheduleSlot.
+type ScheduleSlot struct {
+	At    time.Time `json:"at"`
+	Cause SlotCause `json:"cause"`
+	State SlotState `json:"state"`
+	// Why it was skipped or refused, or waits.
+	Reason *string `json:"reason"`
+	// Null if it did not fire, or the job was deleted.
+	Job     *ScheduleSlotJob `json:"job"`
+	EndedAt *time.Time       `json:"endedAt"`
+}
+
+// GetAt returns ScheduleSlot.At, and is useful for accessing the field via an interface.
+func (v *ScheduleSlot) GetAt() time.Time { return v.At }
+
+// GetCause returns ScheduleSlot.Cause, and is useful for accessing the field via an interface.
+func (v *ScheduleSlot) GetCause() SlotCause { return v.Cause }
+
+// GetState returns ScheduleSlot.State, and is useful for accessing the field via an interface.
+func (v *ScheduleSlot) GetState() SlotState { return v.State }
+
+// GetReason returns ScheduleSlot.Reason, and is useful for accessing the field via an interface.
+func (v *ScheduleSlot) GetReason() *string { return v.Reason }
+
+// GetJob returns ScheduleSlot.Job, and is useful for accessing the field via an interface.
+func (v *ScheduleSlot) GetJob() *ScheduleSlotJob { return v.Job }
+
+// GetEndedAt returns ScheduleSlot.EndedAt, and is useful for accessing the field via an interface.
+func (v *ScheduleSlot) GetEndedAt() *time.Time { return v.EndedAt }
+
+// ScheduleSlotJob includes the requested fields of the GraphQL type Job.
+type ScheduleSlotJob struct {
+	Id     string    `json:"id"`
+	Status JobStatus `json:"status"`
+}
+
+// GetId returns ScheduleSlotJob.Id, and is useful for accessing the field via an interface.
+func (v *ScheduleSlotJob) GetId() string { return v.Id }
+
+// GetStatus returns ScheduleSlotJob.Status, and is useful for accessing the field via an interface.
+func (v *ScheduleSlotJob) GetStatus() JobStatus { return v.Status }
+
 // P1: act now. P2: within the hour. P3: on the next working day.
 type Severity string
 
@@ -4763,6 +5267,39 @@ var AllSeverity = []Severity{
 	SeverityP1,
 	SeverityP2,
 	SeverityP3,
+}
+
+type SlotCause string
+
+const (
+	SlotCauseCron     SlotCause = "CRON"
+	SlotCauseCatchUp  SlotCause = "CATCH_UP"
+	SlotCauseTrigger  SlotCause = "TRIGGER"
+	SlotCauseBackfill SlotCause = "BACKFILL"
+)
+
+var AllSlotCause = []SlotCause{
+	SlotCauseCron,
+	SlotCauseCatchUp,
+	SlotCauseTrigger,
+	SlotCauseBackfill,
+}
+
+// PENDING: the job is not submitted yet. All others are final.
+type SlotState string
+
+const (
+	SlotStatePending SlotState = "PENDING"
+	SlotStateFired   SlotState = "FIRED"
+	SlotStateSkipped SlotState = "SKIPPED"
+	SlotStateRefused SlotState = "REFUSED"
+)
+
+var AllSlotState = []SlotState{
+	SlotStatePending,
+	SlotStateFired,
+	SlotStateSkipped,
+	SlotStateRefused,
 }
 
 // Submission includes the requested fields of the GraphQL type SubmitJobPayload.
@@ -5635,6 +6172,14 @@ type __applyPoolsInput struct {
 // GetInput returns __applyPoolsInput.Input, and is useful for accessing the field via an interface.
 func (v *__applyPoolsInput) GetInput() ApplyPoolsInput { return v.Input }
 
+// __applyScheduleInput is used internally by genqlient
+type __applyScheduleInput struct {
+	Input ScheduleInput `json:"input"`
+}
+
+// GetInput returns __applyScheduleInput.Input, and is useful for accessing the field via an interface.
+func (v *__applyScheduleInput) GetInput() ScheduleInput { return v.Input }
+
 // __auditLogInput is used internally by genqlient
 type __auditLogInput struct {
 	Target *string `json:"target,omitempty"`
@@ -5650,6 +6195,30 @@ func (v *__auditLogInput) GetFirst() *int { return v.First }
 
 // GetAfter returns __auditLogInput.After, and is useful for accessing the field via an interface.
 func (v *__auditLogInput) GetAfter() *string { return v.After }
+
+// __backfillScheduleInput is used internally by genqlient
+type __backfillScheduleInput struct {
+	Id        string    `json:"id"`
+	From      time.Time `json:"from"`
+	To        time.Time `json:"to"`
+	MaxFires  int       `json:"maxFires"`
+	PerMinute *int      `json:"perMinute,omitempty"`
+}
+
+// GetId returns __backfillScheduleInput.Id, and is useful for accessing the field via an interface.
+func (v *__backfillScheduleInput) GetId() string { return v.Id }
+
+// GetFrom returns __backfillScheduleInput.From, and is useful for accessing the field via an interface.
+func (v *__backfillScheduleInput) GetFrom() time.Time { return v.From }
+
+// GetTo returns __backfillScheduleInput.To, and is useful for accessing the field via an interface.
+func (v *__backfillScheduleInput) GetTo() time.Time { return v.To }
+
+// GetMaxFires returns __backfillScheduleInput.MaxFires, and is useful for accessing the field via an interface.
+func (v *__backfillScheduleInput) GetMaxFires() int { return v.MaxFires }
+
+// GetPerMinute returns __backfillScheduleInput.PerMinute, and is useful for accessing the field via an interface.
+func (v *__backfillScheduleInput) GetPerMinute() *int { return v.PerMinute }
 
 // __bulkOperationInput is used internally by genqlient
 type __bulkOperationInput struct {
@@ -5870,6 +6439,14 @@ type __deletePoolInput struct {
 
 // GetId returns __deletePoolInput.Id, and is useful for accessing the field via an interface.
 func (v *__deletePoolInput) GetId() string { return v.Id }
+
+// __deleteScheduleInput is used internally by genqlient
+type __deleteScheduleInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __deleteScheduleInput.Id, and is useful for accessing the field via an interface.
+func (v *__deleteScheduleInput) GetId() string { return v.Id }
 
 // __deleteWebhookEndpointInput is used internally by genqlient
 type __deleteWebhookEndpointInput struct {
@@ -6237,6 +6814,18 @@ func (v *__pauseQueueInput) GetModel() *string { return v.Model }
 // GetReason returns __pauseQueueInput.Reason, and is useful for accessing the field via an interface.
 func (v *__pauseQueueInput) GetReason() *string { return v.Reason }
 
+// __pauseScheduleInput is used internally by genqlient
+type __pauseScheduleInput struct {
+	Id     string  `json:"id"`
+	Reason *string `json:"reason,omitempty"`
+}
+
+// GetId returns __pauseScheduleInput.Id, and is useful for accessing the field via an interface.
+func (v *__pauseScheduleInput) GetId() string { return v.Id }
+
+// GetReason returns __pauseScheduleInput.Reason, and is useful for accessing the field via an interface.
+func (v *__pauseScheduleInput) GetReason() *string { return v.Reason }
+
 // __poolExplanationInput is used internally by genqlient
 type __poolExplanationInput struct {
 	Id string `json:"id"`
@@ -6538,6 +7127,14 @@ func (v *__resumeQueueInput) GetTier() Tier { return v.Tier }
 // GetModel returns __resumeQueueInput.Model, and is useful for accessing the field via an interface.
 func (v *__resumeQueueInput) GetModel() *string { return v.Model }
 
+// __resumeScheduleInput is used internally by genqlient
+type __resumeScheduleInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __resumeScheduleInput.Id, and is useful for accessing the field via an interface.
+func (v *__resumeScheduleInput) GetId() string { return v.Id }
+
 // __retryJobInput is used internally by genqlient
 type __retryJobInput struct {
 	Id          string `json:"id"`
@@ -6565,6 +7162,58 @@ type __rotateWebhookSecretInput struct {
 
 // GetId returns __rotateWebhookSecretInput.Id, and is useful for accessing the field via an interface.
 func (v *__rotateWebhookSecretInput) GetId() string { return v.Id }
+
+// __scheduleDetailInput is used internally by genqlient
+type __scheduleDetailInput struct {
+	Id       string `json:"id"`
+	Slots    int    `json:"slots"`
+	Upcoming int    `json:"upcoming"`
+}
+
+// GetId returns __scheduleDetailInput.Id, and is useful for accessing the field via an interface.
+func (v *__scheduleDetailInput) GetId() string { return v.Id }
+
+// GetSlots returns __scheduleDetailInput.Slots, and is useful for accessing the field via an interface.
+func (v *__scheduleDetailInput) GetSlots() int { return v.Slots }
+
+// GetUpcoming returns __scheduleDetailInput.Upcoming, and is useful for accessing the field via an interface.
+func (v *__scheduleDetailInput) GetUpcoming() int { return v.Upcoming }
+
+// __scheduleSlotsInput is used internally by genqlient
+type __scheduleSlotsInput struct {
+	Id       string    `json:"id"`
+	From     time.Time `json:"from"`
+	To       time.Time `json:"to"`
+	MaxFires int       `json:"maxFires"`
+}
+
+// GetId returns __scheduleSlotsInput.Id, and is useful for accessing the field via an interface.
+func (v *__scheduleSlotsInput) GetId() string { return v.Id }
+
+// GetFrom returns __scheduleSlotsInput.From, and is useful for accessing the field via an interface.
+func (v *__scheduleSlotsInput) GetFrom() time.Time { return v.From }
+
+// GetTo returns __scheduleSlotsInput.To, and is useful for accessing the field via an interface.
+func (v *__scheduleSlotsInput) GetTo() time.Time { return v.To }
+
+// GetMaxFires returns __scheduleSlotsInput.MaxFires, and is useful for accessing the field via an interface.
+func (v *__scheduleSlotsInput) GetMaxFires() int { return v.MaxFires }
+
+// __schedulesInput is used internally by genqlient
+type __schedulesInput struct {
+	Name  *string `json:"name,omitempty"`
+	First *int    `json:"first,omitempty"`
+	After *string `json:"after,omitempty"`
+}
+
+// GetName returns __schedulesInput.Name, and is useful for accessing the field via an interface.
+func (v *__schedulesInput) GetName() *string { return v.Name }
+
+// GetFirst returns __schedulesInput.First, and is useful for accessing the field via an interface.
+func (v *__schedulesInput) GetFirst() *int { return v.First }
+
+// GetAfter returns __schedulesInput.After, and is useful for accessing the field via an interface.
+func (v *__schedulesInput) GetAfter() *string { return v.After }
 
 // __sendTestWebhookInput is used internally by genqlient
 type __sendTestWebhookInput struct {
@@ -6811,6 +7460,14 @@ type __testAlertRouteInput struct {
 // GetName returns __testAlertRouteInput.Name, and is useful for accessing the field via an interface.
 func (v *__testAlertRouteInput) GetName() string { return v.Name }
 
+// __triggerScheduleInput is used internally by genqlient
+type __triggerScheduleInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __triggerScheduleInput.Id, and is useful for accessing the field via an interface.
+func (v *__triggerScheduleInput) GetId() string { return v.Id }
+
 // __updateAccountInput is used internally by genqlient
 type __updateAccountInput struct {
 	Id    string       `json:"id"`
@@ -7001,6 +7658,15 @@ type applyPoolsResponse struct {
 // GetApplyPools returns applyPoolsResponse.ApplyPools, and is useful for accessing the field via an interface.
 func (v *applyPoolsResponse) GetApplyPools() []PoolChange { return v.ApplyPools }
 
+// applyScheduleResponse is returned by applySchedule on success.
+type applyScheduleResponse struct {
+	// Creates the schedule, or updates the account's schedule of the same name.
+	ApplySchedule Schedule `json:"applySchedule"`
+}
+
+// GetApplySchedule returns applyScheduleResponse.ApplySchedule, and is useful for accessing the field via an interface.
+func (v *applyScheduleResponse) GetApplySchedule() Schedule { return v.ApplySchedule }
+
 // auditLogResponse is returned by auditLog on success.
 type auditLogResponse struct {
 	// Newest first. target, actor and action must be equal; since and until bound the time.
@@ -7009,6 +7675,16 @@ type auditLogResponse struct {
 
 // GetAuditLog returns auditLogResponse.AuditLog, and is useful for accessing the field via an interface.
 func (v *auditLogResponse) GetAuditLog() AuditPage { return v.AuditLog }
+
+// backfillScheduleResponse is returned by backfillSchedule on success.
+type backfillScheduleResponse struct {
+	// Fires every slot between from and to, both in the past, that did not fire, at most maxFires (1 to 1000), and returns the
+	// jobs. With perMinute (1 to 60,000), the slots fire at that pace, and only the first jobs are returned.
+	BackfillSchedule []Job `json:"backfillSchedule"`
+}
+
+// GetBackfillSchedule returns backfillScheduleResponse.BackfillSchedule, and is useful for accessing the field via an interface.
+func (v *backfillScheduleResponse) GetBackfillSchedule() []Job { return v.BackfillSchedule }
 
 // bulkOperationResponse is returned by bulkOperation on success.
 type bulkOperationResponse struct {
@@ -7140,6 +7816,7 @@ func (v *deadLetterGroupsResponse) GetDeadLetterGroups() []DeadLetterGroup { ret
 // deadLetterNodeDeadLetter
 // deadLetterNodeJob
 // deadLetterNodePool
+// deadLetterNodeSchedule
 // deadLetterNodeWebhookDelivery
 // deadLetterNodeWebhookEndpoint
 // deadLetterNodeWorker
@@ -7157,6 +7834,7 @@ func (v *deadLetterNodeBulkOperation) implementsGraphQLInterfacedeadLetterNode()
 func (v *deadLetterNodeDeadLetter) implementsGraphQLInterfacedeadLetterNode()      {}
 func (v *deadLetterNodeJob) implementsGraphQLInterfacedeadLetterNode()             {}
 func (v *deadLetterNodePool) implementsGraphQLInterfacedeadLetterNode()            {}
+func (v *deadLetterNodeSchedule) implementsGraphQLInterfacedeadLetterNode()        {}
 func (v *deadLetterNodeWebhookDelivery) implementsGraphQLInterfacedeadLetterNode() {}
 func (v *deadLetterNodeWebhookEndpoint) implementsGraphQLInterfacedeadLetterNode() {}
 func (v *deadLetterNodeWorker) implementsGraphQLInterfacedeadLetterNode()          {}
@@ -7198,6 +7876,9 @@ func __unmarshaldeadLetterNode(b []byte, v *deadLetterNode) error {
 		return json.Unmarshal(b, *v)
 	case "Pool":
 		*v = new(deadLetterNodePool)
+		return json.Unmarshal(b, *v)
+	case "Schedule":
+		*v = new(deadLetterNodeSchedule)
 		return json.Unmarshal(b, *v)
 	case "WebhookDelivery":
 		*v = new(deadLetterNodeWebhookDelivery)
@@ -7287,6 +7968,14 @@ func __marshaldeadLetterNode(v *deadLetterNode) ([]byte, error) {
 		result := struct {
 			TypeName string `json:"__typename"`
 			*deadLetterNodePool
+		}{typename, v}
+		return json.Marshal(result)
+	case *deadLetterNodeSchedule:
+		typename = "Schedule"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*deadLetterNodeSchedule
 		}{typename, v}
 		return json.Marshal(result)
 	case *deadLetterNodeWebhookDelivery:
@@ -7535,6 +8224,17 @@ type deadLetterNodePool struct {
 // GetTypename returns deadLetterNodePool.Typename, and is useful for accessing the field via an interface.
 func (v *deadLetterNodePool) GetTypename() *string { return v.Typename }
 
+// deadLetterNodeSchedule includes the requested fields of the GraphQL type Schedule.
+// The GraphQL type's documentation follows.
+//
+// Submits a job again and again, at times.
+type deadLetterNodeSchedule struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns deadLetterNodeSchedule.Typename, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeSchedule) GetTypename() *string { return v.Typename }
+
 // deadLetterNodeWebhookDelivery includes the requested fields of the GraphQL type WebhookDelivery.
 // The GraphQL type's documentation follows.
 //
@@ -7666,6 +8366,15 @@ type deletePoolResponse struct {
 
 // GetDeletePool returns deletePoolResponse.DeletePool, and is useful for accessing the field via an interface.
 func (v *deletePoolResponse) GetDeletePool() string { return v.DeletePool }
+
+// deleteScheduleResponse is returned by deleteSchedule on success.
+type deleteScheduleResponse struct {
+	// Its jobs stay.
+	DeleteSchedule string `json:"deleteSchedule"`
+}
+
+// GetDeleteSchedule returns deleteScheduleResponse.DeleteSchedule, and is useful for accessing the field via an interface.
+func (v *deleteScheduleResponse) GetDeleteSchedule() string { return v.DeleteSchedule }
 
 // deleteWebhookEndpointResponse is returned by deleteWebhookEndpoint on success.
 type deleteWebhookEndpointResponse struct {
@@ -7930,6 +8639,7 @@ func (v *leaseJobResponse) GetLeaseJob() LeaseAnswer { return v.LeaseJob }
 // liveLogNodeDeadLetter
 // liveLogNodeJob
 // liveLogNodePool
+// liveLogNodeSchedule
 // liveLogNodeWebhookDelivery
 // liveLogNodeWebhookEndpoint
 // liveLogNodeWorker
@@ -7947,6 +8657,7 @@ func (v *liveLogNodeBulkOperation) implementsGraphQLInterfaceliveLogNode()   {}
 func (v *liveLogNodeDeadLetter) implementsGraphQLInterfaceliveLogNode()      {}
 func (v *liveLogNodeJob) implementsGraphQLInterfaceliveLogNode()             {}
 func (v *liveLogNodePool) implementsGraphQLInterfaceliveLogNode()            {}
+func (v *liveLogNodeSchedule) implementsGraphQLInterfaceliveLogNode()        {}
 func (v *liveLogNodeWebhookDelivery) implementsGraphQLInterfaceliveLogNode() {}
 func (v *liveLogNodeWebhookEndpoint) implementsGraphQLInterfaceliveLogNode() {}
 func (v *liveLogNodeWorker) implementsGraphQLInterfaceliveLogNode()          {}
@@ -7988,6 +8699,9 @@ func __unmarshalliveLogNode(b []byte, v *liveLogNode) error {
 		return json.Unmarshal(b, *v)
 	case "Pool":
 		*v = new(liveLogNodePool)
+		return json.Unmarshal(b, *v)
+	case "Schedule":
+		*v = new(liveLogNodeSchedule)
 		return json.Unmarshal(b, *v)
 	case "WebhookDelivery":
 		*v = new(liveLogNodeWebhookDelivery)
@@ -8073,6 +8787,14 @@ func __marshalliveLogNode(v *liveLogNode) ([]byte, error) {
 		result := struct {
 			TypeName string `json:"__typename"`
 			*liveLogNodePool
+		}{typename, v}
+		return json.Marshal(result)
+	case *liveLogNodeSchedule:
+		typename = "Schedule"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*liveLogNodeSchedule
 		}{typename, v}
 		return json.Marshal(result)
 	case *liveLogNodeWebhookDelivery:
@@ -8185,6 +8907,17 @@ type liveLogNodePool struct {
 
 // GetTypename returns liveLogNodePool.Typename, and is useful for accessing the field via an interface.
 func (v *liveLogNodePool) GetTypename() *string { return v.Typename }
+
+// liveLogNodeSchedule includes the requested fields of the GraphQL type Schedule.
+// The GraphQL type's documentation follows.
+//
+// Submits a job again and again, at times.
+type liveLogNodeSchedule struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns liveLogNodeSchedule.Typename, and is useful for accessing the field via an interface.
+func (v *liveLogNodeSchedule) GetTypename() *string { return v.Typename }
 
 // liveLogNodeWebhookDelivery includes the requested fields of the GraphQL type WebhookDelivery.
 // The GraphQL type's documentation follows.
@@ -8368,6 +9101,15 @@ type pauseQueueResponse struct {
 
 // GetPauseQueue returns pauseQueueResponse.PauseQueue, and is useful for accessing the field via an interface.
 func (v *pauseQueueResponse) GetPauseQueue() Queue { return v.PauseQueue }
+
+// pauseScheduleResponse is returned by pauseSchedule on success.
+type pauseScheduleResponse struct {
+	// It does not fire until resumeSchedule. The slots of the pause are left out. reason has up to 200 characters.
+	PauseSchedule Schedule `json:"pauseSchedule"`
+}
+
+// GetPauseSchedule returns pauseScheduleResponse.PauseSchedule, and is useful for accessing the field via an interface.
+func (v *pauseScheduleResponse) GetPauseSchedule() Schedule { return v.PauseSchedule }
 
 // poolExplanationPool includes the requested fields of the GraphQL type Pool.
 type poolExplanationPool struct {
@@ -8591,6 +9333,14 @@ type resumeQueueResponse struct {
 // GetResumeQueue returns resumeQueueResponse.ResumeQueue, and is useful for accessing the field via an interface.
 func (v *resumeQueueResponse) GetResumeQueue() Queue { return v.ResumeQueue }
 
+// resumeScheduleResponse is returned by resumeSchedule on success.
+type resumeScheduleResponse struct {
+	ResumeSchedule Schedule `json:"resumeSchedule"`
+}
+
+// GetResumeSchedule returns resumeScheduleResponse.ResumeSchedule, and is useful for accessing the field via an interface.
+func (v *resumeScheduleResponse) GetResumeSchedule() Schedule { return v.ResumeSchedule }
+
 // retryJobResponse is returned by retryJob on success.
 type retryJobResponse struct {
 	// Starts a new run of a FAILED or CANCELLED job, from its newest checkpoint or from scratch.
@@ -8631,6 +9381,43 @@ type rotateWebhookSecretResponse struct {
 func (v *rotateWebhookSecretResponse) GetRotateWebhookSecret() CreatedWebhookEndpoint {
 	return v.RotateWebhookSecret
 }
+
+// scheduleDetailResponse is returned by scheduleDetail on success.
+type scheduleDetailResponse struct {
+	Schedule *ScheduleDetail `json:"schedule"`
+}
+
+// GetSchedule returns scheduleDetailResponse.Schedule, and is useful for accessing the field via an interface.
+func (v *scheduleDetailResponse) GetSchedule() *ScheduleDetail { return v.Schedule }
+
+// scheduleSlotsResponse is returned by scheduleSlots on success.
+type scheduleSlotsResponse struct {
+	Schedule *scheduleSlotsSchedule `json:"schedule"`
+}
+
+// GetSchedule returns scheduleSlotsResponse.Schedule, and is useful for accessing the field via an interface.
+func (v *scheduleSlotsResponse) GetSchedule() *scheduleSlotsSchedule { return v.Schedule }
+
+// scheduleSlotsSchedule includes the requested fields of the GraphQL type Schedule.
+// The GraphQL type's documentation follows.
+//
+// Submits a job again and again, at times.
+type scheduleSlotsSchedule struct {
+	// The slots that a backfill of this time would fire, whether they have fired or not. More than maxFires (1 to 1000) are refused.
+	SlotsBetween []time.Time `json:"slotsBetween"`
+}
+
+// GetSlotsBetween returns scheduleSlotsSchedule.SlotsBetween, and is useful for accessing the field via an interface.
+func (v *scheduleSlotsSchedule) GetSlotsBetween() []time.Time { return v.SlotsBetween }
+
+// schedulesResponse is returned by schedules on success.
+type schedulesResponse struct {
+	// By name. A client sees its account's, an operator all. name lists only those of exactly this name.
+	Schedules SchedulePage `json:"schedules"`
+}
+
+// GetSchedules returns schedulesResponse.Schedules, and is useful for accessing the field via an interface.
+func (v *schedulesResponse) GetSchedules() SchedulePage { return v.Schedules }
 
 // sendTestWebhookResponse is returned by sendTestWebhook on success.
 type sendTestWebhookResponse struct {
@@ -8759,6 +9546,15 @@ type testAlertRouteResponse struct {
 
 // GetTestAlertRoute returns testAlertRouteResponse.TestAlertRoute, and is useful for accessing the field via an interface.
 func (v *testAlertRouteResponse) GetTestAlertRoute() *string { return v.TestAlertRoute }
+
+// triggerScheduleResponse is returned by triggerSchedule on success.
+type triggerScheduleResponse struct {
+	// Fires it now, also if it is paused. CONFLICT if the rule for overlaps forbids that.
+	TriggerSchedule Job `json:"triggerSchedule"`
+}
+
+// GetTriggerSchedule returns triggerScheduleResponse.TriggerSchedule, and is useful for accessing the field via an interface.
+func (v *triggerScheduleResponse) GetTriggerSchedule() Job { return v.TriggerSchedule }
 
 // updateAccountResponse is returned by updateAccount on success.
 type updateAccountResponse struct {
@@ -9292,6 +10088,66 @@ func applyPools(
 	return data_, err_
 }
 
+// The mutation executed by applySchedule.
+const applySchedule_Operation = `
+mutation applySchedule ($input: ScheduleInput!) {
+	applySchedule(input: $input) {
+		... Schedule
+	}
+}
+fragment Schedule on Schedule {
+	id
+	name
+	cron
+	everySeconds
+	timezone
+	description
+	catchUp
+	catchUpWindowSeconds
+	overlap
+	jitterSeconds
+	dstGap
+	dstOverlap
+	startAt
+	endAt
+	model
+	tier
+	paused
+	pausedAt
+	pausedBy
+	pauseReason
+	nextFireAt
+	lastFireAt
+	createdAt
+	updatedAt
+}
+`
+
+func applySchedule(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	input ScheduleInput,
+) (data_ *applyScheduleResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "applySchedule",
+		Query:  applySchedule_Operation,
+		Variables: &__applyScheduleInput{
+			Input: input,
+		},
+	}
+
+	data_ = &applyScheduleResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The query executed by auditLog.
 const auditLog_Operation = `
 query auditLog ($target: String, $first: Int, $after: String) {
@@ -9335,6 +10191,137 @@ func auditLog(
 	}
 
 	data_ = &auditLogResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by backfillSchedule.
+const backfillSchedule_Operation = `
+mutation backfillSchedule ($id: ID!, $from: Time!, $to: Time!, $maxFires: Int!, $perMinute: Int) {
+	backfillSchedule(id: $id, from: $from, to: $to, maxFires: $maxFires, perMinute: $perMinute) {
+		... Job
+	}
+}
+fragment Job on Job {
+	id
+	type
+	model
+	modelVersion
+	alias
+	status
+	progress {
+		... Progress
+	}
+	tier
+	lane
+	run
+	priority
+	params
+	metadata
+	userId
+	attemptNo
+	maxAttempts
+	atMostOnce
+	maxPreemptions
+	preemptions
+	finishBy
+	late
+	maxPricePerHour
+	onDemandOnly
+	hasHandle
+	result {
+		... Artifact
+	}
+	output
+	cancellation {
+		... Cancellation
+	}
+	failureClass
+	failureReason
+	wastedGpuSeconds
+	runAt
+	expiresAt
+	waitedSeconds
+	ranSeconds
+	createdAt
+	startedAt
+	completedAt
+	deletedAt
+	draft {
+		steps
+		keptUntil
+		preview {
+			... Artifact
+		}
+		continuedBy {
+			id
+			status
+		}
+		takes
+	}
+	continues {
+		id
+	}
+}
+fragment Progress on Progress {
+	percent
+	phase
+	message
+	step
+	totalSteps
+	frame
+	totalFrames
+	etaSeconds
+	updatedAt
+}
+fragment Artifact on Artifact {
+	id
+	type
+	sizeBytes
+	checksum
+	contentType
+	url(expiresInSeconds: 3600)
+	metadata
+	createdAt
+}
+fragment Cancellation on Cancellation {
+	by
+	reason
+	requestedAt
+	deliveredAt
+	stoppedAt
+}
+`
+
+func backfillSchedule(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	from time.Time,
+	to time.Time,
+	maxFires int,
+	perMinute *int,
+) (data_ *backfillScheduleResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "backfillSchedule",
+		Query:  backfillSchedule_Operation,
+		Variables: &__backfillScheduleInput{
+			Id:        id,
+			From:      from,
+			To:        to,
+			MaxFires:  maxFires,
+			PerMinute: perMinute,
+		},
+	}
+
+	data_ = &backfillScheduleResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -10517,6 +11504,38 @@ func deletePool(
 	}
 
 	data_ = &deletePoolResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by deleteSchedule.
+const deleteSchedule_Operation = `
+mutation deleteSchedule ($id: ID!) {
+	deleteSchedule(id: $id)
+}
+`
+
+func deleteSchedule(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *deleteScheduleResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "deleteSchedule",
+		Query:  deleteSchedule_Operation,
+		Variables: &__deleteScheduleInput{
+			Id: id,
+		},
+	}
+
+	data_ = &deleteScheduleResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -12901,6 +13920,68 @@ func pauseQueue(
 	return data_, err_
 }
 
+// The mutation executed by pauseSchedule.
+const pauseSchedule_Operation = `
+mutation pauseSchedule ($id: ID!, $reason: String) {
+	pauseSchedule(id: $id, reason: $reason) {
+		... Schedule
+	}
+}
+fragment Schedule on Schedule {
+	id
+	name
+	cron
+	everySeconds
+	timezone
+	description
+	catchUp
+	catchUpWindowSeconds
+	overlap
+	jitterSeconds
+	dstGap
+	dstOverlap
+	startAt
+	endAt
+	model
+	tier
+	paused
+	pausedAt
+	pausedBy
+	pauseReason
+	nextFireAt
+	lastFireAt
+	createdAt
+	updatedAt
+}
+`
+
+func pauseSchedule(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	reason *string,
+) (data_ *pauseScheduleResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "pauseSchedule",
+		Query:  pauseSchedule_Operation,
+		Variables: &__pauseScheduleInput{
+			Id:     id,
+			Reason: reason,
+		},
+	}
+
+	data_ = &pauseScheduleResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The query executed by poolExplanation.
 const poolExplanation_Operation = `
 query poolExplanation ($id: ID!) {
@@ -14224,6 +15305,66 @@ func resumeQueue(
 	return data_, err_
 }
 
+// The mutation executed by resumeSchedule.
+const resumeSchedule_Operation = `
+mutation resumeSchedule ($id: ID!) {
+	resumeSchedule(id: $id) {
+		... Schedule
+	}
+}
+fragment Schedule on Schedule {
+	id
+	name
+	cron
+	everySeconds
+	timezone
+	description
+	catchUp
+	catchUpWindowSeconds
+	overlap
+	jitterSeconds
+	dstGap
+	dstOverlap
+	startAt
+	endAt
+	model
+	tier
+	paused
+	pausedAt
+	pausedBy
+	pauseReason
+	nextFireAt
+	lastFireAt
+	createdAt
+	updatedAt
+}
+`
+
+func resumeSchedule(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *resumeScheduleResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "resumeSchedule",
+		Query:  resumeSchedule_Operation,
+		Variables: &__resumeScheduleInput{
+			Id: id,
+		},
+	}
+
+	data_ = &resumeScheduleResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by retryJob.
 const retryJob_Operation = `
 mutation retryJob ($id: ID!, $fromScratch: Boolean) {
@@ -14444,6 +15585,197 @@ func rotateWebhookSecret(
 	}
 
 	data_ = &rotateWebhookSecretResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by scheduleDetail.
+const scheduleDetail_Operation = `
+query scheduleDetail ($id: ID!, $slots: Int!, $upcoming: Int!) {
+	schedule(id: $id) {
+		... Schedule
+		upcoming(n: $upcoming)
+		slots(first: $slots) {
+			at
+			cause
+			state
+			reason
+			job {
+				id
+				status
+			}
+			endedAt
+		}
+	}
+}
+fragment Schedule on Schedule {
+	id
+	name
+	cron
+	everySeconds
+	timezone
+	description
+	catchUp
+	catchUpWindowSeconds
+	overlap
+	jitterSeconds
+	dstGap
+	dstOverlap
+	startAt
+	endAt
+	model
+	tier
+	paused
+	pausedAt
+	pausedBy
+	pauseReason
+	nextFireAt
+	lastFireAt
+	createdAt
+	updatedAt
+}
+`
+
+func scheduleDetail(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	slots int,
+	upcoming int,
+) (data_ *scheduleDetailResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "scheduleDetail",
+		Query:  scheduleDetail_Operation,
+		Variables: &__scheduleDetailInput{
+			Id:       id,
+			Slots:    slots,
+			Upcoming: upcoming,
+		},
+	}
+
+	data_ = &scheduleDetailResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by scheduleSlots.
+const scheduleSlots_Operation = `
+query scheduleSlots ($id: ID!, $from: Time!, $to: Time!, $maxFires: Int!) {
+	schedule(id: $id) {
+		slotsBetween(from: $from, to: $to, maxFires: $maxFires)
+	}
+}
+`
+
+func scheduleSlots(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	from time.Time,
+	to time.Time,
+	maxFires int,
+) (data_ *scheduleSlotsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "scheduleSlots",
+		Query:  scheduleSlots_Operation,
+		Variables: &__scheduleSlotsInput{
+			Id:       id,
+			From:     from,
+			To:       to,
+			MaxFires: maxFires,
+		},
+	}
+
+	data_ = &scheduleSlotsResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by schedules.
+const schedules_Operation = `
+query schedules ($name: String, $first: Int, $after: String) {
+	schedules(name: $name, first: $first, after: $after) {
+		edges {
+			node {
+				... Schedule
+			}
+		}
+		pageInfo {
+			... PageInfo
+		}
+	}
+}
+fragment Schedule on Schedule {
+	id
+	name
+	cron
+	everySeconds
+	timezone
+	description
+	catchUp
+	catchUpWindowSeconds
+	overlap
+	jitterSeconds
+	dstGap
+	dstOverlap
+	startAt
+	endAt
+	model
+	tier
+	paused
+	pausedAt
+	pausedBy
+	pauseReason
+	nextFireAt
+	lastFireAt
+	createdAt
+	updatedAt
+}
+fragment PageInfo on PageInfo {
+	hasNextPage
+	endCursor
+}
+`
+
+func schedules(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	name *string,
+	first *int,
+	after *string,
+) (data_ *schedulesResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "schedules",
+		Query:  schedules_Operation,
+		Variables: &__schedulesInput{
+			Name:  name,
+			First: first,
+			After: after,
+		},
+	}
+
+	data_ = &schedulesResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -15580,6 +16912,129 @@ func testAlertRoute(
 	}
 
 	data_ = &testAlertRouteResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by triggerSchedule.
+const triggerSchedule_Operation = `
+mutation triggerSchedule ($id: ID!) {
+	triggerSchedule(id: $id) {
+		... Job
+	}
+}
+fragment Job on Job {
+	id
+	type
+	model
+	modelVersion
+	alias
+	status
+	progress {
+		... Progress
+	}
+	tier
+	lane
+	run
+	priority
+	params
+	metadata
+	userId
+	attemptNo
+	maxAttempts
+	atMostOnce
+	maxPreemptions
+	preemptions
+	finishBy
+	late
+	maxPricePerHour
+	onDemandOnly
+	hasHandle
+	result {
+		... Artifact
+	}
+	output
+	cancellation {
+		... Cancellation
+	}
+	failureClass
+	failureReason
+	wastedGpuSeconds
+	runAt
+	expiresAt
+	waitedSeconds
+	ranSeconds
+	createdAt
+	startedAt
+	completedAt
+	deletedAt
+	draft {
+		steps
+		keptUntil
+		preview {
+			... Artifact
+		}
+		continuedBy {
+			id
+			status
+		}
+		takes
+	}
+	continues {
+		id
+	}
+}
+fragment Progress on Progress {
+	percent
+	phase
+	message
+	step
+	totalSteps
+	frame
+	totalFrames
+	etaSeconds
+	updatedAt
+}
+fragment Artifact on Artifact {
+	id
+	type
+	sizeBytes
+	checksum
+	contentType
+	url(expiresInSeconds: 3600)
+	metadata
+	createdAt
+}
+fragment Cancellation on Cancellation {
+	by
+	reason
+	requestedAt
+	deliveredAt
+	stoppedAt
+}
+`
+
+func triggerSchedule(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *triggerScheduleResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "triggerSchedule",
+		Query:  triggerSchedule_Operation,
+		Variables: &__triggerScheduleInput{
+			Id: id,
+		},
+	}
+
+	data_ = &triggerScheduleResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

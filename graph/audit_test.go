@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -84,6 +85,15 @@ func onDraft(t *testing.T, a *api) string {
 	return fmt.Sprintf("(id: %q) { job { id } }", draft.ID)
 }
 
+// onSchedule acts on a client's schedule.
+func onSchedule(more, fields string) act {
+	return func(t *testing.T, a *api) string {
+		s, err := a.Schedules.Create(t.Context(), a.Client, schedule.Input{Name: "news", EverySeconds: 3600, Job: jobs.Submission{Model: "testcard", Prompt: "x"}})
+		require.NoError(t, err)
+		return fmt.Sprintf("(id: %q%s) %s", s.ID, more, fields)
+	}
+}
+
 func plain(arguments string) act { return func(*testing.T, *api) string { return arguments } }
 
 // acts are the mutations by which operators act on objects of other accounts.
@@ -141,6 +151,12 @@ var acts = map[string]act{
 		saved := a.as(t, models.RoleOperator, `mutation { saveView(name: "Stuck", query: "", shared: true) { id } }`, nil)
 		return fmt.Sprintf("(id: %q)", at[string](t, saved, "saveView", "id"))
 	},
+	"updateSchedule":         onSchedule(`, input: {name: "news", everySeconds: 60, job: {model: "testcard", prompt: "x"}}`, "{ id }"),
+	"pauseSchedule":          onSchedule("", "{ id }"),
+	"resumeSchedule":         onSchedule("", "{ id }"),
+	"triggerSchedule":        onSchedule("", "{ id }"),
+	"backfillSchedule":       onSchedule(`, from: "2026-01-01T00:00:00Z", to: "2026-01-02T00:00:00Z"`, "{ id }"),
+	"deleteSchedule":         onSchedule("", ""),
 	"startBulkOperation":     plain("(action: CANCEL, filter: {}) { id }"),
 	"pauseBulkOperation":     onBulk,
 	"resumeBulkOperation":    onBulk,
@@ -185,7 +201,7 @@ var acts = map[string]act{
 // ownActs are the other mutations that operators may call: they affect only the caller's own
 // objects.
 var ownActs = []string{
-	"submitJob", "submitJobs", "submitTakes", "requestInputUpload", "createWebhookEndpoint", "rotateWebhookSecret", "rotateAccountWebhookSecret",
+	"submitJob", "submitJobs", "submitTakes", "createSchedule", "applySchedule", "requestInputUpload", "createWebhookEndpoint", "rotateWebhookSecret", "rotateAccountWebhookSecret",
 }
 
 const newestAct = `{ auditLog(first: 1) { edges { node { at actor keyId action target payload } } } }`

@@ -3912,7 +3912,7 @@ func (ec *executionContext) unmarshalInputJobFilter(ctx context.Context, obj any
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"status", "type", "model", "tier", "accountId", "userId", "failureClass", "createdAfter", "createdBefore", "search"}
+	fieldsInOrder := [...]string{"status", "type", "model", "tier", "accountId", "userId", "scheduleId", "failureClass", "createdAfter", "createdBefore", "search"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -3961,6 +3961,13 @@ func (ec *executionContext) unmarshalInputJobFilter(ctx context.Context, obj any
 				return it, err
 			}
 			it.UserID = data
+		case "scheduleId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("scheduleId"))
+			data, err := ec.unmarshalOID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐScheduleID(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ScheduleID = data
 		case "failureClass":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("failureClass"))
 			data, err := ec.unmarshalOFailureClass2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐFailureClassᚄ(ctx, v)

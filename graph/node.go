@@ -41,6 +41,8 @@ func (r *Resolver) node(ctx context.Context, p jobs.Principal, id string) (Node,
 		return found(r.Reader.DeadLetter(ctx, p, models.DeadLetterID(id)))
 	case "bulk":
 		return found(r.Bulk.Get(ctx, p, models.BulkID(id)))
+	case "sch":
+		return found(r.Schedules.Get(ctx, p, models.ScheduleID(id)))
 	case "alr":
 		return found(r.Alerts.Get(ctx, p, models.AlertID(id)))
 	case "whk":

@@ -36,6 +36,8 @@ type (
 	BulkOperationConnection   = Connection[models.BulkOperation]
 	JobEventEdge              = Edge[models.JobEvent]
 	JobEventConnection        = Connection[models.JobEvent]
+	ScheduleEdge              = Edge[models.Schedule]
+	ScheduleConnection        = Connection[models.Schedule]
 	WebhookDeliveryEdge       = Edge[models.WebhookDelivery]
 	WebhookDeliveryConnection = Connection[models.WebhookDelivery]
 	DeadLetterEdge            = Edge[models.DeadLetter]

@@ -1805,6 +1805,23 @@ func (ec *executionContext) marshalNID2githubᚗcomᚋreelayᚋreelayᚋmodels�
 	return res
 }
 
+func (ec *executionContext) unmarshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐScheduleID(ctx context.Context, v any) (models.ScheduleID, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := models.ScheduleID(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐScheduleID(ctx context.Context, sel ast.SelectionSet, v models.ScheduleID) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐSilenceID(ctx context.Context, v any) (models.SilenceID, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := models.SilenceID(tmp)
@@ -2396,6 +2413,19 @@ func (ec *executionContext) unmarshalOID2githubᚗcomᚋreelayᚋreelayᚋmodels
 }
 
 func (ec *executionContext) marshalOID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐPoolID(ctx context.Context, sel ast.SelectionSet, v models.PoolID) graphql.Marshaler {
+	_ = sel
+	_ = ctx
+	res := graphql.MarshalString(string(v))
+	return res
+}
+
+func (ec *executionContext) unmarshalOID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐScheduleID(ctx context.Context, v any) (models.ScheduleID, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := models.ScheduleID(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐScheduleID(ctx context.Context, sel ast.SelectionSet, v models.ScheduleID) graphql.Marshaler {
 	_ = sel
 	_ = ctx
 	res := graphql.MarshalString(string(v))

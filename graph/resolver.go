@@ -31,6 +31,7 @@ import (
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/registry"
+	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/jobs/webhook"
 	"github.com/reelay/reelay/models"
@@ -63,6 +64,7 @@ type Resolver struct {
 	Examine func(ctx context.Context) ([]doctor.Finding, error)
 	// RedisVersion returns the version of Redis, or "" if it is not known.
 	RedisVersion func(ctx context.Context) string
+	Schedules *schedule.Schedules
 
 	// examining is held while the checks run.
 	examining sync.Mutex

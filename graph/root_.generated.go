@@ -44,6 +44,8 @@ type ResolverRoot interface {
 	Query() QueryResolver
 	Queue() QueueResolver
 	QueueAccount() QueueAccountResolver
+	Schedule() ScheduleResolver
+	ScheduleSlot() ScheduleSlotResolver
 	SubmitJobPayload() SubmitJobPayloadResolver
 	Subscription() SubscriptionResolver
 	System() SystemResolver
@@ -97,6 +99,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputReleaseJobInput,
 		ec.unmarshalInputRequestUploadInput,
 		ec.unmarshalInputRetryPolicyInput,
+		ec.unmarshalInputScheduleInput,
 		ec.unmarshalInputSubmitJobInput,
 		ec.unmarshalInputUploadedObject,
 	)
@@ -190,7 +193,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "schema/account.graphqls" "schema/alert.graphqls" "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/job.graphqls" "schema/key.graphqls" "schema/member.graphqls" "schema/model.graphqls" "schema/overview.graphqls" "schema/pool.graphqls" "schema/queue.graphqls" "schema/schema.graphqls" "schema/subscription.graphqls" "schema/system.graphqls" "schema/view.graphqls" "schema/webhook.graphqls" "schema/worker.graphqls"
+//go:embed "schema/account.graphqls" "schema/alert.graphqls" "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/job.graphqls" "schema/key.graphqls" "schema/member.graphqls" "schema/model.graphqls" "schema/overview.graphqls" "schema/pool.graphqls" "schema/queue.graphqls" "schema/schedule.graphqls" "schema/schema.graphqls" "schema/subscription.graphqls" "schema/system.graphqls" "schema/view.graphqls" "schema/webhook.graphqls" "schema/worker.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -213,6 +216,7 @@ var sources = []*ast.Source{
 	{Name: "schema/overview.graphqls", Input: sourceData("schema/overview.graphqls"), BuiltIn: false},
 	{Name: "schema/pool.graphqls", Input: sourceData("schema/pool.graphqls"), BuiltIn: false},
 	{Name: "schema/queue.graphqls", Input: sourceData("schema/queue.graphqls"), BuiltIn: false},
+	{Name: "schema/schedule.graphqls", Input: sourceData("schema/schedule.graphqls"), BuiltIn: false},
 	{Name: "schema/schema.graphqls", Input: sourceData("schema/schema.graphqls"), BuiltIn: false},
 	{Name: "schema/subscription.graphqls", Input: sourceData("schema/subscription.graphqls"), BuiltIn: false},
 	{Name: "schema/system.graphqls", Input: sourceData("schema/system.graphqls"), BuiltIn: false},
@@ -1882,6 +1886,108 @@ func (ec *executionContext) childFields_ScalingDecision(ctx context.Context, fie
 		return ec.fieldContext_ScalingDecision_error(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ScalingDecision", field.Name)
+}
+
+func (ec *executionContext) childFields_Schedule(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Schedule_id(ctx, field)
+	case "name":
+		return ec.fieldContext_Schedule_name(ctx, field)
+	case "account":
+		return ec.fieldContext_Schedule_account(ctx, field)
+	case "cron":
+		return ec.fieldContext_Schedule_cron(ctx, field)
+	case "everySeconds":
+		return ec.fieldContext_Schedule_everySeconds(ctx, field)
+	case "timezone":
+		return ec.fieldContext_Schedule_timezone(ctx, field)
+	case "description":
+		return ec.fieldContext_Schedule_description(ctx, field)
+	case "catchUp":
+		return ec.fieldContext_Schedule_catchUp(ctx, field)
+	case "catchUpWindowSeconds":
+		return ec.fieldContext_Schedule_catchUpWindowSeconds(ctx, field)
+	case "overlap":
+		return ec.fieldContext_Schedule_overlap(ctx, field)
+	case "jitterSeconds":
+		return ec.fieldContext_Schedule_jitterSeconds(ctx, field)
+	case "dstGap":
+		return ec.fieldContext_Schedule_dstGap(ctx, field)
+	case "dstOverlap":
+		return ec.fieldContext_Schedule_dstOverlap(ctx, field)
+	case "startAt":
+		return ec.fieldContext_Schedule_startAt(ctx, field)
+	case "endAt":
+		return ec.fieldContext_Schedule_endAt(ctx, field)
+	case "model":
+		return ec.fieldContext_Schedule_model(ctx, field)
+	case "tier":
+		return ec.fieldContext_Schedule_tier(ctx, field)
+	case "paused":
+		return ec.fieldContext_Schedule_paused(ctx, field)
+	case "pausedAt":
+		return ec.fieldContext_Schedule_pausedAt(ctx, field)
+	case "pausedBy":
+		return ec.fieldContext_Schedule_pausedBy(ctx, field)
+	case "pauseReason":
+		return ec.fieldContext_Schedule_pauseReason(ctx, field)
+	case "nextFireAt":
+		return ec.fieldContext_Schedule_nextFireAt(ctx, field)
+	case "lastFireAt":
+		return ec.fieldContext_Schedule_lastFireAt(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_Schedule_createdAt(ctx, field)
+	case "updatedAt":
+		return ec.fieldContext_Schedule_updatedAt(ctx, field)
+	case "upcoming":
+		return ec.fieldContext_Schedule_upcoming(ctx, field)
+	case "slots":
+		return ec.fieldContext_Schedule_slots(ctx, field)
+	case "slotsBetween":
+		return ec.fieldContext_Schedule_slotsBetween(ctx, field)
+	case "jobs":
+		return ec.fieldContext_Schedule_jobs(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Schedule", field.Name)
+}
+
+func (ec *executionContext) childFields_ScheduleConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_ScheduleConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_ScheduleConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ScheduleConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_ScheduleEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_ScheduleEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_ScheduleEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ScheduleEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_ScheduleSlot(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "at":
+		return ec.fieldContext_ScheduleSlot_at(ctx, field)
+	case "cause":
+		return ec.fieldContext_ScheduleSlot_cause(ctx, field)
+	case "state":
+		return ec.fieldContext_ScheduleSlot_state(ctx, field)
+	case "reason":
+		return ec.fieldContext_ScheduleSlot_reason(ctx, field)
+	case "job":
+		return ec.fieldContext_ScheduleSlot_job(ctx, field)
+	case "endedAt":
+		return ec.fieldContext_ScheduleSlot_endedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ScheduleSlot", field.Name)
 }
 
 func (ec *executionContext) childFields_SubmitJobPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -28,13 +29,14 @@ import (
 // literals are valid arguments for fields that would otherwise refuse the call, by field and
 // argument, or by input type and field.
 var literals = map[string]string{
-	"ProgressInput.phase":       "RENDERING",
-	"startBulkOperation.action": "CANCEL",
-	"startBulkOperation.dryRun": "true",
-	"SubmitJobInput.model":      `"testcard"`,
-	"ids.prefix":                `"job_ffffffff"`,
-	"SubmitJobInput.draft":      "{steps: 1}",
-	"SubmitJobInput.prompt":     `"x"`,
+	"ProgressInput.phase":        "RENDERING",
+	"startBulkOperation.action":  "CANCEL",
+	"startBulkOperation.dryRun":  "true",
+	"SubmitJobInput.model":       `"testcard"`,
+	"ids.prefix":                 `"job_ffffffff"`,
+	"ScheduleInput.everySeconds": "60",
+	"SubmitJobInput.draft":       "{steps: 1}",
+	"SubmitJobInput.prompt":      `"x"`,
 }
 
 // streams are subscriptions without ids, with the tests that check their tenancy.
@@ -196,6 +198,7 @@ func idsOf(t *testing.T, s *jobstest.Stack, account models.AccountID) map[string
 		"art":  "SELECT 'art_' || id FROM artifacts WHERE account_id = ?",
 		"dead": "SELECT 'dead_' || d.id FROM dead_letters d JOIN jobs j ON j.id = d.job_id WHERE j.account_id = ?",
 		"bulk": "SELECT 'bulk_' || id FROM bulk_operations WHERE account_id = ?",
+		"sch":  "SELECT 'sch_' || id FROM schedules WHERE account_id = ?",
 		"key":  "SELECT 'key_' || id FROM api_keys WHERE account_id = ?",
 		"whk":  "SELECT 'whk_' || id FROM webhook_endpoints WHERE account_id = ?",
 		"whd":  "SELECT 'whd_' || id FROM webhook_deliveries WHERE account_id = ?",
@@ -220,7 +223,12 @@ func TestTenancyOfTheWholeSchema(t *testing.T) {
 	furnish(t, a.Stack, a.Client, loner, mark)
 	furnish(t, a.Stack, stranger, shared, theirs)
 	for _, p := range []jobs.Principal{a.Client, stranger} { // after the last lease
-		_, _, err := a.Submitter.Submit(t.Context(), p, jobs.Submission{Model: "testcard", Prompt: "prompt of " + map[bool]string{true: mark, false: theirs}[p == a.Client]})
+		job := jobs.Submission{Model: "testcard", Prompt: "prompt of " + map[bool]string{true: mark, false: theirs}[p == a.Client]}
+		_, _, err := a.Submitter.Submit(t.Context(), p, job)
+		require.NoError(t, err)
+		every, err := a.Schedules.Create(t.Context(), p, schedule.Input{Name: job.Prompt, EverySeconds: 3600, Job: job})
+		require.NoError(t, err)
+		_, err = a.Schedules.Trigger(t.Context(), p, every.ID)
 		require.NoError(t, err)
 	}
 	own, foreign := idsOf(t, a.Stack, a.Account.ID), idsOf(t, a.Stack, other.ID)
@@ -346,7 +354,7 @@ func TestTenancyOfTheWholeSchema(t *testing.T) {
 	clean(t, told, "")
 	mine, _ := post(t, key, "*/*", `{ jobs { edges { node { prompt metadata userId failureReason events { edges { node { payload } } } } } }
 		webhookEndpoints { url } webhookDeliveries { edges { node { url } } } }`)
-	require.Equal(t, 5, strings.Count(mine, "prompt of "+mark), "what is searched for would be found")
+	require.Equal(t, 6, strings.Count(mine, "prompt of "+mark), "what is searched for would be found")
 	require.Equal(t, 2, strings.Count(mine, "https://example.com/"+mark))
 }
 

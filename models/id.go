@@ -29,6 +29,7 @@ type (
 	AlertID      string
 	SilenceID    string
 	NoticeID     string
+	ScheduleID   string
 
 	WebhookEndpointID string
 	WebhookEventID    string
@@ -58,6 +59,7 @@ const (
 	alertKind      = "alr"
 	silenceKind    = "sil"
 	noticeKind     = "ntc"
+	scheduleKind   = "sch"
 
 	webhookEndpointKind = "whk"
 	webhookEventKind    = "evt"
@@ -84,6 +86,7 @@ func NewMemberID() MemberID         { return MemberID(newID(memberKind)) }
 func NewAlertID() AlertID           { return AlertID(newID(alertKind)) }
 func NewSilenceID() SilenceID       { return SilenceID(newID(silenceKind)) }
 func NewNoticeID() NoticeID         { return NoticeID(newID(noticeKind)) }
+func NewScheduleID() ScheduleID     { return ScheduleID(newID(scheduleKind)) }
 
 func NewWebhookEndpointID() WebhookEndpointID { return WebhookEndpointID(newID(webhookEndpointKind)) }
 func NewWebhookEventID() WebhookEventID       { return WebhookEventID(newID(webhookEventKind)) }
@@ -103,7 +106,7 @@ func IDKind(s string) string {
 		return ""
 	}
 	switch kind {
-	case accountKind, keyKind, sessionKind, jobKind, attemptKind, workerKind, poolKind, artifactKind, takesKind, deadLetterKind, bulkKind, auditKind, memberKind, viewKind, alertKind, silenceKind, noticeKind,
+	case accountKind, keyKind, sessionKind, jobKind, attemptKind, workerKind, poolKind, artifactKind, takesKind, deadLetterKind, bulkKind, auditKind, memberKind, viewKind, alertKind, silenceKind, noticeKind, scheduleKind,
 		webhookEndpointKind, webhookEventKind, webhookDeliveryKind:
 		return kind
 	}
@@ -132,6 +135,7 @@ func (id AuditID) Valid() bool      { return ValidID(id, auditKind) }
 func (id MemberID) Valid() bool     { return ValidID(id, memberKind) }
 func (id AlertID) Valid() bool      { return ValidID(id, alertKind) }
 func (id SilenceID) Valid() bool    { return ValidID(id, silenceKind) }
+func (id ScheduleID) Valid() bool   { return ValidID(id, scheduleKind) }
 
 func (id WebhookEndpointID) Valid() bool { return ValidID(id, webhookEndpointKind) }
 func (id WebhookDeliveryID) Valid() bool { return ValidID(id, webhookDeliveryKind) }
@@ -160,6 +164,7 @@ func (id MemberID) Value() (driver.Value, error)     { return idValue(string(id)
 func (id AlertID) Value() (driver.Value, error)      { return idValue(string(id), alertKind) }
 func (id SilenceID) Value() (driver.Value, error)    { return idValue(string(id), silenceKind) }
 func (id NoticeID) Value() (driver.Value, error)     { return idValue(string(id), noticeKind) }
+func (id ScheduleID) Value() (driver.Value, error)   { return idValue(string(id), scheduleKind) }
 
 func (id WebhookEndpointID) Value() (driver.Value, error) {
 	return idValue(string(id), webhookEndpointKind)
@@ -187,6 +192,7 @@ func (id *MemberID) Scan(src any) error     { return scanID((*string)(id), membe
 func (id *AlertID) Scan(src any) error      { return scanID((*string)(id), alertKind, src) }
 func (id *SilenceID) Scan(src any) error    { return scanID((*string)(id), silenceKind, src) }
 func (id *NoticeID) Scan(src any) error     { return scanID((*string)(id), noticeKind, src) }
+func (id *ScheduleID) Scan(src any) error   { return scanID((*string)(id), scheduleKind, src) }
 
 func (id *WebhookEndpointID) Scan(src any) error {
 	return scanID((*string)(id), webhookEndpointKind, src)

@@ -10,12 +10,14 @@ import (
 
 // JobFilter narrows a list of jobs. Empty fields do not narrow it.
 type JobFilter struct {
-	AccountID     AccountID      `json:"accountId,omitempty"`
-	Status        []JobStatus    `json:"status,omitempty"`
-	Type          string         `json:"type,omitempty"`
-	Model         string         `json:"model,omitempty"`
-	Tier          []Tier         `json:"tier,omitempty"`
-	UserID        string         `json:"userId,omitempty"`
+	AccountID AccountID   `json:"accountId,omitempty"`
+	Status    []JobStatus `json:"status,omitempty"`
+	Type      string      `json:"type,omitempty"`
+	Model     string      `json:"model,omitempty"`
+	Tier      []Tier      `json:"tier,omitempty"`
+	UserID    string      `json:"userId,omitempty"`
+	// ScheduleID is the schedule that submitted the job. query.Narrow moves it to Terms.
+	ScheduleID    ScheduleID     `json:"scheduleId,omitempty"`
 	FailureClass  []FailureClass `json:"failureClass,omitempty"`
 	CreatedAfter  time.Time      `json:"createdAfter,omitzero"`
 	CreatedBefore time.Time      `json:"createdBefore,omitzero"`
@@ -37,8 +39,9 @@ type JobTerms struct {
 	WorkerID WorkerID
 	// WasteOver selects jobs that wasted more GPU seconds than this. It is 0 or more.
 	WasteOver *float64
-	// BulkID is an operation that the job is in.
-	BulkID BulkID
+	// BulkID is an operation that the job is in, and ScheduleID a schedule that submitted it.
+	BulkID     BulkID
+	ScheduleID ScheduleID
 	// Metadata are fields on the first level. Words holds their values, too.
 	Metadata []MetadataField
 	// Pools and Zones are those of a worker that had an attempt of the job.
@@ -179,6 +182,9 @@ func (f JobFilter) conditions() []clause {
 	if f.Terms.BulkID != "" {
 		all = append(all, sqlf("EXISTS (SELECT FROM bulk_items b WHERE b.operation_id = ? AND b.job_id = j.id)", f.Terms.BulkID))
 	}
+	if f.Terms.ScheduleID != "" {
+		all = append(all, sqlf("EXISTS (SELECT FROM schedule_slots s WHERE s.schedule_id = ? AND s.job_id = j.id)", f.Terms.ScheduleID))
+	}
 	for _, field := range f.Terms.Metadata {
 		all = append(all, sqlf("j.metadata ->> ? = ?", field.Key, field.Value))
 	}
@@ -212,7 +218,7 @@ func (f JobFilter) plain() bool {
 // aside reports whether a condition is about other rows than the job's, apart from words and
 // workers.
 func (t JobTerms) aside() bool {
-	return t.BulkID != "" || len(t.Pools)+len(t.Zones) > 0 || t.CheckpointOver+t.CheckpointUnder > 0
+	return t.BulkID != "" || t.ScheduleID != "" || len(t.Pools)+len(t.Zones) > 0 || t.CheckpointOver+t.CheckpointUnder > 0
 }
 
 // Aside reports whether a condition of the filter cannot be checked on a job's row.

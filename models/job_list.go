@@ -89,6 +89,10 @@ func (f JobFilter) readings() (all []reading) {
 		add([]stream{{table: "bulk_items", id: "job_id", keys: []key{{"operation_id", f.Terms.BulkID}}}},
 			func(rest *JobFilter) { rest.Terms.BulkID, rest.AccountID = "", f.AccountID })
 	}
+	if f.Terms.ScheduleID != "" {
+		add([]stream{{table: "schedule_slots", id: "job_id", keys: []key{{"schedule_id", f.Terms.ScheduleID}}, only: []clause{sqlf("t.job_id IS NOT NULL")}}},
+			func(rest *JobFilter) { rest.Terms.ScheduleID, rest.AccountID = "", f.AccountID })
+	}
 	if f.Dead {
 		add([]stream{{table: "dead_letters", id: "job_id", only: []clause{sqlf("t.resolved_at IS NULL")}}},
 			func(rest *JobFilter) { rest.Dead, rest.AccountID = false, f.AccountID })

@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs/periodic"
 	"github.com/reelay/reelay/jobs/prices"
 	"github.com/reelay/reelay/jobs/registry"
+	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/jobs/tasks"
 	"github.com/reelay/reelay/jobs/upkeep"
 	"github.com/reelay/reelay/jobs/webhook"
@@ -112,6 +113,8 @@ func (s *stack) control(ctx context.Context) error {
 	group.Go(func() error { return periodic.Every(ctx, "metrics", metrics.RefreshEvery, s.metrics.Refresh) })
 	group.Go(func() error { return s.serveMetrics(ctx) })
 	group.Go(func() error { return deliverer.Run(ctx) })
+	schedules := s.schedules(s.submitter())
+	group.Go(func() error { return periodic.Every(ctx, "schedules", schedule.Every, schedules.Pass) })
 	fetcher := &jobs.InputFetcher{Inputs: s.inputs(), Notifier: s.notifier, Catalogue: s.catalogue}
 	group.Go(func() error { return fetcher.Run(ctx) })
 	group.Go(func() error {
@@ -151,6 +154,7 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "forget alerts", Every: eventsEvery, Run: counted(notifier.Forget)},
 				{Name: "bulk", Every: bulkEvery, Run: counted(bulk.Pass)},
 				{Name: "delete videos", Every: objectsEvery, Run: counted(s.videos(s.submitter()).Sweep)},
+				{Name: "forget slots", Every: upkeepEvery, Run: counted(schedules.Forget)},
 				{Name: "bulk sweep", Every: bulkSweepEvery, Run: counted(bulk.Sweep)},
 			},
 		})

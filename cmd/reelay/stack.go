@@ -33,6 +33,7 @@ import (
 	"github.com/reelay/reelay/jobs/ready"
 	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/jobs/remote"
+	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/jobs/video"
 	"github.com/reelay/reelay/jobs/webhook"
@@ -285,6 +286,13 @@ func (s *stack) bulk() *bulk.Bulk {
 		Canceller: &jobs.Canceller{DB: s.db, Notifier: s.notifier},
 		Retrier:   s.retrier(), Letters: s.letters(), Deleter: s.deleter(), Operator: s.operator(),
 	}.Verbs()}
+}
+
+// schedules is used by api, which changes and triggers them, and by control, which fires them.
+func (s *stack) schedules(submitter *jobs.Submitter) *schedule.Schedules {
+	return &schedule.Schedules{Runner: schedule.Runner{
+		DB: s.db, Submitter: submitter, Canceller: &jobs.Canceller{DB: s.db, Notifier: s.notifier}, Sealer: s.sealer,
+	}}
 }
 
 func (s *stack) webhooks() *webhook.Endpoints {

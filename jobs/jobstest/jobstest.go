@@ -27,6 +27,7 @@ import (
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/jobs/remote"
+	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/jobs/upkeep"
 	"github.com/reelay/reelay/jobs/video"
@@ -71,6 +72,7 @@ type Stack struct {
 	Accounts  *auth.Accounts
 	Members   *auth.Members
 	Alerts    *alert.Desk
+	Schedules *schedule.Schedules
 	Promoter  *jobs.Promoter
 	Webhooks  *webhook.Endpoints
 	Deliverer *webhook.Deliverer
@@ -166,6 +168,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	s.Bulk = &bulk.Bulk{DB: db, Verbs: bulk.Roles{
 		Canceller: s.Canceller, Retrier: s.Retrier, Letters: s.Letters, Deleter: s.Deleter, Operator: s.Operator,
 	}.Verbs()}
+	s.Schedules = &schedule.Schedules{Runner: schedule.Runner{DB: db, Submitter: s.Submitter, Canceller: s.Canceller, Sealer: sealer}}
 	s.Account = s.NewAccount(t, "client", models.TierEnterprise)
 	s.Client = s.NewKey(t, s.Account, models.RoleClient)
 	house := s.NewAccount(t, "house", models.TierCritical)

@@ -28,6 +28,12 @@ func Narrow(ctx context.Context, db bun.IDB, p jobs.Principal, f models.JobFilte
 		return f, err
 	}
 	f.Terms = search.Terms
+	if f.ScheduleID != "" {
+		if !f.ScheduleID.Valid() {
+			return f, apierror.NotFound("schedule")
+		}
+		f.Terms.ScheduleID = f.ScheduleID
+	}
 	if f.AccountID != "" && !f.AccountID.Valid() {
 		return f, apierror.NotFound("account")
 	}

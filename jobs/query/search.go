@@ -203,6 +203,10 @@ func (s *Search) addOne(key, value string) (problem string) {
 		if s.Terms.BulkID = models.BulkID(strings.ToLower(value)); !s.Terms.BulkID.Valid() {
 			return "bulk takes the id of a bulk operation: bulk_…"
 		}
+	case "schedule":
+		if s.Terms.ScheduleID = models.ScheduleID(strings.ToLower(value)); !s.Terms.ScheduleID.Valid() {
+			return "schedule takes the id of a schedule: sch_…"
+		}
 	case "meta":
 		return s.addMetadata(value)
 	case "checkpoint":

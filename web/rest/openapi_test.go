@@ -71,7 +71,7 @@ func TestOpenAPI(t *testing.T) {
 				tried++
 			}
 		}
-		require.Equal(t, 5, tried)
+		require.Equal(t, 6, tried)
 	})
 
 	t.Run("DescribesTheActualResponses", func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/models"
 )
@@ -24,6 +25,7 @@ type Config struct {
 	Reader    *query.Reader
 	Watcher   *watch.Watcher
 	Pools     *fleet.Pools
+	Schedules *schedule.Schedules
 	// Base returns the scheme and host at which the caller reaches this server, such
 	// as https://reelay.example. Links begin with it; without it they are paths.
 	Base func(*http.Request) string

@@ -91,7 +91,7 @@
 		if (logout) add("Log out", "", () => logout.requestSubmit());
 		return found;
 	};
-	const homes = { job: "/jobs/", wrk: "/workers/", pol: "/pools/", tak: "/takes/", bulk: "/bulk/", dead: "/dead-letters/" };
+	const homes = { job: "/jobs/", wrk: "/workers/", pol: "/pools/", tak: "/takes/", bulk: "/bulk/", sch: "/schedules/", dead: "/dead-letters/" };
 	const matches = (all, query) => {
 		const words = query.toLowerCase().split(/\s+/).filter(Boolean);
 		const found = all.filter(({ text }) => words.every((word) => text.toLowerCase().includes(word)));

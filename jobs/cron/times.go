@@ -1,0 +1,135 @@
+package cron
+
+import (
+	"time"
+	_ "time/tzdata" // a container without files of zones
+
+	"github.com/reelay/reelay/models"
+)
+
+// Times are the instants at which a schedule fires, its slots. Either Expression or Every is
+// set.
+type Times struct {
+	Expression *Expression
+	// Zone is where the expression's times are local.
+	Zone    *time.Location
+	Gap     models.DSTGap
+	Overlap models.DSTOverlap
+
+	// Every is a whole number of seconds of real time, counted from Anchor.
+	Every  time.Duration
+	Anchor time.Time
+
+	// Slots lie from Start until before End. Zero means no limit.
+	Start, End time.Time
+}
+
+// maxPeriods bounds the search: five years have at most some dozen changes of the clock.
+const maxPeriods = 100
+
+// Next returns the first slot after an instant, or zero if there is none within five years.
+func (t Times) Next(after time.Time) time.Time {
+	if !t.Start.IsZero() && after.Before(t.Start) {
+		after = t.Start.Add(-time.Nanosecond)
+	}
+	slot := t.next(after)
+	if !t.End.IsZero() && !slot.Before(t.End) {
+		return time.Time{}
+	}
+	return slot
+}
+
+func (t Times) next(after time.Time) time.Time {
+	if t.Expression == nil {
+		if after.Before(t.Anchor) {
+			return t.Anchor
+		}
+		return t.Anchor.Add(after.Sub(t.Anchor).Truncate(t.Every) + t.Every)
+	}
+	at := after
+	for range maxPeriods {
+		p := periodAt(at, t.Zone)
+		slot, wall := p.next(t, after)
+		if !slot.IsZero() {
+			return slot.UTC()
+		}
+		if wall.IsZero() || p.end.IsZero() {
+			break
+		}
+		// Nothing happens until that local time, whose offset is not known yet.
+		at = p.end
+		if sure := wall.Add(-24 * time.Hour); sure.After(at) {
+			at = sure
+		}
+	}
+	return time.Time{}
+}
+
+// Upcoming returns the first n slots after an instant, or fewer if the schedule ends.
+func (t Times) Upcoming(after time.Time, n int) []time.Time {
+	slots := make([]time.Time, 0, n)
+	for range n {
+		if after = t.Next(after); after.IsZero() {
+			break
+		}
+		slots = append(slots, after)
+	}
+	return slots
+}
+
+// period is a time during which a zone has one offset from UTC.
+type period struct {
+	start, end           time.Time // zero: it has none
+	before, here, behind time.Duration
+}
+
+func periodAt(at time.Time, zone *time.Location) period {
+	at = at.In(zone)
+	p := period{here: offset(at)}
+	p.before, p.behind = p.here, p.here
+	p.start, p.end = at.ZoneBounds()
+	if !p.start.IsZero() {
+		p.before = offset(p.start.Add(-time.Nanosecond))
+	}
+	if !p.end.IsZero() {
+		p.behind = offset(p.end)
+	}
+	return p
+}
+
+func offset(at time.Time) time.Duration {
+	_, seconds := at.Zone()
+	return time.Duration(seconds) * time.Second
+}
+
+// next returns the first slot of the period after an instant. If there is none, it returns the
+// next local time that matches, or zero if none does.
+func (p period) next(t Times, after time.Time) (slot, wall time.Time) {
+	from := after.UTC().Add(p.here) // exclusive
+	if !p.start.IsZero() && p.start.After(after) {
+		skipped, begins := p.start.UTC().Add(p.before), p.start.UTC().Add(p.here)
+		if t.Gap == models.DSTGapShift && skipped.Before(begins) {
+			if w := t.Expression.next(skipped.Add(-time.Nanosecond)); !w.IsZero() && w.Before(begins) {
+				return p.start, w
+			}
+		}
+		from = begins.Add(-time.Nanosecond)
+	}
+	if repeated := p.start.UTC().Add(p.before - time.Nanosecond); !p.start.IsZero() && t.Overlap == models.DSTOverlapFirst && from.Before(repeated) {
+		from = repeated
+	}
+	wall = t.Expression.next(from)
+	if wall.IsZero() {
+		return time.Time{}, wall
+	}
+	if !p.end.IsZero() {
+		ends := p.end.UTC().Add(p.here)
+		if again := p.end.UTC().Add(p.behind); t.Overlap == models.DSTOverlapLast && again.Before(ends) {
+			ends = again
+		}
+		if !wall.Before(ends) {
+			return time.Time{}, wall
+		}
+	}
+	return wall.Add(-p.here), wall
+}

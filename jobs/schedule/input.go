@@ -1,0 +1,124 @@
+package schedule
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/cron"
+	"github.com/reelay/reelay/models"
+)
+
+// Input is a schedule as a client describes it. Nil and empty values mean the default.
+type Input struct {
+	// Name is unique in an account, 1 to 100 characters.
+	Name string
+	// Cron is an expression of five or six fields, or a macro. Either it or EverySeconds, at
+	// least 1, is set.
+	Cron         string
+	EverySeconds int
+	// Timezone is a name of the IANA database, UTC by default.
+	Timezone   string
+	DSTGap     models.DSTGap
+	DSTOverlap models.DSTOverlap
+	// JitterSeconds delays each slot by 0 to so many seconds, each slot always by the same.
+	JitterSeconds int
+	// Slots lie from StartAt until before EndAt.
+	StartAt, EndAt *time.Time
+	CatchUp        models.CatchUp
+	// CatchUpWindowSeconds is how late a slot may fire; a day by default.
+	CatchUpWindowSeconds *int
+	Overlap              models.RunOverlap
+	// Job is what each slot submits.
+	Job jobs.Submission
+}
+
+const (
+	maxName      = 100
+	maxEvery     = 366 * 24 * 60 * 60
+	maxJitter    = 60 * 60
+	maxWindow    = 31 * 24 * 60 * 60
+	dayInSeconds = 24 * 60 * 60
+)
+
+// check validates all but the job itself, and fills in the defaults.
+func (in *Input) check() error {
+	in.Timezone = cmp.Or(in.Timezone, "UTC")
+	in.DSTGap, in.DSTOverlap = cmp.Or(in.DSTGap, models.DSTGapShift), cmp.Or(in.DSTOverlap, models.DSTOverlapFirst)
+	in.CatchUp, in.Overlap = cmp.Or(in.CatchUp, models.CatchUpCoalesce), cmp.Or(in.Overlap, models.RunOverlapAllow)
+	if in.CatchUpWindowSeconds == nil {
+		in.CatchUpWindowSeconds = new(dayInSeconds)
+	}
+	if err := in.checkNumbers(); err != nil {
+		return err
+	}
+	if in.Cron != "" {
+		if _, err := cron.Parse(in.Cron); err != nil {
+			return apierror.Invalid("cron", "The cron expression is not valid: %s.", err)
+		}
+	}
+	_, err := loadZone(in.Timezone)
+	return err
+}
+
+func (in *Input) checkNumbers() error {
+	switch {
+	case !text.Valid(in.Name, 1, maxName) || strings.TrimSpace(in.Name) != in.Name:
+		return apierror.Invalid("name", "The name must have 1 to %d printable characters, without spaces around them.", maxName)
+	case (in.Cron == "") == (in.EverySeconds == 0):
+		return apierror.Invalid("cron", "Give either cron or everySeconds: they say when the schedule fires.")
+	case in.EverySeconds < 0 || in.EverySeconds > maxEvery:
+		return apierror.Invalid("everySeconds", "everySeconds must be from 1 to %d; it is %d.", maxEvery, in.EverySeconds)
+	case in.JitterSeconds < 0 || in.JitterSeconds > maxJitter:
+		return apierror.Invalid("jitterSeconds", "jitterSeconds must be from 0 to %d; it is %d.", maxJitter, in.JitterSeconds)
+	case *in.CatchUpWindowSeconds < 0 || *in.CatchUpWindowSeconds > maxWindow:
+		return apierror.Invalid("catchUpWindowSeconds", "catchUpWindowSeconds must be from 0 to %d; it is %d.", maxWindow, *in.CatchUpWindowSeconds)
+	case in.StartAt != nil && in.EndAt != nil && !in.EndAt.After(*in.StartAt):
+		return apierror.Invalid("endAt", "endAt must be after startAt.")
+	}
+	return nil
+}
+
+// checkTemplate refuses what makes no sense in a job that is submitted again and again.
+func checkTemplate(job jobs.Submission) error {
+	for field, set := range map[string]bool{
+		"runAt": job.RunAt != nil, "expiresAt": job.ExpiresAt != nil, "finishBy": job.FinishBy != nil,
+		"idempotencyKey": job.IdempotencyKey != nil, "dependsOn": len(job.DependsOn) > 0,
+	} {
+		if set {
+			return apierror.Invalid("job."+field, "The job of a schedule cannot have %s: it would be the same for each slot.", field)
+		}
+	}
+	return nil
+}
+
+// loadZone returns a zone by its IANA name. Offsets and the process's own zone are none.
+func loadZone(name string) (*time.Location, error) {
+	if name == "Local" || len(name) > 64 {
+		return nil, apierror.Invalid("timezone", "%q is no time zone: use a name such as Europe/Berlin or UTC.", text.Clip(name, 64))
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, apierror.Invalid("timezone", "%q is no time zone: use a name such as Europe/Berlin or UTC.", text.Clip(name, 64))
+	}
+	return zone, nil
+}
+
+// Times returns when a stored schedule fires.
+func Times(s *models.Schedule) (cron.Times, error) {
+	zone, err := time.LoadLocation(s.Timezone)
+	if err != nil {
+		return cron.Times{}, err
+	}
+	t := cron.Times{
+		Zone: zone, Gap: s.DSTGap, Overlap: s.DSTOverlap,
+		Every: time.Duration(s.EverySeconds) * time.Second, Anchor: cmp.Or(s.StartAt, s.CreatedAt.Truncate(time.Second)), Start: s.StartAt, End: s.EndAt,
+	}
+	if s.Cron != "" {
+		t.Expression, err = cron.Parse(s.Cron)
+	}
+	return t, err
+}

@@ -1,0 +1,253 @@
+package schedule
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+	"github.com/uptrace/bun"
+)
+
+// Schedules manages the schedules of accounts.
+type Schedules struct{ Runner }
+
+const (
+	// maxSchedules is how many schedules an account may have.
+	maxSchedules   = 10_000
+	maxPauseReason = 200
+	// MaxBackfill is how many slots one backfill may fire.
+	MaxBackfill = 1000
+	// MaxUpcoming is how many slots one call may compute.
+	MaxUpcoming = 1000
+)
+
+// Create makes a schedule. It returns INVALID_INPUT for an input that is not valid, including a
+// job that could not be submitted now, CONFLICT if the account has a schedule of that name, and
+// QUOTA_EXCEEDED if it has too many.
+func (v *Schedules) Create(ctx context.Context, p jobs.Principal, in Input) (*models.Schedule, error) {
+	tier, err := v.check(ctx, p, &in)
+	if err != nil {
+		return nil, err
+	}
+	now, err := models.Now(ctx, v.DB)
+	if err != nil {
+		return nil, fmt.Errorf("read the clock: %w", err)
+	}
+	s := &models.Schedule{ID: models.NewScheduleID(), AccountID: p.AccountID, CreatedBy: p.KeyID, CreatedAt: now}
+	if err := v.set(s, in, tier, now); err != nil {
+		return nil, err
+	}
+	err = jobs.InTx(ctx, v.DB, func(ctx context.Context, tx bun.Tx) error {
+		if n, err := models.CountSchedules(ctx, tx, p.AccountID); err != nil {
+			return err
+		} else if n >= maxSchedules {
+			return apierror.New(apierror.CodeQuotaExceeded, "This account has %d schedules, the most that it may have: delete some.", n)
+		}
+		err := models.InsertSchedule(ctx, tx, s)
+		if errors.Is(err, sql.ErrNoRows) {
+			return apierror.Conflict("There is a schedule with the name %q already: choose another, or update that one.", in.Name).In("name")
+		}
+		return err
+	})
+	if err != nil {
+		return nil, apierror.Wrap(err, "create a schedule")
+	}
+	return s, nil
+}
+
+// check validates an input, and returns its job's tier.
+func (v *Schedules) check(ctx context.Context, p jobs.Principal, in *Input) (models.Tier, error) {
+	if err := p.RequireChange(); err != nil {
+		return "", err
+	}
+	if err := in.check(); err != nil {
+		return "", err
+	}
+	if _, err := v.Submitter.Estimate(ctx, p, in.Job); err != nil {
+		return "", inJob(err)
+	}
+	if err := checkTemplate(in.Job); err != nil {
+		return "", err
+	}
+	found, err := models.GetAccounts(ctx, v.DB, []models.AccountID{p.AccountID})
+	if err != nil || len(found) == 0 {
+		return "", fmt.Errorf("read the account: %w", cmp.Or(err, sql.ErrNoRows))
+	}
+	return cmp.Or(in.Job.Tier, found[0].Tier), nil
+}
+
+// inJob names the field of the job at fault as one of the schedule.
+func inJob(err error) error {
+	var refused *apierror.Error
+	if errors.As(err, &refused) && refused.Field != "" {
+		return refused.In("job." + refused.Field)
+	}
+	return err
+}
+
+// set writes a valid input into a schedule, whose slots count from now. It returns INVALID_INPUT
+// if it would never fire.
+func (v *Schedules) set(s *models.Schedule, in Input, tier models.Tier, now time.Time) error {
+	s.Name, s.Cron, s.EverySeconds, s.Timezone = in.Name, in.Cron, in.EverySeconds, in.Timezone
+	s.DSTGap, s.DSTOverlap, s.JitterSeconds = in.DSTGap, in.DSTOverlap, in.JitterSeconds
+	s.StartAt, s.EndAt = lo.FromPtr(in.StartAt).Truncate(time.Microsecond), lo.FromPtr(in.EndAt).Truncate(time.Microsecond)
+	s.CatchUp, s.CatchUpWindowSeconds, s.Overlap = in.CatchUp, *in.CatchUpWindowSeconds, in.Overlap
+	s.Model, s.Tier = in.Job.Model, tier
+	times, err := Times(s)
+	if err != nil {
+		return err
+	}
+	s.DecidedUntil = now
+	plan(s, times)
+	if s.NextSlot.IsZero() {
+		return apierror.Invalid("endAt", "The schedule would never fire: no time before its end matches.")
+	}
+	if !s.PausedAt.IsZero() {
+		s.NextSlot, s.NextFireAt = time.Time{}, time.Time{}
+	}
+	return sealTemplate(v.Sealer, s, in.Job)
+}
+
+// Update replaces what a schedule does. Slots that are decided stay as they are; the new times
+// count from now.
+func (v *Schedules) Update(ctx context.Context, p jobs.Principal, id models.ScheduleID, in Input) (*models.Schedule, error) {
+	tier, err := v.check(ctx, p, &in)
+	if err != nil {
+		return nil, err
+	}
+	return v.change(ctx, p, "updateSchedule", id, func(ctx context.Context, tx bun.Tx, s *models.Schedule) error {
+		if other, err := models.GetScheduleByName(ctx, tx, s.AccountID, in.Name); err == nil && other.ID != s.ID {
+			return apierror.Conflict("There is another schedule with the name %q: choose another.", in.Name).In("name")
+		} else if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		now, err := models.Now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		return v.set(s, in, tier, now)
+	})
+}
+
+// Apply creates the schedule, or updates the one of its name, and reports whether it is new.
+func (v *Schedules) Apply(ctx context.Context, p jobs.Principal, in Input) (s *models.Schedule, created bool, err error) {
+	known, err := models.GetScheduleByName(ctx, v.DB, p.AccountID, in.Name)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		s, err = v.Create(ctx, p, in)
+		return s, true, err
+	case err != nil:
+		return nil, false, fmt.Errorf("look for the schedule: %w", err)
+	}
+	s, err = v.Update(ctx, p, known.ID, in)
+	return s, false, err
+}
+
+// Pause stops a schedule: it does not fire until Resume. Pausing a paused one changes nothing.
+func (v *Schedules) Pause(ctx context.Context, p jobs.Principal, id models.ScheduleID, reason string) (*models.Schedule, error) {
+	if reason = strings.TrimSpace(reason); !text.Valid(reason, 0, maxPauseReason) {
+		return nil, apierror.Invalid("reason", "The reason can have up to %d printable characters.", maxPauseReason)
+	}
+	return v.change(ctx, p, "pauseSchedule", id, func(ctx context.Context, tx bun.Tx, s *models.Schedule) error {
+		now, err := models.Now(ctx, tx)
+		if err != nil || !s.PausedAt.IsZero() {
+			return err
+		}
+		by := string(p.KeyID)
+		if p.Member != nil {
+			by = p.Member.String()
+		}
+		pause(s, now, by, reason)
+		return nil
+	})
+}
+
+// Resume lets a paused schedule fire again. The slots during the pause are left out.
+func (v *Schedules) Resume(ctx context.Context, p jobs.Principal, id models.ScheduleID) (*models.Schedule, error) {
+	return v.change(ctx, p, "resumeSchedule", id, func(ctx context.Context, tx bun.Tx, s *models.Schedule) error {
+		now, err := models.Now(ctx, tx)
+		if err != nil || s.PausedAt.IsZero() {
+			return err
+		}
+		times, err := Times(s)
+		if err != nil {
+			return err
+		}
+		s.PausedAt, s.PausedBy, s.PauseReason = time.Time{}, "", ""
+		s.DecidedUntil = now
+		plan(s, times)
+		return nil
+	})
+}
+
+// Delete deletes a schedule with its slots. Its jobs stay.
+func (v *Schedules) Delete(ctx context.Context, p jobs.Principal, id models.ScheduleID) error {
+	if _, err := v.toChange(ctx, p, id); err != nil {
+		return err
+	}
+	err := jobs.InTx(ctx, v.DB, func(ctx context.Context, tx bun.Tx) error {
+		s, err := models.LockSchedule(ctx, tx, id)
+		if err != nil {
+			return apierror.OrNotFound(err, "schedule")
+		}
+		if err := p.AuditOf(ctx, tx, "deleteSchedule", s.AccountID, string(id), jobs.Payload{"name": s.Name}); err != nil {
+			return err
+		}
+		return models.DeleteSchedule(ctx, tx, id)
+	})
+	return apierror.Wrap(err, "delete schedule %s", id)
+}
+
+// change changes a schedule that the caller may change.
+func (v *Schedules) change(ctx context.Context, p jobs.Principal, action string, id models.ScheduleID, act func(context.Context, bun.Tx, *models.Schedule) error) (s *models.Schedule, err error) {
+	if _, err := v.toChange(ctx, p, id); err != nil {
+		return nil, err
+	}
+	err = jobs.InTx(ctx, v.DB, func(ctx context.Context, tx bun.Tx) error {
+		if s, err = models.LockSchedule(ctx, tx, id); err != nil {
+			return apierror.OrNotFound(err, "schedule")
+		}
+		if err := act(ctx, tx, s); err != nil {
+			return err
+		}
+		if err := p.AuditOf(ctx, tx, action, s.AccountID, string(id), jobs.Payload{"name": s.Name}); err != nil {
+			return err
+		}
+		return models.SaveSchedule(ctx, tx, s)
+	})
+	if err != nil {
+		return nil, apierror.Wrap(err, "change schedule %s", id)
+	}
+	return s, nil
+}
+
+func (v *Schedules) toChange(ctx context.Context, p jobs.Principal, id models.ScheduleID) (*models.Schedule, error) {
+	if err := p.RequireChange(); err != nil {
+		return nil, err
+	}
+	return v.Get(ctx, p, id)
+}
+
+// Get returns a schedule that the caller may see, or NOT_FOUND.
+func (v *Schedules) Get(ctx context.Context, p jobs.Principal, id models.ScheduleID) (*models.Schedule, error) {
+	if !id.Valid() {
+		return nil, apierror.NotFound("schedule")
+	}
+	s, err := models.GetSchedule(ctx, v.DB, id)
+	if err != nil {
+		return nil, apierror.Wrap(apierror.OrNotFound(err, "schedule"), "read schedule %s", id)
+	}
+	if !p.Sees(s.AccountID) {
+		return nil, apierror.NotFound("schedule")
+	}
+	return s, nil
+}

@@ -1,0 +1,147 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+	"github.com/uptrace/bun"
+)
+
+// Trigger fires a schedule now, also if it is paused, and returns the job. It returns CONFLICT
+// if the rule for overlaps forbids that, and the errors of a submit.
+func (v *Schedules) Trigger(ctx context.Context, p jobs.Principal, id models.ScheduleID) (*models.Job, error) {
+	s, err := v.toChange(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	var slot *models.ScheduleSlot
+	err = jobs.InTx(ctx, v.DB, func(ctx context.Context, tx bun.Tx) error {
+		now, err := models.Now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		slot = &models.ScheduleSlot{ScheduleID: s.ID, At: now, Cause: models.SlotTrigger, State: models.SlotPending, Tier: s.Tier, DueAt: now.Add(fireAgain)}
+		if _, err := models.InsertSlots(ctx, tx, []*models.ScheduleSlot{slot}); err != nil {
+			return err
+		}
+		return p.AuditOf(ctx, tx, "triggerSchedule", s.AccountID, string(id), jobs.Payload{"name": s.Name})
+	})
+	if err != nil {
+		return nil, apierror.Wrap(err, "trigger schedule %s", id)
+	}
+	if _, err := v.fire(ctx, slot); err != nil {
+		return nil, apierror.Wrap(err, "trigger schedule %s", id)
+	}
+	if slot.State != models.SlotFired {
+		return nil, apierror.Conflict("The schedule did not fire: %s.", strings.TrimSuffix(slot.Reason, "."))
+	}
+	return v.job(ctx, slot)
+}
+
+func (v *Schedules) job(ctx context.Context, slot *models.ScheduleSlot) (*models.Job, error) {
+	job, err := models.GetJob(ctx, v.DB, slot.JobID)
+	return job, apierror.Wrap(err, "read job %s", slot.JobID)
+}
+
+// Backfill is a request to fire slots of the past.
+type Backfill struct {
+	// The slots lie from From until before To, both in the past.
+	From, To time.Time
+	// MaxFires is how many slots there may be, up to MaxBackfill.
+	MaxFires int
+	// PerMinute is the pace of the jobs' starts; 0 means at once.
+	PerMinute int
+}
+
+// Backfill fires the slots of a time in the past that have no row yet. It returns the jobs of
+// those that are due at once; with PerMinute, the others follow. It returns INVALID_INPUT if
+// there are more slots than allowed.
+func (v *Schedules) Backfill(ctx context.Context, p jobs.Principal, id models.ScheduleID, b Backfill) (fired []*models.Job, err error) {
+	s, err := v.toChange(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	slots, now, err := b.slots(ctx, v.DB, s)
+	if err != nil {
+		return nil, err
+	}
+	mine := map[time.Time]bool{} // those that this call fires, unless it dies
+	for _, slot := range slots {
+		if !slot.DueAt.After(now) {
+			mine[slot.At.UTC()], slot.DueAt = true, now.Add(fireAgain)
+		}
+	}
+	var written []*models.ScheduleSlot
+	err = jobs.InTx(ctx, v.DB, func(ctx context.Context, tx bun.Tx) (err error) {
+		if written, err = models.InsertSlots(ctx, tx, slots); err != nil {
+			return err
+		}
+		return p.AuditOf(ctx, tx, "backfillSchedule", s.AccountID, string(id), jobs.Payload{"name": s.Name, "from": b.From, "to": b.To, "slots": len(written)})
+	})
+	if err != nil {
+		return nil, apierror.Wrap(err, "backfill schedule %s", id)
+	}
+	for _, slot := range written {
+		if !mine[slot.At.UTC()] {
+			continue
+		}
+		// What fails here is fired by a pass soon.
+		if ended, err := v.fire(ctx, slot); err != nil || !ended || slot.State != models.SlotFired {
+			continue
+		}
+		job, err := v.job(ctx, slot)
+		if err != nil {
+			return nil, err
+		}
+		fired = append(fired, job)
+	}
+	return fired, nil
+}
+
+// Slots returns the times that a backfill would fire, whether they have fired or not.
+func (v *Schedules) Slots(ctx context.Context, p jobs.Principal, id models.ScheduleID, b Backfill) ([]time.Time, error) {
+	s, err := v.Get(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	slots, _, err := b.slots(ctx, v.DB, s)
+	return lo.Map(slots, func(slot *models.ScheduleSlot, _ int) time.Time { return slot.At }), err
+}
+
+// slots returns the slots of a request.
+func (b Backfill) slots(ctx context.Context, db bun.IDB, s *models.Schedule) (slots []*models.ScheduleSlot, now time.Time, err error) {
+	if now, err = models.Now(ctx, db); err != nil {
+		return nil, now, fmt.Errorf("read the clock: %w", err)
+	}
+	switch {
+	case !b.To.After(b.From):
+		return nil, now, apierror.Invalid("to", "to must be after from.")
+	case b.To.After(now):
+		return nil, now, apierror.Invalid("to", "to must be past: later slots fire by themselves.")
+	case b.MaxFires < 1 || b.MaxFires > MaxBackfill:
+		return nil, now, apierror.Invalid("maxFires", "maxFires must be from 1 to %d; it is %d.", MaxBackfill, b.MaxFires)
+	case b.PerMinute < 0 || b.PerMinute > 60_000:
+		return nil, now, apierror.Invalid("perMinute", "perMinute must be from 1 to 60000, or be left out; it is %d.", b.PerMinute)
+	}
+	times, err := Times(s)
+	if err != nil {
+		return nil, now, err
+	}
+	for at := times.Next(b.From.Add(-time.Nanosecond)); !at.IsZero() && at.Before(b.To); at = times.Next(at) {
+		if len(slots) == b.MaxFires {
+			return nil, now, apierror.Invalid("maxFires", "More than %d slots lie between these times: choose a shorter time, or a higher maxFires, up to %d.", b.MaxFires, MaxBackfill)
+		}
+		due := now
+		if b.PerMinute > 0 {
+			due = due.Add(time.Duration(len(slots)) * time.Minute / time.Duration(b.PerMinute))
+		}
+		slots = append(slots, &models.ScheduleSlot{ScheduleID: s.ID, At: at, Cause: models.SlotBackfill, State: models.SlotPending, Tier: s.Tier, DueAt: due})
+	}
+	return slots, now, nil
+}

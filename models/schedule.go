@@ -1,0 +1,285 @@
+package models
+
+import (
+	"context"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// CatchUp says what happens to slots that passed while no process could fire them.
+type CatchUp string
+
+// The values of CatchUp.
+const (
+	CatchUpSkip     CatchUp = "SKIP"     // none of them fires
+	CatchUpCoalesce CatchUp = "COALESCE" // the last one fires
+	CatchUpAll      CatchUp = "ALL"      // each fires
+)
+
+// RunOverlap says what happens to a slot while a job of an earlier one has not ended.
+type RunOverlap string
+
+// The values of RunOverlap.
+const (
+	RunOverlapAllow  RunOverlap = "ALLOW"
+	RunOverlapSkip   RunOverlap = "SKIP"
+	RunOverlapCancel RunOverlap = "CANCEL_PREVIOUS"
+)
+
+// DSTGap says what happens at a local time that daylight saving skips.
+type DSTGap string
+
+// The values of DSTGap.
+const (
+	DSTGapShift DSTGap = "SHIFT" // it fires when the clock is put forward, once for all skipped times
+	DSTGapSkip  DSTGap = "SKIP"  // it does not fire
+)
+
+// DSTOverlap says what happens at a local time that occurs twice.
+type DSTOverlap string
+
+// The values of DSTOverlap.
+const (
+	DSTOverlapFirst DSTOverlap = "FIRST"
+	DSTOverlapLast  DSTOverlap = "LAST"
+	DSTOverlapBoth  DSTOverlap = "BOTH"
+)
+
+// Schedule submits a job again and again, at times.
+type Schedule struct {
+	bun.BaseModel `bun:"table:schedules,alias:sc"`
+
+	ID        ScheduleID `bun:"id,pk"`
+	AccountID AccountID  `bun:"account_id"`
+	// CreatedBy is the key as which the jobs are submitted.
+	CreatedBy KeyID  `bun:"created_by"`
+	Name      string `bun:"name"`
+
+	// Either Cron or EverySeconds is set.
+	Cron                 string     `bun:"cron,nullzero"`
+	EverySeconds         int        `bun:"every_seconds,nullzero"`
+	Timezone             string     `bun:"timezone"`
+	DSTGap               DSTGap     `bun:"dst_gap"`
+	DSTOverlap           DSTOverlap `bun:"dst_overlap"`
+	JitterSeconds        int        `bun:"jitter_seconds"`
+	StartAt              time.Time  `bun:"start_at,nullzero"`
+	EndAt                time.Time  `bun:"end_at,nullzero"`
+	CatchUp              CatchUp    `bun:"catch_up"`
+	CatchUpWindowSeconds int        `bun:"catch_up_window_seconds"`
+	Overlap              RunOverlap `bun:"overlap"`
+
+	// The request, sealed with the schedule's id, and what lists show of it.
+	Ciphertext []byte `bun:"ciphertext"`
+	WrappedKey []byte `bun:"wrapped_key"`
+	Model      string `bun:"model"`
+	Tier       Tier   `bun:"tier"`
+
+	PausedAt    time.Time `bun:"paused_at,nullzero"`
+	PausedBy    string    `bun:"paused_by,nullzero"`
+	PauseReason string    `bun:"pause_reason,nullzero"`
+	// DecidedUntil is the time until which each slot has a row, or was left out for good.
+	DecidedUntil time.Time `bun:"decided_until"`
+	// NextSlot is the next slot, and NextFireAt when it fires, at most the jitter later. They
+	// are zero while the schedule is paused and after its last slot.
+	NextSlot   time.Time `bun:"next_slot,nullzero"`
+	NextFireAt time.Time `bun:"next_fire_at,nullzero"`
+	LastFireAt time.Time `bun:"last_fire_at,nullzero"`
+	CreatedAt  time.Time `bun:"created_at,nullzero,default:clock_timestamp()"`
+	UpdatedAt  time.Time `bun:"updated_at,nullzero,default:clock_timestamp()"`
+}
+
+// Paused reports whether it is paused.
+func (s *Schedule) Paused() bool { return !s.PausedAt.IsZero() }
+
+// SlotCause says why a slot exists.
+type SlotCause string
+
+// The values of SlotCause.
+const (
+	SlotCron     SlotCause = "CRON"
+	SlotCatchUp  SlotCause = "CATCH_UP"
+	SlotTrigger  SlotCause = "TRIGGER"
+	SlotBackfill SlotCause = "BACKFILL"
+)
+
+// SlotState is the state of a slot.
+type SlotState string
+
+// The values of SlotState. All but PENDING are final.
+const (
+	SlotPending SlotState = "PENDING"
+	SlotFired   SlotState = "FIRED"
+	SlotSkipped SlotState = "SKIPPED"
+	SlotRefused SlotState = "REFUSED"
+)
+
+// ScheduleSlot is one time at which a schedule fires. Its row guarantees that it does so once.
+type ScheduleSlot struct {
+	bun.BaseModel `bun:"table:schedule_slots,alias:sl"`
+
+	ScheduleID ScheduleID `bun:"schedule_id,pk"`
+	At         time.Time  `bun:"slot,pk"`
+	Cause      SlotCause  `bun:"cause"`
+	State      SlotState  `bun:"state"`
+	// Reason says why it was skipped or refused.
+	Reason string `bun:"reason,nullzero"`
+	// DueAt is when a PENDING slot is next due.
+	DueAt time.Time `bun:"due_at,nullzero"`
+	Tier  Tier      `bun:"tier"`
+	Tries int       `bun:"tries"`
+	// JobID is the job of a FIRED slot, which may have been deleted since.
+	JobID     JobID     `bun:"job_id,nullzero"`
+	DecidedAt time.Time `bun:"decided_at,nullzero,default:clock_timestamp()"`
+	EndedAt   time.Time `bun:"ended_at,nullzero"`
+}
+
+// InsertSchedule writes a new schedule, and reads back what the database fills. It returns
+// sql.ErrNoRows if the account has one of the same name.
+func InsertSchedule(ctx context.Context, tx bun.Tx, s *Schedule) error {
+	return tx.NewInsert().Model(s).On("CONFLICT (account_id, name) DO NOTHING").Returning("created_at, updated_at").Scan(ctx)
+}
+
+// SaveSchedule writes all that can change of a schedule whose row is locked.
+func SaveSchedule(ctx context.Context, tx bun.Tx, s *Schedule) error {
+	return tx.NewUpdate().Model(s).ExcludeColumn("id", "account_id", "created_at", "updated_at").
+		Set("updated_at = clock_timestamp()").WherePK().Returning("updated_at").Scan(ctx)
+}
+
+// DeleteSchedule deletes a schedule with its slots. Its jobs stay.
+func DeleteSchedule(ctx context.Context, tx bun.Tx, id ScheduleID) error {
+	return mustChange(tx.NewDelete().Model((*Schedule)(nil)).Where("id = ?", id).Exec(ctx))
+}
+
+// GetSchedule returns a schedule, or sql.ErrNoRows.
+func GetSchedule(ctx context.Context, db bun.IDB, id ScheduleID) (*Schedule, error) {
+	s := new(Schedule)
+	return s, db.NewSelect().Model(s).Where("sc.id = ?", id).Scan(ctx)
+}
+
+// GetScheduleByName returns an account's schedule of this name, or sql.ErrNoRows.
+func GetScheduleByName(ctx context.Context, db bun.IDB, account AccountID, name string) (*Schedule, error) {
+	s := new(Schedule)
+	return s, db.NewSelect().Model(s).Where("sc.account_id = ? AND sc.name = ?", account, name).Scan(ctx)
+}
+
+// LockSchedule returns a schedule and locks its row, or sql.ErrNoRows.
+func LockSchedule(ctx context.Context, tx bun.Tx, id ScheduleID) (*Schedule, error) {
+	s := new(Schedule)
+	return s, tx.NewSelect().Model(s).Where("sc.id = ?", id).For("UPDATE").Scan(ctx)
+}
+
+// ListSchedules returns up to limit schedules after a name and id, by name; of one account, or
+// of all; of one name, or of all.
+func ListSchedules(ctx context.Context, db bun.IDB, account AccountID, name, afterName string, after ScheduleID, limit int) (all []*Schedule, err error) {
+	q := db.NewSelect().Model(&all).Order("sc.name", "sc.id").Limit(int64(limit))
+	if account != "" {
+		q.Where("sc.account_id = ?", account)
+	}
+	if name != "" {
+		q.Where("sc.name = ?", name)
+	}
+	if after != "" {
+		q.Where("(sc.name, sc.id) > (?, ?)", afterName, after)
+	}
+	return all, q.Scan(ctx)
+}
+
+// CountSchedules counts an account's schedules.
+func CountSchedules(ctx context.Context, db bun.IDB, account AccountID) (int, error) {
+	n, err := db.NewSelect().Model((*Schedule)(nil)).Where("sc.account_id = ?", account).Count(ctx)
+	return int(n), err
+}
+
+// LockDueSchedules returns and locks up to limit schedules that are due, except those that
+// another process decides on: the highest tier first, then the longest due.
+func LockDueSchedules(ctx context.Context, tx bun.Tx, limit int) (due []*Schedule, now time.Time, err error) {
+	if now, err = Now(ctx, tx); err != nil {
+		return nil, now, err
+	}
+	err = tx.NewSelect().Model(&due).Where("sc.next_fire_at <= ?", now).
+		Order("sc.next_fire_at").Limit(int64(limit)).For("UPDATE SKIP LOCKED").Scan(ctx)
+	return due, now, err
+}
+
+// NextScheduleAt returns when the next schedule fires, or the next pending slot is due; zero if
+// none does.
+func NextScheduleAt(ctx context.Context, db bun.IDB) (next time.Time, err error) {
+	var at bun.NullTime
+	err = db.NewRaw(`SELECT least((SELECT min(next_fire_at) FROM schedules WHERE next_fire_at IS NOT NULL),
+		(SELECT min(due_at) FROM schedule_slots WHERE due_at IS NOT NULL))`).Scan(ctx, &at)
+	return at.Time, err
+}
+
+// InsertSlots writes slots, except those that have a row, and returns the written ones.
+func InsertSlots(ctx context.Context, tx bun.Tx, slots []*ScheduleSlot) (written []*ScheduleSlot, err error) {
+	if len(slots) == 0 {
+		return nil, nil
+	}
+	err = tx.NewInsert().Model(&slots).On("CONFLICT DO NOTHING").Returning("*").Scan(ctx, &written)
+	return written, err
+}
+
+// TakeDueSlots returns up to limit pending slots that are due, in the order of their tiers, and
+// makes them due again after a while: whoever dies with them leaves them to another.
+func TakeDueSlots(ctx context.Context, db bun.IDB, limit int, again time.Duration) (taken []*ScheduleSlot, err error) {
+	err = db.NewRaw(`
+		WITH due AS MATERIALIZED (
+			SELECT s.schedule_id, s.slot FROM unnest(?::text[]) WITH ORDINALITY t (tier, rank)
+			CROSS JOIN LATERAL (SELECT * FROM schedule_slots s WHERE s.tier = t.tier AND s.due_at <= clock_timestamp()
+				ORDER BY s.due_at LIMIT ? FOR UPDATE SKIP LOCKED) s
+			ORDER BY t.rank, s.due_at LIMIT ?)
+		UPDATE schedule_slots s SET due_at = clock_timestamp() + make_interval(secs => ?), tries = tries + 1
+		FROM due WHERE s.schedule_id = due.schedule_id AND s.slot = due.slot RETURNING s.*`,
+		textArray(Tiers), limit, limit, again.Seconds()).Scan(ctx, &taken)
+	return taken, err
+}
+
+// EndSlot writes how a pending slot ended, and reports whether it was pending.
+func EndSlot(ctx context.Context, db bun.IDB, s *ScheduleSlot) (bool, error) {
+	res, err := db.NewRaw(`UPDATE schedule_slots SET state = ?, reason = ?, job_id = ?, due_at = NULL, ended_at = clock_timestamp()
+		WHERE schedule_id = ? AND slot = ? AND state = 'PENDING'`, s.State, bun.NullZero(s.Reason), s.JobID, s.ScheduleID, s.At).Exec(ctx)
+	if err != nil {
+		return false, err
+	}
+	n, err := res.RowsAffected()
+	return n > 0, err
+}
+
+// DelaySlot makes a pending slot due later, and notes why.
+func DelaySlot(ctx context.Context, db bun.IDB, s *ScheduleSlot, wait time.Duration) error {
+	_, err := db.NewRaw(`UPDATE schedule_slots SET due_at = clock_timestamp() + make_interval(secs => ?), reason = ?
+		WHERE schedule_id = ? AND slot = ? AND state = 'PENDING'`, wait.Seconds(), s.Reason, s.ScheduleID, s.At).Exec(ctx)
+	return err
+}
+
+// ListSlots returns up to limit slots of a schedule before a slot, the newest first. The zero
+// time begins at the newest.
+func ListSlots(ctx context.Context, db bun.IDB, id ScheduleID, before time.Time, limit int) (slots []*ScheduleSlot, err error) {
+	q := db.NewSelect().Model(&slots).Where("sl.schedule_id = ?", id).Order("sl.slot DESC").Limit(int64(limit))
+	if !before.IsZero() {
+		q.Where("sl.slot < ?", before)
+	}
+	return slots, q.Scan(ctx)
+}
+
+// ListOpenRuns returns the jobs of a schedule's newest slots that have not ended, oldest first.
+func ListOpenRuns(ctx context.Context, db bun.IDB, id ScheduleID, before time.Time, limit int) (open []JobID, err error) {
+	err = db.NewRaw(`SELECT j.id FROM (SELECT job_id, slot FROM schedule_slots WHERE schedule_id = ? AND slot < ? AND job_id IS NOT NULL ORDER BY slot DESC LIMIT ?) s
+		JOIN jobs j ON j.id = s.job_id WHERE j.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED') ORDER BY s.slot`, id, before, limit).Scan(ctx, &open)
+	return open, err
+}
+
+// DeleteOldSlots deletes up to limit slots that ended a while ago, and returns how many. The
+// schedule's newest slot stays.
+func DeleteOldSlots(ctx context.Context, db bun.IDB, keep time.Duration, limit int) (int, error) {
+	res, err := db.NewRaw(`DELETE FROM schedule_slots WHERE (schedule_id, slot) IN (
+		SELECT s.schedule_id, s.slot FROM schedule_slots s JOIN schedules sc ON sc.id = s.schedule_id
+		WHERE s.ended_at < clock_timestamp() - make_interval(secs => ?) AND s.slot < sc.decided_until ORDER BY s.ended_at LIMIT ?)`,
+		keep.Seconds(), limit).Exec(ctx)
+	if err != nil {
+		return 0, err
+	}
+	n, err := res.RowsAffected()
+	return int(n), err
+}
