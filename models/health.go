@@ -11,7 +11,8 @@ import (
 type Health struct {
 	// OutboxLagSeconds is the age of the oldest message that waits to be relayed, 0 without any.
 	OutboxLagSeconds float64 `bun:"outbox_lag"`
-	// SchedulerLagSeconds is by how long the most overdue job's start was missed, 0 without any.
+	// SchedulerLagSeconds is by how long the most overdue job's start, or slot of a schedule, was
+	// missed, 0 without any.
 	SchedulerLagSeconds float64 `bun:"scheduler_lag"`
 	// StalledJobs render without progress for longer than the caller's limit.
 	StalledJobs int `bun:"stalled"`
@@ -24,15 +25,17 @@ type Health struct {
 func ReadHealth(ctx context.Context, db bun.IDB, stall time.Duration, letters int) (*Health, error) {
 	h := new(Health)
 	err := db.NewRaw(`
-		SELECT
+		SELECT outbox_lag, greatest(job_lag, slot_lag) AS scheduler_lag, stalled, dead_letters FROM (SELECT
 			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - created_at), 0) FROM outbox
 				WHERE claimed_until IS NULL OR claimed_until < clock_timestamp() ORDER BY id LIMIT 1), 0) AS outbox_lag,
 			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - run_at), 0) FROM jobs
 				WHERE (status = 'SCHEDULED' OR status = 'BLOCKED' AND blocked_by = 0) AND run_at IS NOT NULL
-				ORDER BY run_at LIMIT 1), 0) AS scheduler_lag,
+				ORDER BY run_at LIMIT 1), 0) AS job_lag,
+			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - least((SELECT min(next_fire_at) FROM schedules WHERE next_fire_at IS NOT NULL),
+				(SELECT min(due_at) FROM schedule_slots WHERE due_at IS NOT NULL))), 0)), 0) AS slot_lag,
 			(SELECT count(*) FROM jobs WHERE status IN ('ASSIGNED', 'RUNNING', 'COMPLETING')
 				AND phase = 'RENDERING' AND progress_at < clock_timestamp() - make_interval(secs => ?)) AS stalled,
-			(SELECT count(*) FROM (SELECT FROM dead_letters WHERE resolved_at IS NULL AND `+operatorsSQL+` LIMIT ?) open) AS dead_letters`,
+			(SELECT count(*) FROM (SELECT FROM dead_letters WHERE resolved_at IS NULL AND `+operatorsSQL+` LIMIT ?) open) AS dead_letters) health`,
 		stall.Seconds(), letters).Scan(ctx, h)
 	return h, err
 }

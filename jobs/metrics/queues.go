@@ -117,7 +117,7 @@ var (
 	stalledDesc   = desc("reelay_stalled_jobs", "Jobs that have rendered without progress for two minutes.")
 	lettersDesc   = desc("reelay_dlq_size", "Open dead letters that operators must act on, counted up to 10,000.")
 	outboxDesc    = desc("reelay_outbox_lag_seconds", "The age of the oldest message of the outbox that waits to be relayed.")
-	schedulerDesc = desc("reelay_scheduler_lag_seconds", "By how long the most overdue job has missed the time at which it should have been queued.")
+	schedulerDesc = desc("reelay_scheduler_lag_seconds", "By how long the most overdue job, or slot of a schedule, has missed its time.")
 )
 
 // newHealth is what shows that work gets stuck.

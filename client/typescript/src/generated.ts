@@ -221,6 +221,8 @@ export type JobFilter = {
   tier?: InputMaybe<Array<Tier>>;
   accountId?: InputMaybe<Scalars['ID']['input']>;
   userId?: InputMaybe<Scalars['String']['input']>;
+  /** A schedule that submitted the jobs. */
+  scheduleId?: InputMaybe<Scalars['ID']['input']>;
   failureClass?: InputMaybe<Array<FailureClass>>;
   createdAfter?: InputMaybe<Scalars['Time']['input']>;
   createdBefore?: InputMaybe<Scalars['Time']['input']>;
@@ -407,6 +409,69 @@ export type PoolChangeKind =
   | 'ADDED'
   | 'CHANGED'
   | 'UNCHANGED';
+
+/** What happens to slots that passed while no process could fire them: none fires, the last one fires, or each does. */
+export type CatchUp =
+  | 'SKIP'
+  | 'COALESCE'
+  | 'ALL';
+
+/** What happens to a slot while a job of an earlier one has not ended. */
+export type Overlap =
+  | 'ALLOW'
+  | 'SKIP'
+  | 'CANCEL_PREVIOUS';
+
+/** A local time that daylight saving skips: the schedule fires when the clock is put forward, or not at all. */
+export type DstGap =
+  | 'SHIFT'
+  | 'SKIP';
+
+/** A local time that occurs twice: the schedule fires at the first, the last, or both. */
+export type DstOverlap =
+  | 'FIRST'
+  | 'LAST'
+  | 'BOTH';
+
+export type ScheduleInput = {
+  /** Unique in the account, 1 to 100 characters. */
+  name: Scalars['String']['input'];
+  /**
+   * Five fields (minute, hour, day of the month, month, day of the week), six (the second first), or a macro such as @daily.
+   * Fields have lists, ranges, steps, names, L, LW, 15W and MON#2. Give either this or everySeconds.
+   */
+  cron?: InputMaybe<Scalars['String']['input']>;
+  /** An interval in real time, 1 to 31,622,400. */
+  everySeconds?: InputMaybe<Scalars['Int']['input']>;
+  /** A name of the IANA database, such as Europe/Berlin. */
+  timezone?: InputMaybe<Scalars['String']['input']>;
+  /** What each slot submits. It cannot have runAt, expiresAt, finishBy, dependsOn or idempotencyKey. */
+  job: SubmitJobInput;
+  catchUp?: InputMaybe<CatchUp>;
+  /** How late a slot may fire, 0 to 2,678,400. */
+  catchUpWindowSeconds?: InputMaybe<Scalars['Int']['input']>;
+  overlap?: InputMaybe<Overlap>;
+  /** Each slot fires 0 to so many seconds later, each always by the same delay; at most 3600. */
+  jitterSeconds?: InputMaybe<Scalars['Int']['input']>;
+  dstGap?: InputMaybe<DstGap>;
+  dstOverlap?: InputMaybe<DstOverlap>;
+  /** Slots lie from startAt until before endAt. */
+  startAt?: InputMaybe<Scalars['Time']['input']>;
+  endAt?: InputMaybe<Scalars['Time']['input']>;
+};
+
+export type SlotCause =
+  | 'CRON'
+  | 'CATCH_UP'
+  | 'TRIGGER'
+  | 'BACKFILL';
+
+/** PENDING: the job is not submitted yet. All others are final. */
+export type SlotState =
+  | 'PENDING'
+  | 'FIRED'
+  | 'SKIPPED'
+  | 'REFUSED';
 
 export type Role =
   | 'CLIENT'
