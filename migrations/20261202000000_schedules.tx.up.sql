@@ -43,6 +43,7 @@ CREATE TABLE schedules (
     CHECK (paused_at IS NULL OR next_fire_at IS NULL)
 );
 CREATE UNIQUE INDEX schedules_name ON schedules (account_id, name);
+CREATE INDEX schedules_by_name ON schedules (name, id);
 CREATE INDEX schedules_due ON schedules (next_fire_at) WHERE next_fire_at IS NOT NULL;
 CREATE INDEX schedules_created_by ON schedules (created_by);
 

@@ -263,6 +263,11 @@ func ListSlots(ctx context.Context, db bun.IDB, id ScheduleID, before time.Time,
 	return slots, q.Scan(ctx)
 }
 
+// TriggeredSince reports whether a schedule has a slot of a trigger after a time.
+func TriggeredSince(ctx context.Context, db bun.IDB, id ScheduleID, since time.Time) (bool, error) {
+	return db.NewSelect().Model((*ScheduleSlot)(nil)).Where("sl.schedule_id = ? AND sl.slot > ? AND sl.cause = ?", id, since, SlotTrigger).Exists(ctx)
+}
+
 // ListOpenRuns returns the jobs of a schedule's newest slots that have not ended, oldest first.
 func ListOpenRuns(ctx context.Context, db bun.IDB, id ScheduleID, before time.Time, limit int) (open []JobID, err error) {
 	err = db.NewRaw(`SELECT j.id FROM (SELECT job_id, slot FROM schedule_slots WHERE schedule_id = ? AND slot < ? AND job_id IS NOT NULL ORDER BY slot DESC LIMIT ?) s

@@ -16,12 +16,22 @@ import (
 // Trigger fires a schedule now, also if it is paused, and returns the job. It returns CONFLICT
 // if the rule for overlaps forbids that, and the errors of a submit.
 func (v *Schedules) Trigger(ctx context.Context, p jobs.Principal, id models.ScheduleID) (*models.Job, error) {
+	return v.TriggerOnce(ctx, p, id, time.Time{})
+}
+
+// TriggerOnce is Trigger for a form that may be sent twice. It returns CONFLICT if the schedule
+// was triggered after since, the newest slot that the form's page knew. The zero time means that
+// it may fire again.
+func (v *Schedules) TriggerOnce(ctx context.Context, p jobs.Principal, id models.ScheduleID, since time.Time) (*models.Job, error) {
 	s, err := v.toChange(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
 	var slot *models.ScheduleSlot
 	err = jobs.InTx(ctx, v.DB, func(ctx context.Context, tx bun.Tx) error {
+		if err := triggeredOnce(ctx, tx, id, since); err != nil {
+			return err
+		}
 		now, err := models.Now(ctx, tx)
 		if err != nil {
 			return err
@@ -42,6 +52,22 @@ func (v *Schedules) Trigger(ctx context.Context, p jobs.Principal, id models.Sch
 		return nil, apierror.Conflict("The schedule did not fire: %s.", strings.TrimSuffix(slot.Reason, "."))
 	}
 	return v.job(ctx, slot)
+}
+
+// triggeredOnce returns CONFLICT if the schedule was triggered after since, and lets nobody else
+// trigger it with a since before the end of the transaction.
+func triggeredOnce(ctx context.Context, tx bun.Tx, id models.ScheduleID, since time.Time) error {
+	if since.IsZero() {
+		return nil
+	}
+	if _, err := models.LockSchedule(ctx, tx, id); err != nil {
+		return apierror.OrNotFound(err, "schedule")
+	}
+	before, err := models.TriggeredSince(ctx, tx, id, since)
+	if err == nil && before {
+		return apierror.Conflict("The schedule was triggered since this page was opened.")
+	}
+	return err
 }
 
 func (v *Schedules) job(ctx context.Context, slot *models.ScheduleSlot) (*models.Job, error) {

@@ -20,6 +20,7 @@ import (
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/registry"
+	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/jobs/webhook"
 )
@@ -42,6 +43,7 @@ type Config struct {
 	Retrier   *jobs.Retrier
 	Webhooks  *webhook.Endpoints
 	Bulk      *bulk.Bulk
+	Schedules *schedule.Schedules
 	// Logs reads stored logs; nil if pages show none.
 	Logs Logs
 	// SSO is the OpenID provider at which members can log in; nil for none.

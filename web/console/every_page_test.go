@@ -61,7 +61,7 @@ var strangersFill = map[string][]string{
 	"jobs": {"user_id", "idempotency_key", "failure_reason", "cancel_reason", "progress_message", "region", "alias"}, "job_runs": {"failure_reason"},
 	"job_attempts": {"failure_reason", "error_detail"}, "workers": {"provider_instance_id", "zone", "agent_version", "drain_reason", "machine"},
 	"pools": {"region", "machine_type", "gpu_type"}, "scaling_decisions": {"reason", "error"}, "dead_letters": {"reason", "note"}, "alerts": {"message"}, "alert_silences": {"reason"},
-	"queue_pauses": {"reason"}, "quarantines": {"reason"},
+	"queue_pauses": {"reason"}, "quarantines": {"reason"}, "schedules": {"name", "paused_by", "pause_reason"}, "schedule_slots": {"reason"},
 }
 
 // poison appends markup to every text that strangers fill.
@@ -127,6 +127,11 @@ var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
 	worker := b.Worker(t, "spot")
 	_, err = b.Fleet.QuarantineWorker(t.Context(), b.Admin, worker.WorkerID, 5, "it is loud")
 	require.NoError(t, err)
+	active, paused, done := b.schedule(t, "every morning "+strings.TrimSuffix(markup, "\u202e")), b.schedule(t, "every night"), b.schedule(t, "done")
+	_, err = b.Schedules.Trigger(t.Context(), b.Client, active.ID)
+	require.NoError(t, err)
+	_, err = b.Schedules.Pause(t.Context(), b.Admin, paused.ID, "the holidays")
+	require.NoError(t, err)
 	on := func(verb string) string { return "/workers/" + string(worker.WorkerID) + verb }
 	b.poison(t)
 
@@ -139,6 +144,7 @@ var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
 		"webhooks": "/webhooks", "new webhook": "/webhooks/new", "webhook": "/webhooks/" + string(endpoint.ID), "rotate": "/webhooks/" + string(endpoint.ID) + "/rotate", "disable webhook": "/webhooks/" + string(endpoint.ID) + "/disable", "delete webhook": "/webhooks/" + string(endpoint.ID) + "/delete",
 		"worker": on(""), "drain": on("/drain"), "preempt": on("/preempt"), "quarantine": on("/quarantine"), "queue": "/queues/enterprise",
 		"remove model": "/models/show/drill/remove", "alerts": "/alerts", "past alerts": "/alerts?history=1", "alert rule": "/alerts/rules/queue-depth", "silence": "/alerts/silence?rule=queue-depth",
+		"schedules": "/schedules", "schedule": schedulePath(active.ID), "paused schedule": schedulePath(paused.ID), "pause schedule": schedulePath(active.ID) + "/pause", "delete schedule": schedulePath(done.ID) + "/delete",
 		"accounts": "/accounts", "new account": "/accounts/new", "edit account": "/accounts/" + string(b.Account.ID) + "/edit", "members": "/members", "member": "/members/" + string(invitation.Member.ID), "join": "/join/" + invitation.Token,
 		"keys": "/keys", "new key": "/keys/new", "revoke": "/keys/" + string(key.KeyID) + "/revoke", "audit": "/audit", "me": "/me",
 	}

@@ -207,6 +207,16 @@ func (c *console) routes() []route {
 		{pattern: "GET /models/show/{id}/remove", serve: c.modelConfirm, admin: true},
 		{pattern: "POST /models/show/{id}/remove", serve: c.modelRemove, admin: true, back: "/models"},
 
+		{pattern: "GET /schedules", serve: c.scheduleList},
+		{pattern: "GET /schedules/live", serve: c.scheduleListLive},
+		{pattern: "GET /schedules/{id}", serve: c.scheduleShow},
+		{pattern: "GET /schedules/{id}/pause", serve: c.schedulePauseAsk, back: "/schedules/{id}"},
+		{pattern: "POST /schedules/{id}/pause", serve: c.schedulePause, back: "/schedules/{id}"},
+		{pattern: "POST /schedules/{id}/resume", serve: c.scheduleResume, back: "/schedules/{id}"},
+		{pattern: "POST /schedules/{id}/trigger", serve: c.scheduleTrigger, back: "/schedules/{id}"},
+		{pattern: "GET /schedules/{id}/delete", serve: c.scheduleDeleteAsk, back: "/schedules/{id}"},
+		{pattern: "POST /schedules/{id}/delete", serve: c.scheduleDelete, back: "/schedules/{id}"},
+
 		{pattern: "GET /alerts", serve: c.alertList},
 		{pattern: "GET /alerts/live", serve: c.alertListLive},
 		{pattern: "GET /alerts/rules/{name}", serve: c.alertRule},

@@ -33,6 +33,7 @@ var navigation = []group{
 		{"Takes", "/takes", "g t", "the takes"},
 		{"Dead letters", "/dead-letters", "g d", "the dead letter"},
 		{"Bulk operations", "/bulk", "g b", "the operation"},
+		{"Schedules", "/schedules", "g r", "the schedule"},
 	}},
 	{"Fleet", []section{
 		{"Queues", "/queues", "g q", "the queue"},

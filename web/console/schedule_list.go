@@ -1,0 +1,110 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/a-h/templ"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/schedule"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/ui"
+)
+
+// schedulesShown is the number of schedules on a page.
+const schedulesShown = 50
+
+// scheduleList is the view of the page with all schedules.
+type scheduleList struct {
+	Rows []scheduleRow
+	// After is where this page begins, or "" for the first one.
+	After string
+	// Next is the address of the next page, or "".
+	Next string
+	Now  time.Time
+}
+
+// live returns the address of the list's stream. Only the first page has one.
+func (v *scheduleList) live() string {
+	if v.After != "" {
+		return ""
+	}
+	return "/schedules/live"
+}
+
+// scheduleRow is one schedule.
+type scheduleRow struct {
+	*models.Schedule
+	Account string
+}
+
+func schedulePath(id models.ScheduleID) string { return "/schedules/" + string(id) }
+
+// state names the schedule's state, as a badge.
+func (r scheduleRow) state() string {
+	switch {
+	case r.Paused():
+		return "PAUSED"
+	case r.NextFireAt.IsZero():
+		return "ENDED"
+	}
+	return "ACTIVE"
+}
+
+// when says in words when it fires.
+func (r scheduleRow) when() string {
+	words, err := schedule.Describe(r.Schedule)
+	if err != nil {
+		return ui.Unknown
+	}
+	return words
+}
+
+func (c *console) scheduleList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	v, err := c.readSchedules(r.Context(), p, r.URL.Query().Get("after"))
+	if err != nil {
+		return err
+	}
+	v.Now = time.Now()
+	return render(w, r, http.StatusOK, scheduleListPage(v))
+}
+
+func (c *console) scheduleListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	return c.refresh(w, r, p, "/schedules/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
+		v, err := c.readSchedules(ctx, p, "")
+		if err != nil {
+			return nil, err
+		}
+		return func(now time.Time) templ.Component {
+			v.Now = now
+			return scheduleTable(v)
+		}, nil
+	})
+}
+
+func (c *console) readSchedules(ctx context.Context, p jobs.Principal, after string) (*scheduleList, error) {
+	found, err := c.Schedules.List(ctx, p, "", paging.Request{First: schedulesShown, After: after})
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]models.AccountID, len(found.Items))
+	for i, s := range found.Items {
+		ids[i] = s.AccountID
+	}
+	names, err := c.accountNames(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	v := &scheduleList{After: after}
+	for _, s := range found.Items {
+		v.Rows = append(v.Rows, scheduleRow{s, names[s.AccountID]})
+	}
+	if found.More {
+		v.Next = "/schedules?" + url.Values{"after": {found.End}}.Encode()
+	}
+	return v, nil
+}
