@@ -64,7 +64,7 @@ type Resolver struct {
 	Examine func(ctx context.Context) ([]doctor.Finding, error)
 	// RedisVersion returns the version of Redis, or "" if it is not known.
 	RedisVersion func(ctx context.Context) string
-	Schedules *schedule.Schedules
+	Schedules    *schedule.Schedules
 
 	// examining is held while the checks run.
 	examining sync.Mutex
