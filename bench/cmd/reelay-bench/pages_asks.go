@@ -176,7 +176,7 @@ func (p *places) fleetPages() (all []string) {
 	for _, page := range []string{"", "/live", "/edit", "/delete"} {
 		all = append(all, "/pools/"+string(p.Pool)+page)
 	}
-	return append(all, "/workers", "/workers?all=1", "/workers/act?verb=drain&id=" + string(history.Busy), "/workers/live", "/pools", "/pools/live", "/pools/new", "/queues", "/queues/live", "/queues/charts", "/queues/charts?range=7d", "/queues/pro", "/queues/pro/live", "/queues/pro/charts", "/queues/pro/pause",
+	return append(all, "/workers", "/workers?all=1", "/workers/act?verb=drain&id="+string(history.Busy), "/workers/live", "/pools", "/pools/live", "/pools/new", "/queues", "/queues/live", "/queues/charts", "/queues/charts?range=7d", "/queues/pro", "/queues/pro/live", "/queues/pro/charts", "/queues/pro/pause",
 		"/heatmap", "/heatmap?hours=24", "/heatmap?hours=168", "/heatmap/live", "/models", "/models/apply", "/models/show/testcard")
 }
 
