@@ -2251,7 +2251,7 @@ type JobFilter struct {
 	AccountId *string     `json:"accountId,omitempty"`
 	UserId    *string     `json:"userId,omitempty"`
 	// A schedule that submitted the jobs.
-	ScheduleId    *string        `json:"scheduleId"`
+	ScheduleId    *string        `json:"scheduleId,omitempty"`
 	FailureClass  []FailureClass `json:"failureClass,omitempty"`
 	CreatedAfter  *time.Time     `json:"createdAfter,omitempty"`
 	CreatedBefore *time.Time     `json:"createdBefore,omitempty"`
