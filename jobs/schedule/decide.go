@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
@@ -170,5 +169,3 @@ func pause(s *models.Schedule, now time.Time, by, reason string) {
 	s.PausedAt, s.PausedBy, s.PauseReason = now, by, reason
 	s.NextSlot, s.NextFireAt = time.Time{}, time.Time{}
 }
-
-var errGone = errors.New("the schedule is gone")
