@@ -192,7 +192,7 @@ func CountSchedules(ctx context.Context, db bun.IDB, account AccountID) (int, er
 }
 
 // LockDueSchedules returns and locks up to limit schedules that are due, except those that
-// another process decides on: the highest tier first, then the longest due.
+// another process decides on, the longest due first.
 func LockDueSchedules(ctx context.Context, tx bun.Tx, limit int) (due []*Schedule, now time.Time, err error) {
 	if now, err = Now(ctx, tx); err != nil {
 		return nil, now, err
@@ -200,15 +200,6 @@ func LockDueSchedules(ctx context.Context, tx bun.Tx, limit int) (due []*Schedul
 	err = tx.NewSelect().Model(&due).Where("sc.next_fire_at <= ?", now).
 		Order("sc.next_fire_at").Limit(int64(limit)).For("UPDATE SKIP LOCKED").Scan(ctx)
 	return due, now, err
-}
-
-// NextScheduleAt returns when the next schedule fires, or the next pending slot is due; zero if
-// none does.
-func NextScheduleAt(ctx context.Context, db bun.IDB) (next time.Time, err error) {
-	var at bun.NullTime
-	err = db.NewRaw(`SELECT least((SELECT min(next_fire_at) FROM schedules WHERE next_fire_at IS NOT NULL),
-		(SELECT min(due_at) FROM schedule_slots WHERE due_at IS NOT NULL))`).Scan(ctx, &at)
-	return at.Time, err
 }
 
 // InsertSlots writes slots, except those that have a row, and returns the written ones.
@@ -221,7 +212,7 @@ func InsertSlots(ctx context.Context, tx bun.Tx, slots []*ScheduleSlot) (written
 }
 
 // TakeDueSlots returns up to limit pending slots that are due, in the order of their tiers, and
-// makes them due again after a while: whoever dies with them leaves them to another.
+// makes them due again after a while, so that another process takes those of one that died.
 func TakeDueSlots(ctx context.Context, db bun.IDB, limit int, again time.Duration) (taken []*ScheduleSlot, err error) {
 	err = db.NewRaw(`
 		WITH due AS MATERIALIZED (

@@ -115,7 +115,7 @@ func printSchedule(out io.Writer, s *client.ScheduleDetail) error {
 	field("name", "%s  (%s)", clean(s.Name), s.Id)
 	field("state", "%s", scheduleState(s.Schedule))
 	if s.Paused {
-		field("paused", "%s by %s: %s", ago(s.PausedAt), clean(valueOr(s.PausedBy, "somebody")), clean(valueOr(s.PauseReason, "no reason given")))
+		field("paused", "%s by %s: %s", ago(s.PausedAt), clean(valueOr(s.PausedBy, "unknown")), clean(valueOr(s.PauseReason, "no reason given")))
 	}
 	field("fires", "%s", clean(s.Description))
 	if s.Cron != nil {

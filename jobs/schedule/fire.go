@@ -159,7 +159,7 @@ func (r *Runner) mustSkip(ctx context.Context, s *models.Schedule, slot *models.
 	return "", nil
 }
 
-// end writes the final state of a slot, unless err is set, and the schedule's newest fire.
+// end writes the final state of a slot, unless err is set. It reports whether the slot was pending.
 func (r *Runner) end(ctx context.Context, slot *models.ScheduleSlot, state models.SlotState, reason string, err error) (bool, error) {
 	if err != nil {
 		return false, err
@@ -189,7 +189,7 @@ func (r *Runner) refused(ctx context.Context, s *models.Schedule, slot *models.S
 	return r.end(ctx, slot, models.SlotRefused, why.Message, nil)
 }
 
-// failed gives up a slot that failed too often for a reason of ours.
+// failed ends a slot that failed too often because of internal errors.
 func (r *Runner) failed(ctx context.Context, slot *models.ScheduleSlot, err error) (bool, error) {
 	if slot.Tries < maxTries || models.IsOutage(err) || ctx.Err() != nil {
 		return false, err

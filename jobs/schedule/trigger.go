@@ -54,8 +54,8 @@ func (v *Schedules) TriggerOnce(ctx context.Context, p jobs.Principal, id models
 	return v.job(ctx, slot)
 }
 
-// triggeredOnce returns CONFLICT if the schedule was triggered after since, and lets nobody else
-// trigger it with a since before the end of the transaction.
+// triggeredOnce returns CONFLICT if the schedule was triggered after since. It locks the schedule,
+// so that concurrent calls run one after the other.
 func triggeredOnce(ctx context.Context, tx bun.Tx, id models.ScheduleID, since time.Time) error {
 	if since.IsZero() {
 		return nil
