@@ -1,7 +1,9 @@
 package models
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -211,8 +213,8 @@ func InsertSlots(ctx context.Context, tx bun.Tx, slots []*ScheduleSlot) (written
 	return written, err
 }
 
-// TakeDueSlots returns up to limit pending slots that are due, in the order of their tiers, and
-// makes them due again after a while, so that another process takes those of one that died.
+// TakeDueSlots returns up to limit pending slots that are due, the highest tier first, and makes
+// them due again after a while, so that another process takes those of one that died.
 func TakeDueSlots(ctx context.Context, db bun.IDB, limit int, again time.Duration) (taken []*ScheduleSlot, err error) {
 	err = db.NewRaw(`
 		WITH due AS MATERIALIZED (
@@ -223,6 +225,9 @@ func TakeDueSlots(ctx context.Context, db bun.IDB, limit int, again time.Duratio
 		UPDATE schedule_slots s SET due_at = clock_timestamp() + make_interval(secs => ?), tries = tries + 1
 		FROM due WHERE s.schedule_id = due.schedule_id AND s.slot = due.slot RETURNING s.*`,
 		textArray(Tiers), limit, limit, again.Seconds()).Scan(ctx, &taken)
+	slices.SortFunc(taken, func(a, b *ScheduleSlot) int { // an UPDATE returns its rows in any order
+		return cmp.Or(cmp.Compare(slices.Index(Tiers, a.Tier), slices.Index(Tiers, b.Tier)), a.At.Compare(b.At))
+	})
 	return taken, err
 }
 
@@ -259,19 +264,35 @@ func TriggeredSince(ctx context.Context, db bun.IDB, id ScheduleID, since time.T
 	return db.NewSelect().Model((*ScheduleSlot)(nil)).Where("sl.schedule_id = ? AND sl.slot > ? AND sl.cause = ?", id, since, SlotTrigger).Exists(ctx)
 }
 
-// ListOpenRuns returns the jobs of a schedule's newest slots that have not ended, oldest first.
-func ListOpenRuns(ctx context.Context, db bun.IDB, id ScheduleID, before time.Time, limit int) (open []JobID, err error) {
-	err = db.NewRaw(`SELECT j.id FROM (SELECT job_id, slot FROM schedule_slots WHERE schedule_id = ? AND slot < ? AND job_id IS NOT NULL ORDER BY slot DESC LIMIT ?) s
-		JOIN jobs j ON j.id = s.job_id WHERE j.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED') ORDER BY s.slot`, id, before, limit).Scan(ctx, &open)
+// OpenRun is a slot that is PENDING, or whose job has not ended.
+type OpenRun struct {
+	At time.Time `bun:"slot"`
+	// JobID is empty while the slot is PENDING. Then Wait is until it is next due.
+	JobID JobID         `bun:"job_id"`
+	Wait  time.Duration `bun:"wait"`
+}
+
+// ListOpenRuns returns which of the newest slots of a schedule before another are open, the oldest
+// first. Slots of backfills do not count.
+func ListOpenRuns(ctx context.Context, db bun.IDB, id ScheduleID, before time.Time, limit int) (open []OpenRun, err error) {
+	err = db.NewRaw(`
+		SELECT s.slot, s.job_id, coalesce(1e9 * extract(epoch FROM s.due_at - clock_timestamp()), 0)::bigint AS wait FROM (
+			SELECT * FROM schedule_slots WHERE schedule_id = ? AND slot < ? AND state IN ('PENDING', 'FIRED') AND cause <> 'BACKFILL'
+			ORDER BY slot DESC LIMIT ?) s
+		LEFT JOIN jobs j ON j.id = s.job_id
+		WHERE s.state = 'PENDING' OR j.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED') ORDER BY s.slot`, id, before, limit).Scan(ctx, &open)
 	return open, err
 }
 
-// DeleteOldSlots deletes up to limit slots that ended a while ago, and returns how many. The
-// schedule's newest slot stays.
+// HasLaterSlot reports whether a schedule has a later slot than this one, by its times.
+func HasLaterSlot(ctx context.Context, db bun.IDB, id ScheduleID, at time.Time) (bool, error) {
+	return db.NewSelect().Model((*ScheduleSlot)(nil)).Where("sl.schedule_id = ? AND sl.slot > ? AND sl.cause IN (?, ?)", id, at, SlotCron, SlotCatchUp).Exists(ctx)
+}
+
+// DeleteOldSlots deletes up to limit slots that ended a while ago, and returns how many.
 func DeleteOldSlots(ctx context.Context, db bun.IDB, keep time.Duration, limit int) (int, error) {
 	res, err := db.NewRaw(`DELETE FROM schedule_slots WHERE (schedule_id, slot) IN (
-		SELECT s.schedule_id, s.slot FROM schedule_slots s JOIN schedules sc ON sc.id = s.schedule_id
-		WHERE s.ended_at < clock_timestamp() - make_interval(secs => ?) AND s.slot < sc.decided_until ORDER BY s.ended_at LIMIT ?)`,
+		SELECT schedule_id, slot FROM schedule_slots WHERE ended_at < clock_timestamp() - make_interval(secs => ?) ORDER BY ended_at LIMIT ?)`,
 		keep.Seconds(), limit).Exec(ctx)
 	if err != nil {
 		return 0, err

@@ -1,10 +1,13 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/reelay/reelay/jobs"
@@ -37,8 +40,10 @@ const (
 	maxTries = 20
 	// maxOpenRuns is how many of the newest runs the rule for overlaps looks at.
 	maxOpenRuns = 20
-	// refusedWait is how long a slot waits after a refusal that names no time.
-	refusedWait = 10 * time.Second
+	// refusedWait is how long a slot waits after a refusal that names no time. Each further one
+	// doubles the wait, up to maxRefusedWait.
+	refusedWait    = 10 * time.Second
+	maxRefusedWait = 10 * time.Minute
 )
 
 // Pass decides on and fires what is due.
@@ -62,35 +67,42 @@ func (r *Runner) Forget(ctx context.Context) (int, error) {
 }
 
 // Fire submits the jobs of the slots that are due, and returns how many slots it ended. Any
-// number of processes may call it at once.
+// number of processes may call it at once. A slot that fails is due again later, and does not
+// delay the others.
 func (r *Runner) Fire(ctx context.Context) (int, error) {
-	total := 0
+	total, failed := 0, error(nil)
 	for {
 		taken, err := models.TakeDueSlots(ctx, r.DB, fireBatch, fireAgain)
 		if err != nil {
-			return total, fmt.Errorf("find slots that are due: %w", err)
+			return total, errors.Join(failed, fmt.Errorf("find slots that are due: %w", err))
 		}
-		ended := make([]bool, len(taken))
-		group, within := errgroup.WithContext(ctx)
-		group.SetLimit(fireTogether)
-		for i, slot := range taken {
-			group.Go(func() (err error) {
-				if ended[i], err = r.fire(within, slot); err != nil {
-					return fmt.Errorf("fire the slot %s of schedule %s: %w", slot.At, slot.ScheduleID, err)
-				}
-				return nil
-			})
-		}
-		err = group.Wait()
-		for _, done := range ended {
-			if done {
-				total++
-			}
-		}
-		if err != nil || len(taken) < fireBatch {
-			return total, err
+		ended, err := r.fireAll(ctx, taken)
+		total, failed = total+ended, cmp.Or(failed, err)
+		if len(taken) < fireBatch || models.IsOutage(err) || ctx.Err() != nil {
+			return total, failed
 		}
 	}
+}
+
+// fireAll fires slots, several at once. It returns how many have ended, and the first error.
+func (r *Runner) fireAll(ctx context.Context, slots []*models.ScheduleSlot) (int, error) {
+	var ended atomic.Int64
+	var group errgroup.Group
+	group.SetLimit(fireTogether)
+	for _, slot := range slots {
+		group.Go(func() error {
+			done, err := r.fire(ctx, slot)
+			if err != nil {
+				return fmt.Errorf("fire the slot %s of schedule %s: %w", slot.At, slot.ScheduleID, err)
+			}
+			if done {
+				ended.Add(1)
+			}
+			return nil
+		})
+	}
+	err := group.Wait()
+	return int(ended.Load()), err
 }
 
 // fire submits the job of a pending slot, and reports whether the slot has ended.
@@ -102,8 +114,13 @@ func (r *Runner) fire(ctx context.Context, slot *models.ScheduleSlot) (bool, err
 	if err != nil {
 		return false, err
 	}
-	if skip, err := r.mustSkip(ctx, s, slot); err != nil || skip != "" {
-		return r.end(ctx, slot, models.SlotSkipped, skip, err)
+	if slot.Tries > 1 {
+		if known, err := r.submitted(ctx, s, slot); err != nil || known {
+			return known, err
+		}
+	}
+	if clear, ended, err := r.clear(ctx, s, slot); err != nil || !clear {
+		return ended, err
 	}
 	in, err := Template(r.Sealer, s)
 	if err != nil {
@@ -118,7 +135,19 @@ func (r *Runner) fire(ctx context.Context, slot *models.ScheduleSlot) (bool, err
 		return r.failed(ctx, slot, err)
 	}
 	slot.JobID = job.ID
-	return r.end(ctx, slot, models.SlotFired, "", nil)
+	return r.end(ctx, slot, models.SlotFired, "")
+}
+
+// submitted ends a slot whose job was submitted by a process that was killed before it wrote that
+// down, whatever became of the schedule since. It reports whether there was such a job.
+func (r *Runner) submitted(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot) (bool, error) {
+	found, err := models.FindJobsByKeys(ctx, r.DB, []models.JobKey{{Account: s.AccountID, Key: key(slot)}})
+	if err != nil || len(found) == 0 {
+		return false, err
+	}
+	slot.JobID = found[0].ID
+	_, err = r.end(ctx, slot, models.SlotFired, "")
+	return err == nil, err
 }
 
 // submitter is as whom a schedule submits.
@@ -129,41 +158,56 @@ func submitter(s *models.Schedule) jobs.Principal {
 // slotted is a schedule's submission for a slot. The key makes it unique, also if two processes
 // submit it.
 func slotted(in jobs.Submission, slot *models.ScheduleSlot) jobs.Submission {
-	in.IdempotencyKey = new(fmt.Sprintf("%s/%s", slot.ScheduleID, slot.At.UTC().Format(time.RFC3339Nano)))
+	in.IdempotencyKey = new(key(slot))
 	return in
 }
 
-// mustSkip applies the rules of a pause and of overlaps. It returns why the slot must be
-// skipped, or "".
-func (r *Runner) mustSkip(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot) (string, error) {
-	timed := slot.Cause == models.SlotCron || slot.Cause == models.SlotCatchUp
+func key(slot *models.ScheduleSlot) string {
+	return fmt.Sprintf("%s/%s", slot.ScheduleID, slot.At.UTC().Format(time.RFC3339Nano))
+}
+
+// clear applies the rules of a pause and of overlaps. It reports whether the slot may fire now.
+// If not, the slot has ended, or waits for the one before it.
+func (r *Runner) clear(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot) (clear, ended bool, err error) {
 	switch {
-	case timed && !s.PausedAt.IsZero():
-		return "the schedule was paused", nil
+	case timed(slot) && s.Paused():
+		ended, err = r.end(ctx, slot, models.SlotSkipped, "the schedule was paused")
+		return false, ended, err
 	case slot.Cause == models.SlotBackfill || s.Overlap == models.RunOverlapAllow:
-		return "", nil
+		return true, false, nil
 	}
 	open, err := models.ListOpenRuns(ctx, r.DB, s.ID, slot.At, maxOpenRuns)
 	if err != nil || len(open) == 0 {
-		return "", err
+		return err == nil, false, err
 	}
-	if s.Overlap == models.RunOverlapSkip {
-		return fmt.Sprintf("job %s of an earlier slot had not ended; overlap is SKIP", open[len(open)-1]), nil
+	if i := slices.IndexFunc(open, func(run models.OpenRun) bool { return run.JobID == "" }); i >= 0 && timed(slot) {
+		// Nobody knows yet whether its job will run beside this one's.
+		slot.Reason = fmt.Sprintf("it waits for the slot of %s", open[i].At.UTC().Format(time.RFC3339))
+		return false, false, models.DelaySlot(ctx, r.DB, slot, max(open[i].Wait, Every))
 	}
-	for _, id := range open {
-		_, err := r.Canceller.CancelFor(ctx, submitter(s), id, "the schedule "+s.Name+" fired again")
-		if err != nil && !apierror.HasCode(err, apierror.CodeConflict) && !apierror.HasCode(err, apierror.CodeNotFound) {
-			return "", err
+	for _, run := range slices.Backward(open) {
+		switch {
+		case run.JobID == "":
+		case s.Overlap == models.RunOverlapSkip:
+			ended, err = r.end(ctx, slot, models.SlotSkipped, fmt.Sprintf("job %s of an earlier slot had not ended; overlap is SKIP", run.JobID))
+			return false, ended, err
+		default:
+			_, err := r.Canceller.CancelFor(ctx, submitter(s), run.JobID, "the schedule "+s.Name+" fired again")
+			if err != nil && !apierror.HasCode(err, apierror.CodeConflict) && !apierror.HasCode(err, apierror.CodeNotFound) {
+				return false, false, err
+			}
 		}
 	}
-	return "", nil
+	return true, false, nil
 }
 
-// end writes the final state of a slot, unless err is set. It reports whether the slot was pending.
-func (r *Runner) end(ctx context.Context, slot *models.ScheduleSlot, state models.SlotState, reason string, err error) (bool, error) {
-	if err != nil {
-		return false, err
-	}
+// timed reports whether a slot fires because of its time, not by hand.
+func timed(slot *models.ScheduleSlot) bool {
+	return slot.Cause == models.SlotCron || slot.Cause == models.SlotCatchUp
+}
+
+// end writes the final state of a slot, and reports whether it was pending.
+func (r *Runner) end(ctx context.Context, slot *models.ScheduleSlot, state models.SlotState, reason string) (bool, error) {
 	slot.State, slot.Reason = state, reason
 	return models.EndSlot(ctx, r.DB, slot)
 }
@@ -172,21 +216,38 @@ func (r *Runner) end(ctx context.Context, slot *models.ScheduleSlot, state model
 func (r *Runner) refused(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot, why *apierror.Error) (bool, error) {
 	switch why.Code {
 	case apierror.CodeRateLimited, apierror.CodeQuotaExceeded, apierror.CodeOverloaded, apierror.CodeUnavailable:
-		now, err := models.Now(ctx, r.DB)
-		if err != nil {
-			return false, err
-		}
-		wait := refusedWait
-		if why.RetryAfterSeconds > 0 {
-			wait = time.Duration(why.RetryAfterSeconds) * time.Second
-		}
-		window := max(time.Duration(s.CatchUpWindowSeconds)*time.Second, time.Minute)
-		if slot.Cause == models.SlotBackfill || slot.Cause != models.SlotTrigger && now.Sub(slot.At) < window {
+		if again, err := r.firesLater(ctx, s, slot); err != nil || again {
+			wait := refusedWait
+			if why.RetryAfterSeconds > 0 {
+				wait = time.Duration(why.RetryAfterSeconds) * time.Second
+			}
 			slot.Reason = why.Message
-			return false, models.DelaySlot(ctx, r.DB, slot, wait)
+			return false, cmp.Or(err, models.DelaySlot(ctx, r.DB, slot, min(wait<<min(max(slot.Tries-1, 0), 6), maxRefusedWait)))
 		}
 	}
-	return r.end(ctx, slot, models.SlotRefused, why.Message, nil)
+	return r.end(ctx, slot, models.SlotRefused, why.Message)
+}
+
+// firesLater reports whether a slot that cannot fire now is tried again, by the rule for late
+// slots. Thus the waiting slots of a full account stay few.
+func (r *Runner) firesLater(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot) (bool, error) {
+	if !timed(slot) {
+		return slot.Cause == models.SlotBackfill, nil
+	}
+	now, err := models.Now(ctx, r.DB)
+	if err != nil {
+		return false, err
+	}
+	within := max(time.Duration(s.CatchUpWindowSeconds)*time.Second, time.Minute)
+	switch s.CatchUp {
+	case models.CatchUpSkip:
+		within = min(within, late)
+	case models.CatchUpCoalesce:
+		if later, err := models.HasLaterSlot(ctx, r.DB, s.ID, slot.At); err != nil || later {
+			return false, err
+		}
+	}
+	return now.Sub(slot.At) < within, nil
 }
 
 // failed ends a slot that failed too often because of internal errors.
@@ -194,6 +255,6 @@ func (r *Runner) failed(ctx context.Context, slot *models.ScheduleSlot, err erro
 	if slot.Tries < maxTries || models.IsOutage(err) || ctx.Err() != nil {
 		return false, err
 	}
-	ended, also := r.end(ctx, slot, models.SlotRefused, "an internal error occurred: the log of control has it", nil)
+	ended, also := r.end(ctx, slot, models.SlotRefused, "an internal error occurred: the log of control has it")
 	return ended, errors.Join(err, also)
 }

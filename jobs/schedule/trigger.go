@@ -36,7 +36,7 @@ func (v *Schedules) TriggerOnce(ctx context.Context, p jobs.Principal, id models
 		if err != nil {
 			return err
 		}
-		slot = &models.ScheduleSlot{ScheduleID: s.ID, At: now, Cause: models.SlotTrigger, State: models.SlotPending, Tier: s.Tier, DueAt: now.Add(fireAgain)}
+		slot = &models.ScheduleSlot{ScheduleID: s.ID, At: now, Cause: models.SlotTrigger, State: models.SlotPending, Tier: s.Tier, Tries: 1, DueAt: now.Add(fireAgain)}
 		if _, err := models.InsertSlots(ctx, tx, []*models.ScheduleSlot{slot}); err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (v *Schedules) Backfill(ctx context.Context, p jobs.Principal, id models.Sc
 	mine := map[time.Time]bool{} // those that this call fires, unless it dies
 	for _, slot := range slots {
 		if !slot.DueAt.After(now) {
-			mine[slot.At.UTC()], slot.DueAt = true, now.Add(fireAgain)
+			mine[slot.At.UTC()], slot.Tries, slot.DueAt = true, 1, now.Add(fireAgain)
 		}
 	}
 	var written []*models.ScheduleSlot
