@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -137,8 +138,9 @@ func TestProcesses(t *testing.T) {
 	t.Run("MayBeKilledAtAnyTime", func(t *testing.T) {
 		t.Parallel()
 
-		s := start(t, "--api", "3", "--control", "2", "--agents", "2")
+		s := start(t, "--api", "3", "--control", "3", "--agents", "2")
 		ctx := t.Context()
+		everySecond := s.schedule(t)
 		c := &crowd{stop: make(chan struct{})}
 		for name := range 4 {
 			c.members.Go(func() { c.member(ctx, s.client(t), name) })
@@ -148,8 +150,8 @@ func TestProcesses(t *testing.T) {
 			signal syscall.Signal
 		}{
 			{"api-1", syscall.SIGTERM}, {"api-2", syscall.SIGKILL}, {"control-1", syscall.SIGKILL},
-			{"postgres", syscall.SIGKILL}, {"api-3", syscall.SIGKILL}, {"redis", syscall.SIGKILL},
-			{"store", syscall.SIGKILL}, {"control-2", syscall.SIGTERM}, {"api-1", syscall.SIGKILL},
+			{"postgres", syscall.SIGQUIT}, {"api-3", syscall.SIGKILL}, {"control-2", syscall.SIGKILL}, {"redis", syscall.SIGKILL},
+			{"store", syscall.SIGKILL}, {"control-3", syscall.SIGKILL}, {"control-2", syscall.SIGTERM}, {"api-1", syscall.SIGKILL},
 		} {
 			s.kill(t, fault.name, fault.signal)
 			c.follow(ctx, s.client(t), c.submit(ctx, s.client(t), "after "+fault.name+" "+fault.signal.String()))
@@ -161,10 +163,64 @@ func TestProcesses(t *testing.T) {
 
 		require.Empty(t, c.wrong)
 		require.Greater(t, c.acknowledged, 4)
+		s.requireEachSecond(t, everySecond)
 		for _, api := range []string{"api-1", "api-2", "api-3"} {
 			s.preemptThrough(t, api)
 		}
 	})
+}
+
+// schedule makes a schedule that fires each second, and returns its id.
+func (s *stack) schedule(t *testing.T) string {
+	t.Helper()
+	params := json.RawMessage(`{"durationSeconds": 1, "fps": 6, "pace": 0}`)
+	made, err := s.client(t).ApplySchedule(t.Context(), client.ScheduleInput{
+		Name: "each second", EverySeconds: new(1), CatchUp: new(client.CatchUpAll),
+		Job: client.SubmitJobInput{Model: "testcard", Prompt: new("one of each second"), Params: &params, Tier: new(client.TierBatch)},
+	})
+	require.NoError(t, err)
+	return made.Id
+}
+
+// requireEachSecond waits until the schedule has fired up to now, and stops it. It fails unless each
+// second has one job, and there is no other.
+func (s *stack) requireEachSecond(t *testing.T, id string) {
+	t.Helper()
+	const most = 200
+	ctx, api, until := t.Context(), s.client(t), time.Now()
+	var slots []client.ScheduleSlot
+	settled := func(later bool) func() bool {
+		return func() bool {
+			seen, err := api.Schedule(ctx, id, most, 1)
+			require.NoError(t, err)
+			slots = seen.Slots
+			return (!later || slots[0].At.After(until)) && !slices.ContainsFunc(slots, func(slot client.ScheduleSlot) bool {
+				return slot.State == client.SlotStatePending && !(later && slot.At.After(until))
+			})
+		}
+	}
+	testrun.Eventually(t, "all seconds up to now have fired", settled(true))
+	_, err := api.PauseSchedule(ctx, id, "the test ends")
+	require.NoError(t, err)
+	testrun.Eventually(t, "no slot waits", settled(false))
+
+	jobs := map[string]bool{}
+	for n, slot := range slots {
+		if n > 0 {
+			require.Equal(t, time.Second, slots[n-1].At.Sub(slot.At), "a second is left out")
+		}
+		if slot.State != client.SlotStateFired {
+			require.True(t, slot.At.After(until), "%s: %v", slot.At, slot.Reason)
+			continue // it met the pause
+		}
+		require.False(t, jobs[slot.Job.Id], "two seconds have one job")
+		jobs[slot.Job.Id] = true
+	}
+	require.Less(t, len(slots), most, "the list of slots is not complete")
+	all, err := api.Jobs(ctx, client.JobFilter{Tier: []client.Tier{client.TierBatch}}, 1, "")
+	require.NoError(t, err)
+	require.Equal(t, len(jobs), all.TotalCount, "only the schedule submits to this lane")
+	t.Logf("%d seconds have one job each", len(jobs))
 }
 
 // preemptThrough preempts a worker by a call that only one of three apis can serve, since the
