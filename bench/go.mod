@@ -20,6 +20,7 @@ require (
 require (
 	cloud.google.com/go/storage v1.70.0 // indirect
 	github.com/Khan/genqlient v0.8.1 // indirect
+	github.com/agnivade/levenshtein v1.2.2 // indirect
 	github.com/coder/websocket v1.8.15 // indirect
 	github.com/fsouza/fake-gcs-server v1.56.1 // indirect
 	github.com/redis/go-redis/v9 v9.23.0 // indirect

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// MaxBytes is how large a file may be.
+	// MaxBytes is how large a file of Read may be.
 	MaxBytes = 256 << 10
 	// maxProblems is how many problems of a file are reported at once.
 	maxProblems = 10
@@ -32,6 +32,7 @@ const (
 type File struct {
 	name  string
 	root  ast.Node
+	into  reflect.Type
 	wrong []problem
 }
 
@@ -50,12 +51,17 @@ func (d *Document) UnmarshalYAML(part []byte) (err error) {
 }
 
 // Read decodes a file into a value with yaml tags. It refuses unknown and repeated keys,
-// anchors, several documents and deep nesting. An error names the file and the line. what says
+// anchors, tags, several documents and deep nesting. An error names the file and the line. what says
 // what the file has, for an empty one.
 func Read(name, what string, data []byte, into any) (*File, error) {
-	f := &File{name: name}
-	if len(data) > MaxBytes {
-		return nil, fmt.Errorf("%s: the file may have %d bytes; it has %d", name, MaxBytes, len(data))
+	return ReadUpTo(MaxBytes, name, what, data, into)
+}
+
+// ReadUpTo is Read for a file of up to limit bytes.
+func ReadUpTo(limit int, name, what string, data []byte, into any) (*File, error) {
+	f := &File{name: name, into: reflect.TypeOf(into)}
+	if len(data) > limit {
+		return nil, fmt.Errorf("%s: the file may have %d bytes; it is longer", name, limit)
 	}
 	if deep(data) {
 		return nil, fmt.Errorf("%s: the file is nested more than %d levels deep", name, maxDepth)
@@ -72,9 +78,9 @@ func Read(name, what string, data []byte, into any) (*File, error) {
 	}
 	f.root = parsed.Docs[0].Body
 	if line := aliasLine(f.root); line > 0 {
-		return nil, fmt.Errorf("%s:%d: anchors and aliases of YAML are not supported: repeat the text", name, line)
+		return nil, fmt.Errorf("%s:%d: anchors, aliases and tags of YAML are not supported: repeat the text", name, line)
 	}
-	if err := f.wholeNumbers(f.root, reflect.TypeOf(into)); err != nil {
+	if err := f.wholeNumbers(f.root, f.into); err != nil {
 		return nil, err
 	}
 	if err := yaml.NewDecoder(strings.NewReader(""), yaml.Strict()).DecodeFromNode(f.root, into); err != nil && !errors.Is(err, io.EOF) {
@@ -140,7 +146,7 @@ func firstLine(node ast.Node) int {
 func (f *File) syntax(err error) error {
 	var at yaml.Error
 	if errors.As(err, &at) && at.GetToken() != nil {
-		return fmt.Errorf("%s:%d: %s", f.name, at.GetToken().Position.Line, text.Clip(cmp.Or(f.wrongType(err), at.GetMessage()), maxText))
+		return fmt.Errorf("%s:%d: %s", f.name, at.GetToken().Position.Line, text.Clip(cmp.Or(f.wrongType(err), at.GetMessage()+f.suggestion(err)), maxText))
 	}
 	return fmt.Errorf("%s: %s", f.name, text.Clip(text.Printable(err.Error()), maxText))
 }
@@ -171,11 +177,12 @@ func deep(data []byte) bool {
 	return false
 }
 
-// aliasLine returns the line of the first anchor or alias, or 0.
+// aliasLine returns the line of the first anchor, alias or tag, or 0. The decoder cannot be given a tag
+// where it expects a list.
 func aliasLine(root ast.Node) int {
 	line := 0
 	ast.Walk(visitor(func(n ast.Node) bool {
-		if t := n.Type(); line == 0 && (t == ast.AnchorType || t == ast.AliasType || t == ast.MergeKeyType) {
+		if t := n.Type(); line == 0 && (t == ast.AnchorType || t == ast.AliasType || t == ast.MergeKeyType || t == ast.TagType) {
 			line = n.GetToken().Position.Line
 		}
 		return line == 0

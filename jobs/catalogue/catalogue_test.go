@@ -81,7 +81,7 @@ func TestParse(t *testing.T) {
 		"AnUnknownAnnotation":     {edit("{type: string}", "{type: string, X-Reelay-Input: image}"), "x.yaml:9: params has the unknown annotation X-Reelay-Input"},
 		"StepsThatAreAText":       {own + "    drafts: { stepsParam: alpha }\n", `stepsParam is "alpha": its type in params must be integer or number`},
 		"StepsWithoutAParam":      {own + "    drafts: { stepsParam: beta }\n", `stepsParam is "beta": params has no such property`},
-		"AnAnchor":                {edit("    type: video", "    description: &a x\n    type: video"), "x.yaml:3: anchors and aliases of YAML are not supported"},
+		"AnAnchor":                {edit("    type: video", "    description: &a x\n    type: video"), "x.yaml:3: anchors, aliases and tags of YAML are not supported"},
 		"AModelTwice":             {own + strings.TrimPrefix(own, "models:\n"), "x.yaml:13: the name own occurs twice"},
 		"AnAliasNamedAsItsModel":  {own + "aliases: [{name: own, models: {own: 1}}]\n", "x.yaml:13: the name own occurs twice"},
 		"AnAliasWithoutModels":    {own + "aliases:\n  - name: any\n", "x.yaml:14: the alias any has no models"},
