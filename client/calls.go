@@ -153,6 +153,16 @@ func (c *Client) ContinueJob(ctx context.Context, id string) (*Submission, error
 	return &data.ContinueJob, nil
 }
 
+// JobTotals sums up the jobs of a filter: how many have each status, why those failed that did, and
+// when the last one may end.
+func (c *Client) JobTotals(ctx context.Context, filter JobFilter) (*JobTotals, error) {
+	data, err := jobTotals(ctx, repeater{c}, filter)
+	if err != nil {
+		return nil, err
+	}
+	return &data.JobTotals, nil
+}
+
 // Takes returns the drafts of one SubmitTakes, in the order of their seeds.
 func (c *Client) Takes(ctx context.Context, id string) ([]Job, error) {
 	data, err := takes(ctx, repeater{c}, id)

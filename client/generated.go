@@ -1518,6 +1518,18 @@ var AllFailureClass = []FailureClass{
 	FailureClassPoison,
 }
 
+// FailureCount includes the requested fields of the GraphQL type FailureCount.
+type FailureCount struct {
+	FailureClass FailureClass `json:"failureClass"`
+	Jobs         int          `json:"jobs"`
+}
+
+// GetFailureClass returns FailureCount.FailureClass, and is useful for accessing the field via an interface.
+func (v *FailureCount) GetFailureClass() FailureClass { return v.FailureClass }
+
+// GetJobs returns FailureCount.Jobs, and is useful for accessing the field via an interface.
+func (v *FailureCount) GetJobs() int { return v.Jobs }
+
 // GPUState includes the requested fields of the GraphQL type GpuState.
 // The GraphQL type's documentation follows.
 //
@@ -2710,6 +2722,42 @@ var AllJobStatus = []JobStatus{
 	JobStatusFailed,
 	JobStatusCancelled,
 }
+
+// JobTotals includes the requested fields of the GraphQL type JobTotals.
+// The GraphQL type's documentation follows.
+//
+// How far the jobs of a filter are.
+type JobTotals struct {
+	Total int `json:"total"`
+	// Each status that occurs, in the order of a job's life.
+	Statuses []StatusCount `json:"statuses"`
+	// The FAILED jobs by class, the most frequent first.
+	Failures []FailureCount `json:"failures"`
+	// The mean progress. A job that has ended counts as 100.
+	Percent float64 `json:"percent"`
+	// When the last one ends if they go on ending as in the last ten minutes. Null if none has ended since then, or all have.
+	EstimatedEndAt *time.Time `json:"estimatedEndAt"`
+	// True if there are over 200,000 jobs, of which only some were counted.
+	Partly bool `json:"partly"`
+}
+
+// GetTotal returns JobTotals.Total, and is useful for accessing the field via an interface.
+func (v *JobTotals) GetTotal() int { return v.Total }
+
+// GetStatuses returns JobTotals.Statuses, and is useful for accessing the field via an interface.
+func (v *JobTotals) GetStatuses() []StatusCount { return v.Statuses }
+
+// GetFailures returns JobTotals.Failures, and is useful for accessing the field via an interface.
+func (v *JobTotals) GetFailures() []FailureCount { return v.Failures }
+
+// GetPercent returns JobTotals.Percent, and is useful for accessing the field via an interface.
+func (v *JobTotals) GetPercent() float64 { return v.Percent }
+
+// GetEstimatedEndAt returns JobTotals.EstimatedEndAt, and is useful for accessing the field via an interface.
+func (v *JobTotals) GetEstimatedEndAt() *time.Time { return v.EstimatedEndAt }
+
+// GetPartly returns JobTotals.Partly, and is useful for accessing the field via an interface.
+func (v *JobTotals) GetPartly() bool { return v.Partly }
 
 // KeyAccount includes the requested fields of the GraphQL type Account.
 type KeyAccount struct {
@@ -5302,6 +5350,18 @@ var AllSlotState = []SlotState{
 	SlotStateRefused,
 }
 
+// StatusCount includes the requested fields of the GraphQL type StatusCount.
+type StatusCount struct {
+	Status JobStatus `json:"status"`
+	Jobs   int       `json:"jobs"`
+}
+
+// GetStatus returns StatusCount.Status, and is useful for accessing the field via an interface.
+func (v *StatusCount) GetStatus() JobStatus { return v.Status }
+
+// GetJobs returns StatusCount.Jobs, and is useful for accessing the field via an interface.
+func (v *StatusCount) GetJobs() int { return v.Jobs }
+
 // Submission includes the requested fields of the GraphQL type SubmitJobPayload.
 type Submission struct {
 	Job Job `json:"job"`
@@ -5320,6 +5380,8 @@ type SubmissionRefusal struct {
 	Code    string   `json:"code"`
 	Message string   `json:"message"`
 	Field   []string `json:"field"`
+	// After how many seconds the same may succeed. 0 if waiting does not help.
+	RetryAfterSeconds int `json:"retryAfterSeconds"`
 }
 
 // GetCode returns SubmissionRefusal.Code, and is useful for accessing the field via an interface.
@@ -5330,6 +5392,9 @@ func (v *SubmissionRefusal) GetMessage() string { return v.Message }
 
 // GetField returns SubmissionRefusal.Field, and is useful for accessing the field via an interface.
 func (v *SubmissionRefusal) GetField() []string { return v.Field }
+
+// GetRetryAfterSeconds returns SubmissionRefusal.RetryAfterSeconds, and is useful for accessing the field via an interface.
+func (v *SubmissionRefusal) GetRetryAfterSeconds() int { return v.RetryAfterSeconds }
 
 // SubmissionResult includes the requested fields of the GraphQL type SubmitJobResult.
 // The GraphQL type's documentation follows.
@@ -6667,6 +6732,14 @@ func (v *__jobProgressInput) GetJobId() string { return v.JobId }
 
 // GetIntervalMs returns __jobProgressInput.IntervalMs, and is useful for accessing the field via an interface.
 func (v *__jobProgressInput) GetIntervalMs() *int { return v.IntervalMs }
+
+// __jobTotalsInput is used internally by genqlient
+type __jobTotalsInput struct {
+	Filter JobFilter `json:"filter"`
+}
+
+// GetFilter returns __jobTotalsInput.Filter, and is useful for accessing the field via an interface.
+func (v *__jobTotalsInput) GetFilter() JobFilter { return v.Filter }
 
 // __jobsInput is used internally by genqlient
 type __jobsInput struct {
@@ -8610,6 +8683,15 @@ type jobResponse struct {
 
 // GetJob returns jobResponse.Job, and is useful for accessing the field via an interface.
 func (v *jobResponse) GetJob() *Job { return v.Job }
+
+// jobTotalsResponse is returned by jobTotals on success.
+type jobTotalsResponse struct {
+	// Sums up the jobs of a filter, such as those of a batch: search "meta:batch=NAME".
+	JobTotals JobTotals `json:"jobTotals"`
+}
+
+// GetJobTotals returns jobTotalsResponse.JobTotals, and is useful for accessing the field via an interface.
+func (v *jobTotalsResponse) GetJobTotals() JobTotals { return v.JobTotals }
 
 // jobsResponse is returned by jobs on success.
 type jobsResponse struct {
@@ -13106,6 +13188,51 @@ func jobProgressForwardData(interfaceChan interface{}, jsonRawMsg json.RawMessag
 	return nil
 }
 
+// The query executed by jobTotals.
+const jobTotals_Operation = `
+query jobTotals ($filter: JobFilter!) {
+	jobTotals(filter: $filter) {
+		total
+		statuses {
+			status
+			jobs
+		}
+		failures {
+			failureClass
+			jobs
+		}
+		percent
+		estimatedEndAt
+		partly
+	}
+}
+`
+
+func jobTotals(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	filter JobFilter,
+) (data_ *jobTotalsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "jobTotals",
+		Query:  jobTotals_Operation,
+		Variables: &__jobTotalsInput{
+			Filter: filter,
+		},
+	}
+
+	data_ = &jobTotalsResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The query executed by jobs.
 const jobs_Operation = `
 query jobs ($filter: JobFilter, $first: Int, $after: String) {
@@ -16431,6 +16558,7 @@ mutation submitJobs ($inputs: [SubmitJobInput!]!) {
 				code
 				message
 				field
+				retryAfterSeconds
 			}
 		}
 		accepted
@@ -16566,6 +16694,7 @@ mutation submitTakes ($input: SubmitJobInput!, $count: Int, $seeds: [Int64!]) {
 				code
 				message
 				field
+				retryAfterSeconds
 			}
 		}
 		accepted

@@ -1318,6 +1318,52 @@ func (ec *executionContext) fieldContext_Estimate_position(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Estimate", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _FailureCount_failureClass(ctx context.Context, field graphql.CollectedField, obj *models.FailureCount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_FailureCount_failureClass(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.FailureClass, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v models.FailureClass) graphql.Marshaler {
+			return ec.marshalNFailureClass2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐFailureClass(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_FailureCount_failureClass(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("FailureCount", field, false, false, errors.New("field of type FailureClass does not have child fields"))
+}
+
+func (ec *executionContext) _FailureCount_jobs(ctx context.Context, field graphql.CollectedField, obj *models.FailureCount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_FailureCount_jobs(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Jobs, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_FailureCount_jobs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("FailureCount", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _InputUpload_artifactId(ctx context.Context, field graphql.CollectedField, obj *InputUpload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -3279,6 +3325,162 @@ func (ec *executionContext) fieldContext_JobInput_artifact(_ context.Context, fi
 	return fc, nil
 }
 
+func (ec *executionContext) _JobTotals_total(ctx context.Context, field graphql.CollectedField, obj *models.JobTotals) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JobTotals_total(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Total, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JobTotals_total(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JobTotals", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _JobTotals_statuses(ctx context.Context, field graphql.CollectedField, obj *models.JobTotals) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JobTotals_statuses(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Statuses, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []models.StatusCount) graphql.Marshaler {
+			return ec.marshalNStatusCount2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐStatusCountᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JobTotals_statuses(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "JobTotals",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_StatusCount(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _JobTotals_failures(ctx context.Context, field graphql.CollectedField, obj *models.JobTotals) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JobTotals_failures(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Failures, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []models.FailureCount) graphql.Marshaler {
+			return ec.marshalNFailureCount2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐFailureCountᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JobTotals_failures(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "JobTotals",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_FailureCount(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _JobTotals_percent(ctx context.Context, field graphql.CollectedField, obj *models.JobTotals) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JobTotals_percent(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Percent, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JobTotals_percent(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JobTotals", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _JobTotals_estimatedEndAt(ctx context.Context, field graphql.CollectedField, obj *models.JobTotals) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JobTotals_estimatedEndAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.EstimatedEndAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_JobTotals_estimatedEndAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JobTotals", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _JobTotals_partly(ctx context.Context, field graphql.CollectedField, obj *models.JobTotals) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JobTotals_partly(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Partly, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JobTotals_partly(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JobTotals", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _LiveLog_text(ctx context.Context, field graphql.CollectedField, obj *query.LiveLog) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -3553,6 +3755,52 @@ func (ec *executionContext) _Progress_previewUrl(ctx context.Context, field grap
 }
 func (ec *executionContext) fieldContext_Progress_previewUrl(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Progress", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _StatusCount_status(ctx context.Context, field graphql.CollectedField, obj *models.StatusCount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_StatusCount_status(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Status, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v models.JobStatus) graphql.Marshaler {
+			return ec.marshalNJobStatus2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobStatus(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_StatusCount_status(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("StatusCount", field, false, false, errors.New("field of type JobStatus does not have child fields"))
+}
+
+func (ec *executionContext) _StatusCount_jobs(ctx context.Context, field graphql.CollectedField, obj *models.StatusCount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_StatusCount_jobs(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Jobs, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_StatusCount_jobs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("StatusCount", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _SubmitJobPayload_job(ctx context.Context, field graphql.CollectedField, obj *SubmitJobPayload) (ret graphql.Marshaler) {
@@ -4976,6 +5224,49 @@ func (ec *executionContext) _Estimate(ctx context.Context, sel ast.SelectionSet,
 	return out
 }
 
+var failureCountImplementors = []string{"FailureCount"}
+
+func (ec *executionContext) _FailureCount(ctx context.Context, sel ast.SelectionSet, obj *models.FailureCount) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, failureCountImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("FailureCount")
+		case "failureClass":
+			out.Values[i] = ec._FailureCount_failureClass(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "jobs":
+			out.Values[i] = ec._FailureCount_jobs(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var inputUploadImplementors = []string{"InputUpload"}
 
 func (ec *executionContext) _InputUpload(ctx context.Context, sel ast.SelectionSet, obj *InputUpload) graphql.Marshaler {
@@ -6214,6 +6505,69 @@ func (ec *executionContext) _JobInput(ctx context.Context, sel ast.SelectionSet,
 	return out
 }
 
+var jobTotalsImplementors = []string{"JobTotals"}
+
+func (ec *executionContext) _JobTotals(ctx context.Context, sel ast.SelectionSet, obj *models.JobTotals) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, jobTotalsImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("JobTotals")
+		case "total":
+			out.Values[i] = ec._JobTotals_total(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "statuses":
+			out.Values[i] = ec._JobTotals_statuses(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "failures":
+			out.Values[i] = ec._JobTotals_failures(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "percent":
+			out.Values[i] = ec._JobTotals_percent(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "estimatedEndAt":
+			out.Values[i] = ec._JobTotals_estimatedEndAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "partly":
+			out.Values[i] = ec._JobTotals_partly(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var liveLogImplementors = []string{"LiveLog"}
 
 func (ec *executionContext) _LiveLog(ctx context.Context, sel ast.SelectionSet, obj *query.LiveLog) graphql.Marshaler {
@@ -6352,6 +6706,49 @@ func (ec *executionContext) _Progress(ctx context.Context, sel ast.SelectionSet,
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var statusCountImplementors = []string{"StatusCount"}
+
+func (ec *executionContext) _StatusCount(ctx context.Context, sel ast.SelectionSet, obj *models.StatusCount) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, statusCountImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("StatusCount")
+		case "status":
+			out.Values[i] = ec._StatusCount_status(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "jobs":
+			out.Values[i] = ec._StatusCount_jobs(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -6729,6 +7126,26 @@ func (ec *executionContext) marshalNFailureClass2githubᚗcomᚋreelayᚋreelay�
 	return res
 }
 
+func (ec *executionContext) marshalNFailureCount2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐFailureCount(ctx context.Context, sel ast.SelectionSet, v models.FailureCount) graphql.Marshaler {
+	return ec._FailureCount(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNFailureCount2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐFailureCountᚄ(ctx context.Context, sel ast.SelectionSet, v []models.FailureCount) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNFailureCount2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐFailureCount(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) marshalNInputUpload2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐInputUpload(ctx context.Context, sel ast.SelectionSet, v *InputUpload) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
@@ -6864,6 +7281,11 @@ func (ec *executionContext) marshalNJobEventType2githubᚗcomᚋreelayᚋreelay�
 	return res
 }
 
+func (ec *executionContext) unmarshalNJobFilter2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobFilter(ctx context.Context, v any) (models.JobFilter, error) {
+	res, err := ec.unmarshalInputJobFilter(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) marshalNJobInput2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐJobInputᚄ(ctx context.Context, sel ast.SelectionSet, v []*query.JobInput) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
@@ -6907,6 +7329,16 @@ func (ec *executionContext) marshalNJobStatus2githubᚗcomᚋreelayᚋreelayᚋm
 	return res
 }
 
+func (ec *executionContext) marshalNJobTotals2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobTotals(ctx context.Context, sel ast.SelectionSet, v *models.JobTotals) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._JobTotals(ctx, sel, v)
+}
+
 func (ec *executionContext) marshalNLiveLog2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐLiveLog(ctx context.Context, sel ast.SelectionSet, v *query.LiveLog) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
@@ -6936,6 +7368,26 @@ func (ec *executionContext) marshalNPhase2githubᚗcomᚋreelayᚋreelayᚋmodel
 
 func (ec *executionContext) marshalNProgress2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐProgress(ctx context.Context, sel ast.SelectionSet, v models.Progress) graphql.Marshaler {
 	return ec._Progress(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNStatusCount2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐStatusCount(ctx context.Context, sel ast.SelectionSet, v models.StatusCount) graphql.Marshaler {
+	return ec._StatusCount(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNStatusCount2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐStatusCountᚄ(ctx context.Context, sel ast.SelectionSet, v []models.StatusCount) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNStatusCount2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐStatusCount(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) unmarshalNSubmitJobInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚐSubmission(ctx context.Context, v any) (jobs.Submission, error) {

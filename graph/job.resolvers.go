@@ -259,6 +259,10 @@ func (r *queryResolver) Jobs(ctx context.Context, filter *models.JobFilter, firs
 	return &JobConnection{*connect(page), only}, nil
 }
 
+func (r *queryResolver) JobTotals(ctx context.Context, filter models.JobFilter) (*models.JobTotals, error) {
+	return r.Reader.JobTotals(ctx, principal(ctx), filter)
+}
+
 func (r *queryResolver) Estimate(ctx context.Context, input jobs.Submission) (*estimate.Estimate, error) {
 	return r.Submitter.Estimate(ctx, principal(ctx), input)
 }

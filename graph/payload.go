@@ -76,7 +76,7 @@ func newSubmitJobs(all []jobs.Submitted) *SubmitJobsPayload {
 	for _, one := range all {
 		result := &SubmitJobResult{Job: one.Job, Deduplicated: one.Deduplicated}
 		if refused := one.Refused; refused != nil {
-			result.Error = &models.BulkError{Code: string(refused.Code), Message: refused.Message}
+			result.Error = &models.BulkError{Code: string(refused.Code), Message: refused.Message, RetryAfterSeconds: refused.RetryAfterSeconds}
 			if refused.Field != "" {
 				result.Error.Field = strings.Split(refused.Field, ".")
 			}

@@ -900,6 +900,16 @@ func (ec *executionContext) childFields_FailingHost(ctx context.Context, field g
 	return nil, fmt.Errorf("no field named %q was found under type FailingHost", field.Name)
 }
 
+func (ec *executionContext) childFields_FailureCount(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "failureClass":
+		return ec.fieldContext_FailureCount_failureClass(ctx, field)
+	case "jobs":
+		return ec.fieldContext_FailureCount_jobs(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type FailureCount", field.Name)
+}
+
 func (ec *executionContext) childFields_GpuHistory(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "at":
@@ -1212,6 +1222,24 @@ func (ec *executionContext) childFields_JobInput(ctx context.Context, field grap
 		return ec.fieldContext_JobInput_artifact(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type JobInput", field.Name)
+}
+
+func (ec *executionContext) childFields_JobTotals(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "total":
+		return ec.fieldContext_JobTotals_total(ctx, field)
+	case "statuses":
+		return ec.fieldContext_JobTotals_statuses(ctx, field)
+	case "failures":
+		return ec.fieldContext_JobTotals_failures(ctx, field)
+	case "percent":
+		return ec.fieldContext_JobTotals_percent(ctx, field)
+	case "estimatedEndAt":
+		return ec.fieldContext_JobTotals_estimatedEndAt(ctx, field)
+	case "partly":
+		return ec.fieldContext_JobTotals_partly(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type JobTotals", field.Name)
 }
 
 func (ec *executionContext) childFields_Lease(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1990,6 +2018,16 @@ func (ec *executionContext) childFields_ScheduleSlot(ctx context.Context, field 
 	return nil, fmt.Errorf("no field named %q was found under type ScheduleSlot", field.Name)
 }
 
+func (ec *executionContext) childFields_StatusCount(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "status":
+		return ec.fieldContext_StatusCount_status(ctx, field)
+	case "jobs":
+		return ec.fieldContext_StatusCount_jobs(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type StatusCount", field.Name)
+}
+
 func (ec *executionContext) childFields_SubmitJobPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "job":
@@ -2072,6 +2110,8 @@ func (ec *executionContext) childFields_UserError(ctx context.Context, field gra
 		return ec.fieldContext_UserError_message(ctx, field)
 	case "field":
 		return ec.fieldContext_UserError_field(ctx, field)
+	case "retryAfterSeconds":
+		return ec.fieldContext_UserError_retryAfterSeconds(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type UserError", field.Name)
 }

@@ -100,6 +100,8 @@ type BulkError struct {
 	Message string `json:"message"`
 	// Field holds the job's id.
 	Field []string `json:"field,omitempty"`
+	// RetryAfterSeconds is after how many seconds the same may succeed, or 0.
+	RetryAfterSeconds int `json:"retryAfterSeconds,omitempty"`
 }
 
 // MaxBulkErrors is how many errors an operation keeps.

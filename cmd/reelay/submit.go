@@ -29,7 +29,7 @@ type submitOptions struct {
 	callback                     string
 	runAt, expiresAt, finishBy   timeValue
 	after, inputs                []string
-	file, image                  string
+	image                        string
 	priority, maxAttempts        int
 	maxPreemptions               int
 	maxPrice                     float64
@@ -39,6 +39,7 @@ type submitOptions struct {
 	retryDelay, retryMaxDelay    time.Duration
 	wait, force, asJSON          bool
 	output                       string
+	fileOptions
 }
 
 func submitCommand() *cobra.Command {
@@ -50,20 +51,25 @@ func submitCommand() *cobra.Command {
 		Long: "Submits a video job. Without --wait it prints the job's id and exits.\n\n" +
 			"Each command submits one job, even if the connection breaks and it retries: it sends an idempotency key.\n" +
 			"A --param value is read as JSON if it is valid JSON, else as text; `reelay models` lists the parameters.\n\n" +
-			"With --file it submits every line or element of a file, each a SubmitJobInput such as\n" +
+			"With --file it submits every row of a CSV file, whose header names the fields (prompt, model, tier, priority, runAt,\n" +
+			"params.durationSeconds, metadata.shot and so on), or every line or element of a JSON file, each a SubmitJobInput such as\n" +
 			"{\"prompt\": \"a fox\", \"params\": {\"seed\": 7}}. A refused submission does not stop the others; the exit status is\n" +
-			"then 1. The idempotency keys are derived from the content: if you run the same command again, after an\n" +
-			"interruption or with lines fixed or added, it submits only what was not accepted. With another\n" +
-			"--idempotency-key it submits everything again.",
+			"then 1. While the account has no room, the rest waits. The jobs are a batch, which `reelay batch NAME` follows. If you\n" +
+			"run the same command again, after an interruption or with lines fixed or added, it submits only what is missing:\n" +
+			"idempotency keys are derived from the batch and the content. With another --batch it submits everything again.",
 		Example: "  reelay submit --prompt 'a lighthouse in a storm' --wait --output video.mp4\n" +
 			"  reelay submit --prompt-file scene.txt --duration 6 --resolution 720p --param seed=7\n" +
 			"  reelay submit --prompt 'the fog lifts' --image harbour.png\n" +
 			"  reelay submit --model video.stitch --input clips=@intro.mp4 --input clips=job_0190…\n" +
 			"  reelay submit --model video.thumbnail --input video=job_0190… --param atSeconds=2 --wait\n" +
+			"  reelay submit --file shots.csv --rejected shots.rejected.csv\n" +
 			"  reelay submit --file shots.jsonl --json\n" +
 			"  generate-prompt | reelay submit --prompt - --json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.fileOptions.check(cmd); err != nil {
+				return &usageError{cmd, err}
+			}
 			if o.file != "" {
 				return o.runFile(cmd)
 			}
@@ -78,8 +84,7 @@ func submitCommand() *cobra.Command {
 func (o *submitOptions) addFlags(cmd *cobra.Command) {
 	o.addJobFlags(cmd)
 	o.addWaitFlags(cmd)
-	f := cmd.Flags()
-	f.StringVar(&o.file, "file", "", "file with many submissions, as JSON lines or one JSON array; - reads standard input")
+	o.fileOptions.addFlags(cmd.Flags())
 }
 
 // addWaitFlags adds the flags that say what happens once the job is submitted.

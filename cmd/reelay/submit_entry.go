@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"maps"
 	"reflect"
 	"slices"
@@ -26,33 +25,35 @@ type entry struct {
 	unit string // what at counts from 1: line, or element of an array
 	at   int
 	text json.RawMessage
-	err  error
+	// problem is why it is not a submission, although what follows may be some.
+	problem error
+	header  []string // of CSV
+	row     []string
+	end     int64 // how many bytes of the file were read up to here
+	err     error
 }
 
 // entries yields the elements of a JSON array, or otherwise the lines that are not
 // empty.
-func entries(in io.Reader) iter.Seq[entry] {
-	return func(yield func(entry) bool) {
-		from := bufio.NewReaderSize(in, maxLine)
-		for line := 1; ; {
-			switch first, err := from.Peek(1); {
-			case errors.Is(err, io.EOF):
-				return
-			case err != nil:
-				yield(entry{"line", line, nil, err})
-				return
-			case bytes.ContainsAny(first, " \t\r\n"):
-				if first[0] == '\n' {
-					line++
-				}
-				from.Discard(1)
-			case first[0] == '[':
-				elements(from, yield)
-				return
-			default:
-				lines(from, line, yield)
-				return
+func entries(from *bufio.Reader, yield func(entry) bool) {
+	for line := 1; ; {
+		switch first, err := from.Peek(1); {
+		case errors.Is(err, io.EOF):
+			return
+		case err != nil:
+			yield(entry{unit: "line", at: line, err: err})
+			return
+		case bytes.ContainsAny(first, " \t\r\n"):
+			if first[0] == '\n' {
+				line++
 			}
+			from.Discard(1)
+		case first[0] == '[':
+			elements(from, yield)
+			return
+		default:
+			lines(from, line, yield)
+			return
 		}
 	}
 }
@@ -60,15 +61,17 @@ func entries(in io.Reader) iter.Seq[entry] {
 func lines(in io.Reader, line int, yield func(entry) bool) {
 	scanner := bufio.NewScanner(in)
 	scanner.Buffer(nil, maxLine)
+	end := int64(0)
 	for ; scanner.Scan(); line++ {
-		if text := bytes.TrimSpace(scanner.Bytes()); len(text) > 0 && !yield(entry{"line", line, bytes.Clone(text), nil}) {
+		end += int64(len(scanner.Bytes()) + 1)
+		if text := bytes.TrimSpace(scanner.Bytes()); len(text) > 0 && !yield(entry{unit: "line", at: line, text: bytes.Clone(text), end: end}) {
 			return
 		}
 	}
 	if err := scanner.Err(); errors.Is(err, bufio.ErrTooLong) {
-		yield(entry{"line", line, nil, fmt.Errorf("it is longer than %d kB", maxLine>>10)})
+		yield(entry{unit: "line", at: line, err: fmt.Errorf("it is longer than %d kB", maxLine>>10)})
 	} else if err != nil {
-		yield(entry{"line", line, nil, err})
+		yield(entry{unit: "line", at: line, err: err})
 	}
 }
 
@@ -87,7 +90,7 @@ func elements(in io.Reader, yield func(entry) bool) {
 		if err = decoder.Decode(&element); err != nil {
 			break
 		}
-		if !yield(entry{"element", at, element, nil}) {
+		if !yield(entry{unit: "element", at: at, text: element, end: decoder.InputOffset()}) {
 			return
 		}
 	}
@@ -98,7 +101,7 @@ func elements(in io.Reader, yield func(entry) bool) {
 		err = fmt.Errorf("it is longer than %d kB", maxLine>>10)
 	}
 	if err != nil {
-		yield(entry{"element", at, nil, unreadable(err)})
+		yield(entry{unit: "element", at: at, err: unreadable(err)})
 	}
 }
 

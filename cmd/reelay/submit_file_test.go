@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,38 +22,66 @@ import (
 type counter struct {
 	mu    sync.Mutex
 	calls [][]string
+	// jobs are the accepted submissions by key, as they were sent.
+	jobs map[string]json.RawMessage
+	// room is how many more jobs are accepted, if it is set. It grows by refill with each refusal.
+	room, refill *int
 	// before is called with the number of each call, from 0 on.
 	before func(call int) bool
 }
 
 func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var request struct {
-		Variables struct {
-			Inputs []struct{ Model, IdempotencyKey string }
-		}
+		OperationName string
+		Variables     struct{ Inputs []json.RawMessage }
 	}
 	_ = json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&request)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	switch request.OperationName {
+	case "models":
+		io.WriteString(w, `{"data":{"models":[{"name":"ltx","paramsSchema":{"properties":{"code":{"type":"string"}}}}]}}`)
+		return
+	case "jobTotals":
+		fmt.Fprintf(w, `{"data":{"jobTotals":{"total":%d}}}`, len(c.jobs))
+		return
+	}
 	if c.before != nil && !c.before(len(c.calls)) {
 		panic(http.ErrAbortHandler)
 	}
 	var keys, results []string
-	for _, in := range request.Variables.Inputs {
+	for _, text := range request.Variables.Inputs {
+		var in struct{ Model, IdempotencyKey string }
+		_ = json.Unmarshal(text, &in)
 		keys = append(keys, in.IdempotencyKey)
-		result := fmt.Sprintf(`{"job":{"id":"job_%s"}}`, in.IdempotencyKey)
-		if in.Model == "gone" {
-			result = `{"error":{"code":"INVALID_INPUT","message":"there is no such model"}}`
-		}
-		results = append(results, result)
+		results = append(results, c.submit(in.Model, in.IdempotencyKey, text))
 	}
 	c.calls = append(c.calls, keys)
 	fmt.Fprintf(w, `{"data":{"submitJobs":{"results":[%s]}}}`, strings.Join(results, ","))
 }
 
+func (c *counter) submit(model, key string, text json.RawMessage) string {
+	before, there := c.jobs[key]
+	switch {
+	case there && string(before) != string(text):
+		return `{"error":{"code":"IDEMPOTENCY_CONFLICT","message":"another request"}}`
+	case there:
+		return fmt.Sprintf(`{"job":{"id":"job_%s"},"deduplicated":true}`, key)
+	case model == "gone":
+		return `{"error":{"code":"INVALID_INPUT","message":"there is no such model"}}`
+	case c.room != nil && *c.room == 0:
+		*c.room = *c.refill
+		return `{"error":{"code":"QUOTA_EXCEEDED","message":"The queue is full.","retryAfterSeconds":1}}`
+	case c.room != nil:
+		*c.room--
+	}
+	c.jobs[key] = text
+	return fmt.Sprintf(`{"job":{"id":"job_%s"}}`, key)
+}
+
 func serveCounter(t *testing.T) (*counter, []string) {
 	t.Helper()
-	c := &counter{}
+	c := &counter{jobs: map[string]json.RawMessage{}}
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
 	return c, []string{"submit", "--endpoint", server.URL, "--key", "k"}
@@ -76,15 +106,13 @@ func TestSubmitFile(t *testing.T) {
 
 		require.Zero(t, status, errs)
 		require.Len(t, strings.Fields(out), 2550)
-		require.Len(t, c.calls[0], 1000)
-		keys := map[string]bool{}
+		require.Len(t, c.jobs, 2550, "equal lines are jobs of their own")
 		for _, call := range c.calls {
-			for _, key := range call {
-				keys[key] = true
-			}
+			require.LessOrEqual(t, len(call), 1000)
 		}
-		require.Len(t, keys, 2550, "equal lines are jobs of their own")
-		require.Contains(t, errs, "1000 accepted, 0 refused")
+		require.Contains(t, errs, "2550 submitted\n")
+		require.Contains(t, errs, "Follow it with: reelay batch shots\n")
+		require.Contains(t, errs, "/jobs?q=meta%3Abatch%3Dshots\n")
 	})
 
 	t.Run("DerivesTheSameKeysForTheSameSubmissions", func(t *testing.T) {
@@ -92,14 +120,73 @@ func TestSubmitFile(t *testing.T) {
 		c, args := serveCounter(t)
 		lines := shots(t, "{\"prompt\": \"a fox\"}\n\n{\"prompt\":\"an owl\",\"idempotencyKey\":\"mine\"}\n")
 		array := shots(t, `[{"prompt": "an owl", "idempotencyKey": "mine"}, {"model": "testcard", "prompt": "a fox"}]`)
-		for _, more := range [][]string{{"--file", lines}, {"--file", array}, {"--file", lines, "--idempotency-key", "again"}} {
+		for _, more := range [][]string{{"--file", lines, "--batch", "b"}, {"--file", array, "--batch", "b"}, {"--file", lines, "--batch", "again"}} {
 			status, _, errs := call(t, t.Context(), append(args, more...)...)
-			require.Zero(t, status, errs)
+			require.Equal(t, slices.Contains(more, "again"), status != 0, errs)
 		}
 
 		require.Equal(t, c.calls[0][0], c.calls[1][1])
 		require.NotEqual(t, c.calls[0][0], c.calls[2][0])
 		require.Equal(t, []string{"mine", "mine"}, []string{c.calls[0][1], c.calls[1][0]})
+		require.JSONEq(t, `{"model":"testcard","prompt":"a fox","metadata":{"batch":"b"},"idempotencyKey":"`+c.calls[0][0]+`"}`, string(c.jobs[c.calls[0][0]]))
+	})
+
+	t.Run("SubmitsOnlyWhatIsMissing", func(t *testing.T) {
+		t.Parallel()
+		_, args := serveCounter(t)
+		file := shots(t, "{\"prompt\":\"a\"}\n{\"prompt\":\"b\",\"model\":\"gone\"}\n{\"prompt\":\"c\",\"idempotencyKey\":\"k\"}\n")
+		status, _, errs := call(t, t.Context(), append(args, "--file", file)...)
+		require.Equal(t, 1, status)
+		require.Contains(t, errs, "2 submitted, 1 refused")
+
+		require.NoError(t, os.WriteFile(file, []byte("{\"prompt\":\"new\"}\n{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}\n{\"prompt\":\"c, changed\",\"idempotencyKey\":\"k\"}\n"), 0o600))
+		status, _, errs = call(t, t.Context(), append(args, "--file", file)...)
+
+		require.Equal(t, 1, status)
+		require.Contains(t, errs, "2 submitted, 1 were there already, 1 refused")
+		require.Contains(t, errs, "line 4: IDEMPOTENCY_CONFLICT: The key k belongs to another submission: this one was changed since")
+
+		require.NoError(t, os.WriteFile(file, []byte("{\"prompt\":\"a\"}\n"), 0o600))
+		status, _, errs = call(t, t.Context(), append(args, "--file", file)...)
+
+		require.Zero(t, status, errs)
+		require.Contains(t, errs, "The batch shots has 3 other jobs, which this file does not have")
+	})
+
+	t.Run("WaitsWhileThereIsNoRoom", func(t *testing.T) {
+		t.Parallel()
+		c, args := serveCounter(t)
+		c.room, c.refill = new(2), new(10)
+
+		status, out, errs := call(t, t.Context(), append(args, "--file", shots(t, strings.Repeat(`{"prompt":"a fox"}`+"\n", 5)))...)
+
+		require.Zero(t, status, errs)
+		require.Len(t, strings.Fields(out), 5)
+		require.Len(t, c.calls, 2)
+		require.Len(t, c.jobs, 5)
+	})
+
+	t.Run("KeepsARejectedCopy", func(t *testing.T) {
+		t.Parallel()
+		_, args := serveCounter(t)
+		kept := filepath.Join(t.TempDir(), "rejected")
+		args = append(args, "--rejected", kept, "--json", "--file")
+
+		status, _, errs := call(t, t.Context(), append(args, shots(t, "{\"prompt\":\"a\"}\n{\"promt\":\"b\"}\n"))...)
+		require.Equal(t, 1, status)
+		require.Contains(t, errs, "Correct them ("+kept+" has a copy) and run")
+		again, _, errs := call(t, t.Context(), append(args, shots(t, "{}"))...)
+		text, err := os.ReadFile(kept)
+
+		require.NoError(t, err)
+		require.Equal(t, "{\"promt\":\"b\"}\n", string(text))
+		require.Equal(t, 1, again)
+		require.Contains(t, errs, "exists: choose another file, or replace it with --force")
+		_, _, errs = call(t, t.Context(), append(args, csvFile(t, "prompt,model\n\"a, b\",gone\nx\n"), "--force")...)
+		require.Contains(t, errs, "2 of 2 were refused")
+		text, err = os.ReadFile(kept)
+		require.NoError(t, err)
+		require.Equal(t, "prompt,model\n\"a, b\",gone\nx\n", string(text))
 	})
 
 	t.Run("ReportsEachInvalidLineAndContinues", func(t *testing.T) {
@@ -116,6 +203,7 @@ func TestSubmitFile(t *testing.T) {
 
 		require.Equal(t, 1, status)
 		require.Contains(t, errs, "4 of 6 were refused")
+		require.NotContains(t, errs, "submitted", "nothing but the results")
 		var report batchReport
 		require.NoError(t, json.Unmarshal([]byte(out), &report))
 		require.Equal(t, 2, report.Accepted)
@@ -156,23 +244,30 @@ func TestSubmitFile(t *testing.T) {
 		}
 	})
 
-	t.Run("ShowsHowToContinueAfterAnInterruption", func(t *testing.T) {
+	t.Run("ContinuesAfterAnInterruption", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		c, args := serveCounter(t)
 		c.before = func(call int) bool {
-			if call == 1 {
+			if call == 2 {
 				cancel()
 			}
-			return call < 1
+			return call != 2
 		}
+		file := shots(t, strings.Repeat(`{"prompt":"a fox"}`+"\n", 9500))
 
-		status, out, errs := call(t, ctx, append(args, "--file", shots(t, strings.Repeat(`{"prompt":"a fox"}`+"\n", 1500)))...)
+		status, _, errs := call(t, ctx, append(args, "--file", file)...)
 
 		require.Equal(t, exitInterrupted, status)
-		require.Len(t, strings.Fields(out), 1000)
-		require.Contains(t, errs, "The submissions from line 1001 on may have been accepted. Run the same command again")
+		require.Contains(t, errs, "may have been accepted. Run the same command again to continue: it submits only what is missing")
+		c.before = nil
+		there := len(c.jobs)
+		require.Less(t, there, 9500)
+		status, _, errs = call(t, t.Context(), append(args, "--file", file)...)
+		require.Zero(t, status, errs)
+		require.Len(t, c.jobs, 9500)
+		require.Contains(t, errs, fmt.Sprintf("%d submitted, %d were there already", 9500-there, there))
 	})
 
 	t.Run("RefusesMalformedInput", func(t *testing.T) {
@@ -200,5 +295,120 @@ func TestSubmitFile(t *testing.T) {
 		status, _, errs := call(t, t.Context(), append(args, "--file", shots(t, "{}"), "--prompt", "x")...)
 		require.Equal(t, exitUsage, status)
 		require.Contains(t, errs, "--prompt cannot be used with --file")
+		for flags, says := range map[string]string{
+			"--format xml":            "--format is \"xml\": it must be csv or jsonl",
+			"--batch a/b":             "--batch is \"a/b\"",
+			"--idempotency-key again": "--idempotency-key cannot be used with --file",
+		} {
+			status, _, errs := call(t, t.Context(), append(append(args, "--file", shots(t, "{}")), strings.Fields(flags)...)...)
+			require.Equal(t, exitUsage, status)
+			require.Contains(t, errs, says)
+		}
+		status, _, errs = call(t, t.Context(), append(args, "--prompt", "x", "--batch", "b")...)
+		require.Equal(t, exitUsage, status)
+		require.Contains(t, errs, "--batch goes with --file only")
 	})
+}
+
+func csvFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "shots.csv")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func TestSubmitCSV(t *testing.T) {
+	t.Parallel()
+
+	t.Run("MakesASubmissionOfEachRow", func(t *testing.T) {
+		t.Parallel()
+		c, args := serveCounter(t)
+		file := csvFile(t, "\ufeffprompt,model, tier ,priority,userId,runAt,idempotencyKey,dependsOn,retry.backoff,draft.steps,params.seed,params.aspectRatio,params.code,metadata.shot,params.list\r\n"+
+			"\"a \"\"red\"\" fox,\r\nrunning\",ltx,pro,5,42,2027-01-02T15:04:05Z,k1,job_1 job_2,fixed,4,7,16:9,0123,1,\"[1, 2]\"\r\n"+
+			",,,,,,,,,,,,,,\r\n"+
+			"true,,,,,,k2,,,,,,,true,\r\n")
+
+		status, _, errs := call(t, t.Context(), append(args, "--file", file, "--batch", "b")...)
+
+		require.Zero(t, status, errs)
+		require.Len(t, c.jobs, 2)
+		require.JSONEq(t, `{"prompt": "a \"red\" fox,\nrunning", "model": "ltx", "tier": "PRO", "priority": 5, "userId": "42", "runAt": "2027-01-02T15:04:05Z", "idempotencyKey": "k1",
+			"dependsOn": ["job_1", "job_2"], "retry": {"backoff": "FIXED"}, "draft": {"steps": 4},
+			"params": {"seed": 7, "aspectRatio": "16:9", "code": "0123", "list": [1, 2]}, "metadata": {"batch": "b", "shot": 1}}`, string(c.jobs["k1"]))
+		require.JSONEq(t, `{"prompt": "true", "model": "testcard", "idempotencyKey": "k2", "metadata": {"batch": "b", "shot": true}}`, string(c.jobs["k2"]))
+	})
+
+	t.Run("ListsBadRowsWithTheirLines", func(t *testing.T) {
+		t.Parallel()
+		c, args := serveCounter(t)
+		file := csvFile(t, "prompt,priority,metadata.batch\n\"two\nlines\",,\na fox\na fox,high,\na \"fox,1,\na fox,1,other\na f\xfex,1,\na fox,1,shots\n")
+
+		status, out, errs := call(t, t.Context(), append(args, "--file", file)...)
+
+		require.Equal(t, 1, status)
+		require.Len(t, strings.Fields(out), 2)
+		require.Len(t, c.jobs, 2)
+		for _, says := range []string{
+			"line 4: INVALID_INPUT: This is not a submission: it has 1 cell, and the header has 3", "line 5: INVALID_INPUT: This is not a submission: priority must be a whole number",
+			"line 6: INVALID_INPUT: This is not a submission: its quotation marks are wrong", "line 7: INVALID_INPUT: This is not a submission: metadata.batch is \"other\"",
+			"line 8: INVALID_INPUT: This is not a submission: it is not valid UTF-8", "5 of 7 were refused",
+		} {
+			require.Contains(t, errs, says)
+		}
+	})
+
+	t.Run("RefusesFilesThatAreNoTableOfSubmissions", func(t *testing.T) {
+		t.Parallel()
+		c, args := serveCounter(t)
+		for text, says := range map[string]string{
+			"":                             "has no submissions",
+			"prompt\n":                     "has no submissions",
+			"promt\na fox\n":               "line 1: there is no column \"promt\"; did you mean prompt? The columns are atMostOnce,",
+			"prompt,colour\n":              "there is no column \"colour\". The columns are",
+			"prompt;model\n":               "columns are separated by commas",
+			"prompt,prompt\n":              "there are two columns named prompt",
+			"prompt,\n":                    "column 2 has no name",
+			"params\n":                     "there is no column \"params\"",
+			"params.\n":                    "there is no column \"params.\"",
+			"\"prompt\n":                   "line 1: ",
+			"\xff\xfep\x00":                "it is in UTF-16: save it as UTF-8",
+			strings.Repeat("prompt,", 300): "there are 301 columns",
+			"prompt\na fox\n\"" + strings.Repeat("x\n", 1<<20): "line 3: the row is longer than 256 kB: a quotation mark may not be closed; nothing from there on was submitted",
+		} {
+			status, _, errs := call(t, t.Context(), append(args, "--file", csvFile(t, text))...)
+
+			require.Equal(t, 1, status, errs)
+			require.Contains(t, errs, says)
+		}
+		require.Len(t, c.jobs, 1)
+	})
+}
+
+func TestBatch(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		total := `{"total":0,"statuses":[],"failures":[],"percent":0,"estimatedEndAt":null,"partly":false}`
+		if strings.Contains(string(body), `"search":"meta:batch=shots"`) {
+			total = `{"total":10,"statuses":[{"status":"QUEUED","jobs":4},{"status":"FAILED","jobs":6}],"failures":[{"failureClass":"TIMEOUT","jobs":6}],"percent":60.5,"estimatedEndAt":"2200-01-01T00:00:00Z","partly":true}`
+		}
+		fmt.Fprintf(w, `{"data":{"jobTotals":%s}}`, total)
+	}))
+	t.Cleanup(server.Close)
+	args := []string{"--endpoint", server.URL, "--key", "k"}
+
+	status, out, errs := call(t, t.Context(), append(args, "batch", "shots")...)
+
+	require.Zero(t, status, errs)
+	for _, says := range []string{"batch      shots\n", "10 jobs, and more that were not counted: 4 queued, 6 failed\n", "done        60 % ████████████████████████░", "failed     6 TIMEOUT\n", "ends       in about", server.URL + "/jobs?q=meta%3Abatch%3Dshots\n"} {
+		require.Contains(t, out, says)
+	}
+	_, out, _ = call(t, t.Context(), append(args, "batch", "shots", "--jq", ".failures[0].failureClass")...)
+	require.Equal(t, "TIMEOUT\n", out)
+	status, _, errs = call(t, t.Context(), append(args, "batch", "none")...)
+	require.Equal(t, 1, status)
+	require.Contains(t, errs, "there is no batch none")
+	status, _, errs = call(t, t.Context(), append(args, "batch", "a b")...)
+	require.Equal(t, exitUsage, status)
+	require.Contains(t, errs, "is not the name of a batch")
 }

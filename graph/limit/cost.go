@@ -91,6 +91,9 @@ func (m measure) field(f *ast.Field) Size {
 	if f.Name == "totalCount" {
 		all.looks += query.CountPrice
 	}
+	if f.Name == "jobTotals" {
+		all.looks += query.TotalsPrice
+	}
 	if m.filters(f) {
 		all.looks += query.SearchPrice
 	}

@@ -22,6 +22,8 @@ const (
 	SearchPrice = 1000
 	// CountPrice is the price of counting jobs.
 	CountPrice = 1000
+	// TotalsPrice is the price of summing up jobs, which may examine 200,000 rows.
+	TotalsPrice = 20_000
 )
 
 // PagePrice is the price of a page of that many rows, each with the fields of a usual list.
