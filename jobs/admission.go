@@ -222,6 +222,9 @@ func (e *entry) judge(known map[models.JobKey]bool) (refused map[*submission]err
 		if one.err != nil || known[e.call.key(one)] {
 			continue
 		}
+		if e.call.graph != nil && i > 0 { // a workflow takes the token of its first job
+			break
+		}
 		if one.like = first[key]; key != "" && one.like != nil {
 			continue
 		}

@@ -52,7 +52,17 @@ func (c *Canceller) CancelFor(ctx context.Context, p Principal, id models.JobID,
 	return done.job, nil
 }
 
+// cancel asks for the end of a job and saves that.
 func (c *Change) cancel(ctx context.Context, p Principal, reason string) error {
+	if err := c.askToStop(ctx, p, reason); err != nil || c.job.CancelRequestedAt == c.before.CancelRequestedAt {
+		return err
+	}
+	return c.save(ctx)
+}
+
+// askToStop ends a waiting job, and asks for the end of one that a worker holds, unless somebody
+// has asked before.
+func (c *Change) askToStop(ctx context.Context, p Principal, reason string) error {
 	job := c.job
 	switch {
 	case job.Status == models.JobCompleted || job.Status == models.JobFailed:
@@ -62,10 +72,7 @@ func (c *Change) cancel(ctx context.Context, p Principal, reason string) error {
 	}
 	job.CancelBy, job.CancelReason, job.CancelRequestedAt = string(p.KeyID), reason, c.now
 	if job.Status.Waiting() {
-		if err := c.cancelled(); err != nil {
-			return err
-		}
-		return c.save(ctx)
+		return c.cancelled()
 	}
 	attempt, err := models.GetAttempt(ctx, c.tx, job.CurrentAttemptID)
 	if err != nil {
@@ -74,5 +81,5 @@ func (c *Change) cancel(ctx context.Context, p Principal, reason string) error {
 	c.tell = attempt.WorkerID
 	c.note(models.EventCancelRequested, Payload{"by": job.CancelBy})
 	job.Progress.Message = "cancelling: the worker is being told"
-	return c.save(ctx)
+	return nil
 }

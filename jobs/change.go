@@ -180,6 +180,9 @@ func saveAll(ctx context.Context, tx bun.Tx, changes []*Change, w models.Writes)
 	if err := settleAll(ctx, tx, changes); err != nil {
 		return err
 	}
+	if err := countWorkflows(ctx, tx, changes); err != nil {
+		return err
+	}
 	w.Count = countersOf(changes)
 	if err := w.Write(ctx, tx); err != nil {
 		return fmt.Errorf("write the jobs, their events and the counters: %w", err)

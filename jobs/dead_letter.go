@@ -111,7 +111,7 @@ func (d *DeadLetters) edit(ctx context.Context, job *models.Job, e Edit) (*edit,
 			}
 		}
 		files := model.Inputs(edited.params)
-		x, err := d.Inputs.examine(ctx, job.AccountID, known, files)
+		x, err := d.Inputs.examine(ctx, job.AccountID, known, files, nil)
 		if err != nil {
 			return nil, err
 		}

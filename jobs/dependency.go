@@ -16,8 +16,15 @@ import (
 // settleBatch is how many rows one statement writes.
 const settleBatch = 500
 
-// settleAll settles the dependents of the jobs that end by changes. The rows of the ended jobs
+// maxParentRetries bounds how often a job is retried because dependents demand it.
+const maxParentRetries = 2
+
+// settleAll changes the dependents of the jobs that end by changes. The rows of the ended jobs
 // are locked, and written later.
+//
+// The dependents of a COMPLETED job wait for one job less. Those of any other fail or run
+// anyway, as their policies say, unless one of them demands that the job is retried. There may
+// be thousands, so they are read and written together. The caller updates counters and lanes.
 func settleAll(ctx context.Context, tx bun.Tx, changes []*Change) error {
 	over := map[models.JobID]*Change{}
 	for _, c := range changes {
@@ -32,58 +39,150 @@ func settleAll(ctx context.Context, tx bun.Tx, changes []*Change) error {
 	if err != nil {
 		return fmt.Errorf("find the parents of jobs: %w", err)
 	}
-	for _, id := range awaited {
-		if err := over[id].settle(ctx); err != nil {
-			return err
+	if len(awaited) == 0 {
+		return nil
+	}
+	return (&settlement{over: over}).run(ctx, tx, awaited)
+}
+
+// settlement is what the ends of jobs mean for the jobs that wait for them.
+type settlement struct {
+	over map[models.JobID]*Change
+	// final means that none of them is retried for its dependents.
+	final    bool
+	waiting  map[models.JobID]*Change
+	children map[models.JobID][]models.JobDependency
+	changed  []*Change
+}
+
+func (s *settlement) run(ctx context.Context, tx bun.Tx, awaited []models.JobID) error {
+	s.waiting, s.children = map[models.JobID]*Change{}, map[models.JobID][]models.JobDependency{}
+	if err := s.read(ctx, tx, awaited); err != nil {
+		return err
+	}
+	if err := s.settle(ctx, tx, awaited); err != nil {
+		return err
+	}
+	if len(s.changed) == 0 {
+		return nil
+	}
+	first := s.over[awaited[0]]
+	first.others = append(first.others, s.changed...)
+	return apierror.Wrap(writeOthers(ctx, tx, s.changed), "update the jobs that wait for others")
+}
+
+func (s *settlement) read(ctx context.Context, tx bun.Tx, awaited []models.JobID) error {
+	failed := lo.Filter(awaited, func(id models.JobID, _ int) bool { return s.over[id].job.Status != models.JobCompleted })
+	waiting, edges, err := models.LockWaiting(ctx, tx, awaited, failed)
+	if err != nil {
+		return fmt.Errorf("find the jobs that wait for others: %w", err)
+	}
+	for _, job := range waiting {
+		if s.over[job.ID] == nil { // else it ends with its parent, by this transaction
+			s.waiting[job.ID] = changeAt(tx, s.over[awaited[0]].now, job)
+		}
+	}
+	for _, edge := range edges {
+		if s.waiting[edge.JobID] != nil {
+			s.children[edge.DependsOn] = append(s.children[edge.DependsOn], edge)
 		}
 	}
 	return nil
 }
 
-// settle changes the dependents of a job in the transaction that ends it. If the job is
-// COMPLETED, it releases those that wait for nothing else; otherwise all its descendants fail.
-// There may be thousands, so they are written together. The caller updates counters and lanes.
-func (c *Change) settle(ctx context.Context) error {
-	lock := models.LockDescendants
-	if c.job.Status == models.JobCompleted {
-		lock = models.LockDependents
+// settle fails what fails with its parents first, since a job may have other parents on which it
+// would run anyway.
+func (s *settlement) settle(ctx context.Context, tx bun.Tx, awaited []models.JobID) error {
+	var ended []*Change
+	for _, id := range awaited {
+		c := s.over[id]
+		if s.retries(c) {
+			if err := models.InsertParentRetry(ctx, tx, models.ParentRetry{JobID: id, Run: c.job.Run}); err != nil {
+				return fmt.Errorf("have job %s retried for its dependents: %w", id, err)
+			}
+			continue
+		}
+		ended = append(ended, c)
 	}
-	waiting, err := lock(ctx, c.tx, c.job.ID)
-	if err != nil {
-		return fmt.Errorf("find the jobs that wait for job %s: %w", c.job.ID, err)
+	failing := lo.Filter(ended, func(c *Change, _ int) bool { return c.job.Status != models.JobCompleted })
+	for len(failing) > 0 {
+		parent := failing[0]
+		failing = failing[1:]
+		for _, edge := range s.children[parent.job.ID] {
+			child := s.waiting[edge.JobID]
+			if edge.OnFailure == models.FailureContinue || child.ended() {
+				continue
+			}
+			if err := child.failed(models.FailDependency, dependencyReason(parent.job)); err != nil {
+				return err
+			}
+			s.changed, ended, failing = append(s.changed, child), append(ended, child), append(failing, child)
+		}
 	}
-	for _, dependent := range waiting {
-		child := changeAt(c.tx, c.now, &dependent.Job)
-		if err := child.parentOver(c.job, dependent.Parent); err != nil {
+	var released []*Change
+	for _, parent := range ended {
+		for _, edge := range s.children[parent.job.ID] {
+			child := s.waiting[edge.JobID]
+			if child.ended() {
+				continue
+			}
+			if child.job.BlockedBy == child.before.BlockedBy {
+				released = append(released, child)
+			}
+			child.job.BlockedBy--
+		}
+	}
+	slices.SortFunc(released, func(a, b *Change) int { return cmp.Compare(a.job.ID, b.job.ID) })
+	for _, child := range released {
+		if err := child.unblock(); err != nil {
 			return err
 		}
-		c.others = append(c.others, child)
 	}
-	return apierror.Wrap(c.writeOthers(ctx), "update the jobs that wait for job %s", c.job.ID)
+	s.changed = append(s.changed, released...)
+	return nil
 }
 
-// writeOthers writes the dependents with their events and dead letters.
-func (c *Change) writeOthers(ctx context.Context) error {
+func dependencyReason(parent *models.Job) string {
+	return fmt.Sprintf("it depends on job %s, which is %s", parent.ID, parent.Status)
+}
+
+// retries reports whether a job that ends is retried because a dependent demands it. Another run
+// helps only against failures of its own work.
+func (s *settlement) retries(c *Change) bool {
+	if s.final || c.job.Status != models.JobFailed {
+		return false
+	}
+	switch c.job.FailureClass {
+	case models.FailDependency, models.FailInvalidInput, models.FailContentPolicy, models.FailUnauthorized, models.FailBudget:
+		return false
+	}
+	return slices.ContainsFunc(s.children[c.job.ID], func(edge models.JobDependency) bool {
+		return edge.OnFailure == models.FailureRetry && edge.ParentRetries < maxParentRetries
+	})
+}
+
+// writeOthers writes jobs that wait for others with their events and dead letters.
+func writeOthers(ctx context.Context, tx bun.Tx, others []*Change) error {
 	var dead []*models.DeadLetter
-	for _, child := range c.others {
+	for _, child := range others {
 		if child.dead != nil {
 			dead = append(dead, child.dead)
 		}
 	}
-	if err := placeAll(ctx, c.tx, c.others); err != nil {
+	if err := placeAll(ctx, tx, others); err != nil {
 		return err
 	}
-	if err := inBatches(c.others, func(some []*Change) error {
+	if err := inBatches(others, func(some []*Change) error {
 		var w models.Writes
 		for _, child := range some {
 			w.Jobs = append(w.Jobs, models.Changed[models.Job]{Was: &child.before, Is: child.job})
 			w.Events = append(w.Events, child.events...)
 		}
-		return w.Write(ctx, c.tx)
+		return w.Write(ctx, tx)
 	}); err != nil {
 		return fmt.Errorf("write the jobs: %w", err)
 	}
-	if err := inBatches(dead, func(some []*models.DeadLetter) error { return models.InsertUntriedDeadLetters(ctx, c.tx, some) }); err != nil {
+	if err := inBatches(dead, func(some []*models.DeadLetter) error { return models.InsertUntriedDeadLetters(ctx, tx, some) }); err != nil {
 		return fmt.Errorf("write the dead letters: %w", err)
 	}
 	return nil
@@ -143,21 +242,6 @@ func inBatches[T any](rows []T, write func([]T) error) error {
 	return nil
 }
 
-// parentOver applies the end of a parent to a blocked job. If over is COMPLETED, the job is
-// released unless it waits for another. Otherwise it fails with its parent, which is over
-// itself or one that fails with it.
-func (c *Change) parentOver(over *models.Job, parent models.JobID) error {
-	if over.Status != models.JobCompleted {
-		status := over.Status
-		if parent != over.ID {
-			status = models.JobFailed
-		}
-		return c.failed(models.FailDependency, fmt.Sprintf("it depends on job %s, which is %s", parent, status))
-	}
-	c.job.BlockedBy--
-	return c.unblock()
-}
-
 // unblock queues a blocked job unless it waits for another job or for its start time.
 func (c *Change) unblock() error {
 	if c.job.BlockedBy > 0 || c.job.RunAt.After(c.now) {
@@ -170,8 +254,8 @@ func (c *Change) unblock() error {
 	return nil
 }
 
-// dependencies are what a new run waits for: the number of its parents that are not COMPLETED,
-// one that never will be, and whether images must be fetched.
+// dependencies are what a new run waits for: the number of its parents that are open, one whose
+// end it cannot survive, and whether images must be fetched.
 type dependencies struct {
 	open   int
 	failed *models.Job
@@ -181,14 +265,14 @@ type dependencies struct {
 // count returns the value for blocked_by.
 func (d dependencies) count() int { return d.open + lo.Ternary(d.fetch, 1, 0) }
 
-func reckonDependencies(parents []*models.Job) (d dependencies) {
+func reckonDependencies(parents []*models.Parent) (d dependencies) {
 	for _, parent := range parents {
-		switch parent.Status {
-		case models.JobCompleted:
-		case models.JobFailed, models.JobCancelled:
-			d.failed = parent
+		switch {
+		case parent.Status == models.JobCompleted:
+		case !parent.Status.Terminal():
 			d.open++
-		default:
+		case parent.OnFailure != models.FailureContinue:
+			d.failed = &parent.Job
 			d.open++
 		}
 	}

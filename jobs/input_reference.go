@@ -118,8 +118,8 @@ type examination struct {
 	refused   map[uploaded]error
 }
 
-// examine reads what files name.
-func (i *Inputs) examine(ctx context.Context, account models.AccountID, known *catalogue.Snapshot, files []catalogue.Input) (*examination, error) {
+// examine reads what files name. Jobs in own are about to be written.
+func (i *Inputs) examine(ctx context.Context, account models.AccountID, known *catalogue.Snapshot, files []catalogue.Input, own map[models.JobID]*models.Job) (*examination, error) {
 	x := &examination{Inputs: i, account: account, known: known, refused: map[uploaded]error{}}
 	var ids []models.ArtifactID
 	for _, file := range files {
@@ -134,13 +134,15 @@ func (i *Inputs) examine(ctx context.Context, account models.AccountID, known *c
 		}
 		x.artifacts = lo.KeyBy(found, func(a *models.Artifact) models.ArtifactID { return a.ID })
 	}
-	if named := jobsOf(files); len(named) > 0 {
+	named := slices.DeleteFunc(jobsOf(files), func(id models.JobID) bool { return own[id] != nil })
+	if len(named) > 0 {
 		found, err := models.GetJobs(ctx, i.DB, named)
 		if err != nil {
 			return nil, fmt.Errorf("read the jobs whose videos are inputs: %w", err)
 		}
 		x.jobs = lo.KeyBy(found, func(j *models.Job) models.JobID { return j.ID })
 	}
+	x.jobs = lo.Assign(own, x.jobs)
 	return x, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
@@ -79,6 +80,15 @@ type edit struct {
 
 // reopen opens and saves the next run of an ended job, which is locked.
 func (c *Change) reopen(ctx context.Context, o opening) error {
+	if err := c.renew(ctx, o, nil); err != nil {
+		return err
+	}
+	return c.save(ctx)
+}
+
+// renew opens the next run of an ended job, which is locked. The caller saves it, together with
+// others, which it has opened before.
+func (c *Change) renew(ctx context.Context, o opening, others map[models.JobID]*Change) error {
 	job := c.job
 	switch {
 	case !job.DeletedAt.IsZero():
@@ -97,9 +107,17 @@ func (c *Change) reopen(ctx context.Context, o opening) error {
 	if err := c.apply(ctx, o); err != nil {
 		return err
 	}
+	if err := c.rewait(ctx); err != nil {
+		return err
+	}
 	parents, err := models.ShareParents(ctx, c.tx, job.ID)
 	if err != nil {
 		return err
+	}
+	for _, parent := range parents {
+		if other := others[parent.ID]; other != nil {
+			parent.Job = *other.job
+		}
 	}
 	depends := reckonDependencies(parents)
 	if depends.failed != nil {
@@ -109,7 +127,7 @@ func (c *Change) reopen(ctx context.Context, o opening) error {
 		return err
 	}
 	files := o.known.At(job.Model, job.ModelVersion).Inputs(job.Params)
-	if depends.fetch, err = useInputs(ctx, c.tx, job, files, parents); err != nil {
+	if depends.fetch, err = useInputs(ctx, c.tx, job, files, lo.Map(parents, func(p *models.Parent, _ int) *models.Job { return &p.Job })); err != nil {
 		return err
 	}
 	c.fresh(o.lane)
@@ -117,13 +135,41 @@ func (c *Change) reopen(ctx context.Context, o opening) error {
 	if job.BlockedBy = depends.count(); job.BlockedBy > 0 {
 		job.Status = models.JobBlocked
 		c.note(models.EventBlocked, Payload{"openDependencies": depends.open, "fetch": depends.fetch})
-		return c.save(ctx)
+		return nil
 	}
 	job.Status, job.QueuedAt = models.JobQueued, c.now
 	if o.event != models.EventQueued {
 		c.note(models.EventQueued, Payload{"lane": o.lane})
 	}
-	return c.save(ctx)
+	return nil
+}
+
+// rewait lets the BLOCKED jobs that would have run although this one failed wait for it again. They
+// have waited all along if it is retried for their sake.
+func (c *Change) rewait(ctx context.Context) error {
+	awaited, err := models.DropParentRetry(ctx, c.tx, c.job.ID)
+	if err != nil || awaited {
+		return apierror.Wrap(err, "drop the retry for dependents")
+	}
+	waiting, edges, err := models.LockWaiting(ctx, c.tx, []models.JobID{c.job.ID}, nil)
+	if err != nil || len(waiting) == 0 {
+		return apierror.Wrap(err, "find the jobs that wait for job %s", c.job.ID)
+	}
+	children := lo.KeyBy(waiting, func(j *models.Job) models.JobID { return j.ID })
+	var changed []*Change
+	for _, edge := range edges {
+		child := children[edge.JobID]
+		if child == nil || edge.DependsOn != c.job.ID || edge.OnFailure != models.FailureContinue {
+			continue
+		}
+		again := changeAt(c.tx, c.now, child)
+		child.BlockedBy++
+		changed = append(changed, again)
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	return apierror.Wrap(writeOthers(ctx, c.tx, changed), "let jobs wait for job %s again", c.job.ID)
 }
 
 // fresh resets a job to its state at submit, except for its history.

@@ -70,6 +70,8 @@ type Submission struct {
 	// takes is shared by the drafts of one request. continues is the draft that the job continues.
 	takes     models.TakesID
 	continues models.JobID
+	// node is the node of a workflow that the job is; nil for any other.
+	node *GraphNode
 }
 
 // Submitter accepts jobs.
@@ -123,7 +125,7 @@ const MaxSubmitJobs = 1000
 //
 // If ctx ends first, it is unknown whether the job exists.
 func (s *Submitter) Submit(ctx context.Context, p Principal, in Submission) (job *models.Job, deduplicated bool, err error) {
-	answers, err := s.submit(ctx, p, []Submission{in})
+	answers, err := s.submit(ctx, p, []Submission{in}, nil)
 	if err != nil {
 		return nil, false, err
 	}
@@ -149,16 +151,18 @@ func (s *Submitter) SubmitMany(ctx context.Context, p Principal, all []Submissio
 	if len(all) < 1 || len(all) > MaxSubmitJobs {
 		return nil, apierror.Invalid("inputs", "1 to %d jobs may be submitted in one call; these are %d.", MaxSubmitJobs, len(all))
 	}
-	return s.submit(ctx, p, all)
+	return s.submit(ctx, p, all, nil)
 }
 
-// submit is the only way to submit. It shares its queries and writes with concurrent calls.
-func (s *Submitter) submit(ctx context.Context, p Principal, all []Submission) ([]Submitted, error) {
+// submit is the only way to submit. It shares its queries and writes with concurrent calls. The
+// jobs are those of a workflow if graph is not nil.
+func (s *Submitter) submit(ctx context.Context, p Principal, all []Submission, graph *Graph) ([]Submitted, error) {
 	if err := p.RequireChange(); err != nil {
 		return nil, err
 	}
 	ctx, end := tracing.Start(ctx, "submit", tracing.Int("reelay.jobs", len(all)))
 	call := s.newCall(p, all)
+	call.graph = graph
 	if parent := tracing.Parent(ctx); parent != "" {
 		for i := range call.set {
 			call.set[i].asked.Traceparent = parent
@@ -172,6 +176,9 @@ func (s *Submitter) submit(ctx context.Context, p Principal, all []Submission) (
 
 // accept admits and writes the jobs of a call, and sets its answers.
 func (s *Submitter) accept(ctx context.Context, call *submitCall) error {
+	if err := call.graph.invalid(call); err != nil {
+		return err
+	}
 	admitted, err := s.admit(ctx, call)
 	if err != nil {
 		return apierror.Wrap(err, "admit %s", text.Count(len(call.set), "job"))
@@ -223,6 +230,9 @@ func (s *Submitter) validate(known *catalogue.Snapshot, in *Submission) (*models
 		Priority: in.Priority, Params: params, Metadata: in.Metadata, UserID: in.UserID,
 		CallbackURL: in.CallbackURL, AtMostOnce: in.AtMostOnce,
 		TimeoutSeconds: model.Timeout(params), EstimatedGPUSeconds: model.EstimateGPUSeconds(params),
+	}
+	if in.node != nil {
+		job.ID, job.WorkflowID = in.node.JobID, in.node.WorkflowID
 	}
 	in.makeDraft(model, job)
 	in.bear(job, &s.prices)

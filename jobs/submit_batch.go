@@ -114,8 +114,18 @@ func (b *submitBatch) run(ctx context.Context, s *Submitter) error {
 	if err := b.read(ctx); err != nil {
 		return err
 	}
+	if graph := b.calls[0].graph; graph != nil {
+		if known, err := b.knownGraph(ctx, graph); known || err != nil {
+			return err
+		}
+	}
 	if err := b.decide(); err != nil {
 		return err
+	}
+	if graph := b.calls[0].graph; graph != nil {
+		if err := graph.refusal(b.answers[b.calls[0]]); err != nil {
+			return err
+		}
 	}
 	return b.write(ctx, s.Sealer)
 }
@@ -160,6 +170,8 @@ func (b *submitBatch) lockReferences(ctx context.Context) error {
 			inputs = append(inputs, u.id)
 		}
 	}
+	own := b.calls[0].graph.own(b.calls[0])
+	on = slices.DeleteFunc(on, func(id models.JobID) bool { return own[id] != nil })
 	if len(on) > 0 {
 		slices.Sort(on)
 		found, err := models.ShareJobs(ctx, b.tx, slices.Compact(on))
@@ -168,6 +180,7 @@ func (b *submitBatch) lockReferences(ctx context.Context) error {
 		}
 		b.parents = lo.KeyBy(found, func(j *models.Job) models.JobID { return j.ID })
 	}
+	b.parents = lo.Assign(own, b.parents)
 	if len(inputs) > 0 {
 		found, err := models.LockInputs(ctx, b.tx, lo.Uniq(inputs))
 		if err != nil {
@@ -267,6 +280,9 @@ func (b *submitBatch) one(call *submitCall, one *submission, answer *Submitted) 
 		return err
 	}
 	waits := reckonDependencies(parents)
+	if waits.failed != nil && one.in.node != nil {
+		return apierror.Invalid("dependsOn", "Job %s, on which it depends, is %s: retry that job first, or let the node CONTINUE.", waits.failed.ID, waits.failed.Status)
+	}
 	waits.fetch = len(remotes(one.files)) > 0
 	c := &Change{tx: b.start.tx, now: b.start.now, job: job}
 	in := one.in
@@ -278,7 +294,7 @@ func (b *submitBatch) one(call *submitCall, one *submission, answer *Submitted) 
 		job.PredictedWaitSeconds, job.PredictedSeconds = nil, nil // they were for a job that is queued at once
 	}
 	if account.Queued >= account.MaxQueued {
-		return errQueueFull
+		return call.graph.tooLarge(account, len(call.set))
 	}
 	if err := b.users.enter(job, waits.failed == nil); err != nil {
 		return err
@@ -318,14 +334,14 @@ func (b *submitBatch) inputGone(call *submitCall, one *submission) error {
 	return nil
 }
 
-func (b *submitBatch) parentsOf(call *submitCall, one *submission) ([]*models.Job, error) {
-	var parents []*models.Job
+func (b *submitBatch) parentsOf(call *submitCall, one *submission) ([]*models.Parent, error) {
+	var parents []*models.Parent
 	for _, id := range one.dependsOn {
 		parent := b.parents[id]
 		if parent == nil || parent.AccountID != call.account {
 			return nil, apierror.NotFound("job to depend on")
 		}
-		parents = append(parents, parent)
+		parents = append(parents, &models.Parent{Job: *parent, OnFailure: one.policy()})
 	}
 	return parents, nil
 }

@@ -17,6 +17,8 @@ type submitCall struct {
 	// tier is the account's tier, from the cache.
 	tier models.Tier
 	set  []submission
+	// graph is the workflow whose jobs these are, or nil.
+	graph *Graph
 	// step is what the call needs next, however plain it is.
 	step submitStep
 
@@ -71,8 +73,11 @@ func (s *Submitter) newCall(p Principal, all []Submission) *submitCall {
 			one.asked = *job
 			one.files = known.At(job.Model, job.ModelVersion).Inputs(job.Params)
 			one.dependsOn = in.DependsOn
+			if in.node != nil {
+				one.dependsOn = lo.Union(one.dependsOn, in.node.Parents)
+			}
 			if sources := jobsOf(one.files); len(sources) > 0 {
-				one.dependsOn = lo.Union(in.DependsOn, sources)
+				one.dependsOn = lo.Union(one.dependsOn, sources)
 			}
 		}
 	}
@@ -113,7 +118,7 @@ func (s *Submitter) write(ctx context.Context, call *submitCall) error {
 	if err := s.prepare(ctx, call); err != nil {
 		return err
 	}
-	if call.video() != nil || call.set[0].in.continues != "" { // equal requests, in any process, run one by one: no batch waits for them
+	if call.graph != nil || call.video() != nil || call.set[0].in.continues != "" { // equal requests, in any process, run one by one: no batch waits for them
 		return s.writeRead(ctx, []*submitCall{call})
 	}
 	if s.plain(call) {
@@ -154,7 +159,7 @@ func (s *Submitter) prepare(ctx context.Context, call *submitCall) (err error) {
 	}
 	var x *examination
 	if len(files) > 0 {
-		if x, err = s.Inputs.examine(ctx, call.account, s.Catalogue.Current(), files); err != nil {
+		if x, err = s.Inputs.examine(ctx, call.account, s.Catalogue.Current(), files, call.graph.own(call)); err != nil {
 			return err
 		}
 	}

@@ -151,7 +151,7 @@ func (c *Change) failWithParent(ctx context.Context, parent *models.Job) error {
 		return nil
 	}
 	c.before, c.events = *c.job, nil // they are written
-	if err := c.parentOver(parent, parent.ID); err != nil {
+	if err := c.failed(models.FailDependency, dependencyReason(parent)); err != nil {
 		return err
 	}
 	return c.save(ctx)

@@ -34,6 +34,11 @@ func (b *submitBatch) write(ctx context.Context, sealer *seal.Sealer) error {
 	if err := b.ensureCallbacks(ctx, sealer); err != nil {
 		return fmt.Errorf("write the callbacks' endpoints: %w", err)
 	}
+	if graph := b.calls[0].graph; graph != nil {
+		if err := graph.write(ctx, b.tx); err != nil {
+			return fmt.Errorf("write the workflow: %w", err)
+		}
+	}
 	return b.writeParents(ctx)
 }
 
@@ -131,10 +136,10 @@ func (b *submitBatch) writeParents(ctx context.Context) error {
 	var edges []models.JobDependency
 	for _, c := range b.changes {
 		for _, id := range b.of[c].dependsOn {
-			edges = append(edges, models.JobDependency{JobID: c.job.ID, DependsOn: id})
+			edges = append(edges, models.JobDependency{JobID: c.job.ID, DependsOn: id, OnFailure: b.of[c].policy()})
 		}
 	}
-	if err := inBatches(edges, func(some []models.JobDependency) error { return models.InsertDependencies(ctx, b.tx, some) }); err != nil {
+	if err := models.InsertDependencies(ctx, b.tx, edges); err != nil {
 		return fmt.Errorf("write what the jobs depend on: %w", err)
 	}
 	for _, c := range b.changes {

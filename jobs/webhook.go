@@ -19,7 +19,7 @@ import (
 
 // WebhookEvents are the events that endpoints of each format can subscribe to.
 var WebhookEvents = map[models.WebhookFormat][]string{
-	models.FormatStandard: {"job.completed", "job.failed", "job.cancelled"},
+	models.FormatStandard: {"job.completed", "job.failed", "job.cancelled", "workflow.completed", "workflow.failed", "workflow.cancelled"},
 	models.FormatOpenAI:   {"video.completed", "video.failed"},
 }
 

@@ -30,6 +30,7 @@ type (
 	SilenceID    string
 	NoticeID     string
 	ScheduleID   string
+	WorkflowID   string
 
 	WebhookEndpointID string
 	WebhookEventID    string
@@ -60,6 +61,7 @@ const (
 	silenceKind    = "sil"
 	noticeKind     = "ntc"
 	scheduleKind   = "sch"
+	workflowKind   = "wfl"
 
 	webhookEndpointKind = "whk"
 	webhookEventKind    = "evt"
@@ -87,6 +89,13 @@ func NewAlertID() AlertID           { return AlertID(newID(alertKind)) }
 func NewSilenceID() SilenceID       { return SilenceID(newID(silenceKind)) }
 func NewNoticeID() NoticeID         { return NoticeID(newID(noticeKind)) }
 func NewScheduleID() ScheduleID     { return ScheduleID(newID(scheduleKind)) }
+func NewWorkflowID() WorkflowID     { return WorkflowID(newID(workflowKind)) }
+
+// AsJob is an id that no job has.
+func (id WorkflowID) AsJob() JobID {
+	_, bare, _ := strings.Cut(string(id), "_")
+	return JobID(jobKind + "_" + bare)
+}
 
 func NewWebhookEndpointID() WebhookEndpointID { return WebhookEndpointID(newID(webhookEndpointKind)) }
 func NewWebhookEventID() WebhookEventID       { return WebhookEventID(newID(webhookEventKind)) }
@@ -106,7 +115,7 @@ func IDKind(s string) string {
 		return ""
 	}
 	switch kind {
-	case accountKind, keyKind, sessionKind, jobKind, attemptKind, workerKind, poolKind, artifactKind, takesKind, deadLetterKind, bulkKind, auditKind, memberKind, viewKind, alertKind, silenceKind, noticeKind, scheduleKind,
+	case accountKind, keyKind, sessionKind, jobKind, attemptKind, workerKind, poolKind, artifactKind, takesKind, deadLetterKind, bulkKind, auditKind, memberKind, viewKind, alertKind, silenceKind, noticeKind, scheduleKind, workflowKind,
 		webhookEndpointKind, webhookEventKind, webhookDeliveryKind:
 		return kind
 	}
@@ -136,6 +145,7 @@ func (id MemberID) Valid() bool     { return ValidID(id, memberKind) }
 func (id AlertID) Valid() bool      { return ValidID(id, alertKind) }
 func (id SilenceID) Valid() bool    { return ValidID(id, silenceKind) }
 func (id ScheduleID) Valid() bool   { return ValidID(id, scheduleKind) }
+func (id WorkflowID) Valid() bool   { return ValidID(id, workflowKind) }
 
 func (id WebhookEndpointID) Valid() bool { return ValidID(id, webhookEndpointKind) }
 func (id WebhookDeliveryID) Valid() bool { return ValidID(id, webhookDeliveryKind) }
@@ -165,6 +175,7 @@ func (id AlertID) Value() (driver.Value, error)      { return idValue(string(id)
 func (id SilenceID) Value() (driver.Value, error)    { return idValue(string(id), silenceKind) }
 func (id NoticeID) Value() (driver.Value, error)     { return idValue(string(id), noticeKind) }
 func (id ScheduleID) Value() (driver.Value, error)   { return idValue(string(id), scheduleKind) }
+func (id WorkflowID) Value() (driver.Value, error)   { return idValue(string(id), workflowKind) }
 
 func (id WebhookEndpointID) Value() (driver.Value, error) {
 	return idValue(string(id), webhookEndpointKind)
@@ -193,6 +204,7 @@ func (id *AlertID) Scan(src any) error      { return scanID((*string)(id), alert
 func (id *SilenceID) Scan(src any) error    { return scanID((*string)(id), silenceKind, src) }
 func (id *NoticeID) Scan(src any) error     { return scanID((*string)(id), noticeKind, src) }
 func (id *ScheduleID) Scan(src any) error   { return scanID((*string)(id), scheduleKind, src) }
+func (id *WorkflowID) Scan(src any) error   { return scanID((*string)(id), workflowKind, src) }
 
 func (id *WebhookEndpointID) Scan(src any) error {
 	return scanID((*string)(id), webhookEndpointKind, src)

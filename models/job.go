@@ -129,6 +129,8 @@ type Job struct {
 	TakesID TakesID `bun:"takes_id" json:"takes_id"`
 	// Continues is the draft that the job continues, or "".
 	Continues JobID `bun:"continues" json:"continues"`
+	// WorkflowID is the workflow that submitted the job, or "".
+	WorkflowID WorkflowID `bun:"workflow_id" json:"workflow_id"`
 	// AtMostOnce means that a run of the job has one attempt at most, however that ends.
 	AtMostOnce bool `bun:"at_most_once" json:"at_most_once"`
 	// MaxPreemptions is after how many losses of spot workers a run continues on on-demand

@@ -6,24 +6,52 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// JobDependency says that a job waits until another job is COMPLETED.
+// FailurePolicy says what happens to a job if one that it depends on ends without success.
+type FailurePolicy string
+
+// The values of FailurePolicy.
+const (
+	FailureCascade  FailurePolicy = "CASCADE"      // the job fails, too
+	FailureContinue FailurePolicy = "CONTINUE"     // the job runs anyway
+	FailureRetry    FailurePolicy = "RETRY_PARENT" // the other one is retried; if that does not help, CASCADE
+)
+
+// JobDependency says that a job waits for another job.
 type JobDependency struct {
 	bun.BaseModel `bun:"table:job_dependencies,alias:jd"`
 
-	JobID     JobID `bun:"job_id,pk"`
-	DependsOn JobID `bun:"depends_on,pk"`
+	JobID     JobID         `bun:"job_id,pk"`
+	DependsOn JobID         `bun:"depends_on,pk"`
+	OnFailure FailurePolicy `bun:"on_failure"`
+	// ParentRetries is how often DependsOn was retried for JobID.
+	ParentRetries int `bun:"parent_retries"`
 }
 
 // InsertDependencies records which jobs depend on which.
 func InsertDependencies(ctx context.Context, tx bun.Tx, rows []JobDependency) error {
-	_, err := tx.NewInsert().Model(&rows).Exec(ctx)
+	if len(rows) == 0 {
+		return nil
+	}
+	jobs, on, policies := make([]JobID, len(rows)), make([]JobID, len(rows)), make([]FailurePolicy, len(rows))
+	for i, row := range rows {
+		jobs[i], on[i], policies[i] = row.JobID, row.DependsOn, row.OnFailure
+	}
+	_, err := tx.NewRaw(`INSERT INTO job_dependencies (job_id, depends_on, on_failure)
+		SELECT * FROM unnest(?::uuid[], ?::uuid[], ?::text[])`, uuidArray(jobs), uuidArray(on), textArray(policies)).Exec(ctx)
 	return err
 }
 
+// Parent is a job that another one depends on.
+type Parent struct {
+	Job       `bun:",extend"`
+	OnFailure FailurePolicy `bun:"on_failure"`
+}
+
 // ShareParents is ShareJobs for the jobs that a job depends on.
-func ShareParents(ctx context.Context, tx bun.Tx, job JobID) (parents []*Job, err error) {
-	err = tx.NewSelect().Model(&parents).
-		Where("j.id IN (SELECT depends_on FROM job_dependencies WHERE job_id = ?)", job).Order("j.id").For("SHARE").Scan(ctx)
+func ShareParents(ctx context.Context, tx bun.Tx, job JobID) (parents []*Parent, err error) {
+	err = tx.NewRaw(`
+		SELECT j.*, d.on_failure FROM job_dependencies d JOIN jobs j ON j.id = d.depends_on
+		WHERE d.job_id = ? ORDER BY j.id FOR SHARE OF j`, job).Scan(ctx, &parents)
 	return parents, err
 }
 
@@ -51,37 +79,91 @@ func ListChildren(ctx context.Context, db bun.IDB, on JobID, limit int) (childre
 	return children, err
 }
 
-// Dependent is a job and one of the jobs that it depends on.
-type Dependent struct {
-	Job
-	Parent JobID `bun:"parent"`
-}
-
-// LockDependents locks and returns the BLOCKED jobs that depend on the given job, in the order
-// of their ids.
-func LockDependents(ctx context.Context, tx bun.Tx, on JobID) ([]*Dependent, error) {
-	var waiting []*Dependent
-	err := tx.NewRaw(`
-		SELECT j.*, ?0::uuid AS parent FROM jobs j
-		WHERE j.status = 'BLOCKED' AND j.id IN (SELECT job_id FROM job_dependencies WHERE depends_on = ?0)
-		ORDER BY j.id FOR NO KEY UPDATE OF j`, on).Scan(ctx, &waiting)
-	return waiting, err
-}
-
-// LockDescendants is LockDependents for direct and indirect dependents. The parent of each is
-// a job through which it depends on the given job.
-func LockDescendants(ctx context.Context, tx bun.Tx, on JobID) ([]*Dependent, error) {
-	var waiting []*Dependent
-	err := tx.NewRaw(`
-		WITH RECURSIVE below (id) AS (
-			SELECT job_id FROM job_dependencies WHERE depends_on = ?0
+// LockWaiting locks and returns the BLOCKED jobs that the ends of jobs can change, in the order
+// of their ids: those that depend on one of them; and, below those of failed, whatever may fail
+// with its parent, and what depends on that. edges are their dependencies on ended jobs and on
+// each other.
+func LockWaiting(ctx context.Context, tx bun.Tx, ended, failed []JobID) (waiting []*Job, edges []JobDependency, err error) {
+	err = tx.NewRaw(`
+		WITH RECURSIVE failing (id) AS (
+			SELECT unnest(?1::uuid[])
 			UNION
-			SELECT d.job_id FROM below b JOIN jobs j ON j.id = b.id AND j.status = 'BLOCKED' JOIN job_dependencies d ON d.depends_on = b.id)
-		SELECT j.*, (
-			SELECT d.depends_on FROM job_dependencies d
-			WHERE d.job_id = j.id AND (d.depends_on = ?0 OR d.depends_on IN (SELECT id FROM below))
-			ORDER BY d.depends_on <> ?0, d.depends_on LIMIT 1) AS parent
-		FROM jobs j WHERE j.status = 'BLOCKED' AND j.id IN (SELECT id FROM below)
-		ORDER BY j.id FOR NO KEY UPDATE OF j`, on).Scan(ctx, &waiting)
-	return waiting, err
+			SELECT d.job_id FROM failing f JOIN job_dependencies d ON d.depends_on = f.id AND d.on_failure <> 'CONTINUE'
+			JOIN jobs j ON j.id = d.job_id AND j.status = 'BLOCKED')
+		SELECT j.* FROM jobs j
+		WHERE j.status = 'BLOCKED' AND j.id IN (
+			SELECT job_id FROM job_dependencies WHERE depends_on = ANY (?0::uuid[])
+			UNION ALL SELECT d.job_id FROM failing f JOIN job_dependencies d ON d.depends_on = f.id)
+		ORDER BY j.id FOR NO KEY UPDATE OF j`, uuidArray(ended), uuidArray(failed)).Scan(ctx, &waiting)
+	if err != nil || len(waiting) == 0 {
+		return waiting, nil, err
+	}
+	ids := make([]JobID, len(waiting))
+	for i, job := range waiting {
+		ids[i] = job.ID
+	}
+	err = tx.NewSelect().Model(&edges).
+		Where("jd.job_id = ANY (?::uuid[])", uuidArray(ids)).
+		Where("jd.depends_on = ANY (?::uuid[])", uuidArray(append(ids, ended...))).
+		Order("jd.depends_on", "jd.job_id").Scan(ctx)
+	return waiting, edges, err
+}
+
+// ParentRetry says that a run of a FAILED job is to be followed by another one, because a job
+// that depends on it demands that.
+type ParentRetry struct {
+	bun.BaseModel `bun:"table:parent_retries,alias:pr"`
+
+	JobID JobID `bun:"job_id,pk"`
+	Run   int   `bun:"run"`
+}
+
+// InsertParentRetry records that a locked job, which fails, is to be retried for these dependents.
+func InsertParentRetry(ctx context.Context, tx bun.Tx, r ParentRetry) error {
+	if _, err := tx.NewInsert().Model(&r).On("CONFLICT (job_id) DO UPDATE SET run = excluded.run").Exec(ctx); err != nil {
+		return err
+	}
+	_, err := tx.NewUpdate().Model((*JobDependency)(nil)).Set("parent_retries = parent_retries + 1").
+		Where("jd.depends_on = ? AND jd.on_failure = ?", r.JobID, FailureRetry).Exec(ctx)
+	return err
+}
+
+// ListParentRetries returns up to limit jobs that are to be retried.
+func ListParentRetries(ctx context.Context, db bun.IDB, limit int) (due []ParentRetry, err error) {
+	return due, db.NewSelect().Model(&due).Order("pr.job_id").Limit(int64(limit)).Scan(ctx)
+}
+
+// DropParentRetry deletes the record of a locked job, and reports whether there was one.
+func DropParentRetry(ctx context.Context, tx bun.Tx, job JobID) (bool, error) {
+	n, err := affected(tx.NewDelete().Model((*ParentRetry)(nil)).Where("pr.job_id = ?", job).Exec(ctx))
+	return n > 0, err
+}
+
+// Tolerate lets all jobs that depend on a job run even if it ends without success.
+func Tolerate(ctx context.Context, tx bun.Tx, job JobID) error {
+	_, err := tx.NewUpdate().Model((*JobDependency)(nil)).Set("on_failure = ?", FailureContinue).Where("jd.depends_on = ?", job).Exec(ctx)
+	return err
+}
+
+// DependencyState is what a job has from one that it depends on.
+type DependencyState struct {
+	// Open means that it waits for it, and Used that it uses its result.
+	Open bool `bun:"open"`
+	Used bool `bun:"used"`
+}
+
+// OpenDependency returns the state of a dependency of a locked job; the zero value if there is none.
+func OpenDependency(ctx context.Context, tx bun.Tx, job, on JobID) (s DependencyState, err error) {
+	err = tx.NewRaw(`SELECT
+			EXISTS (SELECT FROM job_dependencies d JOIN jobs p ON p.id = d.depends_on
+				WHERE d.job_id = ?0 AND d.depends_on = ?1 AND p.status <> 'COMPLETED' AND NOT (d.on_failure = 'CONTINUE' AND p.completed_at IS NOT NULL
+					AND NOT EXISTS (SELECT FROM parent_retries r WHERE r.job_id = p.id))) AS open,
+			EXISTS (SELECT FROM job_sources s WHERE s.job_id = ?0 AND s.source_id = ?1) AS used`, job, on).Scan(ctx, &s)
+	return s, err
+}
+
+// DeleteDependency deletes a dependency, and reports whether there was one.
+func DeleteDependency(ctx context.Context, tx bun.Tx, job, on JobID) (bool, error) {
+	n, err := affected(tx.NewDelete().Model((*JobDependency)(nil)).Where("jd.job_id = ? AND jd.depends_on = ?", job, on).Exec(ctx))
+	return n > 0, err
 }

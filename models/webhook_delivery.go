@@ -10,17 +10,18 @@ import (
 // WebhookTest is the type of the event that tests an endpoint.
 const WebhookTest = "webhook.test"
 
-// WebhookEvent is the end of a run, with the job's row as it stood then, or a test, which has
-// no job.
+// WebhookEvent is the end of a run of a job or a workflow, with its row as it stood then, or a
+// test, which has neither.
 type WebhookEvent struct {
 	bun.BaseModel `bun:"table:webhook_events,alias:wv"`
 
-	ID        WebhookEventID `bun:"id,pk"`
-	AccountID AccountID      `bun:"account_id"`
-	JobID     JobID          `bun:"job_id,nullzero"`
-	Run       int            `bun:"run"`
-	Type      string         `bun:"type"`
-	CreatedAt time.Time      `bun:"created_at"`
+	ID         WebhookEventID `bun:"id,pk"`
+	AccountID  AccountID      `bun:"account_id"`
+	JobID      JobID          `bun:"job_id,nullzero"`
+	WorkflowID WorkflowID     `bun:"workflow_id,nullzero"`
+	Run        int            `bun:"run"`
+	Type       string         `bun:"type"`
+	CreatedAt  time.Time      `bun:"created_at"`
 }
 
 // DeliveryState is the state of a delivery.
@@ -40,7 +41,7 @@ type WebhookDelivery struct {
 	EventID    WebhookEventID    `bun:"event_id"`
 	EndpointID WebhookEndpointID `bun:"endpoint_id"`
 	AccountID  AccountID         `bun:"account_id"`
-	// JobID is, for a test, an id that no job has.
+	// JobID is, for a test or a workflow, an id that no job has.
 	JobID JobID `bun:"job_id"`
 	Run   int   `bun:"run"`
 	// Event is the event's name in the receiver's format.
@@ -75,7 +76,8 @@ type WebhookTry struct {
 	DurationMS int    `bun:"duration_ms"`
 }
 
-// InsertWebhookEvents writes events, each with its job's row as it is now.
+// InsertWebhookEvents writes events, each with its job's or workflow's row as it is now. Events of
+// jobs and of workflows do not mix.
 func InsertWebhookEvents(ctx context.Context, tx bun.Tx, events []*WebhookEvent) error {
 	if _, err := tx.NewInsert().Model(&events).Exec(ctx); err != nil {
 		return err
@@ -88,6 +90,12 @@ func InsertWebhookEvents(ctx context.Context, tx bun.Tx, events []*WebhookEvent)
 	_, err := tx.NewRaw(`
 		UPDATE webhook_events wv SET job = to_jsonb(j) - 'request_digest' FROM jobs j
 		WHERE wv.id = ANY (?::uuid[]) AND j.id = wv.job_id`, uuidArray(ids)).Exec(ctx)
+	if err != nil || events[0].WorkflowID == "" {
+		return err
+	}
+	_, err = tx.NewRaw(`
+		UPDATE webhook_events wv SET job = to_jsonb(w) - 'request_digest' FROM workflows w
+		WHERE wv.id = ANY (?::uuid[]) AND w.id = wv.workflow_id`, uuidArray(ids)).Exec(ctx)
 	return err
 }
 
@@ -163,14 +171,22 @@ func ClaimDeliveries(ctx context.Context, db bun.IDB, b WebhookBounds, limit int
 	return claimed, err
 }
 
+// GetEventWorkflow returns the workflow of an event as it stood when the event was written, or
+// sql.ErrNoRows.
+func GetEventWorkflow(ctx context.Context, db bun.IDB, id WebhookEventID) (*Workflow, error) {
+	w := new(Workflow)
+	return w, db.NewRaw("SELECT w.* FROM webhook_events wv, jsonb_populate_record(NULL::workflows, wv.job) w WHERE wv.id = ? AND wv.job IS NOT NULL", id).
+		Scan(ctx, w)
+}
+
 // GetEventJob returns an event and its job's row as it stood when the event was written. The
-// job of a test is nil. It returns sql.ErrNoRows if the event or the stored job was deleted.
+// job of a test or a workflow is nil. It returns sql.ErrNoRows if the event or the stored job was deleted.
 func GetEventJob(ctx context.Context, db bun.IDB, id WebhookEventID) (*WebhookEvent, *Job, error) {
 	event, job := new(WebhookEvent), new(Job)
 	if err := db.NewSelect().Model(event).Where("wv.id = ?", id).Scan(ctx); err != nil {
 		return nil, nil, err
 	}
-	if event.Type == WebhookTest {
+	if event.JobID == "" {
 		return event, nil, nil
 	}
 	err := db.NewRaw("SELECT j.* FROM webhook_events wv, jsonb_populate_record(NULL::jobs, wv.job) j WHERE wv.id = ? AND wv.job IS NOT NULL", id).

@@ -1,0 +1,374 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+	"github.com/uptrace/bun"
+)
+
+// Workflows changes workflows as a whole, for their owners and for operators. Each change is one
+// transaction, which locks jobs in the order of their ids, then the workflow.
+type Workflows struct {
+	DB        *bun.DB
+	Catalogue *catalogue.Catalogue
+	Notifier  *Notifier
+}
+
+// Visible returns a workflow that the caller may see, or NOT_FOUND.
+func (w *Workflows) Visible(ctx context.Context, p Principal, id models.WorkflowID) (*models.Workflow, error) {
+	if !id.Valid() {
+		return nil, apierror.NotFound("workflow")
+	}
+	found, err := models.GetWorkflow(ctx, w.DB, id)
+	if err != nil {
+		return nil, apierror.Wrap(apierror.OrNotFound(err, "workflow"), "read workflow %s", id)
+	}
+	if !p.Sees(found.AccountID) {
+		return nil, apierror.NotFound("workflow")
+	}
+	return found, nil
+}
+
+// change calls act in a transaction, and publishes the changes that it returns. It returns the
+// workflow as it is then.
+func (w *Workflows) change(ctx context.Context, p Principal, id models.WorkflowID, act func(ctx context.Context, tx bun.Tx, seen *models.Workflow) ([]*Change, error)) (*models.Workflow, error) {
+	if err := p.RequireChange(); err != nil {
+		return nil, err
+	}
+	seen, err := w.Visible(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	var done []*Change
+	err = InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
+		done, err = act(ctx, tx, seen)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.Notifier.After(ctx, done...)
+	return models.GetWorkflow(ctx, w.DB, id)
+}
+
+// Cancel cancels all jobs of a RUNNING workflow that have not ended: the waiting ones at once. The
+// workflow is CANCELLED when the last of them has stopped. Cancelling it again returns it. Cancel
+// returns CONFLICT for a workflow that is COMPLETED or FAILED.
+func (w *Workflows) Cancel(ctx context.Context, p Principal, id models.WorkflowID, reason string) (*models.Workflow, error) {
+	if reason = strings.TrimSpace(reason); !text.Valid(reason, 0, maxCancelReason) {
+		return nil, apierror.Invalid("reason", "The reason can have up to %d printable characters.", maxCancelReason)
+	}
+	after, err := w.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, seen *models.Workflow) ([]*Change, error) {
+		open, err := lockNodes(ctx, tx, id, true)
+		if err != nil {
+			return nil, err
+		}
+		locked, err := models.LockWorkflow(ctx, tx, id)
+		switch {
+		case err != nil:
+			return nil, err
+		case locked.Status == models.WorkflowCancelled || !locked.CancelRequestedAt.IsZero():
+			return nil, nil
+		case locked.Status != models.WorkflowRunning:
+			return nil, apierror.Conflict("This workflow is %s: it is too late to cancel it.", locked.Status)
+		}
+		if locked.CancelRequestedAt, err = models.Now(ctx, tx); err != nil {
+			return nil, err
+		}
+		locked.CancelBy, locked.CancelReason = string(p.KeyID), reason
+		if err := models.SaveWorkflowCancel(ctx, tx, locked); err != nil {
+			return nil, err
+		}
+		if err := p.AuditOf(ctx, tx, "cancelWorkflow", locked.AccountID, string(id), Payload{"jobs": len(open)}); err != nil {
+			return nil, err
+		}
+		for _, c := range open {
+			if err := c.askToStop(ctx, p, reason); err != nil {
+				return nil, err
+			}
+		}
+		return open, saveAll(ctx, tx, open, models.Writes{})
+	})
+	return after, apierror.Wrap(err, "cancel workflow %s", id)
+}
+
+// lockNodes locks the jobs of a workflow that have not ended, or those that ended badly.
+func lockNodes(ctx context.Context, tx bun.Tx, id models.WorkflowID, open bool) ([]*Change, error) {
+	locked, err := models.LockNodeJobs(ctx, tx, id, open)
+	if err != nil {
+		return nil, fmt.Errorf("lock the jobs: %w", err)
+	}
+	now, err := models.Now(ctx, tx)
+	return lo.Map(locked, func(job *models.Job, _ int) *Change { return changeAt(tx, now, job) }), err
+}
+
+// Retry opens new runs of all nodes that FAILED or were CANCELLED, except those that were skipped;
+// the others stay as they are. Each waits for its parents again. The runs start from the newest
+// checkpoints, unless fromScratch is set. Retry returns CONFLICT if there are none, if the workflow
+// is being cancelled, or if a job was deleted.
+func (w *Workflows) Retry(ctx context.Context, p Principal, id models.WorkflowID, fromScratch bool) (*models.Workflow, error) {
+	after, err := w.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, seen *models.Workflow) ([]*Change, error) {
+		failed, err := lockNodes(ctx, tx, id, false)
+		if err != nil {
+			return nil, err
+		}
+		nodes, err := models.ListWorkflowNodes(ctx, tx, id)
+		if err != nil {
+			return nil, err
+		}
+		now, err := models.GetWorkflow(ctx, tx, id)
+		switch {
+		case err != nil:
+			return nil, err
+		case now.Status == models.WorkflowRunning && !now.CancelRequestedAt.IsZero():
+			return nil, apierror.Conflict("This workflow is being cancelled: wait until its last job has stopped.")
+		case len(failed) == 0:
+			return nil, apierror.Conflict("No node of this workflow has failed or was cancelled: there is nothing to retry.")
+		}
+		if err := p.AuditOf(ctx, tx, "retryWorkflow", now.AccountID, string(id), Payload{"jobs": len(failed)}); err != nil {
+			return nil, err
+		}
+		place := map[models.JobID]*models.WorkflowNode{}
+		for _, n := range nodes {
+			place[n.JobID] = n
+		}
+		slices.SortFunc(failed, func(a, b *Change) int { return cmp.Compare(place[a.job.ID].Position, place[b.job.ID].Position) })
+		opened := map[models.JobID]*Change{}
+		for _, c := range failed {
+			if err := models.ResolveDeadLetter(ctx, tx, c.job.ID, models.ResolvedRetried, string(p.KeyID), ""); err != nil {
+				return nil, err
+			}
+			c.bounded = true
+			o := opening{event: models.EventQueued, by: p.KeyID, lane: c.job.Tier, fromScratch: fromScratch, known: w.Catalogue.Current()}
+			err := c.renew(ctx, o, opened)
+			if refused := refusal(err); refused != nil {
+				return nil, apierror.Conflict("The node %s: %s", place[c.job.ID].Key, refused.Message)
+			}
+			if err != nil {
+				return nil, err
+			}
+			opened[c.job.ID] = c
+		}
+		err = saveAll(ctx, tx, failed, models.Writes{})
+		if errors.Is(err, models.ErrNoRoom) {
+			return nil, errQueueFull
+		}
+		return failed, err
+	})
+	return after, apierror.Wrap(err, "retry workflow %s", id)
+}
+
+// Skip lets the nodes that depend on a node run as if it were COMPLETED. If it waits, it is
+// cancelled. Skipping it again changes nothing. Skip returns CONFLICT for a node that runs or is
+// COMPLETED, and for one whose result another node uses.
+func (w *Workflows) Skip(ctx context.Context, p Principal, id models.WorkflowID, key string) (*models.Workflow, error) {
+	after, err := w.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, seen *models.Workflow) ([]*Change, error) {
+		node, c, err := lockNode(ctx, tx, id, key)
+		if err != nil || !node.SkippedAt.IsZero() {
+			return nil, err
+		}
+		if c.job.Status.Live() {
+			return nil, apierror.Conflict("The node %s runs: cancel its job first.", key)
+		}
+		if c.job.Status == models.JobCompleted {
+			return nil, apierror.Conflict("The node %s is COMPLETED: nothing waits for it.", key)
+		}
+		if user, err := models.UsesResult(ctx, tx, id, c.job.ID); err == nil {
+			return nil, apierror.Conflict("The node %s uses the result of %s: skip that one, too, and first.", user, key)
+		} else if !errors.Is(err, sql.ErrNoRows) {
+			return nil, err
+		}
+		if err := models.Tolerate(ctx, tx, c.job.ID); err != nil {
+			return nil, err
+		}
+		waiting := c.job.Status.Waiting()
+		if !waiting && !node.Tolerated {
+			if err := recount(ctx, tx, models.NodeChange{JobID: c.job.ID, Failed: -1}); err != nil {
+				return nil, err
+			}
+		}
+		node.Tolerated, node.SkippedAt, node.SkippedBy = true, c.now, string(p.KeyID)
+		if err := models.SaveWorkflowNode(ctx, tx, node); err != nil {
+			return nil, err
+		}
+		if err := p.Audit(ctx, tx, "skipNode", string(id), Payload{"node": key, "job": c.job.ID, "status": c.job.Status}); err != nil {
+			return nil, err
+		}
+		if waiting {
+			if err := c.askToStop(ctx, p, "the node was skipped"); err != nil {
+				return nil, err
+			}
+			return []*Change{c}, c.save(ctx)
+		}
+		return []*Change{c}, c.giveUp(ctx)
+	})
+	return after, apierror.Wrap(err, "skip the node %s of workflow %s", key, id)
+}
+
+// recount is countWorkflows for a change that is not one of a job's status.
+func recount(ctx context.Context, tx bun.Tx, n models.NodeChange) error {
+	counted, err := models.CountNodes(ctx, tx, []models.NodeChange{n})
+	if err != nil {
+		return fmt.Errorf("count the nodes of workflows: %w", err)
+	}
+	return AnnounceWorkflows(ctx, tx, slices.DeleteFunc(counted, func(w *models.Workflow) bool { return w.Open > 0 }))
+}
+
+// giveUp settles the dependents of an ended job that have waited for its retry, and drops that.
+func (c *Change) giveUp(ctx context.Context) error {
+	waits, err := models.DropParentRetry(ctx, c.tx, c.job.ID)
+	if err != nil || !waits {
+		return apierror.Wrap(err, "drop the retry for dependents")
+	}
+	s := settlement{over: map[models.JobID]*Change{c.job.ID: c}, final: true}
+	if err := s.run(ctx, c.tx, []models.JobID{c.job.ID}); err != nil {
+		return err
+	}
+	return saveAll(ctx, c.tx, []*Change{c}, models.Writes{})
+}
+
+// lockNode locks the job of a node, and reads the node.
+func lockNode(ctx context.Context, tx bun.Tx, id models.WorkflowID, key string) (*models.WorkflowNode, *Change, error) {
+	nodes, err := models.GetWorkflowNodes(ctx, tx, id, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(nodes) == 0 {
+		return nil, nil, apierror.NotFound("node").In("key")
+	}
+	job, err := models.LockJob(ctx, tx, nodes[0].JobID)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := newChange(ctx, tx, job)
+	if err != nil {
+		return nil, nil, err
+	}
+	nodes, err = models.GetWorkflowNodes(ctx, tx, id, key) // another one may have changed it before the lock
+	if err == nil && len(nodes) == 0 {
+		err = apierror.NotFound("node").In("key")
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return nodes[0], c, nil
+}
+
+// Override lets a node not wait for one of its parents any more. It returns CONFLICT if the node
+// does not wait for it, or uses its result.
+func (w *Workflows) Override(ctx context.Context, p Principal, id models.WorkflowID, key, parent string) (*models.Workflow, error) {
+	after, err := w.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, seen *models.Workflow) ([]*Change, error) {
+		node, c, err := lockNode(ctx, tx, id, key)
+		if err != nil || slices.Contains(node.Overridden, parent) {
+			return nil, err
+		}
+		if !slices.Contains(node.After, parent) {
+			return nil, apierror.NotFound("parent of the node").In("parent")
+		}
+		above, err := models.GetWorkflowNodes(ctx, tx, id, parent)
+		if err != nil || len(above) == 0 {
+			return nil, apierror.OrNotFound(cmp.Or(err, sql.ErrNoRows), "parent of the node")
+		}
+		edge, err := models.OpenDependency(ctx, tx, c.job.ID, above[0].JobID)
+		switch {
+		case err != nil:
+			return nil, err
+		case c.job.Status != models.JobBlocked || !edge.Open:
+			return nil, apierror.Conflict("The node %s does not wait for %s.", key, parent)
+		case edge.Used:
+			return nil, apierror.Conflict("The node %s uses the result of %s: it cannot run without it.", key, parent)
+		}
+		if _, err := models.DeleteDependency(ctx, tx, c.job.ID, above[0].JobID); err != nil {
+			return nil, err
+		}
+		node.Overridden = append(node.Overridden, parent)
+		if err := models.SaveWorkflowNode(ctx, tx, node); err != nil {
+			return nil, err
+		}
+		if err := p.Audit(ctx, tx, "overrideDependency", string(id), Payload{"node": key, "parent": parent, "job": c.job.ID}); err != nil {
+			return nil, err
+		}
+		c.job.BlockedBy--
+		if err := c.unblock(); err != nil {
+			return nil, err
+		}
+		return []*Change{c}, c.save(ctx)
+	})
+	return after, apierror.Wrap(err, "override what the node %s of workflow %s waits for", key, id)
+}
+
+// retryParentsLimit bounds the jobs of one pass.
+const retryParentsLimit = 200
+
+// RetryParents opens new runs of failed jobs whose dependents demand it, and returns how many. Any
+// number of processes may call it at once.
+func (w *Workflows) RetryParents(ctx context.Context) (int, error) {
+	due, err := models.ListParentRetries(ctx, w.DB, retryParentsLimit)
+	if err != nil {
+		return 0, fmt.Errorf("find the jobs to retry for their dependents: %w", err)
+	}
+	retried := 0
+	var failed []error
+	for _, one := range due {
+		done, err := w.retryParent(ctx, one)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("retry job %s for its dependents: %w", one.JobID, err))
+			continue
+		}
+		if done != nil {
+			retried++
+			w.Notifier.After(ctx, done)
+		}
+	}
+	return retried, errors.Join(failed...)
+}
+
+// retryParent opens the run, unless the job was retried meanwhile or nothing waits for it. If it
+// cannot run again, its dependents are settled.
+func (w *Workflows) retryParent(ctx context.Context, due models.ParentRetry) (done *Change, err error) {
+	again := func(ctx context.Context, c *Change) error {
+		if err := models.ResolveDeadLetter(ctx, c.tx, due.JobID, models.ResolvedRetried, hostName, "for a job that depends on it"); err != nil {
+			return err
+		}
+		return c.reopen(ctx, opening{event: models.EventQueued, by: hostName, lane: c.job.Tier, known: w.Catalogue.Current()})
+	}
+	if done, err = w.withParent(ctx, due, again); refusal(err) != nil {
+		return w.withParent(ctx, due, func(ctx context.Context, c *Change) error { return c.giveUp(ctx) })
+	}
+	return done, err
+}
+
+// withParent calls act for a job that is to be retried, if it still is.
+func (w *Workflows) withParent(ctx context.Context, due models.ParentRetry, act func(context.Context, *Change) error) (done *Change, err error) {
+	err = InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
+		done = nil
+		job, err := models.LockJob(ctx, tx, due.JobID)
+		if err != nil {
+			return err
+		}
+		waiting, _, err := models.LockWaiting(ctx, tx, []models.JobID{job.ID}, nil)
+		if err != nil {
+			return err
+		}
+		if job.Status != models.JobFailed || job.Run != due.Run || len(waiting) == 0 {
+			_, err := models.DropParentRetry(ctx, tx, job.ID)
+			return err
+		}
+		if done, err = newChange(ctx, tx, job); err != nil {
+			return err
+		}
+		return act(ctx, done)
+	})
+	return done, err
+}
