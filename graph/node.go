@@ -43,6 +43,8 @@ func (r *Resolver) node(ctx context.Context, p jobs.Principal, id string) (Node,
 		return found(r.Bulk.Get(ctx, p, models.BulkID(id)))
 	case "sch":
 		return found(r.Schedules.Get(ctx, p, models.ScheduleID(id)))
+	case "wfl":
+		return found(r.Workflows.Get(ctx, p, models.WorkflowID(id)))
 	case "alr":
 		return found(r.Alerts.Get(ctx, p, models.AlertID(id)))
 	case "whk":

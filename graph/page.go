@@ -38,6 +38,8 @@ type (
 	JobEventConnection        = Connection[models.JobEvent]
 	ScheduleEdge              = Edge[models.Schedule]
 	ScheduleConnection        = Connection[models.Schedule]
+	WorkflowEdge              = Edge[models.Workflow]
+	WorkflowConnection        = Connection[models.Workflow]
 	WebhookDeliveryEdge       = Edge[models.WebhookDelivery]
 	WebhookDeliveryConnection = Connection[models.WebhookDelivery]
 	DeadLetterEdge            = Edge[models.DeadLetter]

@@ -1924,6 +1924,23 @@ func (ec *executionContext) marshalNID2githubᚗcomᚋreelayᚋreelayᚋmodels�
 	return res
 }
 
+func (ec *executionContext) unmarshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐWorkflowID(ctx context.Context, v any) (models.WorkflowID, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := models.WorkflowID(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐWorkflowID(ctx context.Context, sel ast.SelectionSet, v models.WorkflowID) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNID2string(ctx context.Context, v any) (string, error) {
 	res, err := graphql.UnmarshalString(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -2439,6 +2456,19 @@ func (ec *executionContext) unmarshalOID2githubᚗcomᚋreelayᚋreelayᚋmodels
 }
 
 func (ec *executionContext) marshalOID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐTakesID(ctx context.Context, sel ast.SelectionSet, v models.TakesID) graphql.Marshaler {
+	_ = sel
+	_ = ctx
+	res := graphql.MarshalString(string(v))
+	return res
+}
+
+func (ec *executionContext) unmarshalOID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐWorkflowID(ctx context.Context, v any) (models.WorkflowID, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := models.WorkflowID(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐWorkflowID(ctx context.Context, sel ast.SelectionSet, v models.WorkflowID) graphql.Marshaler {
 	_ = sel
 	_ = ctx
 	res := graphql.MarshalString(string(v))

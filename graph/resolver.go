@@ -34,6 +34,7 @@ import (
 	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/jobs/webhook"
+	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 )
 
@@ -65,6 +66,7 @@ type Resolver struct {
 	// RedisVersion returns the version of Redis, or "" if it is not known.
 	RedisVersion func(ctx context.Context) string
 	Schedules    *schedule.Schedules
+	Workflows    *workflow.Workflows
 
 	// examining is held while the checks run.
 	examining sync.Mutex

@@ -53,6 +53,8 @@ type ResolverRoot interface {
 	WebhookDelivery() WebhookDeliveryResolver
 	Worker() WorkerResolver
 	WorkerConnection() WorkerConnectionResolver
+	Workflow() WorkflowResolver
+	WorkflowJob() WorkflowJobResolver
 }
 
 type DirectiveRoot struct {
@@ -101,7 +103,9 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRetryPolicyInput,
 		ec.unmarshalInputScheduleInput,
 		ec.unmarshalInputSubmitJobInput,
+		ec.unmarshalInputSubmitWorkflowInput,
 		ec.unmarshalInputUploadedObject,
+		ec.unmarshalInputWorkflowJobInput,
 	)
 	first := true
 
@@ -193,7 +197,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "schema/account.graphqls" "schema/alert.graphqls" "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/job.graphqls" "schema/key.graphqls" "schema/member.graphqls" "schema/model.graphqls" "schema/overview.graphqls" "schema/pool.graphqls" "schema/queue.graphqls" "schema/schedule.graphqls" "schema/schema.graphqls" "schema/subscription.graphqls" "schema/system.graphqls" "schema/view.graphqls" "schema/webhook.graphqls" "schema/worker.graphqls"
+//go:embed "schema/account.graphqls" "schema/alert.graphqls" "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/job.graphqls" "schema/key.graphqls" "schema/member.graphqls" "schema/model.graphqls" "schema/overview.graphqls" "schema/pool.graphqls" "schema/queue.graphqls" "schema/schedule.graphqls" "schema/schema.graphqls" "schema/subscription.graphqls" "schema/system.graphqls" "schema/view.graphqls" "schema/webhook.graphqls" "schema/worker.graphqls" "schema/workflow.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -223,6 +227,7 @@ var sources = []*ast.Source{
 	{Name: "schema/view.graphqls", Input: sourceData("schema/view.graphqls"), BuiltIn: false},
 	{Name: "schema/webhook.graphqls", Input: sourceData("schema/webhook.graphqls"), BuiltIn: false},
 	{Name: "schema/worker.graphqls", Input: sourceData("schema/worker.graphqls"), BuiltIn: false},
+	{Name: "schema/workflow.graphqls", Input: sourceData("schema/workflow.graphqls"), BuiltIn: false},
 }
 var parsedSchema = gqlparser.MustLoadSchema(sources...)
 
@@ -1146,6 +1151,8 @@ func (ec *executionContext) childFields_Job(ctx context.Context, field graphql.C
 		return ec.fieldContext_Job_continues(ctx, field)
 	case "callbackUrl":
 		return ec.fieldContext_Job_callbackUrl(ctx, field)
+	case "workflow":
+		return ec.fieldContext_Job_workflow(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Job", field.Name)
 }
@@ -2308,6 +2315,104 @@ func (ec *executionContext) childFields_WorkerEdge(ctx context.Context, field gr
 		return ec.fieldContext_WorkerEdge_node(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type WorkerEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_Workflow(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Workflow_id(ctx, field)
+	case "name":
+		return ec.fieldContext_Workflow_name(ctx, field)
+	case "account":
+		return ec.fieldContext_Workflow_account(ctx, field)
+	case "status":
+		return ec.fieldContext_Workflow_status(ctx, field)
+	case "run":
+		return ec.fieldContext_Workflow_run(ctx, field)
+	case "idempotencyKey":
+		return ec.fieldContext_Workflow_idempotencyKey(ctx, field)
+	case "callbackUrl":
+		return ec.fieldContext_Workflow_callbackUrl(ctx, field)
+	case "counts":
+		return ec.fieldContext_Workflow_counts(ctx, field)
+	case "percent":
+		return ec.fieldContext_Workflow_percent(ctx, field)
+	case "jobs":
+		return ec.fieldContext_Workflow_jobs(ctx, field)
+	case "output":
+		return ec.fieldContext_Workflow_output(ctx, field)
+	case "cancelRequestedAt":
+		return ec.fieldContext_Workflow_cancelRequestedAt(ctx, field)
+	case "cancelReason":
+		return ec.fieldContext_Workflow_cancelReason(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_Workflow_createdAt(ctx, field)
+	case "completedAt":
+		return ec.fieldContext_Workflow_completedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Workflow", field.Name)
+}
+
+func (ec *executionContext) childFields_WorkflowConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_WorkflowConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_WorkflowConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WorkflowConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_WorkflowCounts(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "total":
+		return ec.fieldContext_WorkflowCounts_total(ctx, field)
+	case "waiting":
+		return ec.fieldContext_WorkflowCounts_waiting(ctx, field)
+	case "running":
+		return ec.fieldContext_WorkflowCounts_running(ctx, field)
+	case "completed":
+		return ec.fieldContext_WorkflowCounts_completed(ctx, field)
+	case "failed":
+		return ec.fieldContext_WorkflowCounts_failed(ctx, field)
+	case "cancelled":
+		return ec.fieldContext_WorkflowCounts_cancelled(ctx, field)
+	case "skipped":
+		return ec.fieldContext_WorkflowCounts_skipped(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WorkflowCounts", field.Name)
+}
+
+func (ec *executionContext) childFields_WorkflowEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_WorkflowEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_WorkflowEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WorkflowEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_WorkflowJob(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "key":
+		return ec.fieldContext_WorkflowJob_key(ctx, field)
+	case "after":
+		return ec.fieldContext_WorkflowJob_after(ctx, field)
+	case "job":
+		return ec.fieldContext_WorkflowJob_job(ctx, field)
+	case "onParentFailure":
+		return ec.fieldContext_WorkflowJob_onParentFailure(ctx, field)
+	case "reused":
+		return ec.fieldContext_WorkflowJob_reused(ctx, field)
+	case "skippedAt":
+		return ec.fieldContext_WorkflowJob_skippedAt(ctx, field)
+	case "skippedBy":
+		return ec.fieldContext_WorkflowJob_skippedBy(ctx, field)
+	case "overridden":
+		return ec.fieldContext_WorkflowJob_overridden(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WorkflowJob", field.Name)
 }
 
 func (ec *executionContext) childFields___Directive(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

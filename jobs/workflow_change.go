@@ -202,7 +202,7 @@ func (w *Workflows) Skip(ctx context.Context, p Principal, id models.WorkflowID,
 		if err := models.SaveWorkflowNode(ctx, tx, node); err != nil {
 			return nil, err
 		}
-		if err := p.Audit(ctx, tx, "skipNode", string(id), Payload{"node": key, "job": c.job.ID, "status": c.job.Status}); err != nil {
+		if err := p.Audit(ctx, tx, "skipWorkflowJob", string(id), Payload{"node": key, "job": c.job.ID, "status": c.job.Status}); err != nil {
 			return nil, err
 		}
 		if waiting {

@@ -105,12 +105,14 @@ func ReviewArtifacts(ctx context.Context, tx bun.Tx, jobs []JobID, keep KeepArti
 }
 
 // LockJobsOver locks jobs that ended longer ago than age, oldest first. It skips those that
-// others have locked, and those from whose results jobs start that have not ended.
+// others have locked, those from whose results jobs start that have not ended, and the nodes of
+// workflows, which are deleted first.
 func LockJobsOver(ctx context.Context, tx bun.Tx, age time.Duration, limit int) ([]JobID, error) {
 	var ids []JobID
 	err := tx.NewRaw(`
 		SELECT id FROM jobs j WHERE completed_at < (SELECT clock_timestamp()) - make_interval(secs => ?)
 			AND NOT EXISTS (SELECT FROM job_sources s JOIN jobs u ON u.id = s.job_id WHERE s.source_id = j.id AND u.completed_at IS NULL)
+			AND NOT EXISTS (SELECT FROM workflow_nodes n WHERE n.job_id = j.id)
 		ORDER BY completed_at LIMIT ? FOR UPDATE OF j SKIP LOCKED`, age.Seconds(), limit).Scan(ctx, &ids)
 	return ids, err
 }

@@ -146,6 +146,21 @@ func GetWorkflowNodes(ctx context.Context, db bun.IDB, id WorkflowID, keys ...st
 	return nodes, db.NewSelect().Model(&nodes).Where("wn.workflow_id = ? AND wn.key IN (?)", id, bun.List(keys)).Order("wn.position").Scan(ctx)
 }
 
+// DoneNode is a node whose job is COMPLETED, with what says whether its result is kept.
+type DoneNode struct {
+	WorkflowNode `bun:",extend"`
+	Model        string     `bun:"model"`
+	ModelVersion int        `bun:"model_version"`
+	ResultID     ArtifactID `bun:"result_id"`
+}
+
+// ListDoneNodes returns the nodes of a workflow whose jobs are COMPLETED and not deleted.
+func ListDoneNodes(ctx context.Context, db bun.IDB, id WorkflowID) (nodes []*DoneNode, err error) {
+	err = db.NewRaw(`SELECT n.*, j.model, j.model_version, j.result_id FROM workflow_nodes n JOIN jobs j ON j.id = n.job_id
+		WHERE n.workflow_id = ? AND j.status = 'COMPLETED' AND j.deleted_at IS NULL`, id).Scan(ctx, &nodes)
+	return nodes, err
+}
+
 // SaveWorkflowNode writes what operators change of a node.
 func SaveWorkflowNode(ctx context.Context, tx bun.Tx, n *WorkflowNode) error {
 	return mustChange(tx.NewUpdate().Model(n).Column("tolerated", "skipped_at", "skipped_by", "overridden").WherePK().Exec(ctx))
@@ -214,7 +229,8 @@ func CountNodes(ctx context.Context, tx bun.Tx, changes []NodeChange) (counted [
 
 // CountNodeStates counts the nodes of workflows by the status of their jobs.
 func CountNodeStates(ctx context.Context, db bun.IDB, ids []WorkflowID) (counts []NodeCount, err error) {
-	err = db.NewRaw(`SELECT n.workflow_id, j.status, n.skipped_at IS NOT NULL AS skipped, count(*) AS nodes
+	err = db.NewRaw(`SELECT n.workflow_id, j.status, n.skipped_at IS NOT NULL AS skipped, count(*) AS nodes,
+			sum(CASE WHEN j.status = 'COMPLETED' OR n.skipped_at IS NOT NULL THEN 100 WHEN j.completed_at IS NULL THEN j.percent ELSE 0 END) AS percent
 		FROM workflow_nodes n JOIN jobs j ON j.id = n.job_id WHERE n.workflow_id IN (?) GROUP BY 1, 2, 3`, bun.List(ids)).Scan(ctx, &counts)
 	return counts, err
 }
@@ -225,6 +241,8 @@ type NodeCount struct {
 	Status     JobStatus  `bun:"status"`
 	Skipped    bool       `bun:"skipped"`
 	Nodes      int        `bun:"nodes"`
+	// Percent is the sum of their progress.
+	Percent float64 `bun:"percent"`
 }
 
 // UsesResult returns a node of the workflow that uses the result of a job and has not ended, or

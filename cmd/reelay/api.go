@@ -205,7 +205,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Retrier:   s.retrier(),
 		Registrar: &fleet.Registrar{DB: s.workers, Catalogue: s.catalogue, Notifier: s.notifier},
 		Keys:      s.keys(), Members: s.members(), Accounts: &auth.Accounts{DB: s.db, Notifier: s.notifier},
-		Registry: s.registry, Letters: s.letters(), Bulk: s.bulk(), Webhooks: s.webhooks(), Inputs: s.inputs(), Alerts: s.alerts(), Schedules: s.schedules(submitter),
+		Registry: s.registry, Letters: s.letters(), Bulk: s.bulk(), Webhooks: s.webhooks(), Inputs: s.inputs(), Alerts: s.alerts(), Schedules: s.schedules(submitter), Workflows: s.workflows(submitter),
 		Examine: s.examine, RedisVersion: s.redisVersion,
 	}, keys, graph.Options{HideSchema: s.cfg.introspection == "off", Shared: s.cfg.origins.include, Base: base, Machines: s.machines(publicURL)})
 

@@ -115,6 +115,7 @@ func (s *stack) control(ctx context.Context) error {
 	group.Go(func() error { return deliverer.Run(ctx) })
 	schedules := s.schedules(s.submitter())
 	group.Go(func() error { return periodic.Every(ctx, "schedules", schedule.Every, schedules.Pass) })
+	workflows := s.workflows(s.submitter())
 	fetcher := &jobs.InputFetcher{Inputs: s.inputs(), Notifier: s.notifier, Catalogue: s.catalogue}
 	group.Go(func() error { return fetcher.Run(ctx) })
 	group.Go(func() error {
@@ -129,6 +130,7 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "due", Every: dueEvery, Run: counted(scheduler.Due)},
 				{Name: "expire", Every: dueEvery, Run: counted(scheduler.Expire)},
 				{Name: "slack", Every: dueEvery, Run: counted(scheduler.Slack)},
+				{Name: "retry parents", Every: dueEvery, Run: counted(workflows.RetryParents)},
 				{Name: "sweep", Every: sweepEvery, Run: readier.Sweep},
 				{Name: "promote", Every: promoteEvery, Run: counted(promoter.Promote)},
 				{Name: "learn", Every: learnEvery, Run: counted((&jobs.Learner{DB: s.db}).Learn)},
@@ -155,6 +157,7 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "bulk", Every: bulkEvery, Run: counted(bulk.Pass)},
 				{Name: "delete videos", Every: objectsEvery, Run: counted(s.videos(s.submitter()).Sweep)},
 				{Name: "forget slots", Every: upkeepEvery, Run: counted(schedules.Forget)},
+				{Name: "forget workflows", Every: upkeepEvery, Run: counted(func(ctx context.Context) (int, error) { return workflows.Forget(ctx, s.cfg.retention.Jobs) })},
 				{Name: "bulk sweep", Every: bulkSweepEvery, Run: counted(bulk.Sweep)},
 			},
 		})

@@ -37,6 +37,7 @@ import (
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/jobs/video"
 	"github.com/reelay/reelay/jobs/webhook"
+	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/videos"
 	"github.com/uptrace/bun"
@@ -293,6 +294,10 @@ func (s *stack) schedules(submitter *jobs.Submitter) *schedule.Schedules {
 	return &schedule.Schedules{Runner: schedule.Runner{
 		DB: s.db, Submitter: submitter, Canceller: &jobs.Canceller{DB: s.db, Notifier: s.notifier}, Sealer: s.sealer,
 	}}
+}
+
+func (s *stack) workflows(submitter *jobs.Submitter) *workflow.Workflows {
+	return &workflow.Workflows{Workflows: jobs.Workflows{DB: s.db, Catalogue: s.catalogue, Notifier: s.notifier}, Submitter: submitter}
 }
 
 func (s *stack) webhooks() *webhook.Endpoints {

@@ -98,6 +98,9 @@ type Loaders struct {
 	FailingHosts   Loader[Cause, []*models.FailingHost]
 	ScalingHistory Loader[ScalingPage, []*models.ScalingDecision]
 	PriceHistory   Loader[PricesBack, []*models.PriceStep]
+	Workflows      Loader[models.WorkflowID, *models.Workflow]
+	WorkflowNodes  Loader[models.WorkflowID, []*models.WorkflowNode]
+	WorkflowCounts Loader[models.WorkflowID, query.WorkflowCounts]
 }
 
 // New returns the loaders of one response, which read through r.
@@ -132,5 +135,8 @@ func New(r *query.Reader, o Options) *Loaders {
 		FailingHosts:   newLoader(o, failingHosts(r)),
 		ScalingHistory: newLoader(o, scalingPages(r)),
 		PriceHistory:   newLoader(o, prices(r)),
+		Workflows:      newLoader(o, keyed(r.WorkflowsOf, func(w *models.Workflow) models.WorkflowID { return w.ID })),
+		WorkflowNodes:  newLoader(o, grouped(r.WorkflowNodes, func(n *models.WorkflowNode) models.WorkflowID { return n.WorkflowID })),
+		WorkflowCounts: newLoader(o, r.CountNodes),
 	}
 }

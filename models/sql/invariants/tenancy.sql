@@ -8,3 +8,6 @@ JOIN input_uses u ON u.job_id = j.id JOIN artifacts r ON r.id = u.artifact_id WH
 UNION ALL
 SELECT 'job_' || j.id FROM examined j
 JOIN job_sources s ON s.job_id = j.id JOIN jobs p ON p.id = s.source_id WHERE p.account_id <> j.account_id
+UNION ALL
+SELECT 'wfl_' || w.id FROM examined j
+JOIN workflow_nodes n ON n.job_id = j.id JOIN workflows w ON w.id = n.workflow_id WHERE w.account_id <> j.account_id
