@@ -190,10 +190,16 @@ var invariantChecks = []invariantCheck{
 		report,
 	}, {
 		"blocked-count",
-		"A job's count of what it waits for is how many of its parents are not COMPLETED, and an image that is still to be fetched.",
+		"A job's count of what it waits for is how many of its parents it waits for, and an image that is still to be fetched.",
 		"The counts of these jobs are wrong.",
 		"Too high a count blocks the job for ever; too low a one starts it early.",
 		"Cancel and submit these jobs again. " + report,
+	}, {
+		"workflow-counts",
+		"A workflow counts its open and failed nodes.",
+		"The counts of these workflows are wrong.",
+		"They never end, or end early, and their webhooks with them.",
+		"Cancel and submit these workflows again. " + report,
 	}, {
 		"tenancy",
 		"Artifacts and dependencies stay within the job's account.",

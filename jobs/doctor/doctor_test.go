@@ -262,6 +262,13 @@ func TestExamine(t *testing.T) {
 			},
 			id: func(w *ward) string { return string(w.queued) },
 		},
+		"workflow-counts": {
+			harm: func(w *ward) (string, []any) {
+				return `INSERT INTO workflows (id, account_id, name, status, nodes, open, request_digest)
+					VALUES ('01990000-0000-7000-8000-000000000001', ?, 'film', 'RUNNING', 1, 1, '')`, []any{w.Account.ID}
+			},
+			id: func(*ward) string { return "wfl_01990000-0000-7000-8000-000000000001" },
+		},
 		"tenancy": {
 			harm: func(w *ward) (string, []any) {
 				return "UPDATE artifacts SET account_id = (SELECT id FROM accounts WHERE id <> ?) WHERE job_id = ? AND type = 'FINAL_VIDEO'", []any{w.Account.ID, w.done}

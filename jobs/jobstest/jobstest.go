@@ -271,7 +271,7 @@ func (s *Stack) Worker(t testing.TB, instance string) jobs.Principal {
 	t.Helper()
 	_, secret, err := s.Registrar.Register(t.Context(), s.Enrolment, fleet.Registration{
 		Provider: "static", ProviderInstanceID: instance, GPUCount: 1, Region: "local", GPUType: "any",
-		CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, AgentVersion: "test",
+		CapacityClass: models.CapacitySpot, Models: []string{"testcard", "video.stitch"}, AgentVersion: "test",
 	})
 	require.NoError(t, err)
 	p, err := s.Keys.Authenticate(t.Context(), secret)

@@ -2,9 +2,12 @@ package query
 
 import (
 	"context"
+	"strings"
+	"time"
 
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 )
 
 // WorkflowCounts are numbers of nodes of a workflow.
@@ -65,4 +68,74 @@ func (r *Reader) WorkflowsOf(ctx context.Context, ids []models.WorkflowID) ([]*m
 func (r *Reader) WorkflowNodes(ctx context.Context, ids []models.WorkflowID) ([]*models.WorkflowNode, error) {
 	nodes, err := models.ListWorkflowNodes(ctx, r.DB, ids...)
 	return nodes, apierror.Wrap(err, "read the nodes of workflows")
+}
+
+// WorkflowSummary is a workflow as REST and webhooks show it.
+type WorkflowSummary struct {
+	WorkflowID     models.WorkflowID `json:"workflow_id" doc:"The workflow's id."`
+	Name           string            `json:"name"`
+	Status         string            `json:"status" enum:"running,completed,failed,cancelled" doc:"All but running are final, unless it is retried."`
+	Run            int               `json:"run" doc:"How often it was opened: a retry of a workflow that has ended opens it again."`
+	IdempotencyKey *string           `json:"idempotency_key"`
+	Counts         *WorkflowCounts   `json:"counts,omitempty" doc:"Its nodes by what they do."`
+	Output         *Summary          `json:"output" doc:"The job whose result is the workflow's. Null if it has none."`
+	CancelReason   *string           `json:"cancel_reason"`
+	CreatedAt      time.Time         `json:"created_at"`
+	CompletedAt    *time.Time        `json:"completed_at" doc:"When it ended."`
+}
+
+// SummarizeWorkflows returns what REST shows of workflows that the caller was shown. Links are
+// valid for ttl, and begin with base.
+func (r *Reader) SummarizeWorkflows(ctx context.Context, all []*models.Workflow, base string, ttl time.Duration) ([]*WorkflowSummary, error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	ids := lo.Map(all, func(w *models.Workflow, _ int) models.WorkflowID { return w.ID })
+	counts, err := r.CountNodes(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	outputs, err := r.workflowOutputs(ctx, all, base, ttl)
+	if err != nil {
+		return nil, err
+	}
+	summaries := make([]*WorkflowSummary, len(all))
+	for i, w := range all {
+		s := &WorkflowSummary{
+			WorkflowID: w.ID, Name: w.Name, Status: strings.ToLower(string(w.Status)), Run: w.Run, Output: outputs[w.ID], CreatedAt: w.CreatedAt.UTC(),
+			IdempotencyKey: lo.EmptyableToPtr(w.IdempotencyKey), CancelReason: lo.EmptyableToPtr(w.CancelReason),
+		}
+		if !w.CompletedAt.IsZero() {
+			s.CompletedAt = new(w.CompletedAt.UTC())
+		}
+		if c, there := counts[w.ID]; there {
+			s.Counts = &c
+		}
+		summaries[i] = s
+	}
+	return summaries, nil
+}
+
+// workflowOutputs summarizes the jobs whose results are the workflows'.
+func (r *Reader) workflowOutputs(ctx context.Context, all []*models.Workflow, base string, ttl time.Duration) (map[models.WorkflowID]*Summary, error) {
+	outputs := map[models.WorkflowID]*Summary{}
+	for _, w := range all {
+		if w.Output == "" {
+			continue
+		}
+		nodes, err := models.GetWorkflowNodes(ctx, r.DB, w.ID, w.Output)
+		if err != nil || len(nodes) == 0 {
+			return nil, apierror.Wrap(err, "read the output of workflow %s", w.ID)
+		}
+		jobs, err := r.JobsByID(ctx, []models.JobID{nodes[0].JobID})
+		if err != nil {
+			return nil, err
+		}
+		summaries, err := r.Summarize(ctx, jobs, base, ttl)
+		if err != nil || len(summaries) == 0 {
+			return nil, err
+		}
+		outputs[w.ID] = summaries[0]
+	}
+	return outputs, nil
 }

@@ -18,6 +18,9 @@ func (d *Deliverer) webhookBody(ctx context.Context, delivery *models.WebhookDel
 	if event.Type == models.WebhookTest {
 		return json.Marshal(testEvent{Type: delivery.Event, Timestamp: event.CreatedAt.UTC(), Data: testedEndpoint{delivery.EndpointID, delivery.AccountID}})
 	}
+	if event.WorkflowID != "" {
+		return d.workflowBody(ctx, delivery, event)
+	}
 	if format == models.FormatOpenAI {
 		return json.Marshal(openAIEvent{
 			ID: event.ID, Object: "event", CreatedAt: event.CreatedAt.Unix(), Type: delivery.Event, Data: openAIVideo{models.VideoID(event.JobID)},
@@ -31,6 +34,33 @@ func (d *Deliverer) webhookBody(ctx context.Context, delivery *models.WebhookDel
 		Type: delivery.Event, Timestamp: event.CreatedAt.UTC(),
 		Data: endedJob{Summary: summaries[0], Account: event.AccountID, Run: event.Run},
 	})
+}
+
+// workflowBody is webhookBody for the end of a workflow.
+func (d *Deliverer) workflowBody(ctx context.Context, delivery *models.WebhookDelivery, event *models.WebhookEvent) ([]byte, error) {
+	w, err := models.GetEventWorkflow(ctx, d.DB, event.ID)
+	if err != nil {
+		return nil, err
+	}
+	summaries, err := d.Reader.SummarizeWorkflows(ctx, []*models.Workflow{w}, d.PublicURL, resultLinkTTL)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(workflowEvent{
+		Type: delivery.Event, Timestamp: event.CreatedAt.UTC(), Data: endedWorkflow{summaries[0], event.AccountID},
+	})
+}
+
+// workflowEvent is the body of a Standard Webhook about a workflow.
+type workflowEvent struct {
+	Type      string        `json:"type"`
+	Timestamp time.Time     `json:"timestamp"`
+	Data      endedWorkflow `json:"data"`
+}
+
+type endedWorkflow struct {
+	*query.WorkflowSummary
+	Account models.AccountID `json:"account"`
 }
 
 // standardEvent is the body of a Standard Webhook.

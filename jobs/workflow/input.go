@@ -99,7 +99,7 @@ func (in *Input) arrange(uses [][]use) ([]int, error) {
 	children, open := make([][]int, len(in.Jobs)), make([]int, len(in.Jobs))
 	for i := range in.Jobs {
 		n := &in.Jobs[i]
-		after := slices.Clone(n.After)
+		after := append([]string{}, n.After...) // not nil: nil is NULL
 		for _, u := range uses[i] {
 			after = append(after, u.key)
 		}
