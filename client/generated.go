@@ -5204,7 +5204,7 @@ type ScheduleInput struct {
 	JitterSeconds *int        `json:"jitterSeconds,omitempty"`
 	DstGap        *DstGap     `json:"dstGap,omitempty"`
 	DstOverlap    *DstOverlap `json:"dstOverlap,omitempty"`
-	// Slots lie from startAt until before endAt.
+	// Slots lie from startAt until before endAt. Both must be within ten years of now.
 	StartAt *time.Time `json:"startAt,omitempty"`
 	EndAt   *time.Time `json:"endAt,omitempty"`
 }
@@ -5333,7 +5333,7 @@ var AllSlotCause = []SlotCause{
 	SlotCauseBackfill,
 }
 
-// PENDING: the job is not submitted yet. All others are final.
+// PENDING: the job is not submitted yet. FIRED is final. A backfill fires slots that were skipped or refused.
 type SlotState string
 
 const (
@@ -7751,7 +7751,7 @@ func (v *auditLogResponse) GetAuditLog() AuditPage { return v.AuditLog }
 
 // backfillScheduleResponse is returned by backfillSchedule on success.
 type backfillScheduleResponse struct {
-	// Fires every slot between from and to, both in the past, that did not fire, at most maxFires (1 to 1000), and returns the
+	// Fires every slot between from and to, both in the past, that did not fire or was skipped or refused, at most maxFires (1 to 1000), and returns the
 	// jobs. With perMinute (1 to 60,000), the slots fire at that pace, and only the first jobs are returned.
 	BackfillSchedule []Job `json:"backfillSchedule"`
 }

@@ -64,7 +64,7 @@ func (r *scheduleResolver) EverySeconds(ctx context.Context, obj *models.Schedul
 }
 
 func (r *scheduleResolver) Description(ctx context.Context, obj *models.Schedule) (string, error) {
-	return schedule.Describe(obj)
+	return schedule.Describe(obj), nil
 }
 
 func (r *scheduleResolver) Upcoming(ctx context.Context, obj *models.Schedule, n *int) ([]*time.Time, error) {

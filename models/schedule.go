@@ -108,7 +108,8 @@ const (
 // SlotState is the state of a slot.
 type SlotState string
 
-// The values of SlotState. All but PENDING are final.
+// The values of SlotState. FIRED is final. A backfill makes slots that were skipped or refused
+// PENDING again.
 const (
 	SlotPending SlotState = "PENDING"
 	SlotFired   SlotState = "FIRED"
@@ -211,6 +212,24 @@ func InsertSlots(ctx context.Context, tx bun.Tx, slots []*ScheduleSlot) (written
 	}
 	err = tx.NewInsert().Model(&slots).On("CONFLICT DO NOTHING").Returning("*").Scan(ctx, &written)
 	return written, err
+}
+
+// BackfillSlots is InsertSlots for slots of a backfill. Those that were skipped or refused are
+// written again.
+func BackfillSlots(ctx context.Context, tx bun.Tx, slots []*ScheduleSlot) (written []*ScheduleSlot, err error) {
+	if len(slots) == 0 {
+		return nil, nil
+	}
+	err = tx.NewInsert().Model(&slots).On("CONFLICT (schedule_id, slot) DO UPDATE").
+		Set("cause = excluded.cause, state = excluded.state, tier = excluded.tier, tries = excluded.tries, due_at = excluded.due_at, reason = NULL, ended_at = NULL").
+		Where("sl.state IN ('SKIPPED', 'REFUSED')").Returning("*").Scan(ctx, &written)
+	return written, err
+}
+
+// NoteFire writes when a schedule last fired.
+func NoteFire(ctx context.Context, tx bun.Tx, id ScheduleID, at time.Time) error {
+	_, err := tx.NewRaw("UPDATE schedules SET last_fire_at = ? WHERE id = ?", at, id).Exec(ctx)
+	return err
 }
 
 // TakeDueSlots returns up to limit pending slots that are due, the highest tier first, and makes

@@ -26,7 +26,7 @@ func listCommand() *cobra.Command {
 		Short:      "List jobs, newest first",
 		Long: "Lists jobs, newest first. SEARCH consists of words and key:value terms; a job must match all of them. A word\n" +
 			"matches the beginning of an id, an idempotency key, or a value in the metadata; the keys are status, type, model, tier,\n" +
-			"class, user, account, worker, age and waste. Prompts are not searched. See docs/users/search.md.",
+			"class, user, account, worker, schedule, age and waste. Prompts are not searched. See docs/users/search.md.",
 		Example: "  reelay list --status running,queued\n  reelay list 'status:failed -class:poison age:<1d'\n" +
 			"  reelay list --first 200 --json | jq -r '.items[].id'",
 		Args: cobra.ArbitraryArgs,

@@ -167,8 +167,11 @@ func schedulesBackfillCommand() *cobra.Command {
 			for _, job := range jobs {
 				fmt.Fprintln(out, job.Id)
 			}
-			if perMinute > 0 {
+			switch {
+			case perMinute > 0:
 				fmt.Fprintln(out, "The others follow at the pace of --per-minute.")
+			case len(jobs) == 0:
+				fmt.Fprintln(out, "No slot of that time is left: each has fired, or waits to. `reelay schedules show` shows the newest.")
 			}
 			return nil
 		}, nil

@@ -99,7 +99,7 @@ func Parse(text string) (*Expression, error) {
 	}
 	e := &Expression{text: text, spec: spec}
 	if e.next(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
-		return nil, fmt.Errorf("no day within five years matches it")
+		return nil, fmt.Errorf("no day within five years matches it: check the day and the month")
 	}
 	return e, nil
 }

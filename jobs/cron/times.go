@@ -44,7 +44,14 @@ func (t Times) next(after time.Time) time.Time {
 		if after.Before(t.Anchor) {
 			return t.Anchor
 		}
-		return t.Anchor.Add(after.Sub(t.Anchor).Truncate(t.Every) + t.Every)
+		// In seconds, since a Duration ends at 292 years.
+		every, from := int64(t.Every/time.Second), t.Anchor.Unix()
+		n := (after.Unix() - from) / every
+		slot := time.Unix(from+n*every, int64(t.Anchor.Nanosecond())).UTC()
+		if !slot.After(after) {
+			slot = slot.Add(t.Every)
+		}
+		return slot
 	}
 	at := after
 	for range maxPeriods {

@@ -166,4 +166,8 @@ func TestIntervals(t *testing.T) {
 	assert.Equal(t, []time.Time{at(t, "2026-01-01T00:01:30Z"), at(t, "2026-01-01T00:03:00Z")}, times.Upcoming(at(t, "2025-01-01T00:00:00Z"), 5))
 	times.Start = times.Anchor
 	assert.Equal(t, times.Anchor, times.Next(at(t, "2025-01-01T00:00:00Z")), "the interval begins with a slot")
+	// A Duration cannot hold so long a time.
+	times = Times{Every: time.Second, Anchor: at(t, "1500-01-01T00:00:00.5Z")}
+	assert.Equal(t, at(t, "2026-01-01T00:00:00.5Z"), times.Next(at(t, "2026-01-01T00:00:00Z")))
+	assert.Equal(t, at(t, "2026-01-01T00:00:01.5Z"), times.Next(at(t, "2026-01-01T00:00:00.5Z")))
 }

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"cmp"
+	"regexp"
 	"strings"
 	"time"
 
@@ -26,7 +27,7 @@ type Input struct {
 	DSTOverlap models.DSTOverlap
 	// JitterSeconds delays each slot by 0 to so many seconds, each slot always by the same.
 	JitterSeconds int
-	// Slots lie from StartAt until before EndAt.
+	// Slots lie from StartAt until before EndAt. Both are within ten years of now.
 	StartAt, EndAt *time.Time
 	CatchUp        models.CatchUp
 	// CatchUpWindowSeconds is how late a slot may fire; a day by default.
@@ -41,6 +42,7 @@ const (
 	maxEvery     = 366 * 24 * 60 * 60
 	maxJitter    = 60 * 60
 	maxWindow    = 31 * 24 * 60 * 60
+	maxYears     = 10
 	dayInSeconds = 24 * 60 * 60
 )
 
@@ -60,8 +62,17 @@ func (in *Input) check() error {
 			return apierror.Invalid("cron", "The cron expression is not valid: %s.", err)
 		}
 	}
-	_, err := loadZone(in.Timezone)
-	return err
+	return checkZone(in.Timezone)
+}
+
+// checkRange refuses a start and an end that are far from now.
+func (in *Input) checkRange(now time.Time) error {
+	for field, at := range map[string]*time.Time{"startAt": in.StartAt, "endAt": in.EndAt} {
+		if at != nil && (at.Before(now.AddDate(-maxYears, 0, 0)) || at.After(now.AddDate(maxYears, 0, 0))) {
+			return apierror.Invalid(field, "%s must be within %d years of now; it is %s. Leave it out if the schedule needs none.", field, maxYears, at.UTC().Format(time.RFC3339))
+		}
+	}
+	return nil
 }
 
 func (in *Input) checkNumbers() error {
@@ -69,7 +80,7 @@ func (in *Input) checkNumbers() error {
 	case !text.Valid(in.Name, 1, maxName) || strings.TrimSpace(in.Name) != in.Name:
 		return apierror.Invalid("name", "The name must have 1 to %d printable characters, without spaces around them.", maxName)
 	case (in.Cron == "") == (in.EverySeconds == 0):
-		return apierror.Invalid("cron", "Give either cron or everySeconds: they say when the schedule fires.")
+		return apierror.Invalid("cron", "Give either a cron expression or an interval, and not both: it says when the schedule fires.")
 	case in.EverySeconds < 0 || in.EverySeconds > maxEvery:
 		return apierror.Invalid("everySeconds", "everySeconds must be from 1 to %d; it is %d.", maxEvery, in.EverySeconds)
 	case in.JitterSeconds < 0 || in.JitterSeconds > maxJitter:
@@ -77,7 +88,7 @@ func (in *Input) checkNumbers() error {
 	case *in.CatchUpWindowSeconds < 0 || *in.CatchUpWindowSeconds > maxWindow:
 		return apierror.Invalid("catchUpWindowSeconds", "catchUpWindowSeconds must be from 0 to %d; it is %d.", maxWindow, *in.CatchUpWindowSeconds)
 	case in.StartAt != nil && in.EndAt != nil && !in.EndAt.After(*in.StartAt):
-		return apierror.Invalid("endAt", "endAt must be after startAt.")
+		return apierror.Invalid("endAt", "endAt must be after the start.")
 	}
 	return nil
 }
@@ -95,16 +106,22 @@ func checkTemplate(job jobs.Submission) error {
 	return nil
 }
 
-// loadZone returns a zone by its IANA name. Offsets and the process's own zone are none.
-func loadZone(name string) (*time.Location, error) {
-	if name == "Local" || len(name) > 64 {
-		return nil, apierror.Invalid("timezone", "%q is no time zone: use a name such as Europe/Berlin or UTC.", text.Clip(name, 64))
+// zoneName matches names of the IANA database, but not the files beside it: localtime and
+// posixrules are the machine's own, and the zones of right/ count leap seconds.
+var zoneName = regexp.MustCompile(`^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$`)
+
+// checkZone refuses what is not a name of the IANA database, such as offsets and the process's own
+// zone.
+func checkZone(name string) error {
+	known := len(name) <= 64 && name != "Local" && name != "Factory" && zoneName.MatchString(name)
+	if known {
+		_, err := time.LoadLocation(name)
+		known = err == nil
 	}
-	zone, err := time.LoadLocation(name)
-	if err != nil {
-		return nil, apierror.Invalid("timezone", "%q is no time zone: use a name such as Europe/Berlin or UTC.", text.Clip(name, 64))
+	if known {
+		return nil
 	}
-	return zone, nil
+	return apierror.Invalid("timezone", "%q is no time zone of the IANA database: use a name such as Europe/Berlin or UTC. A fixed offset has a name, too: Etc/GMT-2 is two hours ahead of UTC.", text.Clip(name, 64))
 }
 
 // Times returns when a stored schedule fires.

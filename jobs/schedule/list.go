@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/reelay/reelay/jobs"
@@ -51,18 +52,21 @@ func (v *Schedules) Upcoming(ctx context.Context, s *models.Schedule, n int) ([]
 	if n < 1 || n > MaxUpcoming {
 		return nil, apierror.Invalid("n", "n must be from 1 to %d; it is %d.", MaxUpcoming, n)
 	}
+	if s.Paused() {
+		return []time.Time{}, nil
+	}
 	times, err := Times(s)
-	if err != nil || !s.PausedAt.IsZero() {
-		return []time.Time{}, err
+	if err != nil {
+		return nil, err
 	}
 	return times.Upcoming(s.DecidedUntil, n), nil
 }
 
 // Describe says in words when a schedule fires, such as "every weekday at 09:00, Europe/Berlin".
-func Describe(s *models.Schedule) (string, error) {
+func Describe(s *models.Schedule) string {
 	times, err := Times(s)
-	if err != nil {
-		return "", err
+	if err != nil { // this release does not know the zone, or the expression
+		return fmt.Sprintf("%s, %s, which cannot be read", s.Cron, s.Timezone)
 	}
-	return times.Describe(), nil
+	return times.Describe()
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/models"
@@ -230,6 +231,25 @@ func TestSchedule(t *testing.T) {
 		require.Equal(t, models.SlotFired, r.slots(t, s)[0].State)
 	})
 
+	t.Run("SaysThatItsModelIsGone", func(t *testing.T) {
+		t.Parallel()
+
+		r := newRig(t)
+		s := r.create(t, hourly("news"))
+		r.age(t, s, time.Hour)
+		known := r.Submitter.Catalogue.Current()
+		r.Submitter.Catalogue.Replace(catalogue.New())
+		r.pass(t)
+
+		slots := r.slots(t, s)
+		require.Equal(t, models.SlotRefused, slots[0].State)
+		require.Contains(t, slots[0].Reason, "There is no model of that name")
+		r.Submitter.Catalogue.Replace(known) // it is back
+		r.age(t, s, time.Hour)
+		r.pass(t)
+		require.Equal(t, models.SlotFired, r.slots(t, s)[0].State)
+	})
+
 	t.Run("DoesNotFireWhileItIsPaused", func(t *testing.T) {
 		t.Parallel()
 
@@ -246,6 +266,9 @@ func TestSchedule(t *testing.T) {
 		job, err := r.schedules.Trigger(t.Context(), r.Client, s.ID)
 		require.NoError(t, err)
 		require.Equal(t, job.ID, r.slots(t, s)[0].JobID)
+		s, err = r.schedules.Get(t.Context(), r.Client, s.ID)
+		require.NoError(t, err)
+		require.False(t, s.LastFireAt.IsZero())
 
 		s, err = r.schedules.Resume(t.Context(), r.Client, s.ID)
 		require.NoError(t, err)
@@ -277,6 +300,12 @@ func TestSchedule(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, again)
 		require.Equal(t, 4, r.Count(t, "jobs"))
+		r.Exec(t, "UPDATE schedule_slots SET state = 'SKIPPED', reason = 'an outage', job_id = NULL WHERE slot = (SELECT min(slot) FROM schedule_slots)")
+		r.Exec(t, "UPDATE jobs SET idempotency_key = NULL, request_digest = NULL")
+		again, err = r.schedules.Backfill(t.Context(), r.Client, s.ID, past)
+		require.NoError(t, err)
+		require.Len(t, again, 1, "a slot that was skipped")
+		require.Equal(t, 5, r.Count(t, "jobs"))
 		past.MaxFires = 3
 		_, err = r.schedules.Backfill(t.Context(), r.Client, s.ID, past)
 		require.ErrorContains(t, err, "More than 3 slots")

@@ -97,6 +97,9 @@ func inJob(err error) error {
 // set writes a valid input into a schedule, whose slots count from now. It returns INVALID_INPUT
 // if it would never fire.
 func (v *Schedules) set(s *models.Schedule, in Input, tier models.Tier, now time.Time) error {
+	if err := in.checkRange(now); err != nil {
+		return err
+	}
 	s.Name, s.Cron, s.EverySeconds, s.Timezone = in.Name, in.Cron, in.EverySeconds, in.Timezone
 	s.DSTGap, s.DSTOverlap, s.JitterSeconds = in.DSTGap, in.DSTOverlap, in.JitterSeconds
 	s.StartAt, s.EndAt = lo.FromPtr(in.StartAt).Truncate(time.Microsecond), lo.FromPtr(in.EndAt).Truncate(time.Microsecond)
@@ -108,8 +111,12 @@ func (v *Schedules) set(s *models.Schedule, in Input, tier models.Tier, now time
 	}
 	s.DecidedUntil = now
 	plan(s, times)
-	if s.NextSlot.IsZero() {
-		return apierror.Invalid("endAt", "The schedule would never fire: no time before its end matches.")
+	switch {
+	case !s.NextSlot.IsZero():
+	case in.EndAt != nil:
+		return apierror.Invalid("endAt", "The schedule would never fire: no time from now, or from its start, until its end matches. Move the end, or leave it out.")
+	default:
+		return apierror.Invalid("cron", "The schedule would never fire: no time within five years of its start matches.")
 	}
 	if !s.PausedAt.IsZero() {
 		s.NextSlot, s.NextFireAt = time.Time{}, time.Time{}

@@ -40,6 +40,9 @@ func (v *Schedules) TriggerOnce(ctx context.Context, p jobs.Principal, id models
 		if _, err := models.InsertSlots(ctx, tx, []*models.ScheduleSlot{slot}); err != nil {
 			return err
 		}
+		if err := models.NoteFire(ctx, tx, id, now); err != nil {
+			return err
+		}
 		return p.AuditOf(ctx, tx, "triggerSchedule", s.AccountID, string(id), jobs.Payload{"name": s.Name})
 	})
 	if err != nil {
@@ -85,7 +88,7 @@ type Backfill struct {
 	PerMinute int
 }
 
-// Backfill fires the slots of a time in the past that have no row yet. It returns the jobs of
+// Backfill fires the slots of a time in the past that did not fire, nor wait to do so. It returns the jobs of
 // those that are due at once; with PerMinute, the others follow. It returns INVALID_INPUT if
 // there are more slots than allowed.
 func (v *Schedules) Backfill(ctx context.Context, p jobs.Principal, id models.ScheduleID, b Backfill) (fired []*models.Job, err error) {
@@ -105,7 +108,7 @@ func (v *Schedules) Backfill(ctx context.Context, p jobs.Principal, id models.Sc
 	}
 	var written []*models.ScheduleSlot
 	err = jobs.InTx(ctx, v.DB, func(ctx context.Context, tx bun.Tx) (err error) {
-		if written, err = models.InsertSlots(ctx, tx, slots); err != nil {
+		if written, err = models.BackfillSlots(ctx, tx, slots); err != nil {
 			return err
 		}
 		return p.AuditOf(ctx, tx, "backfillSchedule", s.AccountID, string(id), jobs.Payload{"name": s.Name, "from": b.From, "to": b.To, "slots": len(written)})
@@ -161,7 +164,7 @@ func (b Backfill) slots(ctx context.Context, db bun.IDB, s *models.Schedule) (sl
 	}
 	for at := times.Next(b.From.Add(-time.Nanosecond)); !at.IsZero() && at.Before(b.To); at = times.Next(at) {
 		if len(slots) == b.MaxFires {
-			return nil, now, apierror.Invalid("maxFires", "More than %d slots lie between these times: choose a shorter time, or a higher maxFires, up to %d.", b.MaxFires, MaxBackfill)
+			return nil, now, apierror.Invalid("maxFires", "More than %d slots lie between these times, so that nothing was fired: choose a shorter time, or a higher maxFires, up to %d.", b.MaxFires, MaxBackfill)
 		}
 		due := now
 		if b.PerMinute > 0 {

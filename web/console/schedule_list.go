@@ -12,7 +12,6 @@ import (
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/models"
-	"github.com/reelay/reelay/web/ui"
 )
 
 // schedulesShown is the number of schedules on a page.
@@ -57,11 +56,7 @@ func (r scheduleRow) state() string {
 
 // when says in words when it fires.
 func (r scheduleRow) when() string {
-	words, err := schedule.Describe(r.Schedule)
-	if err != nil {
-		return ui.Unknown
-	}
-	return words
+	return schedule.Describe(r.Schedule)
 }
 
 func (c *console) scheduleList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {

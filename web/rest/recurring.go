@@ -22,7 +22,7 @@ type recurringRequest struct {
 	JobType        *string    `json:"job_type,omitempty" doc:"The type of the job. The default is the model's type." example:"video.generate"`
 	Model          *string    `json:"model,omitempty" doc:"A model's name. The default is the first model of the catalogue with this type."`
 	CronExpression *string    `json:"cron_expression,omitempty" doc:"Five fields, six with the second first, or a macro such as @daily. Give either this or every_seconds." example:"0 9 * * MON-FRI"`
-	EverySeconds   *int       `json:"every_seconds,omitempty" minimum:"1" maximum:"31622400"`
+	EverySeconds   *int       `json:"every_seconds,omitempty" doc:"An interval in real time, 1 to 31,622,400."`
 	Timezone       *string    `json:"timezone,omitempty" doc:"A name of the IANA database. The default is UTC." example:"Europe/Berlin"`
 	Payload        object     `json:"payload" doc:"The prompt and the model's parameters."`
 	Priority       *string    `json:"priority,omitempty" enum:"critical,high,normal,low"`
@@ -145,12 +145,8 @@ func newRecurring(ctx context.Context, one *models.Schedule, err error) (*recurr
 	if err != nil {
 		return nil, err
 	}
-	words, err := schedule.Describe(one)
-	if err != nil {
-		return nil, err
-	}
 	return &recurringOutput{Location: callerOf(ctx).base + recurringPath + "/" + string(one.ID), Body: recurring{
-		RecurringID: one.ID, Name: one.Name, CronExpression: one.Cron, EverySeconds: one.EverySeconds, Timezone: one.Timezone, Description: words,
+		RecurringID: one.ID, Name: one.Name, CronExpression: one.Cron, EverySeconds: one.EverySeconds, Timezone: one.Timezone, Description: schedule.Describe(one),
 		Model: one.Model, Paused: one.Paused(), NextExecuteAt: knownTime(one.NextFireAt), LastExecuteAt: knownTime(one.LastFireAt),
 	}}, nil
 }

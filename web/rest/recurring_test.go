@@ -1,6 +1,7 @@
 package rest_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -40,14 +41,25 @@ func TestRecurring(t *testing.T) {
 	stranger := as(a.Secrets[models.RoleOperator])
 	require.Len(t, a.ask(t, http.MethodGet, path, "", stranger).body["recurring"], 1, "operators see all")
 
-	for code, change := range map[string]map[string]any{
-		"INVALID_INPUT cron_expression": {"cron_expression": "61 * * * *"},
-		"INVALID_INPUT timezone":        {"timezone": "Mars/Olympus"},
-		"INVALID_INPUT payload.prompt":  {"payload": map[string]any{"prompt": ""}},
-		"INVALID_INPUT end_at":          {"start_at": "2030-01-02T00:00:00Z", "end_at": "2030-01-01T00:00:00Z"},
-		"FORBIDDEN priority":            {"priority": "critical"},
+	for says, change := range map[string]map[string]any{
+		`INVALID_INPUT cron_expression: The cron expression is not valid: the minute "61" is not allowed`:      {"cron_expression": "61 * * * *"},
+		"INVALID_INPUT cron_expression: The cron expression is not valid: no day within five years matches it": {"cron_expression": "0 0 30 2 *"},
+		"INVALID_INPUT cron_expression: The cron expression is not valid: it has 1024 bytes":                   {"cron_expression": strings.Repeat(",", 1024)},
+		"INVALID_INPUT cron_expression: The cron expression is not valid: an expression has no zone":           {"cron_expression": "CRON_TZ=UTC 0 9 * * *"},
+		`INVALID_INPUT cron_expression: The cron expression is not valid: the minute "0,,5" is not allowed`:    {"cron_expression": "0,,5 * * * *"},
+		"INVALID_INPUT cron_expression: Give either a cron expression or an interval":                          {"cron_expression": nil},
+		"INVALID_INPUT cron_expression: Give either a cron expression or an interval, and not both":            {"every_seconds": 5},
+		"INVALID_INPUT every_seconds: every_seconds must be from 1 to 31622400; it is 2000000000":              {"every_seconds": 2000000000, "cron_expression": nil},
+		`INVALID_INPUT timezone: "Mars/Olympus" is no time zone of the IANA database: use a name`:              {"timezone": "Mars/Olympus"},
+		`INVALID_INPUT timezone: "+02:00" is no time zone of the IANA database: use a name`:                    {"timezone": "+02:00"},
+		"INVALID_INPUT payload.prompt: ":                                  {"payload": map[string]any{"prompt": ""}},
+		"INVALID_INPUT end_at: end_at must be after the start":             {"start_at": "2030-01-02T00:00:00Z", "end_at": "2030-01-01T00:00:00Z"},
+		"INVALID_INPUT start_at: start_at must be within 10 years of now": {"start_at": "1500-01-01T00:00:00Z"},
+		"INVALID_INPUT end_at: The schedule would never fire":             {"cron_expression": "0 0 29 2 *", "start_at": "2029-03-01T00:00:00Z", "end_at": "2030-03-01T00:00:00Z"},
+		"FORBIDDEN priority: ":                                            {"priority": "critical"},
 	} {
-		require.Equal(t, code, a.post(t, path, request(change)).code(), code)
+		refused := a.post(t, path, request(change))
+		require.Contains(t, fmt.Sprint(refused.code(), ": ", refused.body["detail"]), says)
 	}
 	require.Equal(t, http.StatusUnprocessableEntity, a.post(t, path, request(map[string]any{"runAt": "x"})).status, "an unknown field")
 	require.Equal(t, http.StatusNotFound, a.get(t, path+"/sch_x").status)

@@ -455,7 +455,7 @@ export type ScheduleInput = {
   jitterSeconds?: InputMaybe<Scalars['Int']['input']>;
   dstGap?: InputMaybe<DstGap>;
   dstOverlap?: InputMaybe<DstOverlap>;
-  /** Slots lie from startAt until before endAt. */
+  /** Slots lie from startAt until before endAt. Both must be within ten years of now. */
   startAt?: InputMaybe<Scalars['Time']['input']>;
   endAt?: InputMaybe<Scalars['Time']['input']>;
 };
@@ -466,7 +466,7 @@ export type SlotCause =
   | 'TRIGGER'
   | 'BACKFILL';
 
-/** PENDING: the job is not submitted yet. All others are final. */
+/** PENDING: the job is not submitted yet. FIRED is final. A backfill fires slots that were skipped or refused. */
 export type SlotState =
   | 'PENDING'
   | 'FIRED'
