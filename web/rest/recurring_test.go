@@ -53,7 +53,7 @@ func TestRecurring(t *testing.T) {
 		`INVALID_INPUT timezone: "Mars/Olympus" is no time zone of the IANA database: use a name`:              {"timezone": "Mars/Olympus"},
 		`INVALID_INPUT timezone: "+02:00" is no time zone of the IANA database: use a name`:                    {"timezone": "+02:00"},
 		"INVALID_INPUT payload.prompt: ":                                  {"payload": map[string]any{"prompt": ""}},
-		"INVALID_INPUT end_at: end_at must be after the start":             {"start_at": "2030-01-02T00:00:00Z", "end_at": "2030-01-01T00:00:00Z"},
+		"INVALID_INPUT end_at: end_at must be after the start":            {"start_at": "2030-01-02T00:00:00Z", "end_at": "2030-01-01T00:00:00Z"},
 		"INVALID_INPUT start_at: start_at must be within 10 years of now": {"start_at": "1500-01-01T00:00:00Z"},
 		"INVALID_INPUT end_at: The schedule would never fire":             {"cron_expression": "0 0 29 2 *", "start_at": "2029-03-01T00:00:00Z", "end_at": "2030-03-01T00:00:00Z"},
 		"FORBIDDEN priority: ":                                            {"priority": "critical"},
