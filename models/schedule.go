@@ -3,6 +3,8 @@ package models
 import (
 	"cmp"
 	"context"
+	"database/sql"
+	"errors"
 	"slices"
 	"time"
 
@@ -250,15 +252,14 @@ func TakeDueSlots(ctx context.Context, db bun.IDB, limit int, again time.Duratio
 	return taken, err
 }
 
-// EndSlot writes how a pending slot ended, and reports whether it was pending.
+// EndSlot writes how a pending slot ended, reads back when, and reports whether it was pending.
 func EndSlot(ctx context.Context, db bun.IDB, s *ScheduleSlot) (bool, error) {
-	res, err := db.NewRaw(`UPDATE schedule_slots SET state = ?, reason = ?, job_id = ?, due_at = NULL, ended_at = clock_timestamp()
-		WHERE schedule_id = ? AND slot = ? AND state = 'PENDING'`, s.State, bun.NullZero(s.Reason), s.JobID, s.ScheduleID, s.At).Exec(ctx)
-	if err != nil {
-		return false, err
+	err := db.NewRaw(`UPDATE schedule_slots SET state = ?, reason = ?, job_id = ?, due_at = NULL, ended_at = clock_timestamp()
+		WHERE schedule_id = ? AND slot = ? AND state = 'PENDING' RETURNING ended_at`, s.State, bun.NullZero(s.Reason), s.JobID, s.ScheduleID, s.At).Scan(ctx, &s.EndedAt)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
 	}
-	n, err := res.RowsAffected()
-	return n > 0, err
+	return err == nil, err
 }
 
 // DelaySlot makes a pending slot due later, and notes why.

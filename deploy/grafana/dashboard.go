@@ -66,6 +66,8 @@ var rows = []row{
 		quantiles("Checkpoints", "reelay_checkpoint_duration_seconds"),
 		quantiles("From lease to start", "reelay_job_start_lag_seconds"),
 		quantiles("Recovery after preemptions", "reelay_preemption_recovery_seconds"),
+		by("Slots of schedules", "cpm", "{{state}} {{cause}}", "sum by (state, cause) (rate(reelay_schedule_slots_total[$__rate_interval])) * 60"),
+		quantiles("From a slot's time to its job", "reelay_schedule_fire_lag_seconds"),
 		number("Stalled jobs", "short", "max(reelay_stalled_jobs)"),
 	}},
 	{"Fleet", []panel{

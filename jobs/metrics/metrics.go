@@ -37,6 +37,7 @@ type Metrics struct {
 	waits    waits
 	requests *prometheus.HistogramVec
 	webhooks *prometheus.CounterVec
+	slots    slots
 	pools    *gauges[[]*query.PoolStatus]
 }
 
@@ -69,12 +70,12 @@ func New(from Sources) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		submits:  newSubmits(), outcomes: newOutcomes(byModel), attempts: newAttempts(names, byModel), waits: newWaits(byModel),
-		requests: newRequests(), webhooks: newWebhooks(), pools: newPools(from.Pools, names),
+		requests: newRequests(), webhooks: newWebhooks(), slots: newSlots(), pools: newPools(from.Pools, names),
 	}
 	for _, some := range [][]prometheus.Collector{m.submits.all(), m.outcomes.all(), m.attempts.all(), m.waits.all()} {
 		m.own = append(m.own, some...)
 	}
-	m.own = append(m.own, m.requests, m.webhooks, newBuild(version.Current()), newQueues(from), newPlans(from.Plans), newGPUs(from.GPUs),
+	m.own = append(m.own, m.requests, m.webhooks, m.slots.ended, m.slots.lag, newBuild(version.Current()), newQueues(from), newPlans(from.Plans), newGPUs(from.GPUs),
 		m.pools, newWorkers(from.Workers), newHealth(from.Health), newDrafts(from.Drafts))
 	m.registry.MustRegister(m.own...)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

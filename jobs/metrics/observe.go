@@ -3,6 +3,7 @@ package metrics
 import (
 	"encoding/json"
 	"math"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/reelay/reelay/internal/tracing"
@@ -59,6 +60,7 @@ var (
 	waitBuckets   = []float64{0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14400}
 	startBuckets  = []float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
 	renderBuckets = []float64{1, 5, 10, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 14400}
+	lagBuckets    = []float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60}
 	uploadBuckets = []float64{0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300}
 )
 
@@ -200,3 +202,24 @@ func newWebhooks() *prometheus.CounterVec {
 
 // Webhook counts a try of a webhook.
 func (m *Metrics) Webhook(outcome string) { m.webhooks.WithLabelValues(outcome).Inc() }
+
+// slots counts what became of the slots of schedules.
+type slots struct {
+	ended *prometheus.CounterVec
+	lag   *prometheus.HistogramVec
+}
+
+func newSlots() slots {
+	return slots{
+		ended: counter("reelay_schedule_slots_total", "Slots of schedules that ended, by state (FIRED, SKIPPED or REFUSED) and cause (CRON, CATCH_UP, TRIGGER or BACKFILL).", "state", "cause"),
+		lag:   histogram("reelay_schedule_fire_lag_seconds", "From the time of a slot, with its jitter, to its job, by tier. Slots of an outage, triggers and backfills do not count.", lagBuckets, "tier"),
+	}
+}
+
+// Slot counts a slot of a schedule that ended, and by how much it missed its time.
+func (m *Metrics) Slot(slot *models.ScheduleSlot, lag time.Duration) {
+	m.slots.ended.WithLabelValues(string(slot.State), string(slot.Cause)).Inc()
+	if slot.State == models.SlotFired && slot.Cause == models.SlotCron {
+		m.slots.lag.WithLabelValues(string(slot.Tier)).Observe(lag.Seconds())
+	}
+}

@@ -113,6 +113,21 @@ func TestGauges(t *testing.T) {
 	require.NotContains(t, fmt.Sprint(lines), `reelay_estimated_drain_time_seconds{tier="FREE"}`, "nobody can work on it: unknown is not 0")
 }
 
+func TestSlot(t *testing.T) {
+	t.Parallel()
+
+	m := New(Sources{Queues: none})
+	m.Slot(&models.ScheduleSlot{State: models.SlotFired, Cause: models.SlotCron, Tier: models.TierPro}, 400*time.Millisecond)
+	m.Slot(&models.ScheduleSlot{State: models.SlotFired, Cause: models.SlotCatchUp, Tier: models.TierPro}, time.Hour)
+	m.Slot(&models.ScheduleSlot{State: models.SlotRefused, Cause: models.SlotCron, Tier: models.TierPro}, time.Minute)
+
+	require.Subset(t, scrape(t, m), []string{
+		`reelay_schedule_slots_total{cause="CRON",state="FIRED"} 1`, `reelay_schedule_slots_total{cause="CRON",state="REFUSED"} 1`,
+		`reelay_schedule_slots_total{cause="CATCH_UP",state="FIRED"} 1`,
+		`reelay_schedule_fire_lag_seconds_count{tier="PRO"} 1`, `reelay_schedule_fire_lag_seconds_bucket{tier="PRO",le="0.5"} 1`,
+	})
+}
+
 func TestTimed(t *testing.T) {
 	t.Parallel()
 

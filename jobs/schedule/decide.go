@@ -46,50 +46,62 @@ func (r *Runner) Decide(ctx context.Context) (int, error) {
 	total := 0
 	for {
 		due, inserted := 0, 0
+		var left []func() // observes the slots that are left out, once that is committed
 		err := jobs.InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
-			due, inserted = 0, 0
+			due, inserted, left = 0, 0, nil
 			schedules, now, err := models.LockDueSchedules(ctx, tx, decideBatch)
 			if err != nil {
 				return fmt.Errorf("find schedules that are due: %w", err)
 			}
 			due = len(schedules)
 			for _, s := range schedules {
-				n, err := decide(ctx, tx, s, now)
+				written, err := decide(ctx, tx, s, now)
 				if err != nil {
 					return fmt.Errorf("decide on schedule %s: %w", s.ID, err)
 				}
-				inserted += n
+				inserted += len(written)
+				for _, slot := range written {
+					if slot.State == models.SlotSkipped {
+						left = append(left, func() { r.observe(s, slot) })
+					}
+				}
 			}
 			return nil
 		})
-		total += inserted
-		if err != nil || due < decideBatch {
+		if err != nil {
 			return total, err
+		}
+		total += inserted
+		for _, observe := range left {
+			observe()
+		}
+		if due < decideBatch {
+			return total, nil
 		}
 	}
 }
 
-// decide inserts the slots of a schedule, whose row is locked, that are due now.
-func decide(ctx context.Context, tx bun.Tx, s *models.Schedule, now time.Time) (int, error) {
+// decide inserts the slots of a schedule, whose row is locked, that are due now, and returns them.
+func decide(ctx context.Context, tx bun.Tx, s *models.Schedule, now time.Time) ([]*models.ScheduleSlot, error) {
 	times, err := Times(s)
 	if err != nil {
 		// A newer release may know the zone. Without this, the pass would find the schedule again
 		// at once.
 		slog.ErrorContext(ctx, "a schedule cannot be read, and is paused", "schedule", s.ID, "error", err)
 		pause(s, now, "reelay", "it cannot be read: "+err.Error())
-		return 0, models.SaveSchedule(ctx, tx, s)
+		return nil, models.SaveSchedule(ctx, tx, s)
 	}
 	slots, until := dueSlots(s, times, now)
 	written, err := models.InsertSlots(ctx, tx, slots)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	s.DecidedUntil = until
 	if slices.ContainsFunc(written, func(slot *models.ScheduleSlot) bool { return slot.State == models.SlotPending }) {
 		s.LastFireAt = now
 	}
 	plan(s, times)
-	return len(written), models.SaveSchedule(ctx, tx, s)
+	return written, models.SaveSchedule(ctx, tx, s)
 }
 
 // plan sets when a schedule fires next.

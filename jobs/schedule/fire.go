@@ -24,6 +24,9 @@ type Runner struct {
 	Submitter *jobs.Submitter
 	Canceller *jobs.Canceller
 	Sealer    *seal.Sealer
+	// Observe receives each slot that has ended, if it is not nil, and how much later than its
+	// time, with the jitter.
+	Observe func(slot *models.ScheduleSlot, lag time.Duration)
 }
 
 const (
@@ -124,7 +127,7 @@ func (r *Runner) fire(ctx context.Context, slot *models.ScheduleSlot) (bool, err
 	}
 	in, err := Template(r.Sealer, s)
 	if err != nil {
-		return r.failed(ctx, slot, err)
+		return r.failed(ctx, s, slot, err)
 	}
 	job, _, err := r.Submitter.Submit(ctx, submitter(s), slotted(in, slot))
 	var refused *apierror.Error
@@ -132,10 +135,10 @@ func (r *Runner) fire(ctx context.Context, slot *models.ScheduleSlot) (bool, err
 	case errors.As(err, &refused):
 		return r.refused(ctx, s, slot, refused)
 	case err != nil:
-		return r.failed(ctx, slot, err)
+		return r.failed(ctx, s, slot, err)
 	}
 	slot.JobID = job.ID
-	return r.end(ctx, slot, models.SlotFired, "")
+	return r.end(ctx, s, slot, models.SlotFired, "")
 }
 
 // submitted ends a slot whose job was submitted by a process that was killed before it wrote that
@@ -146,7 +149,7 @@ func (r *Runner) submitted(ctx context.Context, s *models.Schedule, slot *models
 		return false, err
 	}
 	slot.JobID = found[0].ID
-	_, err = r.end(ctx, slot, models.SlotFired, "")
+	_, err = r.end(ctx, s, slot, models.SlotFired, "")
 	return err == nil, err
 }
 
@@ -171,7 +174,7 @@ func key(slot *models.ScheduleSlot) string {
 func (r *Runner) clear(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot) (clear, ended bool, err error) {
 	switch {
 	case timed(slot) && s.Paused():
-		ended, err = r.end(ctx, slot, models.SlotSkipped, "the schedule was paused")
+		ended, err = r.end(ctx, s, slot, models.SlotSkipped, "the schedule was paused")
 		return false, ended, err
 	case slot.Cause == models.SlotBackfill || s.Overlap == models.RunOverlapAllow:
 		return true, false, nil
@@ -189,7 +192,7 @@ func (r *Runner) clear(ctx context.Context, s *models.Schedule, slot *models.Sch
 		switch {
 		case run.JobID == "":
 		case s.Overlap == models.RunOverlapSkip:
-			ended, err = r.end(ctx, slot, models.SlotSkipped, fmt.Sprintf("job %s of an earlier slot had not ended; overlap is SKIP", run.JobID))
+			ended, err = r.end(ctx, s, slot, models.SlotSkipped, fmt.Sprintf("job %s of an earlier slot had not ended; overlap is SKIP", run.JobID))
 			return false, ended, err
 		default:
 			_, err := r.Canceller.CancelFor(ctx, submitter(s), run.JobID, "the schedule "+s.Name+" fired again")
@@ -207,9 +210,19 @@ func timed(slot *models.ScheduleSlot) bool {
 }
 
 // end writes the final state of a slot, and reports whether it was pending.
-func (r *Runner) end(ctx context.Context, slot *models.ScheduleSlot, state models.SlotState, reason string) (bool, error) {
+func (r *Runner) end(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot, state models.SlotState, reason string) (bool, error) {
 	slot.State, slot.Reason = state, reason
-	return models.EndSlot(ctx, r.DB, slot)
+	ended, err := models.EndSlot(ctx, r.DB, slot)
+	if ended {
+		r.observe(s, slot)
+	}
+	return ended, err
+}
+
+func (r *Runner) observe(s *models.Schedule, slot *models.ScheduleSlot) {
+	if r.Observe != nil {
+		r.Observe(slot, slot.EndedAt.Sub(slot.At)-jitter(s, slot.At))
+	}
 }
 
 // refused ends a slot whose job was refused, or lets it wait if the refusal is about now only.
@@ -225,7 +238,7 @@ func (r *Runner) refused(ctx context.Context, s *models.Schedule, slot *models.S
 			return false, cmp.Or(err, models.DelaySlot(ctx, r.DB, slot, min(wait<<min(max(slot.Tries-1, 0), 6), maxRefusedWait)))
 		}
 	}
-	return r.end(ctx, slot, models.SlotRefused, why.Message)
+	return r.end(ctx, s, slot, models.SlotRefused, why.Message)
 }
 
 // firesLater reports whether a slot that cannot fire now is tried again, by the rule for late
@@ -251,10 +264,10 @@ func (r *Runner) firesLater(ctx context.Context, s *models.Schedule, slot *model
 }
 
 // failed ends a slot that failed too often because of internal errors.
-func (r *Runner) failed(ctx context.Context, slot *models.ScheduleSlot, err error) (bool, error) {
+func (r *Runner) failed(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot, err error) (bool, error) {
 	if slot.Tries < maxTries || models.IsOutage(err) || ctx.Err() != nil {
 		return false, err
 	}
-	ended, also := r.end(ctx, slot, models.SlotRefused, "an internal error occurred: the log of control has it")
+	ended, also := r.end(ctx, s, slot, models.SlotRefused, "an internal error occurred: the log of control has it")
 	return ended, errors.Join(err, also)
 }

@@ -87,6 +87,12 @@ func TestSchedule(t *testing.T) {
 		t.Parallel()
 
 		r := newRig(t)
+		var observed []models.SlotState
+		r.runner.Observe = func(slot *models.ScheduleSlot, lag time.Duration) {
+			require.GreaterOrEqual(t, lag, time.Duration(0))
+			require.Less(t, lag, 2*time.Hour)
+			observed = append(observed, slot.State)
+		}
 		s := r.create(t, hourly("news"))
 		r.pass(t)
 		require.Empty(t, r.slots(t, s), "nothing is due yet")
@@ -108,6 +114,7 @@ func TestSchedule(t *testing.T) {
 				require.Equal(t, time.Hour, slots[n-1].At.Sub(slot.At))
 			}
 		}
+		require.Equal(t, []models.SlotState{models.SlotFired, models.SlotFired, models.SlotFired}, observed)
 		r.RequireInvariants(t)
 	})
 

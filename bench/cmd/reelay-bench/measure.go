@@ -97,7 +97,7 @@ func (o *options) check() error {
 func (o *options) run(cmd *cobra.Command, all []bench.Measurement) (err error) {
 	say := func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }
 	if o.effort.Small && o.place.data == "" && o.place.endpoint == "" { // one stack is enough
-		stack, err := startStack(cmd.Context(), o.place.reelay, true)
+		stack, err := startStack(cmd.Context(), o.place.reelay, true, 2)
 		if err != nil {
 			return err
 		}

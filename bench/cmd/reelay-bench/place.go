@@ -46,7 +46,11 @@ func (p *place) open(ctx context.Context, name string, say func(line string)) (*
 		}
 		return site, nothing, err
 	}
-	stack, err := startStack(ctx, p.reelay, name == bench.Fleet)
+	controls := 1
+	if name == bench.Schedules {
+		controls = 2
+	}
+	stack, err := startStack(ctx, p.reelay, name == bench.Fleet, controls)
 	if err != nil {
 		return nil, nil, err
 	}

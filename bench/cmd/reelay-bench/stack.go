@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,7 +41,7 @@ type stack struct {
 
 // startStack starts a stack on a free port and returns when it is ready. debug makes it log more,
 // such as how long each pass takes.
-func startStack(ctx context.Context, reelay string, debug bool) (_ *stack, err error) {
+func startStack(ctx context.Context, reelay string, debug bool, controls int) (_ *stack, err error) {
 	s := &stack{}
 	defer func() {
 		if err != nil {
@@ -78,7 +79,7 @@ func startStack(ctx context.Context, reelay string, debug bool) (_ *stack, err e
 	}
 	s.child, err = localstack.StartChild(localstack.ChildConfig{
 		Name: "reelay up", Path: reelay, Log: log, Grace: 30 * time.Second, Env: env,
-		Args: []string{"up", "--listen", "127.0.0.1:0", "--data", s.data, "--agents", "0"},
+		Args: []string{"up", "--listen", "127.0.0.1:0", "--data", s.data, "--agents", "0", "--control", strconv.Itoa(controls)},
 	})
 	if err != nil {
 		return nil, err
