@@ -239,12 +239,12 @@ func NoteFire(ctx context.Context, tx bun.Tx, id ScheduleID, at time.Time) error
 func TakeDueSlots(ctx context.Context, db bun.IDB, limit int, again time.Duration) (taken []*ScheduleSlot, err error) {
 	err = db.NewRaw(`
 		WITH due AS MATERIALIZED (
-			SELECT s.schedule_id, s.slot FROM unnest(?::text[]) WITH ORDINALITY t (tier, rank)
-			CROSS JOIN LATERAL (SELECT * FROM schedule_slots s WHERE s.tier = t.tier AND s.due_at <= clock_timestamp()
+			SELECT s.at FROM unnest(?::text[]) WITH ORDINALITY t (tier, rank)
+			CROSS JOIN LATERAL (SELECT s.ctid AS at, s.due_at FROM schedule_slots s WHERE s.tier = t.tier AND s.due_at <= (SELECT clock_timestamp())
 				ORDER BY s.due_at LIMIT ? FOR UPDATE SKIP LOCKED) s
 			ORDER BY t.rank, s.due_at LIMIT ?)
 		UPDATE schedule_slots s SET due_at = clock_timestamp() + make_interval(secs => ?), tries = tries + 1
-		FROM due WHERE s.schedule_id = due.schedule_id AND s.slot = due.slot RETURNING s.*`,
+		WHERE s.ctid = ANY(ARRAY(SELECT at FROM due)) RETURNING s.*`,
 		textArray(Tiers), limit, limit, again.Seconds()).Scan(ctx, &taken)
 	slices.SortFunc(taken, func(a, b *ScheduleSlot) int { // an UPDATE returns its rows in any order
 		return cmp.Or(cmp.Compare(slices.Index(Tiers, a.Tier), slices.Index(Tiers, b.Tier)), a.At.Compare(b.At))
@@ -306,13 +306,17 @@ func ListOpenRuns(ctx context.Context, db bun.IDB, id ScheduleID, before time.Ti
 
 // HasLaterSlot reports whether a schedule has a later slot than this one, by its times.
 func HasLaterSlot(ctx context.Context, db bun.IDB, id ScheduleID, at time.Time) (bool, error) {
-	return db.NewSelect().Model((*ScheduleSlot)(nil)).Where("sl.schedule_id = ? AND sl.slot > ? AND sl.cause IN (?, ?)", id, at, SlotCron, SlotCatchUp).Exists(ctx)
+	var later bool
+	// With the order, PostgreSQL uses the index, whatever it guesses.
+	err := db.NewRaw(`SELECT (SELECT slot FROM schedule_slots WHERE schedule_id = ? AND slot > ? AND cause IN ('CRON', 'CATCH_UP')
+		ORDER BY slot DESC LIMIT 1) IS NOT NULL`, id, at).Scan(ctx, &later)
+	return later, err
 }
 
 // DeleteOldSlots deletes up to limit slots that ended a while ago, and returns how many.
 func DeleteOldSlots(ctx context.Context, db bun.IDB, keep time.Duration, limit int) (int, error) {
-	res, err := db.NewRaw(`DELETE FROM schedule_slots WHERE (schedule_id, slot) IN (
-		SELECT schedule_id, slot FROM schedule_slots WHERE ended_at < clock_timestamp() - make_interval(secs => ?) ORDER BY ended_at LIMIT ?)`,
+	res, err := db.NewRaw(`DELETE FROM schedule_slots WHERE ctid = ANY(ARRAY(
+		SELECT ctid FROM schedule_slots WHERE ended_at < (SELECT clock_timestamp() - make_interval(secs => ?)) ORDER BY ended_at LIMIT ?))`,
 		keep.Seconds(), limit).Exec(ctx)
 	if err != nil {
 		return 0, err

@@ -1,0 +1,75 @@
+package models_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/modelstest"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+)
+
+// TestScheduleQueries runs the queries of each pass over many schedules of which few are due, and
+// over a long history of one.
+func TestScheduleQueries(t *testing.T) {
+	t.Parallel()
+
+	db := modelstest.DB(t)
+	const one = models.ScheduleID("sch_ffffffff-0000-7000-8000-000000000001")
+	_, err := db.ExecContext(t.Context(), `
+		SET LOCAL session_replication_role = replica; -- no account is needed
+		INSERT INTO schedules (id, account_id, created_by, name, every_seconds, timezone, dst_gap, dst_overlap, jitter_seconds, catch_up,
+			catch_up_window_seconds, overlap, ciphertext, wrapped_key, model, tier, decided_until, next_slot, next_fire_at)
+		SELECT ('ffffffff-0000-7000-8000-' || lpad(to_hex(i), 12, '0'))::uuid, gen_random_uuid(), gen_random_uuid(), i, 1, 'UTC', 'SHIFT', 'FIRST', 0, 'ALL',
+			60, 'SKIP', '', '', 'testcard', 'PRO', now(), at, at
+		FROM generate_series(1, 10000) i, LATERAL (SELECT now() + (i - 6) * interval '1 minute' AS at) t;
+		INSERT INTO schedule_slots (schedule_id, slot, cause, state, tier, job_id, ended_at)
+		SELECT 'ffffffff-0000-7000-8000-000000000001', now() - i * interval '1 minute', 'CRON', 'FIRED', 'PRO', gen_random_uuid(), now() - i * interval '1 minute'
+		FROM generate_series(1, 10000) i;
+		INSERT INTO schedule_slots (schedule_id, slot, cause, state, tier, due_at)
+		SELECT ('ffffffff-0000-7000-8000-' || lpad(to_hex(i), 12, '0'))::uuid, now(), 'CRON', 'PENDING', 'PRO', now() + (i - 6) * interval '1 minute'
+		FROM generate_series(1, 1000) i`)
+	require.NoError(t, err)
+	_, err = db.ExecContext(t.Context(), "ANALYZE schedules, schedule_slots")
+	require.NoError(t, err)
+	last := &lastQuery{}
+	watched := db.WithQueryHook(last)
+
+	for name, c := range map[string]struct {
+		run   func() error
+		scans int
+	}{
+		"LockDueSchedules": {func() error {
+			return watched.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+				due, _, err := models.LockDueSchedules(ctx, tx, 100)
+				require.Len(t, due, 6)
+				return err
+			})
+		}, 6},
+		"TakeDueSlots": {func() error {
+			taken, err := models.TakeDueSlots(t.Context(), watched, 100, 0)
+			require.Len(t, taken, 6)
+			return err
+		}, 2 * 6},
+		"ListOpenRuns": {func() error {
+			_, err := models.ListOpenRuns(t.Context(), watched, one, time.Now(), 20)
+			return err
+		}, 20 + 1},
+		"HasLaterSlot": {func() error {
+			_, err := models.HasLaterSlot(t.Context(), watched, one, time.Now().Add(-time.Hour))
+			return err
+		}, 1},
+		"DeleteOldSlots": {func() error {
+			n, err := models.DeleteOldSlots(t.Context(), watched, time.Hour, 100)
+			require.Equal(t, 100, n)
+			return err
+		}, 2 * 100},
+	} {
+		require.NoError(t, c.run(), name)
+		plan := explain(t, db, last.text, "schedules", "schedule_slots")
+		require.NotContains(t, plan.text, "Seq Scan on schedule", name)
+		require.LessOrEqual(t, plan.rows, c.scans, "%s reads too much:\n%s", name, plan.text)
+	}
+}
