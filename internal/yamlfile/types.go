@@ -72,7 +72,7 @@ func (f *File) wholeNumbers(node ast.Node, t reflect.Type) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if reflect.PointerTo(t).Implements(reflect.TypeFor[yaml.BytesUnmarshaler]()) {
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[yaml.NodeUnmarshaler]()) {
 		return nil
 	}
 	switch n := node.(type) {

@@ -3,6 +3,7 @@
 package yamlfile
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -44,9 +45,15 @@ type problem struct {
 // Document is a part of a file, as JSON with its keys in their order.
 type Document json.RawMessage
 
-// UnmarshalYAML implements yaml.BytesUnmarshaler.
-func (d *Document) UnmarshalYAML(part []byte) (err error) {
-	*d, err = yaml.YAMLToJSON(part)
+// UnmarshalYAML implements yaml.NodeUnmarshaler. With yaml.BytesUnmarshaler, the decoder would format
+// all of the file for each part.
+func (d *Document) UnmarshalYAML(part ast.Node) error {
+	var v any
+	if err := yaml.NodeToValue(part, &v, yaml.UseOrderedMap()); err != nil {
+		return err
+	}
+	text, err := yaml.MarshalWithOptions(v, yaml.JSON())
+	*d = bytes.TrimSpace(text)
 	return err
 }
 
