@@ -1530,6 +1530,24 @@ func (v *FailureCount) GetFailureClass() FailureClass { return v.FailureClass }
 // GetJobs returns FailureCount.Jobs, and is useful for accessing the field via an interface.
 func (v *FailureCount) GetJobs() int { return v.Jobs }
 
+// What happens to a node if one that it comes after ends without success.
+type FailurePolicy string
+
+const (
+	// It fails with DEPENDENCY_FAILED, and so do its descendants.
+	FailurePolicyCascade FailurePolicy = "CASCADE"
+	// It runs anyway.
+	FailurePolicyContinue FailurePolicy = "CONTINUE"
+	// The other one is retried, twice at most. If that does not help: CASCADE.
+	FailurePolicyRetryParent FailurePolicy = "RETRY_PARENT"
+)
+
+var AllFailurePolicy = []FailurePolicy{
+	FailurePolicyCascade,
+	FailurePolicyContinue,
+	FailurePolicyRetryParent,
+}
+
 // GPUState includes the requested fields of the GraphQL type GpuState.
 // The GraphQL type's documentation follows.
 //
@@ -5554,6 +5572,39 @@ func (v *SubmitJobInput) GetFinishBy() *time.Time { return v.FinishBy }
 // GetMaxPricePerHour returns SubmitJobInput.MaxPricePerHour, and is useful for accessing the field via an interface.
 func (v *SubmitJobInput) GetMaxPricePerHour() *float64 { return v.MaxPricePerHour }
 
+type SubmitWorkflowInput struct {
+	// 1 to 100 characters. Several workflows can have the same.
+	Name string `json:"name"`
+	// The nodes, 1 to 10,000, in any order.
+	Jobs []WorkflowJobInput `json:"jobs"`
+	// Unique among the workflows of the account, 1 to 255 characters.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+	// Called when the workflow ends.
+	CallbackUrl *string `json:"callbackUrl,omitempty"`
+	// The key of the node whose result is the workflow's.
+	Output *string `json:"output,omitempty"`
+	// An earlier workflow. Its completed nodes are taken over where the same key stands for the same work.
+	Reuse *string `json:"reuse,omitempty"`
+}
+
+// GetName returns SubmitWorkflowInput.Name, and is useful for accessing the field via an interface.
+func (v *SubmitWorkflowInput) GetName() string { return v.Name }
+
+// GetJobs returns SubmitWorkflowInput.Jobs, and is useful for accessing the field via an interface.
+func (v *SubmitWorkflowInput) GetJobs() []WorkflowJobInput { return v.Jobs }
+
+// GetIdempotencyKey returns SubmitWorkflowInput.IdempotencyKey, and is useful for accessing the field via an interface.
+func (v *SubmitWorkflowInput) GetIdempotencyKey() *string { return v.IdempotencyKey }
+
+// GetCallbackUrl returns SubmitWorkflowInput.CallbackUrl, and is useful for accessing the field via an interface.
+func (v *SubmitWorkflowInput) GetCallbackUrl() *string { return v.CallbackUrl }
+
+// GetOutput returns SubmitWorkflowInput.Output, and is useful for accessing the field via an interface.
+func (v *SubmitWorkflowInput) GetOutput() *string { return v.Output }
+
+// GetReuse returns SubmitWorkflowInput.Reuse, and is useful for accessing the field via an interface.
+func (v *SubmitWorkflowInput) GetReuse() *string { return v.Reuse }
+
 // Service classes, highest first. A job may have its account's tier or a lower one. CRITICAL is for operators.
 type Tier string
 
@@ -6093,6 +6144,385 @@ var AllWorkerStatus = []WorkerStatus{
 	WorkerStatusTerminated,
 }
 
+// Workflow includes the GraphQL fields of Workflow requested by the fragment Workflow.
+// The GraphQL type's documentation follows.
+//
+// Jobs that were submitted as one graph.
+type Workflow struct {
+	Id   string `json:"id"`
+	Name string `json:"name"`
+	// COMPLETED: no node failed whose failure is not tolerated. A failure is tolerated by dependents that all CONTINUE.
+	Status WorkflowStatus `json:"status"`
+	// How often it was opened: a retry of a workflow that has ended opens it again.
+	Run    int            `json:"run"`
+	Counts WorkflowCounts `json:"counts"`
+	// The part of its nodes that is COMPLETED or skipped, 0 to 100.
+	Percent      float64    `json:"percent"`
+	CancelReason *string    `json:"cancelReason"`
+	CreatedAt    time.Time  `json:"createdAt"`
+	CompletedAt  *time.Time `json:"completedAt"`
+}
+
+// GetId returns Workflow.Id, and is useful for accessing the field via an interface.
+func (v *Workflow) GetId() string { return v.Id }
+
+// GetName returns Workflow.Name, and is useful for accessing the field via an interface.
+func (v *Workflow) GetName() string { return v.Name }
+
+// GetStatus returns Workflow.Status, and is useful for accessing the field via an interface.
+func (v *Workflow) GetStatus() WorkflowStatus { return v.Status }
+
+// GetRun returns Workflow.Run, and is useful for accessing the field via an interface.
+func (v *Workflow) GetRun() int { return v.Run }
+
+// GetCounts returns Workflow.Counts, and is useful for accessing the field via an interface.
+func (v *Workflow) GetCounts() WorkflowCounts { return v.Counts }
+
+// GetPercent returns Workflow.Percent, and is useful for accessing the field via an interface.
+func (v *Workflow) GetPercent() float64 { return v.Percent }
+
+// GetCancelReason returns Workflow.CancelReason, and is useful for accessing the field via an interface.
+func (v *Workflow) GetCancelReason() *string { return v.CancelReason }
+
+// GetCreatedAt returns Workflow.CreatedAt, and is useful for accessing the field via an interface.
+func (v *Workflow) GetCreatedAt() time.Time { return v.CreatedAt }
+
+// GetCompletedAt returns Workflow.CompletedAt, and is useful for accessing the field via an interface.
+func (v *Workflow) GetCompletedAt() *time.Time { return v.CompletedAt }
+
+// WorkflowCounts includes the requested fields of the GraphQL type WorkflowCounts.
+type WorkflowCounts struct {
+	Total     int `json:"total"`
+	Waiting   int `json:"waiting"`
+	Running   int `json:"running"`
+	Completed int `json:"completed"`
+	Failed    int `json:"failed"`
+	Cancelled int `json:"cancelled"`
+	// Skipped nodes are none of the others.
+	Skipped int `json:"skipped"`
+}
+
+// GetTotal returns WorkflowCounts.Total, and is useful for accessing the field via an interface.
+func (v *WorkflowCounts) GetTotal() int { return v.Total }
+
+// GetWaiting returns WorkflowCounts.Waiting, and is useful for accessing the field via an interface.
+func (v *WorkflowCounts) GetWaiting() int { return v.Waiting }
+
+// GetRunning returns WorkflowCounts.Running, and is useful for accessing the field via an interface.
+func (v *WorkflowCounts) GetRunning() int { return v.Running }
+
+// GetCompleted returns WorkflowCounts.Completed, and is useful for accessing the field via an interface.
+func (v *WorkflowCounts) GetCompleted() int { return v.Completed }
+
+// GetFailed returns WorkflowCounts.Failed, and is useful for accessing the field via an interface.
+func (v *WorkflowCounts) GetFailed() int { return v.Failed }
+
+// GetCancelled returns WorkflowCounts.Cancelled, and is useful for accessing the field via an interface.
+func (v *WorkflowCounts) GetCancelled() int { return v.Cancelled }
+
+// GetSkipped returns WorkflowCounts.Skipped, and is useful for accessing the field via an interface.
+func (v *WorkflowCounts) GetSkipped() int { return v.Skipped }
+
+// WorkflowDetail includes the GraphQL fields of Workflow requested by the fragment WorkflowDetail.
+// The GraphQL type's documentation follows.
+//
+// Jobs that were submitted as one graph.
+type WorkflowDetail struct {
+	Workflow `json:"-"`
+	// The node whose result is the workflow's.
+	Output *WorkflowOutput `json:"output"`
+	// The nodes, parents first.
+	Jobs []WorkflowNode `json:"jobs"`
+}
+
+// GetOutput returns WorkflowDetail.Output, and is useful for accessing the field via an interface.
+func (v *WorkflowDetail) GetOutput() *WorkflowOutput { return v.Output }
+
+// GetJobs returns WorkflowDetail.Jobs, and is useful for accessing the field via an interface.
+func (v *WorkflowDetail) GetJobs() []WorkflowNode { return v.Jobs }
+
+// GetId returns WorkflowDetail.Id, and is useful for accessing the field via an interface.
+func (v *WorkflowDetail) GetId() string { return v.Workflow.Id }
+
+// GetName returns WorkflowDetail.Name, and is useful for accessing the field via an interface.
+func (v *WorkflowDetail) GetName() string { return v.Workflow.Name }
+
+// GetStatus returns WorkflowDetail.Status, and is useful for accessing the field via an interface.
+func (v *WorkflowDetail) GetStatus() WorkflowStatus { return v.Workflow.Status }
+
+// GetRun returns WorkflowDetail.Run, and is useful for accessing the field via an interface.
+func (v *WorkflowDetail) GetRun() int { return v.Workflow.Run }
+
+// GetCounts returns WorkflowDetail.Counts, and is useful for accessing the field via an interface.
+func (v *WorkflowDetail) GetCounts() WorkflowCounts { return v.Workflow.Counts }
+
+// GetPercent returns WorkflowDetail.Percent, and is useful for accessing the field via an interface.
+func (v *WorkflowDetail) GetPercent() float64 { return v.Workflow.Percent }
+
+// GetCancelReason returns WorkflowDetail.CancelReason, and is useful for accessing the field via an interface.
+func (v *WorkflowDetail) GetCancelReason() *string { return v.Workflow.CancelReason }
+
+// GetCreatedAt returns WorkflowDetail.CreatedAt, and is useful for accessing the field via an interface.
+func (v *WorkflowDetail) GetCreatedAt() time.Time { return v.Workflow.CreatedAt }
+
+// GetCompletedAt returns WorkflowDetail.CompletedAt, and is useful for accessing the field via an interface.
+func (v *WorkflowDetail) GetCompletedAt() *time.Time { return v.Workflow.CompletedAt }
+
+func (v *WorkflowDetail) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*WorkflowDetail
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.WorkflowDetail = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	err = json.Unmarshal(
+		b, &v.Workflow)
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+type __premarshalWorkflowDetail struct {
+	Output *WorkflowOutput `json:"output"`
+
+	Jobs []WorkflowNode `json:"jobs"`
+
+	Id string `json:"id"`
+
+	Name string `json:"name"`
+
+	Status WorkflowStatus `json:"status"`
+
+	Run int `json:"run"`
+
+	Counts WorkflowCounts `json:"counts"`
+
+	Percent float64 `json:"percent"`
+
+	CancelReason *string `json:"cancelReason"`
+
+	CreatedAt time.Time `json:"createdAt"`
+
+	CompletedAt *time.Time `json:"completedAt"`
+}
+
+func (v *WorkflowDetail) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *WorkflowDetail) __premarshalJSON() (*__premarshalWorkflowDetail, error) {
+	var retval __premarshalWorkflowDetail
+
+	retval.Output = v.Output
+	retval.Jobs = v.Jobs
+	retval.Id = v.Workflow.Id
+	retval.Name = v.Workflow.Name
+	retval.Status = v.Workflow.Status
+	retval.Run = v.Workflow.Run
+	retval.Counts = v.Workflow.Counts
+	retval.Percent = v.Workflow.Percent
+	retval.CancelReason = v.Workflow.CancelReason
+	retval.CreatedAt = v.Workflow.CreatedAt
+	retval.CompletedAt = v.Workflow.CompletedAt
+	return &retval, nil
+}
+
+// WorkflowEdge includes the requested fields of the GraphQL type WorkflowEdge.
+type WorkflowEdge struct {
+	Node Workflow `json:"node"`
+}
+
+// GetNode returns WorkflowEdge.Node, and is useful for accessing the field via an interface.
+func (v *WorkflowEdge) GetNode() Workflow { return v.Node }
+
+type WorkflowJobInput struct {
+	// Names the node: up to 100 letters, digits, - and _, in parts that dots separate, such as shots.s1.
+	Key string `json:"key"`
+	// The nodes that must end first, in addition to those whose results it uses.
+	After []string `json:"after,omitempty"`
+	// The job. It cannot have an idempotencyKey. Its params can name results of other nodes, where they take files:
+	// {{key.video}}, {{key.lastFrame}}, {{key.firstFrame}}, {{key.thumbnail}}. Its prompt and its params can have values of
+	// their output: {{key.output.path}}.
+	Job             SubmitJobInput `json:"job"`
+	OnParentFailure *FailurePolicy `json:"onParentFailure,omitempty"`
+}
+
+// GetKey returns WorkflowJobInput.Key, and is useful for accessing the field via an interface.
+func (v *WorkflowJobInput) GetKey() string { return v.Key }
+
+// GetAfter returns WorkflowJobInput.After, and is useful for accessing the field via an interface.
+func (v *WorkflowJobInput) GetAfter() []string { return v.After }
+
+// GetJob returns WorkflowJobInput.Job, and is useful for accessing the field via an interface.
+func (v *WorkflowJobInput) GetJob() SubmitJobInput { return v.Job }
+
+// GetOnParentFailure returns WorkflowJobInput.OnParentFailure, and is useful for accessing the field via an interface.
+func (v *WorkflowJobInput) GetOnParentFailure() *FailurePolicy { return v.OnParentFailure }
+
+// A node, without what only its page shows.
+type WorkflowNode struct {
+	Key   string   `json:"key"`
+	After []string `json:"after"`
+	// An earlier workflow completed its job.
+	Reused bool `json:"reused"`
+	// When it was skipped: its dependents run as if it were COMPLETED.
+	SkippedAt *time.Time      `json:"skippedAt"`
+	Job       WorkflowNodeJob `json:"job"`
+}
+
+// GetKey returns WorkflowNode.Key, and is useful for accessing the field via an interface.
+func (v *WorkflowNode) GetKey() string { return v.Key }
+
+// GetAfter returns WorkflowNode.After, and is useful for accessing the field via an interface.
+func (v *WorkflowNode) GetAfter() []string { return v.After }
+
+// GetReused returns WorkflowNode.Reused, and is useful for accessing the field via an interface.
+func (v *WorkflowNode) GetReused() bool { return v.Reused }
+
+// GetSkippedAt returns WorkflowNode.SkippedAt, and is useful for accessing the field via an interface.
+func (v *WorkflowNode) GetSkippedAt() *time.Time { return v.SkippedAt }
+
+// GetJob returns WorkflowNode.Job, and is useful for accessing the field via an interface.
+func (v *WorkflowNode) GetJob() WorkflowNodeJob { return v.Job }
+
+// WorkflowNodeJob includes the requested fields of the GraphQL type Job.
+type WorkflowNodeJob struct {
+	Id            string           `json:"id"`
+	Model         string           `json:"model"`
+	Status        JobStatus        `json:"status"`
+	Params        json.RawMessage  `json:"params"`
+	Metadata      *json.RawMessage `json:"metadata"`
+	FailureClass  *FailureClass    `json:"failureClass"`
+	FailureReason *string          `json:"failureReason"`
+	// All reasons why the job waits, the most important first. Empty once it runs.
+	WaitingFor []WorkflowNodeReason `json:"waitingFor"`
+	Progress   WorkflowNodeProgress `json:"progress"`
+}
+
+// GetId returns WorkflowNodeJob.Id, and is useful for accessing the field via an interface.
+func (v *WorkflowNodeJob) GetId() string { return v.Id }
+
+// GetModel returns WorkflowNodeJob.Model, and is useful for accessing the field via an interface.
+func (v *WorkflowNodeJob) GetModel() string { return v.Model }
+
+// GetStatus returns WorkflowNodeJob.Status, and is useful for accessing the field via an interface.
+func (v *WorkflowNodeJob) GetStatus() JobStatus { return v.Status }
+
+// GetParams returns WorkflowNodeJob.Params, and is useful for accessing the field via an interface.
+func (v *WorkflowNodeJob) GetParams() json.RawMessage { return v.Params }
+
+// GetMetadata returns WorkflowNodeJob.Metadata, and is useful for accessing the field via an interface.
+func (v *WorkflowNodeJob) GetMetadata() *json.RawMessage { return v.Metadata }
+
+// GetFailureClass returns WorkflowNodeJob.FailureClass, and is useful for accessing the field via an interface.
+func (v *WorkflowNodeJob) GetFailureClass() *FailureClass { return v.FailureClass }
+
+// GetFailureReason returns WorkflowNodeJob.FailureReason, and is useful for accessing the field via an interface.
+func (v *WorkflowNodeJob) GetFailureReason() *string { return v.FailureReason }
+
+// GetWaitingFor returns WorkflowNodeJob.WaitingFor, and is useful for accessing the field via an interface.
+func (v *WorkflowNodeJob) GetWaitingFor() []WorkflowNodeReason { return v.WaitingFor }
+
+// GetProgress returns WorkflowNodeJob.Progress, and is useful for accessing the field via an interface.
+func (v *WorkflowNodeJob) GetProgress() WorkflowNodeProgress { return v.Progress }
+
+// WorkflowNodeProgress includes the requested fields of the GraphQL type Progress.
+type WorkflowNodeProgress struct {
+	// 0 to 100.
+	Percent float64 `json:"percent"`
+	Phase   Phase   `json:"phase"`
+	// A sentence for people, such as: resuming from checkpoint at 62 %.
+	Message    *string  `json:"message"`
+	EtaSeconds *float64 `json:"etaSeconds"`
+}
+
+// GetPercent returns WorkflowNodeProgress.Percent, and is useful for accessing the field via an interface.
+func (v *WorkflowNodeProgress) GetPercent() float64 { return v.Percent }
+
+// GetPhase returns WorkflowNodeProgress.Phase, and is useful for accessing the field via an interface.
+func (v *WorkflowNodeProgress) GetPhase() Phase { return v.Phase }
+
+// GetMessage returns WorkflowNodeProgress.Message, and is useful for accessing the field via an interface.
+func (v *WorkflowNodeProgress) GetMessage() *string { return v.Message }
+
+// GetEtaSeconds returns WorkflowNodeProgress.EtaSeconds, and is useful for accessing the field via an interface.
+func (v *WorkflowNodeProgress) GetEtaSeconds() *float64 { return v.EtaSeconds }
+
+// WorkflowNodeReason includes the requested fields of the GraphQL type WaitingReason.
+// The GraphQL type's documentation follows.
+//
+// One reason why a job waits. until is when it ends, if known.
+type WorkflowNodeReason struct {
+	// A sentence for people, such as: 14 jobs ahead in the pro lane.
+	Message string `json:"message"`
+}
+
+// GetMessage returns WorkflowNodeReason.Message, and is useful for accessing the field via an interface.
+func (v *WorkflowNodeReason) GetMessage() string { return v.Message }
+
+// WorkflowOutput includes the requested fields of the GraphQL type WorkflowJob.
+type WorkflowOutput struct {
+	Key string            `json:"key"`
+	Job WorkflowOutputJob `json:"job"`
+}
+
+// GetKey returns WorkflowOutput.Key, and is useful for accessing the field via an interface.
+func (v *WorkflowOutput) GetKey() string { return v.Key }
+
+// GetJob returns WorkflowOutput.Job, and is useful for accessing the field via an interface.
+func (v *WorkflowOutput) GetJob() WorkflowOutputJob { return v.Job }
+
+// WorkflowOutputJob includes the requested fields of the GraphQL type Job.
+type WorkflowOutputJob struct {
+	Id string `json:"id"`
+}
+
+// GetId returns WorkflowOutputJob.Id, and is useful for accessing the field via an interface.
+func (v *WorkflowOutputJob) GetId() string { return v.Id }
+
+// WorkflowPage includes the requested fields of the GraphQL type WorkflowConnection.
+type WorkflowPage struct {
+	Edges    []WorkflowEdge `json:"edges"`
+	PageInfo PageInfo       `json:"pageInfo"`
+}
+
+// GetEdges returns WorkflowPage.Edges, and is useful for accessing the field via an interface.
+func (v *WorkflowPage) GetEdges() []WorkflowEdge { return v.Edges }
+
+// GetPageInfo returns WorkflowPage.PageInfo, and is useful for accessing the field via an interface.
+func (v *WorkflowPage) GetPageInfo() PageInfo { return v.PageInfo }
+
+type WorkflowStatus string
+
+const (
+	WorkflowStatusRunning   WorkflowStatus = "RUNNING"
+	WorkflowStatusCompleted WorkflowStatus = "COMPLETED"
+	WorkflowStatusFailed    WorkflowStatus = "FAILED"
+	WorkflowStatusCancelled WorkflowStatus = "CANCELLED"
+)
+
+var AllWorkflowStatus = []WorkflowStatus{
+	WorkflowStatusRunning,
+	WorkflowStatusCompleted,
+	WorkflowStatusFailed,
+	WorkflowStatusCancelled,
+}
+
 // __accountsInput is used internally by genqlient
 type __accountsInput struct {
 	First *int    `json:"first,omitempty"`
@@ -6328,6 +6758,18 @@ func (v *__cancelJobInput) GetId() string { return v.Id }
 
 // GetReason returns __cancelJobInput.Reason, and is useful for accessing the field via an interface.
 func (v *__cancelJobInput) GetReason() *string { return v.Reason }
+
+// __cancelWorkflowInput is used internally by genqlient
+type __cancelWorkflowInput struct {
+	Id     string  `json:"id"`
+	Reason *string `json:"reason,omitempty"`
+}
+
+// GetId returns __cancelWorkflowInput.Id, and is useful for accessing the field via an interface.
+func (v *__cancelWorkflowInput) GetId() string { return v.Id }
+
+// GetReason returns __cancelWorkflowInput.Reason, and is useful for accessing the field via an interface.
+func (v *__cancelWorkflowInput) GetReason() *string { return v.Reason }
 
 // __commitArtifactInput is used internally by genqlient
 type __commitArtifactInput struct {
@@ -7220,6 +7662,18 @@ func (v *__retryJobInput) GetId() string { return v.Id }
 // GetFromScratch returns __retryJobInput.FromScratch, and is useful for accessing the field via an interface.
 func (v *__retryJobInput) GetFromScratch() *bool { return v.FromScratch }
 
+// __retryWorkflowInput is used internally by genqlient
+type __retryWorkflowInput struct {
+	Id          string `json:"id"`
+	FromScratch *bool  `json:"fromScratch"`
+}
+
+// GetId returns __retryWorkflowInput.Id, and is useful for accessing the field via an interface.
+func (v *__retryWorkflowInput) GetId() string { return v.Id }
+
+// GetFromScratch returns __retryWorkflowInput.FromScratch, and is useful for accessing the field via an interface.
+func (v *__retryWorkflowInput) GetFromScratch() *bool { return v.FromScratch }
+
 // __revokeApiKeyInput is used internally by genqlient
 type __revokeApiKeyInput struct {
 	Id string `json:"id"`
@@ -7509,6 +7963,14 @@ func (v *__submitTakesInput) __premarshalJSON() (*__premarshal__submitTakesInput
 	return &retval, nil
 }
 
+// __submitWorkflowInput is used internally by genqlient
+type __submitWorkflowInput struct {
+	Input SubmitWorkflowInput `json:"input"`
+}
+
+// GetInput returns __submitWorkflowInput.Input, and is useful for accessing the field via an interface.
+func (v *__submitWorkflowInput) GetInput() SubmitWorkflowInput { return v.Input }
+
 // __takesInput is used internally by genqlient
 type __takesInput struct {
 	Id string `json:"id"`
@@ -7640,6 +8102,42 @@ func (v *__workersInput) GetFirst() *int { return v.First }
 
 // GetAfter returns __workersInput.After, and is useful for accessing the field via an interface.
 func (v *__workersInput) GetAfter() *string { return v.After }
+
+// __workflowDetailInput is used internally by genqlient
+type __workflowDetailInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __workflowDetailInput.Id, and is useful for accessing the field via an interface.
+func (v *__workflowDetailInput) GetId() string { return v.Id }
+
+// __workflowInput is used internally by genqlient
+type __workflowInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __workflowInput.Id, and is useful for accessing the field via an interface.
+func (v *__workflowInput) GetId() string { return v.Id }
+
+// __workflowsInput is used internally by genqlient
+type __workflowsInput struct {
+	Name   *string          `json:"name,omitempty"`
+	Status []WorkflowStatus `json:"status,omitempty"`
+	First  *int             `json:"first,omitempty"`
+	After  *string          `json:"after,omitempty"`
+}
+
+// GetName returns __workflowsInput.Name, and is useful for accessing the field via an interface.
+func (v *__workflowsInput) GetName() *string { return v.Name }
+
+// GetStatus returns __workflowsInput.Status, and is useful for accessing the field via an interface.
+func (v *__workflowsInput) GetStatus() []WorkflowStatus { return v.Status }
+
+// GetFirst returns __workflowsInput.First, and is useful for accessing the field via an interface.
+func (v *__workflowsInput) GetFirst() *int { return v.First }
+
+// GetAfter returns __workflowsInput.After, and is useful for accessing the field via an interface.
+func (v *__workflowsInput) GetAfter() *string { return v.After }
 
 // accountsResponse is returned by accounts on success.
 type accountsResponse struct {
@@ -7796,6 +8294,15 @@ type cancelJobResponse struct {
 // GetCancelJob returns cancelJobResponse.CancelJob, and is useful for accessing the field via an interface.
 func (v *cancelJobResponse) GetCancelJob() Job { return v.CancelJob }
 
+// cancelWorkflowResponse is returned by cancelWorkflow on success.
+type cancelWorkflowResponse struct {
+	// Cancels all its jobs that have not ended. CONFLICT if it is COMPLETED or FAILED.
+	CancelWorkflow Workflow `json:"cancelWorkflow"`
+}
+
+// GetCancelWorkflow returns cancelWorkflowResponse.CancelWorkflow, and is useful for accessing the field via an interface.
+func (v *cancelWorkflowResponse) GetCancelWorkflow() Workflow { return v.CancelWorkflow }
+
 // commitArtifactResponse is returned by commitArtifact on success.
 type commitArtifactResponse struct {
 	// Publishes a PREVIEW, LOG or EVIDENCE object while the job runs.
@@ -7893,6 +8400,7 @@ func (v *deadLetterGroupsResponse) GetDeadLetterGroups() []DeadLetterGroup { ret
 // deadLetterNodeWebhookDelivery
 // deadLetterNodeWebhookEndpoint
 // deadLetterNodeWorker
+// deadLetterNodeWorkflow
 type deadLetterNode interface {
 	implementsGraphQLInterfacedeadLetterNode()
 	// GetTypename returns the receiver's concrete GraphQL type-name (see interface doc for possible values).
@@ -7911,6 +8419,7 @@ func (v *deadLetterNodeSchedule) implementsGraphQLInterfacedeadLetterNode()     
 func (v *deadLetterNodeWebhookDelivery) implementsGraphQLInterfacedeadLetterNode() {}
 func (v *deadLetterNodeWebhookEndpoint) implementsGraphQLInterfacedeadLetterNode() {}
 func (v *deadLetterNodeWorker) implementsGraphQLInterfacedeadLetterNode()          {}
+func (v *deadLetterNodeWorkflow) implementsGraphQLInterfacedeadLetterNode()        {}
 
 func __unmarshaldeadLetterNode(b []byte, v *deadLetterNode) error {
 	if string(b) == "null" {
@@ -7961,6 +8470,9 @@ func __unmarshaldeadLetterNode(b []byte, v *deadLetterNode) error {
 		return json.Unmarshal(b, *v)
 	case "Worker":
 		*v = new(deadLetterNodeWorker)
+		return json.Unmarshal(b, *v)
+	case "Workflow":
+		*v = new(deadLetterNodeWorkflow)
 		return json.Unmarshal(b, *v)
 	case "":
 		return fmt.Errorf(
@@ -8073,6 +8585,14 @@ func __marshaldeadLetterNode(v *deadLetterNode) ([]byte, error) {
 		result := struct {
 			TypeName string `json:"__typename"`
 			*deadLetterNodeWorker
+		}{typename, v}
+		return json.Marshal(result)
+	case *deadLetterNodeWorkflow:
+		typename = "Workflow"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*deadLetterNodeWorkflow
 		}{typename, v}
 		return json.Marshal(result)
 	case nil:
@@ -8337,6 +8857,17 @@ type deadLetterNodeWorker struct {
 
 // GetTypename returns deadLetterNodeWorker.Typename, and is useful for accessing the field via an interface.
 func (v *deadLetterNodeWorker) GetTypename() *string { return v.Typename }
+
+// deadLetterNodeWorkflow includes the requested fields of the GraphQL type Workflow.
+// The GraphQL type's documentation follows.
+//
+// Jobs that were submitted as one graph.
+type deadLetterNodeWorkflow struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns deadLetterNodeWorkflow.Typename, and is useful for accessing the field via an interface.
+func (v *deadLetterNodeWorkflow) GetTypename() *string { return v.Typename }
 
 // deadLetterResponse is returned by deadLetter on success.
 type deadLetterResponse struct {
@@ -8725,6 +9256,7 @@ func (v *leaseJobResponse) GetLeaseJob() LeaseAnswer { return v.LeaseJob }
 // liveLogNodeWebhookDelivery
 // liveLogNodeWebhookEndpoint
 // liveLogNodeWorker
+// liveLogNodeWorkflow
 type liveLogNode interface {
 	implementsGraphQLInterfaceliveLogNode()
 	// GetTypename returns the receiver's concrete GraphQL type-name (see interface doc for possible values).
@@ -8743,6 +9275,7 @@ func (v *liveLogNodeSchedule) implementsGraphQLInterfaceliveLogNode()        {}
 func (v *liveLogNodeWebhookDelivery) implementsGraphQLInterfaceliveLogNode() {}
 func (v *liveLogNodeWebhookEndpoint) implementsGraphQLInterfaceliveLogNode() {}
 func (v *liveLogNodeWorker) implementsGraphQLInterfaceliveLogNode()          {}
+func (v *liveLogNodeWorkflow) implementsGraphQLInterfaceliveLogNode()        {}
 
 func __unmarshalliveLogNode(b []byte, v *liveLogNode) error {
 	if string(b) == "null" {
@@ -8793,6 +9326,9 @@ func __unmarshalliveLogNode(b []byte, v *liveLogNode) error {
 		return json.Unmarshal(b, *v)
 	case "Worker":
 		*v = new(liveLogNodeWorker)
+		return json.Unmarshal(b, *v)
+	case "Workflow":
+		*v = new(liveLogNodeWorkflow)
 		return json.Unmarshal(b, *v)
 	case "":
 		return fmt.Errorf(
@@ -8901,6 +9437,14 @@ func __marshalliveLogNode(v *liveLogNode) ([]byte, error) {
 		result := struct {
 			TypeName string `json:"__typename"`
 			*liveLogNodeWorker
+		}{typename, v}
+		return json.Marshal(result)
+	case *liveLogNodeWorkflow:
+		typename = "Workflow"
+
+		result := struct {
+			TypeName string `json:"__typename"`
+			*liveLogNodeWorkflow
 		}{typename, v}
 		return json.Marshal(result)
 	case nil:
@@ -9030,6 +9574,17 @@ type liveLogNodeWorker struct {
 
 // GetTypename returns liveLogNodeWorker.Typename, and is useful for accessing the field via an interface.
 func (v *liveLogNodeWorker) GetTypename() *string { return v.Typename }
+
+// liveLogNodeWorkflow includes the requested fields of the GraphQL type Workflow.
+// The GraphQL type's documentation follows.
+//
+// Jobs that were submitted as one graph.
+type liveLogNodeWorkflow struct {
+	Typename *string `json:"__typename"`
+}
+
+// GetTypename returns liveLogNodeWorkflow.Typename, and is useful for accessing the field via an interface.
+func (v *liveLogNodeWorkflow) GetTypename() *string { return v.Typename }
 
 // liveLogResponse is returned by liveLog on success.
 type liveLogResponse struct {
@@ -9432,6 +9987,15 @@ type retryJobResponse struct {
 // GetRetryJob returns retryJobResponse.RetryJob, and is useful for accessing the field via an interface.
 func (v *retryJobResponse) GetRetryJob() Job { return v.RetryJob }
 
+// retryWorkflowResponse is returned by retryWorkflow on success.
+type retryWorkflowResponse struct {
+	// Opens new runs of the nodes that FAILED or were CANCELLED. CONFLICT if there are none.
+	RetryWorkflow Workflow `json:"retryWorkflow"`
+}
+
+// GetRetryWorkflow returns retryWorkflowResponse.RetryWorkflow, and is useful for accessing the field via an interface.
+func (v *retryWorkflowResponse) GetRetryWorkflow() Workflow { return v.RetryWorkflow }
+
 // revokeApiKeyResponse is returned by revokeApiKey on success.
 type revokeApiKeyResponse struct {
 	// Takes effect within 5 seconds everywhere, also on open streams and on console logins with that key. Workers that it
@@ -9602,6 +10166,16 @@ type submitTakesResponse struct {
 // GetSubmitTakes returns submitTakesResponse.SubmitTakes, and is useful for accessing the field via an interface.
 func (v *submitTakesResponse) GetSubmitTakes() Submissions { return v.SubmitTakes }
 
+// submitWorkflowResponse is returned by submitWorkflow on success.
+type submitWorkflowResponse struct {
+	// Accepts all jobs of a workflow, or none. A cycle, an unknown or repeated key, and a result that a node does not have are
+	// INVALID_INPUT. It counts as one submit against the account's rate, and each of its jobs against its queue.
+	SubmitWorkflow Workflow `json:"submitWorkflow"`
+}
+
+// GetSubmitWorkflow returns submitWorkflowResponse.SubmitWorkflow, and is useful for accessing the field via an interface.
+func (v *submitWorkflowResponse) GetSubmitWorkflow() Workflow { return v.SubmitWorkflow }
+
 // takesResponse is returned by takes on success.
 type takesResponse struct {
 	// The drafts of one submitTakes, in the order of their seeds. Empty for an unknown id.
@@ -9712,6 +10286,31 @@ type workersResponse struct {
 
 // GetWorkers returns workersResponse.Workers, and is useful for accessing the field via an interface.
 func (v *workersResponse) GetWorkers() WorkerPage { return v.Workers }
+
+// workflowDetailResponse is returned by workflowDetail on success.
+type workflowDetailResponse struct {
+	Workflow *WorkflowDetail `json:"workflow"`
+}
+
+// GetWorkflow returns workflowDetailResponse.Workflow, and is useful for accessing the field via an interface.
+func (v *workflowDetailResponse) GetWorkflow() *WorkflowDetail { return v.Workflow }
+
+// workflowResponse is returned by workflow on success.
+type workflowResponse struct {
+	Workflow *Workflow `json:"workflow"`
+}
+
+// GetWorkflow returns workflowResponse.Workflow, and is useful for accessing the field via an interface.
+func (v *workflowResponse) GetWorkflow() *Workflow { return v.Workflow }
+
+// workflowsResponse is returned by workflows on success.
+type workflowsResponse struct {
+	// The newest first. A client sees its account's, an operator all.
+	Workflows WorkflowPage `json:"workflows"`
+}
+
+// GetWorkflows returns workflowsResponse.Workflows, and is useful for accessing the field via an interface.
+func (v *workflowsResponse) GetWorkflows() WorkflowPage { return v.Workflows }
 
 // The query executed by accounts.
 const accounts_Operation = `
@@ -10718,6 +11317,61 @@ func cancelJob(
 	}
 
 	data_ = &cancelJobResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by cancelWorkflow.
+const cancelWorkflow_Operation = `
+mutation cancelWorkflow ($id: ID!, $reason: String) {
+	cancelWorkflow(id: $id, reason: $reason) {
+		... Workflow
+	}
+}
+fragment Workflow on Workflow {
+	id
+	name
+	status
+	run
+	counts {
+		total
+		waiting
+		running
+		completed
+		failed
+		cancelled
+		skipped
+	}
+	percent
+	cancelReason
+	createdAt
+	completedAt
+}
+`
+
+func cancelWorkflow(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	reason *string,
+) (data_ *cancelWorkflowResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "cancelWorkflow",
+		Query:  cancelWorkflow_Operation,
+		Variables: &__cancelWorkflowInput{
+			Id:     id,
+			Reason: reason,
+		},
+	}
+
+	data_ = &cancelWorkflowResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -15617,6 +16271,61 @@ func retryJob(
 	return data_, err_
 }
 
+// The mutation executed by retryWorkflow.
+const retryWorkflow_Operation = `
+mutation retryWorkflow ($id: ID!, $fromScratch: Boolean) {
+	retryWorkflow(id: $id, fromScratch: $fromScratch) {
+		... Workflow
+	}
+}
+fragment Workflow on Workflow {
+	id
+	name
+	status
+	run
+	counts {
+		total
+		waiting
+		running
+		completed
+		failed
+		cancelled
+		skipped
+	}
+	percent
+	cancelReason
+	createdAt
+	completedAt
+}
+`
+
+func retryWorkflow(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	fromScratch *bool,
+) (data_ *retryWorkflowResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "retryWorkflow",
+		Query:  retryWorkflow_Operation,
+		Variables: &__retryWorkflowInput{
+			Id:          id,
+			FromScratch: fromScratch,
+		},
+	}
+
+	data_ = &retryWorkflowResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by revokeApiKey.
 const revokeApiKey_Operation = `
 mutation revokeApiKey ($id: ID!) {
@@ -16821,6 +17530,59 @@ func submitTakes(
 	return data_, err_
 }
 
+// The mutation executed by submitWorkflow.
+const submitWorkflow_Operation = `
+mutation submitWorkflow ($input: SubmitWorkflowInput!) {
+	submitWorkflow(input: $input) {
+		... Workflow
+	}
+}
+fragment Workflow on Workflow {
+	id
+	name
+	status
+	run
+	counts {
+		total
+		waiting
+		running
+		completed
+		failed
+		cancelled
+		skipped
+	}
+	percent
+	cancelReason
+	createdAt
+	completedAt
+}
+`
+
+func submitWorkflow(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	input SubmitWorkflowInput,
+) (data_ *submitWorkflowResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "submitWorkflow",
+		Query:  submitWorkflow_Operation,
+		Variables: &__submitWorkflowInput{
+			Input: input,
+		},
+	}
+
+	data_ = &submitWorkflowResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The query executed by takes.
 const takes_Operation = `
 query takes ($id: ID!) {
@@ -17653,6 +18415,218 @@ func workers(
 	}
 
 	data_ = &workersResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by workflow.
+const workflow_Operation = `
+query workflow ($id: ID!) {
+	workflow(id: $id) {
+		... Workflow
+	}
+}
+fragment Workflow on Workflow {
+	id
+	name
+	status
+	run
+	counts {
+		total
+		waiting
+		running
+		completed
+		failed
+		cancelled
+		skipped
+	}
+	percent
+	cancelReason
+	createdAt
+	completedAt
+}
+`
+
+func workflow(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *workflowResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "workflow",
+		Query:  workflow_Operation,
+		Variables: &__workflowInput{
+			Id: id,
+		},
+	}
+
+	data_ = &workflowResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by workflowDetail.
+const workflowDetail_Operation = `
+query workflowDetail ($id: ID!) {
+	workflow(id: $id) {
+		... WorkflowDetail
+	}
+}
+fragment WorkflowDetail on Workflow {
+	... Workflow
+	output {
+		key
+		job {
+			id
+		}
+	}
+	jobs {
+		... WorkflowNode
+	}
+}
+fragment Workflow on Workflow {
+	id
+	name
+	status
+	run
+	counts {
+		total
+		waiting
+		running
+		completed
+		failed
+		cancelled
+		skipped
+	}
+	percent
+	cancelReason
+	createdAt
+	completedAt
+}
+fragment WorkflowNode on WorkflowJob {
+	key
+	after
+	reused
+	skippedAt
+	job {
+		id
+		model
+		status
+		params
+		metadata
+		failureClass
+		failureReason
+		waitingFor {
+			message
+		}
+		progress {
+			percent
+			phase
+			message
+			etaSeconds
+		}
+	}
+}
+`
+
+func workflowDetail(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *workflowDetailResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "workflowDetail",
+		Query:  workflowDetail_Operation,
+		Variables: &__workflowDetailInput{
+			Id: id,
+		},
+	}
+
+	data_ = &workflowDetailResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by workflows.
+const workflows_Operation = `
+query workflows ($name: String, $status: [WorkflowStatus!], $first: Int, $after: String) {
+	workflows(name: $name, status: $status, first: $first, after: $after) {
+		edges {
+			node {
+				... Workflow
+			}
+		}
+		pageInfo {
+			... PageInfo
+		}
+	}
+}
+fragment Workflow on Workflow {
+	id
+	name
+	status
+	run
+	counts {
+		total
+		waiting
+		running
+		completed
+		failed
+		cancelled
+		skipped
+	}
+	percent
+	cancelReason
+	createdAt
+	completedAt
+}
+fragment PageInfo on PageInfo {
+	hasNextPage
+	endCursor
+}
+`
+
+func workflows(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	name *string,
+	status []WorkflowStatus,
+	first *int,
+	after *string,
+) (data_ *workflowsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "workflows",
+		Query:  workflows_Operation,
+		Variables: &__workflowsInput{
+			Name:   name,
+			Status: status,
+			First:  first,
+			After:  after,
+		},
+	}
+
+	data_ = &workflowsResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

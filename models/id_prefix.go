@@ -17,6 +17,7 @@ var idTables = map[string]struct {
 	jobKind: {"jobs", true}, workerKind: {"workers", false}, accountKind: {"accounts", false}, poolKind: {"pools", false}, keyKind: {"api_keys", true},
 	deadLetterKind: {"dead_letters", false}, bulkKind: {"bulk_operations", true}, memberKind: {"members", true},
 	alertKind: {"alerts", false}, silenceKind: {"alert_silences", false},
+	workflowKind:        {"workflows", true},
 	webhookEndpointKind: {"webhook_endpoints", true}, webhookDeliveryKind: {"webhook_deliveries", true},
 }
 

@@ -18,7 +18,7 @@ const (
 
 // lookupRoles are the kinds of ids that can be looked up, and the roles that may.
 var lookupRoles = map[string]models.Role{
-	"job": models.RoleClient, "bulk": models.RoleClient, "whk": models.RoleClient, "whd": models.RoleClient,
+	"job": models.RoleClient, "bulk": models.RoleClient, "whk": models.RoleClient, "whd": models.RoleClient, "wfl": models.RoleClient,
 	"wrk": models.RoleViewer, "acc": models.RoleViewer, "pol": models.RoleViewer, "dead": models.RoleViewer,
 	"alr": models.RoleViewer, "sil": models.RoleViewer, "key": models.RoleAdmin, "mem": models.RoleAdmin,
 }

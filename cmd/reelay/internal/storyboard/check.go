@@ -19,7 +19,7 @@ const (
 	// The limits of a prompt are those of the API.
 	maxPromptCharacters = 10_000
 	maxPromptBytes      = 40_000
-	maxName             = 200
+	maxName             = 100
 	// maxFade is the longest cross-fade of the model video.stitch, in seconds.
 	maxFade = 10
 	// usualFade is how long a cross-fade takes that does not say so, in seconds.
@@ -112,7 +112,7 @@ func (f *Film) checkShot(i int) {
 func (f *Film) merge(shot *Shot) (map[string]json.RawMessage, error) {
 	all := map[string]json.RawMessage{}
 	for _, from := range []Settings{f.Defaults.Settings, shot.Settings} {
-		own, err := object(from.Params)
+		own, err := fieldsOf(from.Params)
 		if err != nil {
 			return nil, err
 		}
@@ -128,7 +128,7 @@ func (f *Film) merge(shot *Shot) (map[string]json.RawMessage, error) {
 		maps.Copy(all, own)
 	}
 	if shot.Seed != nil {
-		if own, _ := object(shot.Params); own["seed"] != nil {
+		if own, _ := fieldsOf(shot.Params); own["seed"] != nil {
 			return nil, fmt.Errorf("has seed twice, on its own and in params: leave one of them out")
 		}
 		all["seed"], _ = json.Marshal(*shot.Seed)
@@ -136,7 +136,7 @@ func (f *Film) merge(shot *Shot) (map[string]json.RawMessage, error) {
 	return all, nil
 }
 
-func object(params yamlfile.Document) (map[string]json.RawMessage, error) {
+func fieldsOf(params yamlfile.Document) (map[string]json.RawMessage, error) {
 	all := map[string]json.RawMessage{}
 	if len(params) == 0 {
 		return all, nil

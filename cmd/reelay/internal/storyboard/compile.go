@@ -1,6 +1,7 @@
 package storyboard
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -13,26 +14,17 @@ const (
 	maxClips = 50
 	// FilmKey and ThumbnailKey are the keys of the nodes that join the shots and take a picture.
 	FilmKey, ThumbnailKey = "film", "thumbnail"
+	sumField              = "uploadSum"
 	shotPrefix            = "shots."
 )
-
-// Workflow is the compiled film.
-type Workflow struct {
-	Name   string `json:"name"`
-	Jobs   []Node `json:"jobs"`
-	Output string `json:"output"`
-}
-
-// Node is a job of a workflow. What its params name of other nodes is what it waits for.
-type Node struct {
-	Key string                `json:"key"`
-	Job client.SubmitJobInput `json:"job"`
-}
 
 // Options are what a film needs besides its file.
 type Options struct {
 	// Uploads has the id of the artifact for each of the film's Files.
 	Uploads map[string]string
+	// Sums has the checksum of each of the Files. It is kept in the metadata of the jobs that use the
+	// file, so that the upload can be found again: see Uploaded.
+	Sums map[string]string
 	// Seeds replaces the seeds of shots, by their keys.
 	Seeds map[string]int64
 }
@@ -45,8 +37,8 @@ func ShotKey(node string) (key string, ok bool) { return strings.CutPrefix(node,
 
 // Compile makes the workflow of the film: the shots in their order, the film, its picture. More than
 // 50 shots are joined in groups first, which makes the same film. Equal films make equal workflows.
-func (f *Film) Compile(o Options) (*Workflow, error) {
-	w := &Workflow{Name: f.Name, Output: FilmKey}
+func (f *Film) Compile(o Options) (*client.SubmitWorkflowInput, error) {
+	w := &workflow{f: f, in: client.SubmitWorkflowInput{Name: f.Name, Output: new(FilmKey)}}
 	clips := make([]string, len(f.Shots))
 	for i := range f.Shots {
 		shot := &f.Shots[i]
@@ -64,7 +56,7 @@ func (f *Film) Compile(o Options) (*Workflow, error) {
 		if begin != "" {
 			params["referenceImage"] = begin
 		}
-		w.add(f, NodeKey(shot.Key), shot.Model, f.prompt(shot), params)
+		w.add(NodeKey(shot.Key), shot.Model, f.prompt(shot), params, o.Sums[f.begins[i].image])
 		clips[i] = outputOf(NodeKey(shot.Key), "video")
 	}
 	if len(clips) > maxClips {
@@ -79,11 +71,11 @@ func (f *Film) Compile(o Options) (*Workflow, error) {
 		film["music"] = music
 		set(film, "musicVolume", f.Music.Volume)
 	}
-	w.add(f, FilmKey, "video.stitch", "", film)
+	w.add(FilmKey, "video.stitch", "", film, o.Sums[f.Music.File])
 	thumbnail := map[string]any{"video": outputOf(FilmKey, "video")}
 	set(thumbnail, "atSeconds", f.Output.ThumbnailAtSeconds)
-	w.add(f, ThumbnailKey, "video.thumbnail", "", thumbnail)
-	return w, nil
+	w.add(ThumbnailKey, "video.thumbnail", "", thumbnail, "")
+	return &w.in, nil
 }
 
 // prompt is the prompt of a shot with the film's style.
@@ -125,7 +117,7 @@ func outputOf(node, output string) string { return "{{" + node + "." + output + 
 // stitchGroups adds a node for each group of clips, and returns what they make. A group of one clip
 // is the clip. A cross-fade between two groups is as long as one between two clips, so the film is the
 // same as if all were joined at once.
-func (f *Film) stitchGroups(w *Workflow, clips []string) (joined []string) {
+func (f *Film) stitchGroups(w *workflow, clips []string) (joined []string) {
 	for from := 0; from < len(clips); from += maxClips {
 		group := clips[from:min(from+maxClips, len(clips))]
 		if len(group) == 1 {
@@ -133,7 +125,7 @@ func (f *Film) stitchGroups(w *Workflow, clips []string) (joined []string) {
 			continue
 		}
 		key := fmt.Sprintf("%s.%d", FilmKey, len(joined)+1)
-		w.add(f, key, "video.stitch", "", f.stitching(group))
+		w.add(key, "video.stitch", "", f.stitching(group), "")
 		joined = append(joined, outputOf(key, "video"))
 	}
 	return joined
@@ -161,14 +153,45 @@ func set(params map[string]any, name string, value *float64) {
 	}
 }
 
-func (w *Workflow) add(f *Film, key, model, prompt string, params map[string]any) {
-	text, _ := json.Marshal(params) // made of texts, finite numbers and valid JSON
-	node := Node{Key: key, Job: client.SubmitJobInput{Model: model, Params: new(json.RawMessage(text))}}
+// workflow is a workflow that is being made.
+type workflow struct {
+	f  *Film
+	in client.SubmitWorkflowInput
+}
+
+// add adds a node. sum is the checksum of the file that it uses, or "".
+func (w *workflow) add(key, model, prompt string, params map[string]any, sum string) {
+	job := client.SubmitJobInput{Model: model, Params: object(params)}
 	if prompt != "" {
-		node.Job.Prompt = &prompt
+		job.Prompt = &prompt
 	}
-	if f.Defaults.Tier != "" {
-		node.Job.Tier = new(client.Tier(strings.ToUpper(f.Defaults.Tier)))
+	if sum != "" {
+		job.Metadata = object(map[string]any{sumField: sum})
 	}
-	w.Jobs = append(w.Jobs, node)
+	if w.f.Defaults.Tier != "" {
+		job.Tier = new(client.Tier(strings.ToUpper(w.f.Defaults.Tier)))
+	}
+	w.in.Jobs = append(w.in.Jobs, client.WorkflowJobInput{Key: key, Job: job})
+}
+
+func object(fields map[string]any) *json.RawMessage {
+	text, _ := json.Marshal(fields) // made of texts, finite numbers and valid JSON
+	return new(json.RawMessage(text))
+}
+
+// Uploaded returns the ids of the artifacts that the jobs of an earlier workflow used, by the
+// checksums of their files.
+func Uploaded(nodes []client.WorkflowNode) map[string]string {
+	found := map[string]string{}
+	for _, node := range nodes {
+		var metadata map[string]any
+		var params struct{ ReferenceImage, Music string }
+		if node.Job.Metadata == nil || json.Unmarshal(*node.Job.Metadata, &metadata) != nil || json.Unmarshal(node.Job.Params, &params) != nil {
+			continue
+		}
+		if sum, ok := metadata[sumField].(string); ok && sum != "" {
+			found[sum] = cmp.Or(params.Music, params.ReferenceImage)
+		}
+	}
+	return found
 }

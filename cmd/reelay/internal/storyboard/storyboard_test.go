@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/storyboard"
 	"github.com/stretchr/testify/require"
 )
@@ -17,7 +18,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 // compile compiles a film. Its files have the ids art_1, art_2 and so on.
-func compile(t *testing.T, data []byte) *storyboard.Workflow {
+func compile(t *testing.T, data []byte) *client.SubmitWorkflowInput {
 	t.Helper()
 	film, err := storyboard.Read("film.yaml", data)
 	require.NoError(t, err)

@@ -1,0 +1,71 @@
+package client
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+)
+
+// Terminal reports whether a workflow with this status has ended.
+func (s WorkflowStatus) Terminal() bool { return s != WorkflowStatusRunning }
+
+// SubmitWorkflow submits jobs as one graph, all or none. Its idempotency key, a new one if in has
+// none, ensures that repetitions do not create a second workflow.
+func (c *Client) SubmitWorkflow(ctx context.Context, in SubmitWorkflowInput) (*Workflow, error) {
+	if in.IdempotencyKey == nil {
+		in.IdempotencyKey = new("go-" + uuid.NewString())
+	}
+	data, err := submitWorkflow(ctx, repeater{c}, in)
+	if err != nil {
+		return nil, err
+	}
+	return &data.SubmitWorkflow, nil
+}
+
+// Workflows returns a page of the workflows that the caller sees, newest first. Zero values of name
+// and status select all.
+func (c *Client) Workflows(ctx context.Context, name string, status []WorkflowStatus, first int, after string) (*WorkflowPage, error) {
+	data, err := workflows(ctx, repeater{c}, optional(name), status, optional(first), optional(after))
+	if err != nil {
+		return nil, err
+	}
+	return &data.Workflows, nil
+}
+
+// Workflow returns a workflow without its nodes, or a NOT_FOUND error.
+func (c *Client) Workflow(ctx context.Context, id string) (*Workflow, error) {
+	data, err := workflow(ctx, repeater{c}, id)
+	if err != nil {
+		return nil, err
+	}
+	return found(data.Workflow, "workflow", id)
+}
+
+// WorkflowDetail returns a workflow with its nodes, parents first, or a NOT_FOUND error.
+func (c *Client) WorkflowDetail(ctx context.Context, id string) (*WorkflowDetail, error) {
+	data, err := workflowDetail(ctx, repeater{c}, id)
+	if err != nil {
+		return nil, err
+	}
+	return found(data.Workflow, "workflow", id)
+}
+
+// CancelWorkflow cancels all jobs of a workflow that have not ended. If the workflow is COMPLETED or
+// FAILED, it returns a CONFLICT error. The reason may be empty.
+func (c *Client) CancelWorkflow(ctx context.Context, id, reason string) (*Workflow, error) {
+	data, err := cancelWorkflow(ctx, repeater{c}, id, optional(reason))
+	if err != nil {
+		return nil, err
+	}
+	return &data.CancelWorkflow, nil
+}
+
+// RetryWorkflow opens new runs of the nodes of a workflow that failed or were cancelled, from their
+// newest checkpoints or from scratch. If there are none, it returns a CONFLICT error.
+func (c *Client) RetryWorkflow(ctx context.Context, id string, fromScratch bool) (*Workflow, error) {
+	data, err := retryWorkflow(ctx, caller{c}, id, &fromScratch)
+	if err != nil {
+		return nil, err
+	}
+	return &data.RetryWorkflow, nil
+}

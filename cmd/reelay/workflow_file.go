@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/internal/wellformed"
+	"github.com/reelay/reelay/internal/yamlfile"
+	"github.com/samber/lo"
+)
+
+// maxWorkflow is how large the file of a workflow may be.
+const maxWorkflow = 10 << 20
+
+// workflowFile is the file of `reelay workflows run`.
+type workflowFile struct {
+	Name           string         `yaml:"name" json:"name"`
+	IdempotencyKey string         `yaml:"idempotencyKey" json:"idempotencyKey"`
+	CallbackURL    string         `yaml:"callbackUrl" json:"callbackUrl"`
+	Output         string         `yaml:"output" json:"output"`
+	Reuse          string         `yaml:"reuse" json:"reuse"`
+	Jobs           []workflowNode `yaml:"jobs" json:"jobs"`
+}
+
+type workflowNode struct {
+	Key             string               `yaml:"key" json:"key"`
+	After           []string             `yaml:"after" json:"after"`
+	OnParentFailure client.FailurePolicy `yaml:"onParentFailure" json:"onParentFailure"`
+	Job             yamlfile.Document    `yaml:"job" json:"-"`
+	JSON            json.RawMessage      `yaml:"-" json:"job"`
+}
+
+// readWorkflow reads the file of a workflow, or standard input for "-". An error names the line, or
+// for JSON the node. What the server checks is left to it.
+func readWorkflow(path string, stdin io.Reader) (in client.SubmitWorkflowInput, err error) {
+	from := stdin
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return in, err
+		}
+		defer file.Close()
+		from = file
+	}
+	data, err := io.ReadAll(io.LimitReader(from, maxWorkflow+1))
+	if err != nil {
+		return in, fmt.Errorf("read %s: %w", path, err)
+	}
+	name := filepath.Base(path)
+	if len(data) > maxWorkflow {
+		return in, fmt.Errorf("%s: the file may have %d MB; it is longer", name, maxWorkflow>>20)
+	}
+	var read workflowFile
+	problems := &nodeProblems{name: name}
+	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) && wellformed.JSON(data) == nil {
+		decoder := json.NewDecoder(bytes.NewReader(data))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&read); err != nil {
+			return in, fmt.Errorf("%s: %w", name, badWorkflow(err))
+		}
+	} else if problems.file, err = yamlfile.ReadUpTo(maxWorkflow, name, "a workflow: a name and jobs", data, &read); err != nil {
+		return in, err
+	}
+	return read.input(problems)
+}
+
+// badWorkflow describes an error of the JSON decoder.
+func badWorkflow(err error) error {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return errors.New(text.WrongType("", wrong))
+	}
+	return errors.New(text.Clip(err.Error()[min(len("json: "), len(err.Error())):], 200))
+}
+
+// nodeProblems collects the problems of nodes. In YAML they have lines.
+type nodeProblems struct {
+	name string
+	file *yamlfile.File
+	all  []error
+}
+
+func (p *nodeProblems) add(node int, format string, args ...any) {
+	if p.file != nil {
+		p.file.Problem(fmt.Sprintf("$.jobs[%d]", node), format, args...)
+	} else if len(p.all) < 10 {
+		p.all = append(p.all, fmt.Errorf("%s: %s", p.name, fmt.Sprintf(format, args...)))
+	}
+}
+
+func (p *nodeProblems) err() error {
+	if p.file != nil {
+		return p.file.Err()
+	}
+	return errors.Join(p.all...)
+}
+
+func (f *workflowFile) input(problems *nodeProblems) (client.SubmitWorkflowInput, error) {
+	in := client.SubmitWorkflowInput{
+		Name: f.Name, IdempotencyKey: lo.EmptyableToPtr(f.IdempotencyKey), CallbackUrl: lo.EmptyableToPtr(f.CallbackURL),
+		Output: lo.EmptyableToPtr(f.Output), Reuse: lo.EmptyableToPtr(f.Reuse),
+	}
+	if len(f.Jobs) == 0 {
+		return in, fmt.Errorf("%s: the workflow has no jobs: it needs a list named jobs", problems.name)
+	}
+	for i, node := range f.Jobs {
+		document := node.JSON
+		if document == nil {
+			document = json.RawMessage(node.Job)
+		}
+		if len(document) == 0 {
+			problems.add(i, "the node %s needs a job: what it submits", text.Clip(node.Key, 64))
+			continue
+		}
+		job, err := readSubmission(document)
+		if err != nil {
+			problems.add(i, "the job of the node %s: %s", text.Clip(node.Key, 64), err)
+		}
+		if p := node.OnParentFailure; p != "" && !slices.Contains(client.AllFailurePolicy, p) {
+			problems.add(i, "onParentFailure of the node %s is %s: it must be %s", text.Clip(node.Key, 64), text.Clip(string(p), 64), oneOf(client.AllFailurePolicy))
+		}
+		in.Jobs = append(in.Jobs, client.WorkflowJobInput{Key: node.Key, After: node.After, Job: job, OnParentFailure: lo.EmptyableToPtr(node.OnParentFailure)})
+	}
+	return in, problems.err()
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/internal/text"
+	"github.com/spf13/cobra"
+)
+
+// workflowKind is the kind of the ids of workflows.
+const workflowKind = "wfl"
+
+func workflowsCommand() *cobra.Command {
+	cmd := listWorkflows(&cobra.Command{
+		Use:   "workflows",
+		Short: "Submit jobs that depend on each other as one graph",
+		Long: "Lists the workflows, newest first. Its subcommands submit, cancel and retry them. docs/users/storyboard.md describes\n" +
+			"the file of `reelay workflows run`.",
+		Example: "  reelay workflows run -f film.yaml --wait\n  reelay workflows show wfl_01937d3e",
+		Args:    noSuchCommand,
+	})
+	cmd.AddCommand(
+		listWorkflows(&cobra.Command{Use: "list", Short: "List workflows, newest first", Args: cobra.NoArgs}),
+		workflowsRunCommand(), workflowsShowCommand(), workflowsCancelCommand(), workflowsRetryCommand())
+	return cmd
+}
+
+var workflowTable = output.Table[client.Workflow]{
+	Columns: []output.Column[client.Workflow]{
+		{Title: "WORKFLOW", Kind: output.ID, Value: func(w client.Workflow) any { return w.Id }},
+		{Title: "NAME", Value: func(w client.Workflow) any { return w.Name }},
+		{Title: "STATUS", Kind: output.State, Value: func(w client.Workflow) any { return string(w.Status) }},
+		{Title: "DONE", Value: func(w client.Workflow) any { return fmt.Sprintf("%.0f %%", w.Percent) }},
+		{Title: "JOBS", Value: func(w client.Workflow) any { return w.Counts.Total }},
+		{Title: "FAILED", Minor: true, Value: func(w client.Workflow) any { return w.Counts.Failed }},
+		{Title: "CREATED", Value: func(w client.Workflow) any { return w.CreatedAt }},
+		{Title: "ENDED", Wide: true, Value: func(w client.Workflow) any { return w.CompletedAt }},
+	},
+	Name: func(w client.Workflow) string { return w.Id },
+	None: "No workflows. `reelay workflows run -f FILE` submits one.",
+}
+
+func listWorkflows(cmd *cobra.Command) *cobra.Command {
+	var name string
+	var status []string
+	var states []client.WorkflowStatus
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if states, err = parseEnums("status", status, client.AllWorkflowStatus); err != nil {
+			return &usageError{cmd, err}
+		}
+		return nil
+	}
+	cmd.Flags().StringVar(&name, "name", "", "only workflows of this name")
+	cmd.Flags().StringSliceVar(&status, "status", nil, "only workflows in these states")
+	list := &lister[client.Workflow]{
+		table: workflowTable,
+		ask: func(ctx context.Context, c *client.Client, p page) (output.List[client.Workflow], error) {
+			return output.Page[client.Workflow](c.Workflows(ctx, name, states, p.first, p.after))
+		},
+	}
+	return list.command(cmd)
+}
+
+// workflowRun are the flags of commands that submit a workflow.
+type workflowRun struct {
+	target         target
+	idempotencyKey string
+	wait, asJSON   bool
+}
+
+func (o *workflowRun) addFlags(cmd *cobra.Command) {
+	o.target.addFlags(cmd)
+	f := cmd.Flags()
+	f.BoolVar(&o.wait, "wait", false, "show the progress and wait until the workflow ends")
+	f.StringVar(&o.idempotencyKey, "idempotency-key", "", "the same key with the same workflow gives the same workflow (default: a new one)")
+	f.BoolVar(&o.asJSON, "json", false, "print one JSON document")
+}
+
+// submit submits a workflow. If the call fails but the workflow may exist, the error says how to find out.
+func (o *workflowRun) submit(ctx context.Context, c *client.Client, in client.SubmitWorkflowInput) (*client.Workflow, error) {
+	if in.IdempotencyKey == nil || o.idempotencyKey != "" {
+		in.IdempotencyKey = new(firstOf(o.idempotencyKey, "cli-"+uuid.NewString()))
+	}
+	w, err := c.SubmitWorkflow(ctx, in)
+	if err == nil {
+		return w, nil
+	}
+	e, ok := errors.AsType[*client.Error](err)
+	err = unanswered(ctx, err)
+	if ok && e.Unsettled {
+		err = fmt.Errorf("%w\nThe workflow may have been accepted. Repeat the command with --idempotency-key %s: it finds the workflow, or submits it once", err, *in.IdempotencyKey)
+	}
+	if ctx.Err() != nil {
+		return nil, &statusError{exitInterrupted, err}
+	}
+	return nil, err
+}
+
+func workflowsRunCommand() *cobra.Command {
+	var o workflowRun
+	var path string
+	cmd := &cobra.Command{
+		Use:     "run -f FILE",
+		Short:   "Submit the workflow of a file",
+		Long:    "Submits the workflow of a file in YAML or JSON, a SubmitWorkflowInput, and prints its id.\nWith --wait, the exit status is 1 if it does not complete.",
+		Example: "  reelay workflows run -f workflow.yaml --wait",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			in, err := readWorkflow(path, cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			c, err := o.target.client(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			w, err := o.submit(cmd.Context(), c, in)
+			if err != nil {
+				return err
+			}
+			if !o.wait {
+				return o.print(cmd.OutOrStdout(), w, w.Id)
+			}
+			d := displayFor(cmd, cmd.ErrOrStderr())
+			d.silent = o.asJSON && !d.tty
+			d.note(w.Id + " is accepted")
+			ended, err := followWorkflow(cmd.Context(), c, w, d)
+			if err != nil {
+				return err
+			}
+			if err := o.print(cmd.OutOrStdout(), ended, ended.Id); err != nil {
+				return err
+			}
+			return workflowEnding(ended)
+		},
+	}
+	o.addFlags(cmd)
+	cmd.Flags().StringVarP(&path, "file", "f", "", "the file; - is standard input")
+	_ = cmd.MarkFlagRequired("file")
+	return cmd
+}
+
+func (o *workflowRun) print(out io.Writer, answer any, text string) error {
+	if o.asJSON {
+		return printJSON(out, answer)
+	}
+	_, err := fmt.Fprintln(out, text)
+	return err
+}
+
+// outputLine links the page of the job whose result is that of the workflow, if there is one.
+func outputLine(c *client.Client, w *client.WorkflowDetail) string {
+	if w.Output == nil {
+		return ""
+	}
+	return fmt.Sprintf("output: %s, %s\n", clean(w.Output.Key), consoleURL(c, "/jobs/"+w.Output.Job.Id))
+}
+
+func workflowsShowCommand() *cobra.Command {
+	call := &apiCall{kind: workflowKind}
+	return call.command(&cobra.Command{
+		Use: "show WORKFLOW", Short: "Show a workflow and its nodes, and why they wait or failed", Args: cobra.ExactArgs(1),
+	}, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		w, err := c.WorkflowDetail(ctx, args[0])
+		return w, func(out io.Writer) error { return printWorkflow(out, c, w) }, err
+	})
+}
+
+func printWorkflow(out io.Writer, c *client.Client, w *client.WorkflowDetail) error {
+	screen := output.ScreenOf(out)
+	if err := workflowTable.Write(screen, []client.Workflow{w.Workflow}); err != nil {
+		return err
+	}
+	if w.CancelReason != nil {
+		fmt.Fprintf(out, "cancelled: %s\n", clean(*w.CancelReason))
+	}
+	fmt.Fprintln(out, outputLine(c, w))
+	return nodeTable.Write(screen, w.Jobs)
+}
+
+var nodeTable = output.Table[client.WorkflowNode]{
+	Columns: []output.Column[client.WorkflowNode]{
+		{Title: "NODE", Value: func(n client.WorkflowNode) any { return n.Key }},
+		{Title: "STATUS", Kind: output.State, Value: func(n client.WorkflowNode) any { return nodeState(n) }},
+		{Title: "DONE", Minor: true, Value: func(n client.WorkflowNode) any { return fmt.Sprintf("%.0f %%", n.Job.Progress.Percent) }},
+		{Title: "MODEL", Minor: true, Value: func(n client.WorkflowNode) any { return n.Job.Model }},
+		{Title: "JOB", Kind: output.ID, Value: func(n client.WorkflowNode) any { return n.Job.Id }},
+		{Title: "AFTER", Wide: true, Value: func(n client.WorkflowNode) any { return n.After }},
+		{Title: "WHY", Kind: output.Long, Value: func(n client.WorkflowNode) any { return nodeReason(n) }},
+	},
+	Name: func(n client.WorkflowNode) string { return n.Key },
+}
+
+// nodeState is the status of a node's job, or why it does not count.
+func nodeState(n client.WorkflowNode) string {
+	switch {
+	case n.SkippedAt != nil:
+		return "SKIPPED"
+	case n.Reused:
+		return string(n.Job.Status) + ", reused"
+	}
+	return string(n.Job.Status)
+}
+
+// nodeReason says why a node waits or failed, or what it does.
+func nodeReason(n client.WorkflowNode) string {
+	switch job := n.Job; {
+	case job.Status == client.JobStatusFailed:
+		return why(job.FailureClass, job.FailureReason)
+	case job.Status.Terminal():
+		return ""
+	case len(job.WaitingFor) > 0:
+		return clean(job.WaitingFor[0].Message)
+	}
+	p := n.Job.Progress
+	return describe(client.Progress{Phase: p.Phase, Message: p.Message, EtaSeconds: p.EtaSeconds})
+}
+
+func workflowsCancelCommand() *cobra.Command {
+	var reason string
+	call := &apiCall{kind: workflowKind}
+	cmd := call.command(&cobra.Command{
+		Use: "cancel WORKFLOW", Short: "Cancel all jobs of a workflow that have not ended", Args: cobra.ExactArgs(1),
+	}, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		w, err := c.CancelWorkflow(ctx, args[0], reason)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !w.Status.Terminal() {
+			return w, line("%s stops: %s still run.", w.Id, text.Count(w.Counts.Running, "job")), nil
+		}
+		return w, line("%s is %s.", w.Id, strings.ToLower(string(w.Status))), nil
+	})
+	cmd.Flags().StringVar(&reason, "reason", "", "why, which the workflow shows; up to 200 characters")
+	return cmd
+}
+
+func workflowsRetryCommand() *cobra.Command {
+	var fromScratch bool
+	call := &apiCall{kind: workflowKind}
+	cmd := call.command(&cobra.Command{
+		Use: "retry WORKFLOW", Short: "Run the failed and cancelled nodes of a workflow again", Args: cobra.ExactArgs(1),
+		Long: "Runs the nodes of a workflow again that failed or were cancelled, from their newest checkpoints. Those that completed stay.",
+	}, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		w, err := c.RetryWorkflow(ctx, args[0], fromScratch)
+		if err != nil {
+			return nil, nil, err
+		}
+		return w, line("%s runs again: %s to go. Follow it with: reelay workflows show %s", w.Id, text.Count(w.Counts.Total-w.Counts.Completed-w.Counts.Skipped, "job"), w.Id), nil
+	})
+	cmd.Flags().BoolVar(&fromScratch, "from-scratch", false, "ignore the checkpoints")
+	return cmd
+}
