@@ -217,6 +217,9 @@ func TestWorkflows(t *testing.T) {
 			"workflows cancel " + id + " --reason x":             "wfl_1 stops",
 			"workflows retry " + id:                              "wfl_1 runs again: 0 jobs to go",
 		} {
+			s.mu.Lock()
+			s.looks = 0
+			s.mu.Unlock()
 			status, out, errs := call(t, t.Context(), append(args, strings.Fields(flags)...)...)
 			require.Zero(t, status, errs)
 			require.Contains(t, out, says)
