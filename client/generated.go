@@ -1946,6 +1946,18 @@ func (v *HeartbeatPayload) GetLeaseExpiresAt() time.Time { return v.LeaseExpires
 // GetDirective returns HeartbeatPayload.Directive, and is useful for accessing the field via an interface.
 func (v *HeartbeatPayload) GetDirective() Directive { return v.Directive }
 
+type InputFrame string
+
+const (
+	InputFrameFirst InputFrame = "FIRST"
+	InputFrameLast  InputFrame = "LAST"
+)
+
+var AllInputFrame = []InputFrame{
+	InputFrameFirst,
+	InputFrameLast,
+}
+
 // InputUpload includes the requested fields of the GraphQL type InputUpload.
 type InputUpload struct {
 	ArtifactId string       `json:"artifactId"`
@@ -2795,13 +2807,16 @@ type Lease struct {
 	FencingToken   string    `json:"fencingToken"`
 	AttemptNo      int       `json:"attemptNo"`
 	LeaseExpiresAt time.Time `json:"leaseExpiresAt"`
-	Job            LeasedJob `json:"job"`
+	// In its prompt and params, the values of other jobs' outputs stand in place of their placeholders.
+	Job LeasedJob `json:"job"`
 	// Newest first, at most two. Empty on a fresh start.
 	Checkpoints []Artifact `json:"checkpoints"`
 	// The files that params name, referenceImage first. A file that is named twice is listed twice.
 	Inputs []Artifact `json:"inputs"`
 	// For each of inputs, its parameter; for an element of a list also the index, such as clips.0.
 	InputNames []string `json:"inputNames"`
+	// For each of inputs, null if the runtime gets the file; otherwise the frame of the video of which it gets a PNG.
+	InputFrames []*InputFrame `json:"inputFrames"`
 	// Seconds between checkpoints.
 	CheckpointSeconds float64 `json:"checkpointSeconds"`
 	TimeoutSeconds    int     `json:"timeoutSeconds"`
@@ -2838,6 +2853,9 @@ func (v *Lease) GetInputs() []Artifact { return v.Inputs }
 
 // GetInputNames returns Lease.InputNames, and is useful for accessing the field via an interface.
 func (v *Lease) GetInputNames() []string { return v.InputNames }
+
+// GetInputFrames returns Lease.InputFrames, and is useful for accessing the field via an interface.
+func (v *Lease) GetInputFrames() []*InputFrame { return v.InputFrames }
 
 // GetCheckpointSeconds returns Lease.CheckpointSeconds, and is useful for accessing the field via an interface.
 func (v *Lease) GetCheckpointSeconds() float64 { return v.CheckpointSeconds }
@@ -5458,7 +5476,7 @@ type SubmitJobInput struct {
 	Model string  `json:"model"`
 	// 1 to 10,000 characters, at most 40,000 bytes.
 	Prompt *string `json:"prompt,omitempty"`
-	// The model's parameters, validated against its JSON Schema (see the models query).
+	// The model's parameters, validated against its JSON Schema (see the models query). Parameters that name files take art_…, job_…, job_….lastFrame, job_….firstFrame, job_….thumbnail or a URL. In the prompt and in strings of params, {{job_….output.path}} stands for a value of that job's output: the new job waits for the other one, and its worker gets the value.
 	Params *json.RawMessage `json:"params,omitempty"`
 	// The account's tier (the default) or a lower one.
 	Tier *Tier `json:"tier,omitempty"`
@@ -11517,6 +11535,7 @@ fragment Lease on Lease {
 		... Artifact
 	}
 	inputNames
+	inputFrames
 	checkpointSeconds
 	timeoutSeconds
 	draftSteps
@@ -12920,6 +12939,7 @@ fragment Lease on Lease {
 		... Artifact
 	}
 	inputNames
+	inputFrames
 	checkpointSeconds
 	timeoutSeconds
 	draftSteps
@@ -14067,6 +14087,7 @@ fragment Lease on Lease {
 		... Artifact
 	}
 	inputNames
+	inputFrames
 	checkpointSeconds
 	timeoutSeconds
 	draftSteps

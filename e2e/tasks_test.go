@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -98,6 +99,40 @@ func TestTasks(t *testing.T) {
 		job = task(t, c, "http.call", `{"url": "`+s.keys.Endpoint+`/readyz"}`)
 		require.Equal(t, client.JobStatusFailed, job.Status)
 		require.Contains(t, *job.FailureReason, "leads to Reelay itself")
+	})
+
+	t.Run("AVideoStartsFromTheLastFrameOfAnother", func(t *testing.T) {
+		t.Parallel()
+		c := common(t).client(t)
+		first := submit(t, c, "a calm sea", 1, 0)
+
+		thumbnail := task(t, c, "video.thumbnail", `{"video": "`+first+`", "width": 100}`)
+		for _, picture := range []string{first + ".lastFrame", thumbnail.Id + ".thumbnail"} {
+			params := json.RawMessage(`{"durationSeconds": 1, "pace": 0, "referenceImage": "` + picture + `"}`)
+			next, err := c.SubmitJob(t.Context(), client.SubmitJobInput{Model: "testcard", Prompt: new("the sea at night"), Params: &params})
+			require.NoError(t, err)
+			until(t, c, next.Job.Id, completed)
+		}
+	})
+
+	t.Run("TheOutputOfATaskIsAPartOfTheNextOne", func(t *testing.T) {
+		t.Parallel()
+		c := common(t).client(t)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			_, _ = w.Write([]byte(r.URL.Path + string(body)))
+		}))
+		t.Cleanup(server.Close)
+		params := json.RawMessage(`{"url": "` + server.URL + `/fox", "method": "POST", "body": "!"}`)
+		first, err := c.SubmitJob(t.Context(), client.SubmitJobInput{Model: "http.call", Params: &params})
+		require.NoError(t, err)
+
+		job := task(t, c, "http.call", `{"url": "`+server.URL+`/{{`+first.Job.Id+`.output.status}}", "method": "POST", "body": {"said": "{{`+first.Job.Id+`.output.body}}"}}`)
+
+		require.Equal(t, client.JobStatusCompleted, job.Status, job)
+		var output struct{ Body string }
+		require.NoError(t, json.Unmarshal(*job.Output, &output))
+		require.Equal(t, `/200{"said":"/fox!"}`, output.Body)
 	})
 
 	t.Run("ADamagedFileFailsTheJob", func(t *testing.T) {

@@ -57,8 +57,7 @@ func (r *jobResolver) Prompt(ctx context.Context, obj *models.Job) (*string, err
 		return nil, nil
 	}
 	if p.Role == models.RoleWorker { // a lease has one job, so a worker does not wait for a batch
-		prompts, err := r.Reader.Prompts(ctx, []models.JobID{obj.ID})
-		return promptOf(prompts[obj.ID], err)
+		return promptOf(r.Reader.LeasedPrompt(ctx, obj.ID))
 	}
 	return promptOf(load(ctx).Prompts.Load(ctx, obj.ID))
 }

@@ -116,6 +116,7 @@ type Lease struct {
 	Checkpoints       []*models.Artifact
 	Inputs            []*models.Artifact
 	InputNames        []string
+	InputFrames       []*InputFrame
 	CheckpointSeconds float64
 	TimeoutSeconds    int
 	DraftSteps        *int
@@ -127,13 +128,35 @@ func newLease(l *jobs.Lease) *Lease {
 	if l == nil {
 		return nil
 	}
+	job := *l.Job
+	job.Params = l.Params
 	return &Lease{
-		Attempt: l.Attempt, Job: l.Job, Checkpoints: l.Checkpoints,
+		Attempt: l.Attempt, Job: &job, Checkpoints: l.Checkpoints,
 		Inputs:            lo.Map(l.Inputs, func(in jobs.NamedInput, _ int) *models.Artifact { return in.Artifact }),
 		InputNames:        lo.Map(l.Inputs, func(in jobs.NamedInput, _ int) string { return in.Name }),
+		InputFrames:       lo.Map(l.Inputs, func(in jobs.NamedInput, _ int) *InputFrame { return frameOf(in.Take) }),
 		CheckpointSeconds: l.CheckpointEvery.Seconds(), TimeoutSeconds: l.Job.TimeoutSeconds, DraftSteps: positive(l.Job.DraftSteps),
 		Handle: l.Job.Handle, Traceparent: l.Traceparent(),
 	}
+}
+
+// InputFrame is which frame of a video an input is.
+type InputFrame string
+
+const (
+	InputFrameFirst InputFrame = "FIRST"
+	InputFrameLast  InputFrame = "LAST"
+)
+
+// frameOf returns nil for a whole file.
+func frameOf(take jobs.Take) *InputFrame {
+	switch take {
+	case jobs.TakeFirstFrame:
+		return new(InputFrameFirst)
+	case jobs.TakeLastFrame:
+		return new(InputFrameLast)
+	}
+	return nil
 }
 
 // positive returns n, or nil for 0.

@@ -1267,6 +1267,8 @@ func (ec *executionContext) childFields_Lease(ctx context.Context, field graphql
 		return ec.fieldContext_Lease_inputs(ctx, field)
 	case "inputNames":
 		return ec.fieldContext_Lease_inputNames(ctx, field)
+	case "inputFrames":
+		return ec.fieldContext_Lease_inputFrames(ctx, field)
 	case "checkpointSeconds":
 		return ec.fieldContext_Lease_checkpointSeconds(ctx, field)
 	case "timeoutSeconds":

@@ -766,6 +766,29 @@ func (ec *executionContext) fieldContext_Lease_inputNames(_ context.Context, fie
 	return graphql.NewScalarFieldContext("Lease", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _Lease_inputFrames(ctx context.Context, field graphql.CollectedField, obj *Lease) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Lease_inputFrames(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.InputFrames, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*InputFrame) graphql.Marshaler {
+			return ec.marshalNInputFrame2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐInputFrame(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Lease_inputFrames(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Lease", field, false, false, errors.New("field of type InputFrame does not have child fields"))
+}
+
 func (ec *executionContext) _Lease_checkpointSeconds(ctx context.Context, field graphql.CollectedField, obj *Lease) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -3291,6 +3314,11 @@ func (ec *executionContext) _Lease(ctx context.Context, sel ast.SelectionSet, ob
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "inputFrames":
+			out.Values[i] = ec._Lease_inputFrames(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "checkpointSeconds":
 			out.Values[i] = ec._Lease_checkpointSeconds(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -4113,6 +4141,30 @@ func (ec *executionContext) marshalNHeartbeatPayload2ᚖgithubᚗcomᚋreelayᚋ
 	return ec._HeartbeatPayload(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalNInputFrame2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐInputFrame(ctx context.Context, v any) ([]*InputFrame, error) {
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]*InputFrame, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalOInputFrame2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐInputFrame(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) marshalNInputFrame2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐInputFrame(ctx context.Context, sel ast.SelectionSet, v []*InputFrame) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalOInputFrame2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐInputFrame(ctx, sel, v[i])
+	})
+
+	return ret
+}
+
 func (ec *executionContext) unmarshalNLeaseJobInput2githubᚗcomᚋreelayᚋreelayᚋgraphᚐLeaseJobInput(ctx context.Context, v any) (LeaseJobInput, error) {
 	res, err := ec.unmarshalInputLeaseJobInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -4284,6 +4336,25 @@ func (ec *executionContext) marshalOGpuState2ᚕᚖgithubᚗcomᚋreelayᚋreela
 	}
 
 	return ret
+}
+
+func (ec *executionContext) unmarshalOInputFrame2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐInputFrame(ctx context.Context, v any) (*InputFrame, error) {
+	if v == nil {
+		return nil, nil
+	}
+	tmp, err := graphql.UnmarshalString(v)
+	res := InputFrame(tmp)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOInputFrame2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐInputFrame(ctx context.Context, sel ast.SelectionSet, v *InputFrame) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := graphql.MarshalString(string(*v))
+	return res
 }
 
 func (ec *executionContext) marshalOLease2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐLease(ctx context.Context, sel ast.SelectionSet, v *Lease) graphql.Marshaler {

@@ -66,10 +66,10 @@ func (a *assignment) make(tx bun.Tx, now time.Time) error {
 	return nil
 }
 
-// read adds the files that the job begins from.
+// read adds what the job begins from.
 func (l *Lease) read(ctx context.Context, tx bun.Tx) error {
-	var err error
-	if l.Inputs, err = inputsOf(ctx, tx, l.Job); err != nil {
+	err := l.readInputs(ctx, tx)
+	if err != nil {
 		return err
 	}
 	if l.Job.LatestCheckpointID != "" {

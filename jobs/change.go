@@ -30,6 +30,8 @@ type Change struct {
 	dead *models.DeadLetter
 	// others are the changes of jobs that depended on this one.
 	others []*Change
+	// thumbnail means that the job got a thumbnail.
+	thumbnail bool
 	// bounded means that the account must have room in its queue for the job.
 	bounded bool
 

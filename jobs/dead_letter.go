@@ -110,14 +110,9 @@ func (d *DeadLetters) edit(ctx context.Context, job *models.Job, e Edit) (*edit,
 				return nil, err
 			}
 		}
-		files := model.Inputs(edited.params)
-		x, err := d.Inputs.examine(ctx, job.AccountID, known, files, nil)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := x.check(ctx, files); err != nil {
-			return nil, err
-		}
+	}
+	if err := d.editReferences(ctx, job, e, edited); err != nil {
+		return nil, err
 	}
 	if e.Prompt == nil {
 		return edited, nil
@@ -131,6 +126,32 @@ func (d *DeadLetters) edit(ctx context.Context, job *models.Job, e Edit) (*edit,
 	}
 	edited.input = &models.JobInput{JobID: job.ID, Ciphertext: sealed.Ciphertext, WrappedKey: sealed.WrappedKey}
 	return edited, nil
+}
+
+// editReferences finds and checks what the job names once it is edited: files and values.
+func (d *DeadLetters) editReferences(ctx context.Context, job *models.Job, e Edit, edited *edit) (err error) {
+	var prompt string
+	if e.Prompt != nil {
+		prompt = *e.Prompt
+	} else if prompt, err = openPrompt(ctx, d.DB, d.Sealer, job.ID); err != nil && !errors.Is(err, seal.ErrShredded) {
+		return err // a deleted job is refused later
+	}
+	params := edited.params
+	if params == nil {
+		params = job.Params
+	}
+	if edited.values, err = valuesIn(prompt, params); err != nil {
+		return err
+	}
+	var files []catalogue.Input
+	if e.Params != nil {
+		files = edited.model.Inputs(params)
+	}
+	x, err := d.Inputs.examine(ctx, job.AccountID, d.Catalogue.Current(), files, edited.values, nil)
+	if err == nil {
+		_, err = x.check(ctx, files, edited.values)
+	}
+	return err
 }
 
 // open reports whether a dead letter is still unsettled. It returns false if it is settled as

@@ -21,7 +21,7 @@ type Deleter struct {
 // its runtime put into it; the row stays. The prompt is unreadable from the commit on. The
 // objects are deleted by the next passes of the upkeep, as are its inputs if no other job uses
 // them. Deleting a deleted job returns it. Delete returns CONFLICT for a job that waits or runs,
-// and for one whose video such a job starts from.
+// and for one from which such a job takes its video, a picture or its output.
 func (d *Deleter) Delete(ctx context.Context, p Principal, id models.JobID) (*models.Job, error) {
 	if _, err := jobToChange(ctx, d.DB, p, id); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (d *Deleter) Delete(ctx context.Context, p Principal, id models.JobID) (*mo
 	return done.job, nil
 }
 
-// deletable returns CONFLICT unless a locked job, and all jobs that start from its video, have
+// deletable returns CONFLICT unless a locked job, and all jobs that take something from it, have
 // ended. A submit of such a job waits for the lock.
 func deletable(ctx context.Context, tx bun.Tx, job *models.Job) error {
 	if !job.Status.Terminal() {
@@ -89,7 +89,7 @@ func deletable(ctx context.Context, tx bun.Tx, job *models.Job) error {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil
 	case err != nil:
-		return fmt.Errorf("look for jobs that start from its video: %w", err)
+		return fmt.Errorf("look for jobs that take something from it: %w", err)
 	}
-	return apierror.Conflict("Job %s, which has not ended, starts from this job's video: wait for its end, or cancel it first.", user)
+	return apierror.Conflict("Job %s, which has not ended, takes something from this job: wait for its end, or cancel it first.", user)
 }

@@ -105,19 +105,16 @@ func (s *settlement) settle(ctx context.Context, tx bun.Tx, awaited []models.Job
 		ended = append(ended, c)
 	}
 	failing := lo.Filter(ended, func(c *Change, _ int) bool { return c.job.Status != models.JobCompleted })
-	for len(failing) > 0 {
-		parent := failing[0]
-		failing = failing[1:]
-		for _, edge := range s.children[parent.job.ID] {
-			child := s.waiting[edge.JobID]
-			if edge.OnFailure == models.FailureContinue || child.ended() {
-				continue
-			}
-			if err := child.failed(models.FailDependency, dependencyReason(parent.job)); err != nil {
-				return err
-			}
-			s.changed, ended, failing = append(s.changed, child), append(ended, child), append(failing, child)
+	for unchecked := ended; len(unchecked) > 0; {
+		failed, err := s.cascade(failing)
+		if err != nil {
+			return err
 		}
+		ended, unchecked = append(ended, failed...), append(unchecked, failed...)
+		if failing, err = s.failUnfit(ctx, tx, unchecked); err != nil {
+			return err
+		}
+		ended, unchecked = append(ended, failing...), failing
 	}
 	var released []*Change
 	for _, parent := range ended {
@@ -140,6 +137,71 @@ func (s *settlement) settle(ctx context.Context, tx bun.Tx, awaited []models.Job
 	}
 	s.changed = append(s.changed, released...)
 	return nil
+}
+
+// cascade fails the jobs that fail with others, and returns them.
+func (s *settlement) cascade(failing []*Change) (failed []*Change, err error) {
+	for len(failing) > 0 {
+		parent := failing[0]
+		failing = failing[1:]
+		for _, edge := range s.children[parent.job.ID] {
+			child := s.waiting[edge.JobID]
+			if edge.OnFailure == models.FailureContinue || child.ended() {
+				continue
+			}
+			if err := child.failed(models.FailDependency, dependencyReason(parent.job)); err != nil {
+				return nil, err
+			}
+			s.changed, failed, failing = append(s.changed, child), append(failed, child), append(failing, child)
+		}
+	}
+	return failed, nil
+}
+
+// failUnfit fails the jobs that wait for parents, which have ended, and cannot take from them what
+// they need. It returns them, and locks what may fail with them.
+func (s *settlement) failUnfit(ctx context.Context, tx bun.Tx, parents []*Change) (failed []*Change, err error) {
+	var children []models.JobID
+	for _, parent := range parents {
+		for _, edge := range s.children[parent.job.ID] {
+			if !s.waiting[edge.JobID].ended() {
+				children = append(children, edge.JobID)
+			}
+		}
+	}
+	if len(children) == 0 {
+		return nil, nil
+	}
+	reasons, err := unfit(ctx, tx, lo.Uniq(children), parents)
+	if err != nil {
+		return nil, err
+	}
+	ids := slices.Sorted(maps.Keys(reasons))
+	for _, id := range ids {
+		child := s.waiting[id]
+		if err := child.failed(models.FailInvalidInput, reasons[id]); err != nil {
+			return nil, err
+		}
+		s.changed, failed = append(s.changed, child), append(failed, child)
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	below, edges, err := models.LockWaiting(ctx, tx, ids, ids)
+	if err != nil {
+		return nil, fmt.Errorf("find the jobs that wait for others: %w", err)
+	}
+	for _, job := range below {
+		if s.over[job.ID] == nil && s.waiting[job.ID] == nil {
+			s.waiting[job.ID] = changeAt(tx, parents[0].now, job)
+		}
+	}
+	for _, edge := range edges {
+		if s.waiting[edge.JobID] != nil && !slices.Contains(s.children[edge.DependsOn], edge) {
+			s.children[edge.DependsOn] = append(s.children[edge.DependsOn], edge)
+		}
+	}
+	return failed, nil
 }
 
 func dependencyReason(parent *models.Job) string {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
+	"github.com/uptrace/bun"
 )
 
 // Draft asks for a job that ends after some steps: with a preview and a checkpoint, and without
@@ -192,17 +194,24 @@ func (s *Submitter) continuation(ctx context.Context, p Principal, draft *models
 	return &submitCall{account: draft.AccountID, by: p, set: []submission{one}}, nil
 }
 
-// promptOf returns a job's prompt, or "" if it has none.
-func (s *Submitter) promptOf(ctx context.Context, job *models.Job) (string, error) {
-	found, err := models.GetJobInputs(ctx, s.DB, []models.JobID{job.ID})
-	if err != nil || len(found) == 0 {
-		return "", apierror.Wrap(err, "read the prompt of job %s", job.ID)
-	}
-	if found[0].WrappedKey == nil {
+// promptOf returns the prompt of a draft, or "" if it has none.
+func (s *Submitter) promptOf(ctx context.Context, draft *models.Job) (string, error) {
+	prompt, err := openPrompt(ctx, s.DB, s.Sealer, draft.ID)
+	if errors.Is(err, seal.ErrShredded) {
 		return "", errDraftDeleted
 	}
-	prompt, err := s.Sealer.Open(seal.Sealed{Ciphertext: found[0].Ciphertext, WrappedKey: found[0].WrappedKey}, []byte(job.ID))
-	return string(prompt), apierror.Wrap(err, "open the prompt of job %s", job.ID)
+	return prompt, err
+}
+
+// openPrompt returns the newest prompt of a job, or "" if it has none. It returns
+// seal.ErrShredded if the job was deleted.
+func openPrompt(ctx context.Context, db bun.IDB, sealer *seal.Sealer, job models.JobID) (string, error) {
+	found, err := models.GetJobInputs(ctx, db, []models.JobID{job})
+	if err != nil || len(found) == 0 {
+		return "", apierror.Wrap(err, "read the prompt of job %s", job)
+	}
+	prompt, err := sealer.Open(seal.Sealed{Ciphertext: found[0].Ciphertext, WrappedKey: found[0].WrappedKey}, []byte(job))
+	return string(prompt), apierror.Wrap(err, "open the prompt of job %s", job)
 }
 
 var errDraftDeleted = apierror.Conflict("This draft was deleted: submit a new one.")
@@ -235,9 +244,13 @@ func (b *submitBatch) lockDraft(ctx context.Context) error {
 		return apierror.OrNotFound(err, "job")
 	}
 	found, err := models.FindContinuations(ctx, b.tx, []models.JobID{id})
+	if err != nil {
+		return err
+	}
 	if len(found) > 0 {
 		b.continued = found[0]
 	}
+	b.taken, err = models.ListSources(ctx, b.tx, []models.JobID{id})
 	return err
 }
 
@@ -275,6 +288,11 @@ func (b *submitBatch) handOver(ctx context.Context) error {
 		}
 		if len(inputs) < b.of[c].inherits {
 			return apierror.Conflict("A file from which this draft begins was deleted: submit a new job.")
+		}
+		for _, take := range outputsIn(b.taken) {
+			if reason := badValue(take.JobID, Take(take.Take), b.have.lengths); reason != "" {
+				return apierror.Conflict("This draft cannot be continued, since %s: submit a new job.", reason)
+			}
 		}
 	}
 	return nil

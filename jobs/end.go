@@ -140,6 +140,8 @@ func (l *held) publish(verified []*models.Artifact) error {
 		switch kept.Type {
 		case models.ArtifactFinalVideo:
 			l.job.ResultID = kept.ID
+		case models.ArtifactThumbnail:
+			l.change.thumbnail = true
 		case models.ArtifactPreview:
 			l.job.Progress.PreviewID = kept.ID
 		case models.ArtifactLog:

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -19,49 +20,45 @@ import (
 // one after the other while one process has the claim on it.
 const maxFetches = 4
 
-// reference is how a job's params name a file that it starts from: the id of an artifact or of
-// a job, or a URL.
-type reference string
-
-// artifact returns the reference as an artifact's id.
-func (r reference) artifact() (id models.ArtifactID, ok bool) {
-	return models.ArtifactID(r), strings.HasPrefix(string(r), "art_")
+// referenceOf reads the reference of a file that params name. A URL may be of any form here.
+func referenceOf(file catalogue.Input) (Reference, error) {
+	r, err := ParseReference(file.Reference)
+	if err == nil && r.Take.OfOutput() {
+		err = errors.New("is a value, and a file is needed: a value is written in a text, in braces")
+	}
+	if err != nil {
+		return r, apierror.Invalid(file.Field(), "%s: %s %s.", file.Field(), text.Clip(file.Reference, 64), err)
+	}
+	return r, nil
 }
 
-// job returns the reference as a job's id.
-func (r reference) job() (id models.JobID, ok bool) {
-	return models.JobID(r), strings.HasPrefix(string(r), "job_")
-}
-
-// remote reports whether it is a URL.
-func (r reference) remote() bool {
-	_, artifact := r.artifact()
-	_, job := r.job()
-	return !artifact && !job
-}
-
-// jobsOf returns the jobs whose results the files are by their jobs' ids, once each.
-func jobsOf(files []catalogue.Input) (ids []models.JobID) {
+// sourceJobs returns the jobs from which a job with these files and values takes something, once
+// each.
+func sourceJobs(files []catalogue.Input, values []result) (ids []models.JobID) {
 	for _, file := range files {
-		if id, ok := reference(file.Reference).job(); ok && id.Valid() && !slices.Contains(ids, id) {
-			ids = append(ids, id)
+		if r, err := referenceOf(file); err == nil && r.Job.Valid() {
+			ids = append(ids, r.Job)
 		}
 	}
-	return ids
+	for _, value := range values {
+		if value.job.Valid() {
+			ids = append(ids, value.job)
+		}
+	}
+	return lo.Uniq(ids)
 }
 
 // remotes returns the URLs that files name, once each.
 func remotes(files []catalogue.Input) (urls []string) {
 	for _, file := range files {
-		if reference(file.Reference).remote() && !slices.Contains(urls, file.Reference) {
+		if r, err := referenceOf(file); err == nil && r.Artifact == "" && r.Job == "" && !slices.Contains(urls, file.Reference) {
 			urls = append(urls, file.Reference)
 		}
 	}
 	return urls
 }
 
-// stored are the files that a job starts from and that need no fetch: uploads, and videos of
-// other jobs.
+// stored are what a job starts from and needs no fetch: uploads, and what other jobs made.
 type stored struct {
 	uploads []uploaded
 	results []result
@@ -73,10 +70,11 @@ type uploaded struct {
 	field string
 }
 
-// result is the video of another job that params name, and where.
+// result is what the params or the prompt of a job take from another job, and where.
 type result struct {
 	job   models.JobID
 	field string
+	take  Take
 	// artifact is the video, if the params name it rather than the job.
 	artifact models.ArtifactID
 }
@@ -92,14 +90,17 @@ func wrongKind(file catalogue.Input, is string) error {
 	return apierror.Invalid(file.Field(), "%s takes a file of the kind %s, and %s is %s: name another file.", file.Field(), takes, text.Clip(file.Reference, 64), is)
 }
 
-// check returns why the result of a job, as read under a lock or before, cannot be used.
+// check returns why nothing can be taken from a job, as read under a lock or before. The values
+// of its output are not checked.
 func (r result) check(job *models.Job) error {
 	switch {
 	case !job.DeletedAt.IsZero():
 		return noInput(r.field)
 	case job.Status == models.JobFailed || job.Status == models.JobCancelled:
-		return apierror.Invalid(r.field, "%s: job %s is %s, so it has no video: retry it, or name another.", r.field, r.job, job.Status)
-	case job.Status == models.JobCompleted && job.ResultID == "":
+		return apierror.Invalid(r.field, "%s: job %s is %s, so it has no %s: retry it, or name another.", r.field, r.job, job.Status, r.take.noun())
+	case r.take.OfVideo() && job.DraftSteps > 0:
+		return apierror.Invalid(r.field, "%s: job %s is a draft, which has no video: name another.", r.field, r.job)
+	case r.take.OfVideo() && job.Status == models.JobCompleted && job.ResultID == "":
 		return apierror.Invalid(r.field, "%s: job %s has no video, or its video is no longer kept: name another.", r.field, r.job)
 	case r.artifact != "" && job.ResultID != r.artifact:
 		return noInput(r.field)
@@ -118,13 +119,13 @@ type examination struct {
 	refused   map[uploaded]error
 }
 
-// examine reads what files name. Jobs in own are about to be written.
-func (i *Inputs) examine(ctx context.Context, account models.AccountID, known *catalogue.Snapshot, files []catalogue.Input, own map[models.JobID]*models.Job) (*examination, error) {
+// examine reads what files and values name. Jobs in own are about to be written.
+func (i *Inputs) examine(ctx context.Context, account models.AccountID, known *catalogue.Snapshot, files []catalogue.Input, values []result, own map[models.JobID]*models.Job) (*examination, error) {
 	x := &examination{Inputs: i, account: account, known: known, refused: map[uploaded]error{}}
 	var ids []models.ArtifactID
 	for _, file := range files {
-		if id, ok := reference(file.Reference).artifact(); ok && id.Valid() {
-			ids = append(ids, id)
+		if r, err := referenceOf(file); err == nil && r.Artifact.Valid() {
+			ids = append(ids, r.Artifact)
 		}
 	}
 	if len(ids) > 0 {
@@ -134,11 +135,11 @@ func (i *Inputs) examine(ctx context.Context, account models.AccountID, known *c
 		}
 		x.artifacts = lo.KeyBy(found, func(a *models.Artifact) models.ArtifactID { return a.ID })
 	}
-	named := slices.DeleteFunc(jobsOf(files), func(id models.JobID) bool { return own[id] != nil })
+	named := slices.DeleteFunc(sourceJobs(files, values), func(id models.JobID) bool { return own[id] != nil })
 	if len(named) > 0 {
 		found, err := models.GetJobs(ctx, i.DB, named)
 		if err != nil {
-			return nil, fmt.Errorf("read the jobs whose videos are inputs: %w", err)
+			return nil, fmt.Errorf("read the jobs from which jobs take something: %w", err)
 		}
 		x.jobs = lo.KeyBy(found, func(j *models.Job) models.JobID { return j.ID })
 	}
@@ -146,9 +147,10 @@ func (i *Inputs) examine(ctx context.Context, account models.AccountID, known *c
 	return x, nil
 }
 
-// check verifies that the files that one job's params name can be used. An uploaded file is
-// verified, and an image decoded, once; of a URL only the text is checked.
-func (x *examination) check(ctx context.Context, files []catalogue.Input) (found stored, err error) {
+// check verifies that what one job names can be used: the files in its params, and the values in
+// its texts. An uploaded file is verified, and an image decoded, once; of a URL only the text is
+// checked.
+func (x *examination) check(ctx context.Context, files []catalogue.Input, values []result) (found stored, err error) {
 	if len(files) > catalogue.MaxInputs {
 		return found, apierror.Invalid("params", "The params name %d files; a job may start from %d.", len(files), catalogue.MaxInputs)
 	}
@@ -156,28 +158,45 @@ func (x *examination) check(ctx context.Context, files []catalogue.Input) (found
 		return found, apierror.Invalid("params", "The params name %d images by URL, and a job may name %d: upload the others with requestInputUpload.", n, maxFetches)
 	}
 	for _, file := range files {
-		ref, field := reference(file.Reference), file.Field()
-		if id, ok := ref.artifact(); ok {
-			a, err := x.artifact(ctx, file, id)
-			switch {
-			case err != nil:
-				return found, err
-			case a.Type == models.ArtifactFinalVideo:
-				found.results = append(found.results, result{a.JobID, field, id})
-			default:
-				found.uploads = append(found.uploads, uploaded{id, field})
-			}
-		} else if id, ok := ref.job(); ok {
-			r := result{job: id, field: field}
-			if err := x.job(file, r); err != nil {
-				return found, err
-			}
-			found.results = append(found.results, r)
-		} else if err := x.url(file); err != nil {
+		if err := x.file(ctx, file, &found); err != nil {
 			return found, err
 		}
 	}
+	for _, value := range values {
+		if err := x.source(value); err != nil {
+			return found, err
+		}
+		found.results = append(found.results, value)
+	}
 	return found, nil
+}
+
+// file verifies one file, and adds it to found.
+func (x *examination) file(ctx context.Context, file catalogue.Input, found *stored) error {
+	ref, err := referenceOf(file)
+	switch {
+	case err != nil:
+		return err
+	case ref.Artifact != "":
+		a, err := x.artifact(ctx, file, ref)
+		switch {
+		case err != nil:
+			return err
+		case a.Type == models.ArtifactFinalVideo:
+			found.results = append(found.results, result{a.JobID, file.Field(), cmp.Or(ref.Take, TakeVideo), ref.Artifact})
+		default:
+			found.uploads = append(found.uploads, uploaded{ref.Artifact, file.Field()})
+		}
+		return nil
+	case ref.Job != "":
+		r := result{job: ref.Job, field: file.Field(), take: ref.Take}
+		if err := x.job(file, r); err != nil {
+			return err
+		}
+		found.results = append(found.results, r)
+		return nil
+	}
+	return x.url(file)
 }
 
 func (x *examination) url(file catalogue.Input) error {
@@ -191,37 +210,48 @@ func (x *examination) url(file catalogue.Input) error {
 	return nil
 }
 
-// job checks a job whose result is an input.
+// job checks a job that made a file.
 func (x *examination) job(file catalogue.Input, r result) error {
+	if err := x.source(r); err != nil {
+		return err
+	}
+	job := x.jobs[r.job]
+	if model := x.known.At(job.Model, job.ModelVersion); model != nil && !model.RequiresVideo() && !(r.take == TakeThumbnail && model.Produces == catalogue.ProducesImage) {
+		return apierror.Invalid(r.field, "%s: job %s makes no %s: name another.", r.field, r.job, r.take.noun())
+	}
+	switch image := slices.Contains(file.Kinds, catalogue.InputImage); {
+	case r.take == TakeVideo && !slices.Contains(file.Kinds, catalogue.InputVideo) && image:
+		return apierror.Invalid(r.field, "%s takes an image, and %s is the video of a job: name a picture of it, such as %s.lastFrame.", r.field, r.job, r.job)
+	case r.take == TakeVideo && !slices.Contains(file.Kinds, catalogue.InputVideo):
+		return wrongKind(file, "a job, which makes a video")
+	case r.take != TakeVideo && !image:
+		return wrongKind(file, "an image")
+	}
+	return nil
+}
+
+// source checks the job that a reference names.
+func (x *examination) source(r result) error {
 	job := x.jobs[r.job]
 	if job == nil || job.AccountID != x.account {
 		return noInput(r.field)
 	}
-	if !slices.Contains(file.Kinds, catalogue.InputVideo) {
-		return wrongKind(file, "a job, which makes a video")
-	}
-	if model := x.known.At(job.Model, job.ModelVersion); model != nil && !model.RequiresVideo() {
-		return apierror.Invalid(r.field, "%s: job %s makes no video: name another.", r.field, r.job)
-	}
 	return r.check(job)
 }
 
-// artifact returns the input or video of that id.
-func (x *examination) artifact(ctx context.Context, file catalogue.Input, id models.ArtifactID) (*models.Artifact, error) {
-	if !id.Valid() {
+// artifact returns the input or video of a reference.
+func (x *examination) artifact(ctx context.Context, file catalogue.Input, ref Reference) (*models.Artifact, error) {
+	if !ref.Artifact.Valid() {
 		return nil, noInput(file.Field())
 	}
-	if a := x.artifacts[id]; a != nil {
-		if !file.Accepts(a.ContentType) {
-			return nil, wrongKind(file, a.ContentType)
-		}
-		return a, nil
+	if a := x.artifacts[ref.Artifact]; a != nil {
+		return a, accepts(file, ref, a.ContentType)
 	}
-	place := uploaded{id, file.Field()}
+	place := uploaded{ref.Artifact, file.Field()}
 	if err := x.refused[place]; err != nil {
 		return nil, err
 	}
-	a, err := x.announced(ctx, file, id)
+	a, err := x.announced(ctx, file, ref)
 	if err != nil {
 		x.refused[place] = err
 		return nil, err
@@ -229,25 +259,39 @@ func (x *examination) artifact(ctx context.Context, file catalogue.Input, id mod
 	if x.artifacts == nil {
 		x.artifacts = map[models.ArtifactID]*models.Artifact{}
 	}
-	x.artifacts[id] = a
+	x.artifacts[ref.Artifact] = a
 	return a, nil
 }
 
+// accepts returns an error unless the parameter takes what the reference names of a file of that
+// type.
+func accepts(file catalogue.Input, ref Reference, contentType string) error {
+	switch {
+	case !ref.Take.Frame() && !file.Accepts(contentType):
+		return wrongKind(file, contentType)
+	case ref.Take.Frame() && !slices.Contains(file.Kinds, catalogue.InputImage):
+		return wrongKind(file, "an image")
+	case ref.Take.Frame() && !strings.HasPrefix(contentType, "video/"):
+		return apierror.Invalid(file.Field(), "%s: %s is %s, and only a video has frames: leave out .%s.", file.Field(), ref.Artifact, contentType, ref.Take)
+	}
+	return nil
+}
+
 // announced makes an artifact of an upload that no job has named yet.
-func (x *examination) announced(ctx context.Context, file catalogue.Input, id models.ArtifactID) (*models.Artifact, error) {
-	issued, err := models.FindInputUpload(ctx, x.DB, x.account, id)
+func (x *examination) announced(ctx context.Context, file catalogue.Input, ref Reference) (*models.Artifact, error) {
+	issued, err := models.FindInputUpload(ctx, x.DB, x.account, ref.Artifact)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, noInput(file.Field())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the key of input %s: %w", id, err)
+		return nil, fmt.Errorf("read the key of input %s: %w", ref.Artifact, err)
 	}
-	if !file.Accepts(issued.ContentType) {
-		return nil, wrongKind(file, issued.ContentType)
+	if err := accepts(file, ref, issued.ContentType); err != nil {
+		return nil, err
 	}
 	info, err := x.verify(ctx, issued, file.Field())
 	if err != nil {
 		return nil, err
 	}
-	return x.keep(ctx, id, info)
+	return x.keep(ctx, ref.Artifact, info)
 }

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -18,12 +19,21 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// useInputs records that the next run of a locked job starts from these files. Its parents are
-// locked too. It reports whether images must still be fetched. It returns CONFLICT if a file is
-// gone, or is the video of a job that is no parent and has none.
-func useInputs(ctx context.Context, tx bun.Tx, job *models.Job, files []catalogue.Input, parents []*models.Job) (fetch bool, err error) {
+// useInputs records that the next run of a locked job starts from these files, and contains these
+// values if its texts were edited. Its parents are locked too. It reports whether images must
+// still be fetched. It returns CONFLICT if a file is gone, or is of a job that is no parent and has
+// not ended.
+func useInputs(ctx context.Context, tx bun.Tx, job *models.Job, files []catalogue.Input, edited *edit, parents []*models.Job) (fetch bool, err error) {
 	found, err := findStored(ctx, tx, job.AccountID, files)
 	if err != nil {
+		return false, err
+	}
+	if edited != nil {
+		found.results = append(found.results, edited.values...)
+		if err := models.DropSources(ctx, tx, job.ID); err != nil {
+			return false, fmt.Errorf("forget what job %s took from others: %w", job.ID, err)
+		}
+	} else if found.results, err = withValues(ctx, tx, job, found.results); err != nil {
 		return false, err
 	}
 	if err := useResults(ctx, tx, job, found.results, parents); err != nil {
@@ -63,11 +73,17 @@ func inputGone(field string) error {
 // findStored sorts the stored files that params name.
 func findStored(ctx context.Context, db bun.IDB, account models.AccountID, files []catalogue.Input) (found stored, err error) {
 	var named []uploaded
+	frames := map[uploaded]Take{}
 	for _, file := range files {
-		if id, ok := reference(file.Reference).artifact(); ok {
-			named = append(named, uploaded{id, file.Field()})
-		} else if id, ok := reference(file.Reference).job(); ok {
-			found.results = append(found.results, result{job: id, field: file.Field()})
+		ref, err := referenceOf(file)
+		switch {
+		case err != nil:
+			return found, err
+		case ref.Artifact != "":
+			named = append(named, uploaded{ref.Artifact, file.Field()})
+			frames[uploaded{ref.Artifact, file.Field()}] = ref.Take
+		case ref.Job != "":
+			found.results = append(found.results, result{job: ref.Job, field: file.Field(), take: ref.Take})
 		}
 	}
 	if len(named) == 0 {
@@ -83,7 +99,7 @@ func findStored(ctx context.Context, db bun.IDB, account models.AccountID, files
 		case a == nil:
 			return found, inputGone(u.field)
 		case a.Type == models.ArtifactFinalVideo:
-			found.results = append(found.results, result{a.JobID, u.field, a.ID})
+			found.results = append(found.results, result{a.JobID, u.field, cmp.Or(frames[u], TakeVideo), a.ID})
 		default:
 			found.uploads = append(found.uploads, u)
 		}
@@ -91,14 +107,27 @@ func findStored(ctx context.Context, db bun.IDB, account models.AccountID, files
 	return found, nil
 }
 
-// useResults records from whose results a job starts.
+// withValues adds the values in the texts of a job to results, as they were recorded.
+func withValues(ctx context.Context, tx bun.Tx, job *models.Job, results []result) ([]result, error) {
+	rows, err := models.ListSources(ctx, tx, []models.JobID{job.ID})
+	for _, row := range rows {
+		for _, take := range row.Takes {
+			if Take(take).OfOutput() {
+				results = append(results, result{job: row.SourceID, field: "prompt or params", take: Take(take)})
+			}
+		}
+	}
+	return results, apierror.Wrap(err, "read what job %s takes from others", job.ID)
+}
+
+// useResults records what a job takes from others.
 func useResults(ctx context.Context, tx bun.Tx, job *models.Job, results []result, parents []*models.Job) error {
 	if len(results) == 0 {
 		return nil
 	}
 	locked, err := models.ShareJobs(ctx, tx, lo.Uniq(lo.Map(results, func(r result, _ int) models.JobID { return r.job })))
 	if err != nil {
-		return fmt.Errorf("lock the jobs whose videos are inputs: %w", err)
+		return fmt.Errorf("lock the jobs from which job %s takes something: %w", job.ID, err)
 	}
 	sources := lo.KeyBy(locked, func(j *models.Job) models.JobID { return j.ID })
 	for _, r := range results {
@@ -114,17 +143,14 @@ func useResults(ctx context.Context, tx bun.Tx, job *models.Job, results []resul
 			return apierror.Conflict("%s", err)
 		}
 	}
-	return apierror.Wrap(models.InsertSources(ctx, tx, sourcesOf(job.ID, results)), "record the sources of job %s", job.ID)
-}
-
-// sourcesOf returns the rows of the sources of a job, once each.
-func sourcesOf(job models.JobID, results []result) (rows []models.JobSource) {
-	for _, r := range results {
-		if row := (models.JobSource{JobID: job, SourceID: r.job}); !slices.Contains(rows, row) {
-			rows = append(rows, row)
-		}
+	known, err := readHas(ctx, tx, results)
+	if err != nil {
+		return err
 	}
-	return rows
+	if err := known.check(results, sources); err != nil {
+		return apierror.Conflict("%s", err)
+	}
+	return apierror.Wrap(models.InsertSources(ctx, tx, sourcesOf(job.ID, results)), "record the sources of job %s", job.ID)
 }
 
 // mayNameInputs reports whether params hold what may be the name of a file. It spares the other
@@ -138,6 +164,9 @@ func mayNameInputs(params json.RawMessage) bool {
 type NamedInput struct {
 	Name string
 	*models.Artifact
+	// Take is TakeFirstFrame or TakeLastFrame if the job starts from a picture of that frame of
+	// the artifact, a video.
+	Take Take
 }
 
 // inputsOf returns the files that a job starts from, see [NameInputs].
@@ -158,10 +187,26 @@ func NameInputs(params json.RawMessage, files []*models.InputFile) (named []Name
 	}
 	known := map[string]*models.Artifact{}
 	for _, file := range files {
-		if file.Reference != "" {
+		switch {
+		case file.Reference != "":
 			known[file.Reference] = &file.Artifact
-		} else { // a result, which has two names
+		case file.Type == models.ArtifactThumbnail:
+			known[Reference{Job: file.JobID, Take: TakeThumbnail}.String()] = &file.Artifact
+		default: // a result, which has two names
 			known[string(file.ID)], known[string(file.JobID)] = &file.Artifact, &file.Artifact
+		}
+	}
+	add := func(name, reference string) {
+		r, err := ParseReference(reference)
+		if err != nil {
+			return
+		}
+		in := NamedInput{Name: name}
+		if r.Take.Frame() {
+			in.Take, r.Take = r.Take, TakeFile
+		}
+		if in.Artifact = known[r.String()]; in.Artifact != nil {
+			named = append(named, in)
 		}
 	}
 	var values map[string]any
@@ -169,13 +214,11 @@ func NameInputs(params json.RawMessage, files []*models.InputFile) (named []Name
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		switch value := values[name].(type) {
 		case string:
-			if a := known[value]; a != nil {
-				named = append(named, NamedInput{name, a})
-			}
+			add(name, value)
 		case []any:
 			for i, one := range value {
-				if reference, ok := one.(string); ok && known[reference] != nil {
-					named = append(named, NamedInput{name + "." + strconv.Itoa(i), known[reference]})
+				if reference, ok := one.(string); ok {
+					add(name+"."+strconv.Itoa(i), reference)
 				}
 			}
 		}

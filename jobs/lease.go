@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -43,6 +44,9 @@ type Lease struct {
 	Job         *models.Job
 	Checkpoints []*models.Artifact // newest first, at most two
 	Inputs      []NamedInput       // the files that it starts from
+	// Params are those of the job, with the values of other jobs' outputs that they contain. See
+	// FillPrompt for the prompt.
+	Params json.RawMessage
 	// CheckpointEvery is the time between two checkpoints.
 	CheckpointEvery time.Duration
 }
@@ -308,6 +312,14 @@ func readLease(ctx context.Context, db bun.IDB, attempt *models.Attempt) (*Lease
 	if err != nil {
 		return nil, err
 	}
-	inputs, err := inputsOf(ctx, db, job)
-	return &Lease{Attempt: attempt, Job: job, Checkpoints: checkpoints, Inputs: inputs}, err
+	lease := &Lease{Attempt: attempt, Job: job, Checkpoints: checkpoints}
+	return lease, lease.readInputs(ctx, db)
+}
+
+// readInputs reads what the job takes from elsewhere: files, and values in its params.
+func (l *Lease) readInputs(ctx context.Context, db bun.IDB) (err error) {
+	if l.Inputs, err = inputsOf(ctx, db, l.Job); err == nil {
+		l.Params, err = fillParams(ctx, db, l.Job)
+	}
+	return err
 }

@@ -76,6 +76,8 @@ type edit struct {
 	// model estimates with the new params.
 	model *catalogue.Model
 	input *models.JobInput // the sealed prompt; nil: as before
+	// values are what the texts contain of other jobs' outputs, those that are as before included.
+	values []result
 }
 
 // reopen opens and saves the next run of an ended job, which is locked.
@@ -127,7 +129,7 @@ func (c *Change) renew(ctx context.Context, o opening, others map[models.JobID]*
 		return err
 	}
 	files := o.known.At(job.Model, job.ModelVersion).Inputs(job.Params)
-	if depends.fetch, err = useInputs(ctx, c.tx, job, files, lo.Map(parents, func(p *models.Parent, _ int) *models.Job { return &p.Job })); err != nil {
+	if depends.fetch, err = useInputs(ctx, c.tx, job, files, o.edit, lo.Map(parents, func(p *models.Parent, _ int) *models.Job { return &p.Job })); err != nil {
 		return err
 	}
 	c.fresh(o.lane)

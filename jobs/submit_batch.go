@@ -25,18 +25,20 @@ type submitBatch struct {
 
 	// What was read first, unless all calls are plain: the accounts, whose rows are locked, so
 	// that no other submit of them runs; the clock; the jobs of used idempotency keys; the jobs
-	// of earlier requests of the Videos API, by digest; the parents, and the jobs whose videos are
-	// inputs; and the existing inputs.
+	// of earlier requests of the Videos API, by digest; the parents, and the jobs from which jobs
+	// take something, with what they have; and the existing inputs.
 	accounts map[models.AccountID]*models.Account
 	start    Change // the clock and the transaction of every change
 	used     map[models.JobKey]*models.Job
 	repeated map[string]*models.Job
 	parents  map[models.JobID]*models.Job
+	have     has
 	inputs   map[models.ArtifactID]models.AccountID
 	users    userQueues
 	// draft is the draft that the only call continues, and continued the job that does so
-	// already; both can be nil.
+	// already; both can be nil. taken is what the draft took from other jobs.
 	draft, continued *models.Job
+	taken            []models.JobSource
 
 	// What was decided: the answers to each call, and what is to be written.
 	answers map[*submitCall][]Submitted
@@ -156,18 +158,26 @@ func (b *submitBatch) lock(ctx context.Context) error {
 	return nil
 }
 
-// lockReferences locks the jobs that the calls' jobs depend on or whose videos they start from,
-// and the inputs that they name.
+// lockReferences locks the jobs that the calls' jobs depend on or take something from, and the
+// inputs that they name.
 func (b *submitBatch) lockReferences(ctx context.Context) error {
 	var on []models.JobID
+	var results []result
 	var inputs []models.ArtifactID
 	for _, one := range b.open() {
 		on = append(on, one.dependsOn...)
 		for _, r := range one.stored.results {
 			on = append(on, r.job)
 		}
+		results = append(results, one.stored.results...)
 		for _, u := range one.stored.uploads {
 			inputs = append(inputs, u.id)
+		}
+	}
+	for _, row := range b.taken {
+		on = append(on, row.SourceID)
+		for _, take := range row.Takes {
+			results = append(results, result{job: row.SourceID, take: Take(take)})
 		}
 	}
 	own := b.calls[0].graph.own(b.calls[0])
@@ -179,6 +189,9 @@ func (b *submitBatch) lockReferences(ctx context.Context) error {
 			return fmt.Errorf("read what the jobs depend on: %w", err)
 		}
 		b.parents = lo.KeyBy(found, func(j *models.Job) models.JobID { return j.ID })
+		if b.have, err = readHas(ctx, b.tx, results); err != nil {
+			return err
+		}
 	}
 	b.parents = lo.Assign(own, b.parents)
 	if len(inputs) > 0 {
@@ -314,8 +327,8 @@ func (b *submitBatch) one(call *submitCall, one *submission, answer *Submitted) 
 var errQueueFull = apierror.Later(apierror.CodeQuotaExceeded, 10*time.Second,
 	"This account has as many waiting jobs as it may have: wait for some to start, or cancel some.")
 
-// inputGone returns the error for an input or video that no longer exists, or is not the
-// account's.
+// inputGone returns the error for an input, or a part of another job, that does not exist or is
+// not the account's.
 func (b *submitBatch) inputGone(call *submitCall, one *submission) error {
 	for _, u := range one.stored.uploads {
 		if b.inputs[u.id] != call.account {
@@ -331,7 +344,7 @@ func (b *submitBatch) inputGone(call *submitCall, one *submission) error {
 			return err
 		}
 	}
-	return nil
+	return b.have.check(one.stored.results, b.parents)
 }
 
 func (b *submitBatch) parentsOf(call *submitCall, one *submission) ([]*models.Parent, error) {

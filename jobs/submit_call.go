@@ -42,13 +42,15 @@ type submission struct {
 	asked models.Job
 	input *models.JobInput
 	err   error
-	// files are what its params name, and stored those that need no fetch. badInput is why one of
-	// them is refused, unless the key was used before.
+	// files are what its params name, values what its texts contain of other jobs' outputs, and
+	// stored both as far as they need no fetch. badInput is why one of them is refused, unless the
+	// key was used before.
 	files    []catalogue.Input
+	values   []result
 	stored   stored
 	badInput error
-	// dependsOn are the jobs that it depends on: those that it says, and those whose videos are
-	// its inputs.
+	// dependsOn are the jobs that it depends on: those that it says, and those from which it takes
+	// something.
 	dependsOn []models.JobID
 	// inherits is how many files it has from the draft that it continues.
 	inherits int
@@ -68,6 +70,9 @@ func (s *Submitter) newCall(p Principal, all []Submission) *submitCall {
 	for i, in := range all {
 		one := &call.set[i]
 		job, err := s.validate(known, &in)
+		if err == nil {
+			one.values, err = valuesIn(in.Prompt, job.Params)
+		}
 		if one.in, one.err = in, err; err == nil {
 			job.AccountID, job.CreatedBy, job.Tier = p.AccountID, p.KeyID, in.Tier
 			one.asked = *job
@@ -76,7 +81,7 @@ func (s *Submitter) newCall(p Principal, all []Submission) *submitCall {
 			if in.node != nil {
 				one.dependsOn = lo.Union(one.dependsOn, in.node.Parents)
 			}
-			if sources := jobsOf(one.files); len(sources) > 0 {
+			if sources := sourceJobs(one.files, one.values); len(sources) > 0 {
 				one.dependsOn = lo.Union(one.dependsOn, sources)
 			}
 		}
@@ -146,7 +151,7 @@ func (s *Submitter) plain(call *submitCall) bool {
 	}
 	one := &call.set[0]
 	in := &one.in
-	return len(in.DependsOn) == 0 && len(one.files) == 0 && in.CallbackURL == "" && in.RunAt == nil && in.ExpiresAt == nil && in.FinishBy == nil && in.MaxPreemptions == nil &&
+	return len(in.DependsOn) == 0 && len(one.files) == 0 && len(one.values) == 0 && in.CallbackURL == "" && in.RunAt == nil && in.ExpiresAt == nil && in.FinishBy == nil && in.MaxPreemptions == nil &&
 		(in.UserID == "" || !limitsUsers(s.UserShare))
 }
 
@@ -154,12 +159,13 @@ func (s *Submitter) plain(call *submitCall) bool {
 // locked.
 func (s *Submitter) prepare(ctx context.Context, call *submitCall) (err error) {
 	var files []catalogue.Input
+	var values []result
 	for i := range call.set {
-		files = append(files, call.set[i].files...)
+		files, values = append(files, call.set[i].files...), append(values, call.set[i].values...)
 	}
 	var x *examination
-	if len(files) > 0 {
-		if x, err = s.Inputs.examine(ctx, call.account, s.Catalogue.Current(), files, call.graph.own(call)); err != nil {
+	if len(files) > 0 || len(values) > 0 {
+		if x, err = s.Inputs.examine(ctx, call.account, s.Catalogue.Current(), files, values, call.graph.own(call)); err != nil {
 			return err
 		}
 	}
@@ -171,8 +177,8 @@ func (s *Submitter) prepare(ctx context.Context, call *submitCall) (err error) {
 		if one.err != nil {
 			return one.err
 		}
-		if len(one.files) > 0 {
-			one.stored, one.badInput = x.check(ctx, one.files)
+		if len(one.files) > 0 || len(one.values) > 0 {
+			one.stored, one.badInput = x.check(ctx, one.files, one.values)
 			if one.badInput != nil && refusal(one.badInput) == nil {
 				return one.badInput
 			}

@@ -39,7 +39,7 @@ func HandOverDraft(ctx context.Context, tx bun.Tx, draft, job JobID) error {
 		`UPDATE job_attempts SET checkpoint_id = NULL WHERE job_id = ?0`,
 		`INSERT INTO input_uses (job_id, artifact_id, reference) SELECT ?1, artifact_id, reference FROM input_uses WHERE job_id = ?0
 			ON CONFLICT DO NOTHING`,
-		`INSERT INTO job_sources (job_id, source_id) SELECT ?1, source_id FROM job_sources WHERE job_id = ?0`,
+		`INSERT INTO job_sources (job_id, source_id, takes) SELECT ?1, source_id, takes FROM job_sources WHERE job_id = ?0`,
 	} {
 		if _, err := tx.NewRaw(statement, draft, job).Exec(ctx); err != nil {
 			return err

@@ -66,7 +66,7 @@ type KeepArtifacts struct {
 
 // ReviewArtifacts reviews up to limit due artifacts of locked jobs. It writes when they
 // expire, as far as that is known, and returns how many it reviewed and which have expired. A
-// video does not expire while a job that has not ended starts from it.
+// video or thumbnail does not expire while a job that has not ended takes something from its job.
 func ReviewArtifacts(ctx context.Context, tx bun.Tx, jobs []JobID, keep KeepArtifacts, limit int) (looked int, over []ArtifactID, err error) {
 	var rows []struct {
 		ID   ArtifactID `bun:"id"`
@@ -80,7 +80,7 @@ func ReviewArtifacts(ctx context.Context, tx bun.Tx, jobs []JobID, keep KeepArti
 			FROM artifacts WHERE job_id IN (?0) AND type IN ('CHECKPOINT', 'PREVIEW') AND rejected_at IS NULL
 			WINDOW w AS (PARTITION BY job_id, type ORDER BY created_at, id)),
 		ends AS (
-			SELECT ar.id, CASE WHEN ar.type <> 'FINAL_VIDEO' OR NOT EXISTS (
+			SELECT ar.id, CASE WHEN ar.type NOT IN ('FINAL_VIDEO', 'THUMBNAIL') OR NOT EXISTS (
 				SELECT FROM job_sources s JOIN jobs u ON u.id = s.job_id WHERE s.source_id = ar.job_id AND u.completed_at IS NULL)
 			THEN least( -- ignores NULL, an unknown time
 				ar.rejected_at,
@@ -105,7 +105,7 @@ func ReviewArtifacts(ctx context.Context, tx bun.Tx, jobs []JobID, keep KeepArti
 }
 
 // LockJobsOver locks jobs that ended longer ago than age, oldest first. It skips those that
-// others have locked, those from whose results jobs start that have not ended, and the nodes of
+// others have locked, those from which jobs take something that have not ended, and the nodes of
 // workflows, which are deleted first.
 func LockJobsOver(ctx context.Context, tx bun.Tx, age time.Duration, limit int) ([]JobID, error) {
 	var ids []JobID

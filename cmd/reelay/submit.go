@@ -61,6 +61,7 @@ func submitCommand() *cobra.Command {
 			"  reelay submit --prompt-file scene.txt --duration 6 --resolution 720p --param seed=7\n" +
 			"  reelay submit --prompt 'the fog lifts' --image harbour.png\n" +
 			"  reelay submit --model video.stitch --input clips=@intro.mp4 --input clips=job_0190…\n" +
+			"  reelay submit --prompt 'the storm passes' --input referenceImage=job_0190….lastFrame\n" +
 			"  reelay submit --model video.thumbnail --input video=job_0190… --param atSeconds=2 --wait\n" +
 			"  reelay submit --file shots.csv --rejected shots.rejected.csv\n" +
 			"  reelay submit --file shots.jsonl --json\n" +
@@ -102,7 +103,7 @@ func (o *submitOptions) addJobFlags(cmd *cobra.Command) {
 	f.StringVar(&o.prompt, "prompt", "", "what the video should show; - reads standard input")
 	f.StringVar(&o.promptFile, "prompt-file", "", "file with the prompt")
 	f.StringVar(&o.image, "image", "", "image that the video starts from: a `file` or an https URL")
-	f.StringArrayVar(&o.inputs, "input", nil, "a file that the job starts from, `name=value`: @file, art_…, job_… or an https URL; repeat it for a list")
+	f.StringArrayVar(&o.inputs, "input", nil, "a file that the job starts from, `name=value`: @file, art_…, job_…, job_….lastFrame or an https URL; repeat it for a list")
 	f.StringVar(&o.model, "model", "testcard", "model to use")
 	f.StringArrayVar(&o.param, "param", nil, "a parameter of the model, `name=value`; may be repeated")
 	f.StringVar(&o.params, "params", "", "parameters as a JSON object, or @file")

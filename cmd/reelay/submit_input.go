@@ -80,8 +80,12 @@ func (o *submitOptions) attach(ctx context.Context, c *client.Client, in *client
 			}
 			again += fmt.Sprintf(" and --input %s=%s instead of %s", input.param, input.value, input.flag)
 		} else if strings.HasPrefix(input.value, "job_") {
-			if input.value, err = fullID(ctx, c, "job", input.value); err != nil {
+			id, part, dotted := strings.Cut(input.value, ".") // such as job_0195….lastFrame
+			if id, err = fullID(ctx, c, "job", id); err != nil {
 				return "", err
+			}
+			if input.value = id; dotted {
+				input.value += "." + part
 			}
 		}
 		if values[input.param] == nil {

@@ -83,13 +83,13 @@ func TestSubmitInputs(t *testing.T) {
 		t.Parallel()
 
 		r, args := serve(t)
-		status, out, errs := call(t, t.Context(), append(args, "--input", "clips=@"+video, "--input", "clips=job_1", "--input", "sound=@"+sound, "--param", "title=x")...)
+		status, out, errs := call(t, t.Context(), append(args, "--input", "clips=@"+video, "--input", "clips=job_1", "--input", "clips=job_2.video", "--input", "sound=@"+sound, "--param", "title=x")...)
 
 		require.Zero(t, status, errs)
 		require.Equal(t, "job_1\n", out)
 		require.Equal(t, []string{"video/mp4", "audio/mp4"}, r.types)
 		require.Len(t, r.uploaded, 2)
-		require.JSONEq(t, `{"clips": ["art_1", "job_1"], "sound": "art_2", "title": "x"}`, r.params)
+		require.JSONEq(t, `{"clips": ["art_1", "job_1", "job_2.video"], "sound": "art_2", "title": "x"}`, r.params)
 		require.Nil(t, r.prompt)
 	})
 

@@ -2,12 +2,17 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/quality"
+	"github.com/reelay/reelay/gpu/runtime"
 )
 
 // downloads is how many input files of a job are downloaded at once.
@@ -21,13 +26,15 @@ var extensions = map[string]string{
 }
 
 // fetchInputs downloads the job's input files and returns their paths by the names that its
-// params give them. A file with several names is downloaded once.
+// params give them: for a frame of a video, that of its picture. A file with several names is
+// downloaded once.
 func (t *attempt) fetchInputs(ctx context.Context) (map[string]string, error) {
 	paths := map[string]string{} // by artifact
 	named := map[string]string{}
-	group, ctx := errgroup.WithContext(ctx)
+	names := t.lease.InputNames[:min(len(t.lease.InputNames), len(t.lease.Inputs))]
+	group, fetching := errgroup.WithContext(ctx)
 	group.SetLimit(downloads)
-	for i, name := range t.lease.InputNames[:min(len(t.lease.InputNames), len(t.lease.Inputs))] {
+	for i, name := range names {
 		input := &t.lease.Inputs[i]
 		path, known := paths[input.Id]
 		if !known {
@@ -35,7 +42,7 @@ func (t *attempt) fetchInputs(ctx context.Context) (map[string]string, error) {
 			path = filepath.Join(t.dir, fmt.Sprintf("input-%d%s", i, extensions[input.ContentType]))
 			paths[input.Id] = path
 			group.Go(func() error {
-				if err := t.fetch(ctx, input, path); err != nil {
+				if err := t.fetch(fetching, input, path); err != nil {
 					return fmt.Errorf("fetch the input %s: %w", name, err)
 				}
 				return nil
@@ -46,7 +53,36 @@ func (t *attempt) fetchInputs(ctx context.Context) (map[string]string, error) {
 	if err := group.Wait(); err != nil || len(named) == 0 {
 		return nil, err
 	}
+	for i, frame := range t.lease.InputFrames[:min(len(t.lease.InputFrames), len(names))] {
+		if frame == nil {
+			continue
+		}
+		picture, err := endFrame(ctx, named[names[i]], *frame, names[i])
+		if err != nil {
+			return nil, err
+		}
+		named[names[i]] = picture
+	}
 	return named, nil
+}
+
+// endFrame makes a picture of a frame of a video, once, and returns its path. A video without one
+// is the fault of the job, a missing ffmpeg that of this machine: another one may have it.
+func endFrame(ctx context.Context, video string, frame client.InputFrame, name string) (string, error) {
+	picture := fmt.Sprintf("%s.%s.png", video, strings.ToLower(string(frame)))
+	if _, err := os.Stat(picture); err == nil {
+		return picture, nil
+	}
+	err := quality.EndFrame(ctx, video, quality.End(frame), picture)
+	switch {
+	case errors.Is(err, quality.ErrNoFrame):
+		return "", runtime.Failf(runtime.InvalidInput, "The video of the input %s cannot be decoded: %s. Name another video.", name, err)
+	case errors.Is(err, quality.ErrMissing):
+		return "", runtime.Failf(runtime.Transient, "This host cannot take a frame out of the input %s: %s.", name, err)
+	case err != nil:
+		return "", fmt.Errorf("take a frame out of the input %s: %w", name, err)
+	}
+	return picture, nil
 }
 
 // fetch downloads one artifact. It retries for as long as the store is unreachable.

@@ -12,6 +12,8 @@
 // flat, how bright it is, and whether anything moved. The point picture keeps the
 // noise of single pixels, so that a static scene with grain differs from a frozen one.
 //
+// [EndFrame] takes the first or last picture out of a video, from which another one can begin.
+//
 // # Tolerances
 //
 // A length may differ from the requested one by 0.25 s, 5 %, one frame, or one group of

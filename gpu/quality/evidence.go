@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// ErrNoFrame means that a video has no frame at a time that decodes.
-var ErrNoFrame = errors.New("the frame does not decode")
+// ErrNoFrame means that a video has no frame that decodes, or none at a time.
+var ErrNoFrame = errors.New("no frame decodes")
 
 // Frame writes the frame of the video at a time, in seconds, as a JPEG of at most 640 pixels in
 // width to a new file. It returns ErrNoFrame, and leaves no file, if that frame does not decode.

@@ -10,7 +10,7 @@ import (
 
 var (
 	// ErrMissing means that ffprobe or ffmpeg is not installed on this host.
-	ErrMissing = errors.New("ffmpeg and ffprobe are needed to check a video: install ffmpeg (apt-get install ffmpeg, or brew install ffmpeg)")
+	ErrMissing = errors.New("ffmpeg and ffprobe are needed to read a video: install ffmpeg (apt-get install ffmpeg, or brew install ffmpeg)")
 	// ErrTooSlow means that the check was not done within its time limit: a minute
 	// and ten times the length of the video.
 	ErrTooSlow = errors.New("the video could not be decoded in time")

@@ -197,6 +197,17 @@ func (r *Reader) Prompts(ctx context.Context, ids []models.JobID) (map[models.Jo
 	return prompts, nil
 }
 
+// LeasedPrompt returns the prompt of a leased job as its worker gets it: with the values of other
+// jobs' outputs that it contains.
+func (r *Reader) LeasedPrompt(ctx context.Context, id models.JobID) (Prompt, error) {
+	prompts, err := r.Prompts(ctx, []models.JobID{id})
+	prompt := prompts[id]
+	if err == nil && prompt.Err == nil {
+		prompt.Text, err = jobs.FillPrompt(ctx, r.DB, id, prompt.Text)
+	}
+	return prompt, err
+}
+
 func (r *Reader) open(in *models.JobInput) Prompt {
 	text, err := r.Sealer.Open(seal.Sealed{Ciphertext: in.Ciphertext, WrappedKey: in.WrappedKey}, []byte(in.JobID))
 	return Prompt{string(text), apierror.Wrap(err, "open the prompt of job %s", in.JobID)}

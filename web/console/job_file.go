@@ -80,7 +80,7 @@ func (f field) largest() int {
 
 func (f field) filePlaceholder() string {
 	if slices.Contains(f.Files, string(catalogue.InputImage)) {
-		return "art_…, job_… or https://…"
+		return "art_…, job_….lastFrame or https://…"
 	}
 	return "art_… or job_…"
 }

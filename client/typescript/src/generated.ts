@@ -156,7 +156,7 @@ export type SubmitJobInput = {
   model: Scalars['String']['input'];
   /** 1 to 10,000 characters, at most 40,000 bytes. */
   prompt?: InputMaybe<Scalars['String']['input']>;
-  /** The model's parameters, validated against its JSON Schema (see the models query). */
+  /** The model's parameters, validated against its JSON Schema (see the models query). Parameters that name files take art_…, job_…, job_….lastFrame, job_….firstFrame, job_….thumbnail or a URL. In the prompt and in strings of params, {{job_….output.path}} stands for a value of that job's output: the new job waits for the other one, and its worker gets the value. */
   params?: InputMaybe<Scalars['JSON']['input']>;
   /** The account's tier (the default) or a lower one. */
   tier?: InputMaybe<Tier>;
@@ -544,6 +544,10 @@ export type LeaseJobInput = {
   warmModels?: InputMaybe<Array<Scalars['String']['input']>>;
   requestId?: InputMaybe<Scalars['ID']['input']>;
 };
+
+export type InputFrame =
+  | 'FIRST'
+  | 'LAST';
 
 export type HeartbeatInput = {
   attemptId: Scalars['ID']['input'];
