@@ -78,6 +78,37 @@ func TestInput(t *testing.T) {
 		require.Nil(t, stranger.Data["node"])
 	})
 
+	t.Run("IsAFrameOrAValueOnlyForTheWorker", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		worker, token := a.worker(t, "i-1")
+		source := a.Submit(t)
+		p, err := a.Keys.Authenticate(t.Context(), token)
+		require.NoError(t, err)
+		_, fence := a.Lease(t, p)
+		video := a.Upload(t, p, fence, models.ArtifactFinalVideo, []byte("a video"))
+		_, err = a.Holder.Complete(t.Context(), p, fence, jobs.Completion{Video: &video, Output: []byte(`{"mood": "calm"}`)})
+		require.NoError(t, err)
+		prompt, frame := "a {{"+string(source.ID)+".output.mood}} sea", string(source.ID)+".lastFrame"
+
+		submitted := ask(t, a.url, a.Secrets[models.RoleClient], `mutation ($i: SubmitJobInput!) { submitJob(input: $i) { job { prompt params inputs { reference artifact { type } } } } }`,
+			map[string]any{"i": map[string]any{"model": "testcard", "prompt": prompt, "params": map[string]any{"referenceImage": frame, "style": "very {{" + string(source.ID) + ".output.mood}}"}}})
+		leased := ask(t, a.url, token, `mutation ($i: LeaseJobInput!) { leaseJob(input: $i) { lease { inputs { type } inputNames inputFrames job { prompt params } } } }`,
+			map[string]any{"i": map[string]any{"workerId": worker}})
+
+		require.Empty(t, submitted.Errors)
+		job := at[map[string]any](t, submitted.Data, "submitJob", "job")
+		require.Equal(t, prompt, job["prompt"])
+		require.Equal(t, map[string]any{"reference": frame, "artifact": map[string]any{"type": "FINAL_VIDEO"}}, at[[]any](t, job, "inputs")[0])
+		require.Contains(t, at[map[string]any](t, job, "params")["style"], "{{")
+		require.Empty(t, leased.Errors)
+		lease := at[map[string]any](t, leased.Data, "leaseJob", "lease")
+		require.Equal(t, []any{"LAST"}, lease["inputFrames"])
+		require.Equal(t, "a calm sea", at[string](t, lease, "job", "prompt"))
+		require.Equal(t, "very calm", at[string](t, lease, "job", "params", "style"))
+	})
+
 	t.Run("IsRefusedToWorkersAndBeyondItsLimits", func(t *testing.T) {
 		t.Parallel()
 

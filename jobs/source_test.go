@@ -376,6 +376,34 @@ func TestValues(t *testing.T) {
 		}
 	})
 
+	t.Run("AreThoseOfADraftInTheJobThatContinuesIt", func(t *testing.T) {
+		t.Parallel()
+
+		s := studio(t)
+		writer, worker := scribe(t, s), s.Worker(t, "one")
+		sources := []*models.Job{words(t, s), words(t, s)}
+		write(t, s, writer, `{"mood": "calm"}`)
+		write(t, s, writer, `{"mood": "wild"}`)
+		var drafts []*models.Job
+		for _, source := range sources {
+			draft := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Prompt, in.Draft = value(source, ".mood"), &jobs.Draft{Steps: 6} })
+			drafts = append(drafts, jobstest.FinishDraft(t, s, worker, draft))
+		}
+		_, err := s.Deleter.Delete(t.Context(), s.Client, sources[1].ID)
+		require.NoError(t, err)
+
+		job, _, err := s.Submitter.Continue(t.Context(), s.Client, drafts[0].ID)
+		require.NoError(t, err)
+		prompt, err := jobs.FillPrompt(t.Context(), s.DB, job.ID, value(sources[0], ".mood"))
+		require.NoError(t, err)
+		_, _, gone := s.Submitter.Continue(t.Context(), s.Client, drafts[1].ID)
+
+		require.Equal(t, "calm", prompt)
+		jobstest.RequireCode(t, gone, apierror.CodeConflict)
+		require.ErrorContains(t, gone, "has no value at mood")
+		s.RequireInvariants(t)
+	})
+
 	t.Run("MayBeCorrectedByARedrive", func(t *testing.T) {
 		t.Parallel()
 
