@@ -2293,7 +2293,9 @@ type JobFilter struct {
 	AccountId *string     `json:"accountId,omitempty"`
 	UserId    *string     `json:"userId,omitempty"`
 	// A schedule that submitted the jobs.
-	ScheduleId    *string        `json:"scheduleId,omitempty"`
+	ScheduleId *string `json:"scheduleId,omitempty"`
+	// A workflow that has the jobs as nodes.
+	WorkflowId    *string        `json:"workflowId,omitempty"`
 	FailureClass  []FailureClass `json:"failureClass,omitempty"`
 	CreatedAfter  *time.Time     `json:"createdAfter,omitempty"`
 	CreatedBefore *time.Time     `json:"createdBefore,omitempty"`
@@ -2322,6 +2324,9 @@ func (v *JobFilter) GetUserId() *string { return v.UserId }
 
 // GetScheduleId returns JobFilter.ScheduleId, and is useful for accessing the field via an interface.
 func (v *JobFilter) GetScheduleId() *string { return v.ScheduleId }
+
+// GetWorkflowId returns JobFilter.WorkflowId, and is useful for accessing the field via an interface.
+func (v *JobFilter) GetWorkflowId() *string { return v.WorkflowId }
 
 // GetFailureClass returns JobFilter.FailureClass, and is useful for accessing the field via an interface.
 func (v *JobFilter) GetFailureClass() []FailureClass { return v.FailureClass }

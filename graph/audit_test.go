@@ -94,6 +94,18 @@ func onSchedule(more, fields string) act {
 	}
 }
 
+// onWorkflow acts on a client's workflow of two nodes, which may be cancelled.
+func onWorkflow(cancelled bool, more string) act {
+	return func(t *testing.T, a *api) string {
+		w := a.SubmitWorkflow(t, a.Client, "film", "s1", "s2")
+		if cancelled {
+			_, err := a.Workflows.Cancel(t.Context(), a.Client, w.ID, "")
+			require.NoError(t, err)
+		}
+		return fmt.Sprintf("(id: %q%s) { id }", w.ID, more)
+	}
+}
+
 func plain(arguments string) act { return func(*testing.T, *api) string { return arguments } }
 
 // acts are the mutations by which operators act on objects of other accounts.
@@ -157,6 +169,10 @@ var acts = map[string]act{
 	"triggerSchedule":        onSchedule("", "{ id }"),
 	"backfillSchedule":       onSchedule(`, from: "2026-01-01T00:00:00Z", to: "2026-01-02T00:00:00Z"`, "{ id }"),
 	"deleteSchedule":         onSchedule("", ""),
+	"cancelWorkflow":         onWorkflow(false, ""),
+	"retryWorkflow":          onWorkflow(true, ""),
+	"skipWorkflowJob":        onWorkflow(false, `, key: "s1"`),
+	"overrideDependency":     onWorkflow(false, `, key: "s2", parent: "s1"`),
 	"startBulkOperation":     plain("(action: CANCEL, filter: {}) { id }"),
 	"pauseBulkOperation":     onBulk,
 	"resumeBulkOperation":    onBulk,
@@ -201,7 +217,7 @@ var acts = map[string]act{
 // ownActs are the other mutations that operators may call: they affect only the caller's own
 // objects.
 var ownActs = []string{
-	"submitJob", "submitJobs", "submitTakes", "createSchedule", "applySchedule", "requestInputUpload", "createWebhookEndpoint", "rotateWebhookSecret", "rotateAccountWebhookSecret",
+	"submitJob", "submitJobs", "submitTakes", "createSchedule", "applySchedule", "submitWorkflow", "requestInputUpload", "createWebhookEndpoint", "rotateWebhookSecret", "rotateAccountWebhookSecret",
 }
 
 const newestAct = `{ auditLog(first: 1) { edges { node { at actor keyId action target payload } } } }`

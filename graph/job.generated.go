@@ -4194,7 +4194,7 @@ func (ec *executionContext) unmarshalInputJobFilter(ctx context.Context, obj any
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"status", "type", "model", "tier", "accountId", "userId", "scheduleId", "failureClass", "createdAfter", "createdBefore", "search"}
+	fieldsInOrder := [...]string{"status", "type", "model", "tier", "accountId", "userId", "scheduleId", "workflowId", "failureClass", "createdAfter", "createdBefore", "search"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -4250,6 +4250,13 @@ func (ec *executionContext) unmarshalInputJobFilter(ctx context.Context, obj any
 				return it, err
 			}
 			it.ScheduleID = data
+		case "workflowId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("workflowId"))
+			data, err := ec.unmarshalOID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐWorkflowID(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.WorkflowID = data
 		case "failureClass":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("failureClass"))
 			data, err := ec.unmarshalOFailureClass2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐFailureClassᚄ(ctx, v)

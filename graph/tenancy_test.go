@@ -199,6 +199,7 @@ func idsOf(t *testing.T, s *jobstest.Stack, account models.AccountID) map[string
 		"dead": "SELECT 'dead_' || d.id FROM dead_letters d JOIN jobs j ON j.id = d.job_id WHERE j.account_id = ?",
 		"bulk": "SELECT 'bulk_' || id FROM bulk_operations WHERE account_id = ?",
 		"sch":  "SELECT 'sch_' || id FROM schedules WHERE account_id = ?",
+		"wfl":  "SELECT 'wfl_' || id FROM workflows WHERE account_id = ?",
 		"key":  "SELECT 'key_' || id FROM api_keys WHERE account_id = ?",
 		"whk":  "SELECT 'whk_' || id FROM webhook_endpoints WHERE account_id = ?",
 		"whd":  "SELECT 'whd_' || id FROM webhook_deliveries WHERE account_id = ?",
@@ -230,6 +231,7 @@ func TestTenancyOfTheWholeSchema(t *testing.T) {
 		require.NoError(t, err)
 		_, err = a.Schedules.Trigger(t.Context(), p, every.ID)
 		require.NoError(t, err)
+		a.SubmitWorkflow(t, p, "film of "+job.Prompt, "s1", "s2")
 	}
 	own, foreign := idsOf(t, a.Stack, a.Account.ID), idsOf(t, a.Stack, other.ID)
 	foreign["worker"] = string(shared.WorkerID)

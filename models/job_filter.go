@@ -17,7 +17,9 @@ type JobFilter struct {
 	Tier      []Tier      `json:"tier,omitempty"`
 	UserID    string      `json:"userId,omitempty"`
 	// ScheduleID is the schedule that submitted the job. query.Narrow moves it to Terms.
-	ScheduleID    ScheduleID     `json:"scheduleId,omitempty"`
+	ScheduleID ScheduleID `json:"scheduleId,omitempty"`
+	// WorkflowID is the workflow that has the job as a node. query.Narrow moves it to Terms.
+	WorkflowID    WorkflowID     `json:"workflowId,omitempty"`
 	FailureClass  []FailureClass `json:"failureClass,omitempty"`
 	CreatedAfter  time.Time      `json:"createdAfter,omitzero"`
 	CreatedBefore time.Time      `json:"createdBefore,omitzero"`
@@ -39,9 +41,11 @@ type JobTerms struct {
 	WorkerID WorkerID
 	// WasteOver selects jobs that wasted more GPU seconds than this. It is 0 or more.
 	WasteOver *float64
-	// BulkID is an operation that the job is in, and ScheduleID a schedule that submitted it.
+	// BulkID is an operation that the job is in, ScheduleID a schedule that submitted it, and
+	// WorkflowID a workflow that has it as a node.
 	BulkID     BulkID
 	ScheduleID ScheduleID
+	WorkflowID WorkflowID
 	// Metadata are fields on the first level. Words holds their values, too.
 	Metadata []MetadataField
 	// Pools and Zones are those of a worker that had an attempt of the job.
@@ -185,6 +189,9 @@ func (f JobFilter) conditions() []clause {
 	if f.Terms.ScheduleID != "" {
 		all = append(all, sqlf("EXISTS (SELECT FROM schedule_slots s WHERE s.schedule_id = ? AND s.job_id = j.id)", f.Terms.ScheduleID))
 	}
+	if f.Terms.WorkflowID != "" {
+		all = append(all, sqlf("EXISTS (SELECT FROM workflow_nodes n WHERE n.workflow_id = ? AND n.job_id = j.id)", f.Terms.WorkflowID))
+	}
 	for _, field := range f.Terms.Metadata {
 		all = append(all, sqlf("j.metadata ->> ? = ?", field.Key, field.Value))
 	}
@@ -218,7 +225,7 @@ func (f JobFilter) plain() bool {
 // aside reports whether a condition is about other rows than the job's, apart from words and
 // workers.
 func (t JobTerms) aside() bool {
-	return t.BulkID != "" || t.ScheduleID != "" || len(t.Pools)+len(t.Zones) > 0 || t.CheckpointOver+t.CheckpointUnder > 0
+	return t.BulkID != "" || t.ScheduleID != "" || t.WorkflowID != "" || len(t.Pools)+len(t.Zones) > 0 || t.CheckpointOver+t.CheckpointUnder > 0
 }
 
 // Aside reports whether a condition of the filter cannot be checked on a job's row.

@@ -93,6 +93,10 @@ func (f JobFilter) readings() (all []reading) {
 		add([]stream{{table: "schedule_slots", id: "job_id", keys: []key{{"schedule_id", f.Terms.ScheduleID}}, only: []clause{sqlf("t.job_id IS NOT NULL")}}},
 			func(rest *JobFilter) { rest.Terms.ScheduleID, rest.AccountID = "", f.AccountID })
 	}
+	if f.Terms.WorkflowID != "" {
+		add([]stream{{table: "workflow_nodes", id: "job_id", keys: []key{{"workflow_id", f.Terms.WorkflowID}}}},
+			func(rest *JobFilter) { rest.Terms.WorkflowID, rest.AccountID = "", f.AccountID })
+	}
 	if f.Dead {
 		add([]stream{{table: "dead_letters", id: "job_id", only: []clause{sqlf("t.resolved_at IS NULL")}}},
 			func(rest *JobFilter) { rest.Dead, rest.AccountID = false, f.AccountID })

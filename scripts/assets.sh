@@ -34,6 +34,10 @@ done >"$vendor/graphiql.js.new"
 mv "$vendor/graphiql.js.new" "$vendor/graphiql.js"
 cp node_modules/graphiql/graphiql.min.css "$vendor/graphiql.css"
 
+# dagre lays out the graphs of workflows.
+sed 's|^//# sourceMappingURL=.*||' node_modules/@dagrejs/dagre/dist/dagre.min.js >"$vendor/dagre.js.new"
+mv "$vendor/dagre.js.new" "$vendor/dagre.js"
+
 # uPlot draws the charts.
 cp node_modules/uplot/dist/uPlot.iife.min.js "$vendor/uplot.js"
 cp node_modules/uplot/dist/uPlot.min.css "$vendor/uplot.css"

@@ -62,7 +62,7 @@ func webhooksCreateCommand() *cobra.Command {
 		Example: "  reelay webhooks create https://example.com/hook --events job.completed,job.failed",
 		Args:    cobra.ExactArgs(1),
 	}
-	cmd.Flags().StringSliceVar(&events, "events", nil, "job.completed, job.failed, job.cancelled (default: all)")
+	cmd.Flags().StringSliceVar(&events, "events", nil, "job.completed, job.failed, job.cancelled, workflow.completed, workflow.failed, workflow.cancelled (default: all)")
 	cmd.Flags().BoolVar(&openAI, "openai", false, "send the bodies of OpenAI's webhooks (video.completed, video.failed)")
 	return new(apiCall).command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
 		format := client.WebhookFormatStandard

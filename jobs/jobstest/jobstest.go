@@ -33,6 +33,7 @@ import (
 	"github.com/reelay/reelay/jobs/video"
 	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/jobs/webhook"
+	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
@@ -73,6 +74,7 @@ type Stack struct {
 	Members   *auth.Members
 	Alerts    *alert.Desk
 	Schedules *schedule.Schedules
+	Workflows *workflow.Workflows
 	Promoter  *jobs.Promoter
 	Webhooks  *webhook.Endpoints
 	Deliverer *webhook.Deliverer
@@ -168,6 +170,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	s.Bulk = &bulk.Bulk{DB: db, Verbs: bulk.Roles{
 		Canceller: s.Canceller, Retrier: s.Retrier, Letters: s.Letters, Deleter: s.Deleter, Operator: s.Operator,
 	}.Verbs()}
+	s.Workflows = &workflow.Workflows{Workflows: jobs.Workflows{DB: db, Catalogue: s.Submitter.Catalogue, Notifier: s.Notifier}, Submitter: s.Submitter}
 	s.Schedules = &schedule.Schedules{Runner: schedule.Runner{DB: db, Submitter: s.Submitter, Canceller: s.Canceller, Sealer: sealer}}
 	s.Account = s.NewAccount(t, "client", models.TierEnterprise)
 	s.Client = s.NewKey(t, s.Account, models.RoleClient)
@@ -360,4 +363,20 @@ func (s *Stack) NewMember(t testing.TB, email string, role models.Role) (p jobs.
 	p, err = s.Keys.Session(t.Context(), session)
 	require.NoError(t, err)
 	return p, session
+}
+
+// SubmitWorkflow submits a workflow of testcards, each of which comes after the one before.
+func (s *Stack) SubmitWorkflow(t testing.TB, p jobs.Principal, name string, keys ...string) *models.Workflow {
+	t.Helper()
+	in := workflow.Input{Name: name, Output: keys[len(keys)-1]}
+	for i, key := range keys {
+		node := workflow.JobInput{Key: key, Job: jobs.Submission{Model: "testcard", Prompt: "fog", Params: []byte(`{"durationSeconds": 1, "pace": 0}`)}}
+		if i > 0 {
+			node.After = keys[i-1 : i]
+		}
+		in.Jobs = append(in.Jobs, node)
+	}
+	w, _, err := s.Workflows.Submit(t.Context(), p, in)
+	require.NoError(t, err)
+	return w
 }

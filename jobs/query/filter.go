@@ -34,6 +34,12 @@ func Narrow(ctx context.Context, db bun.IDB, p jobs.Principal, f models.JobFilte
 		}
 		f.Terms.ScheduleID = f.ScheduleID
 	}
+	if f.WorkflowID != "" {
+		if !f.WorkflowID.Valid() {
+			return f, apierror.NotFound("workflow")
+		}
+		f.Terms.WorkflowID = f.WorkflowID
+	}
 	if f.AccountID != "" && !f.AccountID.Valid() {
 		return f, apierror.NotFound("account")
 	}

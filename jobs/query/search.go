@@ -207,6 +207,10 @@ func (s *Search) addOne(key, value string) (problem string) {
 		if s.Terms.ScheduleID = models.ScheduleID(strings.ToLower(value)); !s.Terms.ScheduleID.Valid() {
 			return "schedule takes the id of a schedule: sch_…"
 		}
+	case "workflow":
+		if s.Terms.WorkflowID = models.WorkflowID(strings.ToLower(value)); !s.Terms.WorkflowID.Valid() {
+			return "workflow takes the id of a workflow: wfl_…"
+		}
 	case "meta":
 		return s.addMetadata(value)
 	case "checkpoint":

@@ -29,6 +29,7 @@ var SearchKeys = []SearchKey{
 	{"meta", "a field = its value", "whose metadata has this field with this value", "meta:campaign=autumn", false},
 	{"bulk", "a bulk operation's id", "that are in this bulk operation", "bulk:bulk_…", false},
 	{"schedule", "a schedule's id", "that this schedule submitted", "schedule:sch_…", false},
+	{"workflow", "a workflow's id", "that are nodes of this workflow", "workflow:wfl_…", false},
 	{"age", "> or <, and s, m, h, d or w", "submitted longer ago, or less long ago", "age:<1h", false},
 	{"checkpoint", "> or <, and s, m, h, d or w", "whose newest checkpoint is older, or younger", "checkpoint:>10m", false},
 	{"waste", "> and GPU seconds", "that wasted more GPU seconds", "waste:>60", false},

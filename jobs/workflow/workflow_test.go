@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -26,8 +27,7 @@ type rig struct {
 func newRig(t *testing.T) rig {
 	t.Helper()
 	s := jobstest.New(t)
-	w := &workflow.Workflows{Workflows: jobs.Workflows{DB: s.DB, Catalogue: s.Submitter.Catalogue, Notifier: s.Notifier}, Submitter: s.Submitter}
-	return rig{s, w, s.Worker(t, "one")}
+	return rig{s, s.Workflows, s.Worker(t, "one")}
 }
 
 // node is a node that renders a second of testcard.
@@ -342,6 +342,57 @@ func TestWorkflow(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, models.WorkflowCompleted, third.Status, "nothing has changed")
 		r.RequireInvariants(t)
+	})
+
+	t.Run("CountsTwoParentsThatEndAtOnce", func(t *testing.T) {
+		t.Parallel()
+
+		r := newRig(t)
+		w := r.submit(t, node("a"), node("b"), node("c", "a", "b"))
+		two := r.Worker(t, "two")
+		workers, fences := []jobs.Principal{r.worker, two}, make([]jobs.Fence, 2)
+		for i, worker := range workers {
+			_, fences[i] = r.Lease(t, worker)
+		}
+		// Both ends read what waits for them before either is committed, unless the first keeps
+		// the second from it: they lock the account last.
+		account, err := r.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = account.ExecContext(t.Context(), "SELECT FROM accounts FOR UPDATE")
+		require.NoError(t, err)
+		var ends sync.WaitGroup
+		for i, worker := range workers {
+			ends.Go(func() {
+				video := r.Upload(t, worker, fences[i], models.ArtifactFinalVideo, []byte("a video"))
+				_, err := r.Holder.Complete(t.Context(), worker, fences[i], jobs.Completion{Video: &video})
+				assert.NoError(t, err)
+			})
+		}
+		r.WaitForLocks(t, 2)
+		require.NoError(t, account.Commit())
+		ends.Wait()
+
+		require.Equal(t, map[string]models.JobStatus{"a": completed, "b": completed, "c": queued}, r.states(t, w))
+		r.RequireInvariants(t)
+	})
+
+	t.Run("ReleasesTheNextNodeInTheTransactionThatEndsItsParent", func(t *testing.T) {
+		t.Parallel()
+
+		r := newRig(t)
+		w := r.submit(t, node("a"), node("b", "a"))
+		r.Exec(t, `CREATE FUNCTION b_waits_on() RETURNS trigger LANGUAGE plpgsql AS $$
+			BEGIN
+				IF EXISTS (SELECT FROM job_dependencies d JOIN jobs j ON j.id = d.job_id WHERE d.depends_on = NEW.id AND j.status = 'BLOCKED') THEN
+					RAISE 'the parent is committed, and its child waits on';
+				END IF;
+				RETURN NULL;
+			END $$`)
+		r.Exec(t, `CREATE CONSTRAINT TRIGGER b_waits_on AFTER UPDATE ON jobs DEFERRABLE INITIALLY DEFERRED
+			FOR EACH ROW WHEN (NEW.status = 'COMPLETED') EXECUTE FUNCTION b_waits_on()`)
+
+		require.Equal(t, "a", r.next(t, w, completed))
+		require.Equal(t, queued, r.states(t, w)["b"])
 	})
 
 	t.Run("IsSubmittedOnceForAnIdempotencyKey", func(t *testing.T) {

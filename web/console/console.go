@@ -23,6 +23,7 @@ import (
 	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/jobs/webhook"
+	"github.com/reelay/reelay/jobs/workflow"
 )
 
 // Config is what the console reads and calls.
@@ -44,6 +45,7 @@ type Config struct {
 	Webhooks  *webhook.Endpoints
 	Bulk      *bulk.Bulk
 	Schedules *schedule.Schedules
+	Workflows *workflow.Workflows
 	// Logs reads stored logs; nil if pages show none.
 	Logs Logs
 	// SSO is the OpenID provider at which members can log in; nil for none.

@@ -217,6 +217,16 @@ func (c *console) routes() []route {
 		{pattern: "GET /schedules/{id}/delete", serve: c.scheduleDeleteAsk, back: "/schedules/{id}"},
 		{pattern: "POST /schedules/{id}/delete", serve: c.scheduleDelete, back: "/schedules/{id}"},
 
+		{pattern: "GET /workflows", serve: c.workflowList},
+		{pattern: "GET /workflows/live", serve: c.workflowListLive},
+		{pattern: "GET /workflows/{id}", serve: c.workflowShow},
+		{pattern: "GET /workflows/{id}/live", serve: c.workflowShowLive},
+		{pattern: "GET /workflows/{id}/cancel", serve: c.workflowCancelAsk, back: "/workflows/{id}"},
+		{pattern: "POST /workflows/{id}/cancel", serve: c.workflowCancel, back: "/workflows/{id}"},
+		{pattern: "POST /workflows/{id}/retry", serve: c.workflowRetry, back: "/workflows/{id}"},
+		{pattern: "POST /workflows/{id}/skip", serve: c.workflowSkip, back: "/workflows/{id}"},
+		{pattern: "POST /workflows/{id}/override", serve: c.workflowOverride, back: "/workflows/{id}"},
+
 		{pattern: "GET /alerts", serve: c.alertList},
 		{pattern: "GET /alerts/live", serve: c.alertListLive},
 		{pattern: "GET /alerts/rules/{name}", serve: c.alertRule},

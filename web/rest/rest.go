@@ -41,6 +41,7 @@ func (s *service) register(mux *http.ServeMux) []byte {
 	s.registerEvents(api)
 	s.registerJobs(api)
 	s.registerRecurring(api)
+	s.registerWorkflows(api)
 	s.registerLists(api)
 	s.registerEstimates(api)
 	s.registerInputs(api)
@@ -51,7 +52,7 @@ func (s *service) register(mux *http.ServeMux) []byte {
 	s.registerDrafts(api)
 	// Requests have no other fields. Later releases can add fields to responses.
 	for name, schema := range api.OpenAPI().Components.Schemas.Map() {
-		if !slices.Contains([]string{"VideoRequest", "JobRequest", "RecurringRequest", "RetryPolicy", "InputRequest"}, name) {
+		if !slices.Contains([]string{"VideoRequest", "JobRequest", "RecurringRequest", "WorkflowRequest", "WorkflowNodeRequest", "RetryPolicy", "InputRequest"}, name) {
 			schema.AdditionalProperties = nil
 		}
 	}

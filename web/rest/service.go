@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/jobs/watch"
+	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 )
 
@@ -26,6 +27,7 @@ type Config struct {
 	Watcher   *watch.Watcher
 	Pools     *fleet.Pools
 	Schedules *schedule.Schedules
+	Workflows *workflow.Workflows
 	// Base returns the scheme and host at which the caller reaches this server, such
 	// as https://reelay.example. Links begin with it; without it they are paths.
 	Base func(*http.Request) string

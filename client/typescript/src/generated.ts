@@ -223,6 +223,8 @@ export type JobFilter = {
   userId?: InputMaybe<Scalars['String']['input']>;
   /** A schedule that submitted the jobs. */
   scheduleId?: InputMaybe<Scalars['ID']['input']>;
+  /** A workflow that has the jobs as nodes. */
+  workflowId?: InputMaybe<Scalars['ID']['input']>;
   failureClass?: InputMaybe<Array<FailureClass>>;
   createdAfter?: InputMaybe<Scalars['Time']['input']>;
   createdBefore?: InputMaybe<Scalars['Time']['input']>;
@@ -657,6 +659,50 @@ export type ReleaseJobInput = {
   attemptId: Scalars['ID']['input'];
   fencingToken: Scalars['ID']['input'];
   reason?: FailureClass;
+};
+
+/** What happens to a node if one that it comes after ends without success. */
+export type FailurePolicy =
+  /** It fails with DEPENDENCY_FAILED, and so do its descendants. */
+  | 'CASCADE'
+  /** It runs anyway. */
+  | 'CONTINUE'
+  /** The other one is retried, twice at most. If that does not help: CASCADE. */
+  | 'RETRY_PARENT';
+
+export type WorkflowStatus =
+  | 'RUNNING'
+  | 'COMPLETED'
+  | 'FAILED'
+  | 'CANCELLED';
+
+export type WorkflowJobInput = {
+  /** Names the node: up to 100 letters, digits, - and _, in parts that dots separate, such as shots.s1. */
+  key: Scalars['String']['input'];
+  /** The nodes that must end first, in addition to those whose results it uses. */
+  after?: InputMaybe<Array<Scalars['String']['input']>>;
+  /**
+   * The job. It cannot have an idempotencyKey. Its params can name results of other nodes, where they take files:
+   * {{key.video}}, {{key.lastFrame}}, {{key.firstFrame}}, {{key.thumbnail}}. Its prompt and its params can have values of
+   * their output: {{key.output.path}}.
+   */
+  job: SubmitJobInput;
+  onParentFailure?: InputMaybe<FailurePolicy>;
+};
+
+export type SubmitWorkflowInput = {
+  /** 1 to 100 characters. Several workflows can have the same. */
+  name: Scalars['String']['input'];
+  /** The nodes, 1 to 10,000, in any order. */
+  jobs: Array<WorkflowJobInput>;
+  /** Unique among the workflows of the account, 1 to 255 characters. */
+  idempotencyKey?: InputMaybe<Scalars['String']['input']>;
+  /** Called when the workflow ends. */
+  callbackUrl?: InputMaybe<Scalars['String']['input']>;
+  /** The key of the node whose result is the workflow's. */
+  output?: InputMaybe<Scalars['String']['input']>;
+  /** An earlier workflow. Its completed nodes are taken over where the same key stands for the same work. */
+  reuse?: InputMaybe<Scalars['ID']['input']>;
 };
 
 export type ArtifactFragment = { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null };

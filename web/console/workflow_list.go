@@ -1,0 +1,112 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/a-h/templ"
+	"github.com/samber/lo"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/models"
+)
+
+// workflowsShown is the number of workflows on a page.
+const workflowsShown = 50
+
+// workflowList is the view of the page with all workflows.
+type workflowList struct {
+	Rows []workflowRow
+	// After is where this page begins, or "" for the first one.
+	After string
+	// Next is the address of the next page, or "".
+	Next string
+	Now  time.Time
+}
+
+// live returns the address of the list's stream. Only the first page has one.
+func (v *workflowList) live() string {
+	if v.After != "" {
+		return ""
+	}
+	return "/workflows/live"
+}
+
+// workflowRow is one workflow.
+type workflowRow struct {
+	*models.Workflow
+	query.WorkflowCounts
+	Account string
+}
+
+func workflowPath(id models.WorkflowID) string { return "/workflows/" + string(id) }
+
+// done says how many nodes are done.
+func (r workflowRow) done() string {
+	return fmt.Sprintf("%d of %d", r.Completed+r.Skipped, r.Total)
+}
+
+// end is when it ended, or now.
+func (r workflowRow) end(now time.Time) time.Time {
+	if r.CompletedAt.IsZero() {
+		return now
+	}
+	return r.CompletedAt
+}
+
+func (c *console) workflowList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	v, err := c.readWorkflows(r.Context(), p, r.URL.Query().Get("after"))
+	if err != nil {
+		return err
+	}
+	v.Now = time.Now()
+	return render(w, r, http.StatusOK, workflowListPage(v))
+}
+
+func (c *console) workflowListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	return c.refresh(w, r, p, "/workflows/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
+		v, err := c.readWorkflows(ctx, p, "")
+		if err != nil {
+			return nil, err
+		}
+		return func(now time.Time) templ.Component {
+			v.Now = now
+			return workflowTable(v)
+		}, nil
+	})
+}
+
+func (c *console) readWorkflows(ctx context.Context, p jobs.Principal, after string) (*workflowList, error) {
+	found, err := c.Workflows.List(ctx, p, "", nil, paging.Request{First: workflowsShown, After: after})
+	if err != nil {
+		return nil, err
+	}
+	v := &workflowList{After: after}
+	if v.Rows, err = c.workflowRows(ctx, found.Items); err != nil {
+		return nil, err
+	}
+	if found.More {
+		v.Next = "/workflows?" + url.Values{"after": {found.End}}.Encode()
+	}
+	return v, nil
+}
+
+func (c *console) workflowRows(ctx context.Context, found []*models.Workflow) (rows []workflowRow, err error) {
+	if len(found) == 0 {
+		return nil, nil
+	}
+	counts, err := c.Reader.CountNodes(ctx, lo.Map(found, func(w *models.Workflow, _ int) models.WorkflowID { return w.ID }))
+	if err != nil {
+		return nil, err
+	}
+	names, err := c.accountNames(ctx, lo.Map(found, func(w *models.Workflow, _ int) models.AccountID { return w.AccountID }))
+	for _, w := range found {
+		rows = append(rows, workflowRow{w, counts[w.ID], names[w.AccountID]})
+	}
+	return rows, err
+}

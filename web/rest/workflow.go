@@ -1,0 +1,234 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/workflow"
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+)
+
+const workflowsPath = "/api/v1/workflows"
+
+// workflowRequest is jobs that are submitted as one graph.
+type workflowRequest struct {
+	Name           string                `json:"name" doc:"1 to 100 characters. Several workflows can have the same."`
+	Jobs           []workflowNodeRequest `json:"jobs" nullable:"false" minItems:"1" maxItems:"10000" doc:"The nodes, in any order."`
+	CallbackURL    *string               `json:"callback_url,omitempty" doc:"An https URL that receives a webhook when the workflow ends."`
+	Output         *string               `json:"output,omitempty" doc:"The key of the node whose result is the workflow's."`
+	Reuse          *models.WorkflowID    `json:"reuse,omitempty" doc:"An earlier workflow. Its completed nodes are taken over where the same key stands for the same work."`
+	IdempotencyKey *string               `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters. The header Idempotency-Key has the same meaning. The same key with the same request returns the same workflow."`
+}
+
+type workflowNodeRequest struct {
+	Key             string     `json:"key" doc:"Names the node: up to 100 letters, digits, - and _, in parts that dots separate." example:"shots.s1"`
+	After           []string   `json:"after,omitempty" doc:"The nodes that must end first, in addition to those whose results it uses."`
+	OnParentFailure *string    `json:"on_parent_failure,omitempty" enum:"cascade,continue,retry_parent" doc:"What happens if one of them ends without success. The default is cascade: the node fails, too."`
+	Job             jobRequest `json:"job" doc:"The job, without idempotency_key. Its payload can name results of other nodes, such as {{shots.s1.lastFrame}}."`
+}
+
+// workflowView is a workflow with its nodes.
+type workflowView struct {
+	*query.WorkflowSummary
+	Nodes []workflowNodeView `json:"nodes,omitempty" doc:"The nodes, parents first. Lists leave them out."`
+}
+
+type workflowNodeView struct {
+	Key             string       `json:"key"`
+	After           []string     `json:"after" nullable:"false"`
+	OnParentFailure string       `json:"on_parent_failure" enum:"cascade,continue,retry_parent"`
+	JobID           models.JobID `json:"job_id"`
+	Status          string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked" doc:"The status of its job."`
+	ProgressPct     float64      `json:"progress_pct"`
+	WaitingFor      []string     `json:"waiting_for,omitempty" doc:"Why it waits, in sentences, the most informative first."`
+	FailureReason   string       `json:"failure_reason,omitempty"`
+	Reused          bool         `json:"reused,omitempty" doc:"An earlier workflow completed its job."`
+	Skipped         bool         `json:"skipped,omitempty" doc:"Its dependents run as if it were completed."`
+}
+
+type workflowInput struct {
+	IdempotencyHeader
+	Body workflowRequest
+}
+
+type workflowOutput struct {
+	Location string `header:"Location"`
+	Body     workflowView
+}
+
+type workflowID struct {
+	ID models.WorkflowID `path:"id"`
+}
+
+type workflowCancel struct {
+	workflowID
+	Reason string `query:"reason" maxLength:"200" doc:"Shown to the owner, operators and workers."`
+}
+
+type workflowRetry struct {
+	workflowID
+	FromScratch bool `query:"from_scratch" doc:"Do not start from checkpoints."`
+}
+
+type workflowPage struct {
+	recurringPage
+	Name   string   `query:"name" doc:"Only those of exactly this name."`
+	Status []string `query:"status,explode" enum:"running,completed,failed,cancelled"`
+}
+
+type workflowList struct {
+	Body struct {
+		Workflows  []workflowView `json:"workflows" nullable:"false"`
+		NextCursor string         `json:"next_cursor,omitempty" doc:"The cursor of the next page, if there is one."`
+	}
+}
+
+func (s *service) registerWorkflows(api huma.API) {
+	serve(api, huma.Operation{
+		OperationID: "createWorkflow", Method: http.MethodPost, Path: workflowsPath, DefaultStatus: http.StatusCreated, Summary: "Submit jobs that depend on each other",
+		Description: "Accepts all of them, or none.",
+		Errors:      []int{http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
+		RequestBody: example("A shot that continues another, and both as one film", map[string]any{
+			"name": "film", "output": "film", "jobs": []map[string]any{
+				{"key": "s1", "job": map[string]any{"model": "testcard", "payload": map[string]any{"prompt": "A harbour at dawn", "durationSeconds": 2}}},
+				{"key": "s2", "job": map[string]any{"model": "testcard", "payload": map[string]any{"prompt": "A ship leaves", "durationSeconds": 2, "referenceImage": "{{s1.lastFrame}}"}}},
+				{"key": "film", "job": map[string]any{"model": "video.stitch", "payload": map[string]any{"clips": []string{"{{s1.video}}", "{{s2.video}}"}}}},
+			},
+		}),
+	}, s.createWorkflow)
+	serve(api, huma.Operation{
+		OperationID: "listWorkflows", Method: http.MethodGet, Path: workflowsPath, Summary: "List workflows", Description: "The newest first.",
+	}, s.listWorkflows)
+	serve(api, huma.Operation{
+		OperationID: "getWorkflow", Method: http.MethodGet, Path: workflowsPath + "/{id}", Summary: "Read a workflow with its nodes",
+		Errors: []int{http.StatusNotFound},
+	}, func(ctx context.Context, in *workflowID) (*workflowOutput, error) {
+		found, err := s.Workflows.Get(ctx, callerOf(ctx).Principal, in.ID)
+		return s.workflowView(ctx, found, err)
+	})
+	serve(api, huma.Operation{
+		OperationID: "cancelWorkflow", Method: http.MethodDelete, Path: workflowsPath + "/{id}", DefaultStatus: http.StatusOK, Summary: "Cancel all jobs of a workflow",
+		Description: "The workflow is cancelled when the last job that runs has stopped.",
+		Errors:      []int{http.StatusNotFound, http.StatusConflict},
+	}, func(ctx context.Context, in *workflowCancel) (*workflowOutput, error) {
+		now, err := s.Workflows.Cancel(ctx, callerOf(ctx).Principal, in.ID, in.Reason)
+		return s.workflowView(ctx, now, err)
+	})
+	serve(api, huma.Operation{
+		OperationID: "retryWorkflow", Method: http.MethodPost, Path: workflowsPath + "/{id}/retry", DefaultStatus: http.StatusOK, Summary: "Retry what failed of a workflow",
+		Errors: []int{http.StatusNotFound, http.StatusConflict},
+	}, func(ctx context.Context, in *workflowRetry) (*workflowOutput, error) {
+		now, err := s.Workflows.Retry(ctx, callerOf(ctx).Principal, in.ID, in.FromScratch)
+		return s.workflowView(ctx, now, err)
+	})
+}
+
+func (s *service) createWorkflow(ctx context.Context, in *workflowInput) (*workflowOutput, error) {
+	asked, p := in.Body, callerOf(ctx).Principal
+	key, err := in.with(asked.IdempotencyKey)
+	if err != nil {
+		return nil, err
+	}
+	callback, err := readCallback(asked.CallbackURL)
+	if err != nil {
+		return nil, err
+	}
+	graph := workflow.Input{Name: asked.Name, CallbackURL: callback, Output: value(asked.Output), Reuse: lo.FromPtr(asked.Reuse), IdempotencyKey: key}
+	for _, one := range asked.Jobs {
+		job, err := s.jobSubmission(p, &jobInput{Body: one.Job})
+		if err != nil {
+			return nil, inNode(one.Key, jobWords(err))
+		}
+		graph.Jobs = append(graph.Jobs, workflow.JobInput{
+			Key: one.Key, After: one.After, OnParentFailure: models.FailurePolicy(strings.ToUpper(value(one.OnParentFailure))), Job: job,
+		})
+	}
+	made, _, err := s.Workflows.Submit(ctx, p, graph)
+	return s.workflowView(ctx, made, workflowWords(err))
+}
+
+func (s *service) listWorkflows(ctx context.Context, in *workflowPage) (*workflowList, error) {
+	status := lo.Map(in.Status, func(one string, _ int) models.WorkflowStatus { return models.WorkflowStatus(strings.ToUpper(one)) })
+	page, err := s.Workflows.List(ctx, callerOf(ctx).Principal, in.Name, status, paging.Request{First: in.Limit, After: in.Cursor})
+	if err != nil {
+		return nil, err
+	}
+	summaries, err := s.Reader.SummarizeWorkflows(ctx, page.Items, callerOf(ctx).base, linkTTL)
+	if err != nil {
+		return nil, err
+	}
+	out := &workflowList{}
+	out.Body.Workflows = lo.Map(summaries, func(one *query.WorkflowSummary, _ int) workflowView { return workflowView{WorkflowSummary: one} })
+	if page.More {
+		out.Body.NextCursor = page.End
+	}
+	return out, nil
+}
+
+// workflowView answers with a workflow and its nodes, or with err.
+func (s *service) workflowView(ctx context.Context, w *models.Workflow, err error) (*workflowOutput, error) {
+	if err != nil {
+		return nil, err
+	}
+	summaries, err := s.Reader.SummarizeWorkflows(ctx, []*models.Workflow{w}, callerOf(ctx).base, linkTTL)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := s.Reader.WorkflowNodes(ctx, []models.WorkflowID{w.ID})
+	if err != nil {
+		return nil, err
+	}
+	ids := lo.Map(nodes, func(n *models.WorkflowNode, _ int) models.JobID { return n.JobID })
+	rows, err := s.Reader.JobsByID(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	reasons, err := s.Reader.WaitingFor(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	jobs := lo.KeyBy(rows, func(j *models.Job) models.JobID { return j.ID })
+	out := &workflowOutput{Location: callerOf(ctx).base + workflowsPath + "/" + string(w.ID), Body: workflowView{WorkflowSummary: summaries[0]}}
+	for _, n := range nodes {
+		view := workflowNodeView{
+			Key: n.Key, After: n.After, OnParentFailure: strings.ToLower(string(n.OnParentFailure)), JobID: n.JobID,
+			Reused: n.Reused, Skipped: !n.SkippedAt.IsZero(),
+			WaitingFor: lo.Map(reasons[n.JobID], func(r query.WaitingReason, _ int) string { return r.Message }),
+		}
+		if job := jobs[n.JobID]; job != nil {
+			view.Status, view.ProgressPct, view.FailureReason = strings.ToLower(string(job.Status)), job.Progress.Percent, job.FailureReason
+		}
+		out.Body.Nodes = append(out.Body.Nodes, view)
+	}
+	return out, nil
+}
+
+// inNode says in which node a field is.
+func inNode(key string, err error) error {
+	var e *apierror.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	shown := *e
+	return shown.In(strings.TrimSuffix("jobs."+key+".job."+e.Field, "."))
+}
+
+// workflowWords names the fields of an error as requests do.
+func workflowWords(err error) error {
+	var e *apierror.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	if i := strings.LastIndex(e.Field, ".job."); i > 0 {
+		inner := *e
+		return inNode(strings.TrimPrefix(e.Field[:i], "jobs."), jobWords(inner.In(e.Field[i+len(".job."):])))
+	}
+	return renamed(err, map[string]string{"callbackUrl": "callback_url", "idempotencyKey": "idempotency_key"})
+}

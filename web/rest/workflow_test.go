@@ -1,0 +1,68 @@
+package rest_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestWorkflows(t *testing.T) {
+	t.Parallel()
+
+	a := newAPI(t)
+	const path = "/api/v1/workflows"
+	job := func(model string, payload map[string]any) map[string]any {
+		return map[string]any{"model": model, "payload": payload}
+	}
+	request := func(change map[string]any) map[string]any {
+		asked := map[string]any{"name": "film", "output": "film", "idempotency_key": "one", "jobs": []map[string]any{
+			{"key": "s1", "job": job("testcard", map[string]any{"prompt": "a harbour", "durationSeconds": 1})},
+			{"key": "film", "on_parent_failure": "retry_parent", "job": job("video.stitch", map[string]any{"clips": []string{"{{s1.video}}"}})},
+		}}
+		for name, value := range change {
+			asked[name] = value
+		}
+		return asked
+	}
+
+	made := a.post(t, path, request(nil))
+	require.Equal(t, http.StatusCreated, made.status, made.raw)
+	id, _ := made.body["workflow_id"].(string)
+	require.True(t, models.WorkflowID(id).Valid(), made.raw)
+	require.Equal(t, "running", made.body["status"])
+	require.True(t, strings.HasSuffix(made.header.Get("Location"), path+"/"+id))
+	require.Equal(t, id, a.post(t, path, request(nil)).body["workflow_id"], "the same key")
+	nodes, _ := a.get(t, path+"/"+id).body["nodes"].([]any)
+	require.Len(t, nodes, 2)
+	film, _ := nodes[1].(map[string]any)
+	require.Equal(t, "blocked", film["status"])
+	require.Equal(t, []any{"s1"}, film["after"])
+	require.NotEmpty(t, film["waiting_for"])
+	require.Len(t, a.get(t, path+"?name=film&status=running").body["workflows"], 1)
+	require.Empty(t, a.get(t, path+"?status=failed").body["workflows"])
+
+	other := map[string]any{"idempotency_key": "two"}
+	for code, change := range map[string]map[string]any{
+		"IDEMPOTENCY_CONFLICT idempotency_key":             {"name": "another"},
+		"INVALID_INPUT jobs":                               {"jobs": []map[string]any{{"key": "a", "after": []string{"b"}, "job": job("testcard", map[string]any{"prompt": "x"})}, {"key": "b", "after": []string{"a"}, "job": job("testcard", map[string]any{"prompt": "x"})}}},
+		"INVALID_INPUT jobs.a.job.payload.durationSeconds": {"output": "a", "jobs": []map[string]any{{"key": "a", "job": job("testcard", map[string]any{"prompt": "x", "durationSeconds": 1000})}}},
+		"INVALID_INPUT output":                             {"output": "none"},
+		"NOT_FOUND reuse":                                  {"reuse": "wfl_x"},
+	} {
+		if !strings.HasPrefix(code, "IDEMPOTENCY") {
+			change["idempotency_key"] = other["idempotency_key"]
+		}
+		refused := a.post(t, path, request(change))
+		require.Equal(t, code, refused.code(), refused.raw)
+	}
+	require.Equal(t, http.StatusUnprocessableEntity, a.post(t, path, request(map[string]any{"runAt": "x"})).status, "an unknown field")
+
+	require.Equal(t, http.StatusConflict, a.post(t, path+"/"+id+"/retry", nil).status)
+	require.Equal(t, "cancelled", a.ask(t, http.MethodDelete, path+"/"+id+"?reason=rain", "", nil).body["status"])
+	again := a.post(t, path+"/"+id+"/retry", nil)
+	require.Equal(t, "running", again.body["status"], again.raw)
+	require.Equal(t, http.StatusNotFound, a.get(t, path+"/wfl_x").status)
+}
