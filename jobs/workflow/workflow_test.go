@@ -362,9 +362,11 @@ func TestWorkflow(t *testing.T) {
 		require.NoError(t, err)
 		var ends sync.WaitGroup
 		for i, worker := range workers {
+			video := r.Upload(t, worker, fences[i], models.ArtifactFinalVideo, []byte("a video"))
+			// Each in a process of its own: one process would write both ends in one transaction.
+			holder := jobs.NewHolder(r.DB, r.Holder.Objects, r.Holder.Catalogue, r.Holder.Leaser)
 			ends.Go(func() {
-				video := r.Upload(t, worker, fences[i], models.ArtifactFinalVideo, []byte("a video"))
-				_, err := r.Holder.Complete(t.Context(), worker, fences[i], jobs.Completion{Video: &video})
+				_, err := holder.Complete(t.Context(), worker, fences[i], jobs.Completion{Video: &video})
 				assert.NoError(t, err)
 			})
 		}

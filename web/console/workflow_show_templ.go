@@ -593,9 +593,9 @@ func workflowNodes(v *workflowShow) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var24 string
-					templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.ResolveAttributeValue("Do not let " + n.Key + " wait for " + parent)
+					templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.ResolveAttributeValue("Do not wait for " + parent + ": " + n.Key)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/console/workflow_show.templ`, Line: 135, Col: 133}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/console/workflow_show.templ`, Line: 135, Col: 130}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var24)
 					if templ_7745c5c3_Err != nil {
@@ -608,7 +608,7 @@ func workflowNodes(v *workflowShow) templ.Component {
 					var templ_7745c5c3_Var25 string
 					templ_7745c5c3_Var25, templ_7745c5c3_Err = templ.JoinStringErrs(parent)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/console/workflow_show.templ`, Line: 135, Col: 160}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/console/workflow_show.templ`, Line: 135, Col: 157}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var25))
 					if templ_7745c5c3_Err != nil {
