@@ -5932,7 +5932,7 @@ type WebhookEndpoint struct {
 	Id     string        `json:"id"`
 	Url    string        `json:"url"`
 	Format WebhookFormat `json:"format"`
-	// job.completed, job.failed, job.cancelled. In the format OPENAI: video.completed, video.failed.
+	// job.completed, job.failed, job.cancelled, workflow.completed, workflow.failed, workflow.cancelled. In the format OPENAI: video.completed, video.failed.
 	Events []string `json:"events"`
 	// Nothing is sent to a disabled endpoint. It is disabled after a response 410, if every try failed for 24 hours, or by disableWebhookEndpoint. enableWebhookEndpoint enables it.
 	Disabled       bool      `json:"disabled"`

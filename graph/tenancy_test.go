@@ -138,6 +138,9 @@ func (w *walk) selection(def *ast.Definition, id string, depth int, path ...stri
 		if slices.Contains(path, kind.Name) { // such as the job that continues a job
 			deep = min(depth, 1)
 		}
+		if def.Name == "Job" && kind.Name == "Workflow" { // the query workflow goes deeper
+			deep = min(depth, 2)
+		}
 		if part := w.call(f, id, deep, path...); part != "" {
 			w.selected[def.Name+"."+f.Name] = true
 			// Equal fields of two types cannot be merged.

@@ -19,6 +19,9 @@ const (
 	WorkflowCancelled WorkflowStatus = "CANCELLED"
 )
 
+// WorkflowStatuses lists them all.
+var WorkflowStatuses = []WorkflowStatus{WorkflowRunning, WorkflowCompleted, WorkflowFailed, WorkflowCancelled}
+
 // Workflow is a graph of jobs that were submitted as one.
 type Workflow struct {
 	bun.BaseModel `bun:"table:workflows,alias:w"`

@@ -242,9 +242,7 @@ func (o *storyboardOptions) await(cmd *cobra.Command, c *client.Client, w *clien
 	if err != nil {
 		return err
 	}
-	if line := outputLine(c, ended); line != "" {
-		d.note(strings.TrimSuffix(line, "\n"))
-	}
+	d.note(strings.TrimSuffix(pageLine(c, ended), "\n"))
 	answer := madeFilm{Workflow: ended}
 	failure := workflowEnding(ended)
 	says := ended.Id

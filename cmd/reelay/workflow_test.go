@@ -121,7 +121,7 @@ func TestStoryboard(t *testing.T) {
 		require.Contains(t, out, path)
 		require.FileExists(t, path)
 		require.Contains(t, errs, "wfl_1 is accepted\n")
-		require.Contains(t, errs, "output: film, http://127.0.0.1:")
+		require.Contains(t, errs, "console: http://127.0.0.1:")
 		require.Contains(t, errs, "/jobs/job_film\n")
 		require.Contains(t, errs, "shots.s1: running, RENDERING\n")
 		require.Len(t, s.submitted[0].Jobs, 4)

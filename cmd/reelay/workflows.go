@@ -155,12 +155,9 @@ func (o *workflowRun) print(out io.Writer, answer any, text string) error {
 	return err
 }
 
-// outputLine links the page of the job whose result is that of the workflow, if there is one.
-func outputLine(c *client.Client, w *client.WorkflowDetail) string {
-	if w.Output == nil {
-		return ""
-	}
-	return fmt.Sprintf("output: %s, %s\n", clean(w.Output.Key), consoleURL(c, "/jobs/"+w.Output.Job.Id))
+// pageLine links the workflow's page in the console.
+func pageLine(c *client.Client, w *client.WorkflowDetail) string {
+	return "console: " + consoleURL(c, "/workflows/"+w.Id) + "\n"
 }
 
 func workflowsShowCommand() *cobra.Command {
@@ -181,7 +178,7 @@ func printWorkflow(out io.Writer, c *client.Client, w *client.WorkflowDetail) er
 	if w.CancelReason != nil {
 		fmt.Fprintf(out, "cancelled: %s\n", clean(*w.CancelReason))
 	}
-	fmt.Fprintln(out, outputLine(c, w))
+	fmt.Fprintln(out, pageLine(c, w))
 	return nodeTable.Write(screen, w.Jobs)
 }
 

@@ -71,7 +71,7 @@ func TestOpenAPI(t *testing.T) {
 				tried++
 			}
 		}
-		require.Equal(t, 6, tried)
+		require.Equal(t, 7, tried)
 	})
 
 	t.Run("DescribesTheActualResponses", func(t *testing.T) {

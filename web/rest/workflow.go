@@ -79,8 +79,8 @@ type workflowRetry struct {
 
 type workflowPage struct {
 	recurringPage
-	Name   string   `query:"name" doc:"Only those of exactly this name."`
-	Status []string `query:"status,explode" enum:"running,completed,failed,cancelled"`
+	Name   string `query:"name" doc:"Only those of exactly this name."`
+	Status string `query:"status" doc:"Only those with one of these, separated by commas: running, completed, failed, cancelled."`
 }
 
 type workflowList struct {
@@ -155,7 +155,10 @@ func (s *service) createWorkflow(ctx context.Context, in *workflowInput) (*workf
 }
 
 func (s *service) listWorkflows(ctx context.Context, in *workflowPage) (*workflowList, error) {
-	status := lo.Map(in.Status, func(one string, _ int) models.WorkflowStatus { return models.WorkflowStatus(strings.ToUpper(one)) })
+	status, err := readNames("status", in.Status, models.WorkflowStatuses)
+	if err != nil {
+		return nil, err
+	}
 	page, err := s.Workflows.List(ctx, callerOf(ctx).Principal, in.Name, status, paging.Request{First: in.Limit, After: in.Cursor})
 	if err != nil {
 		return nil, err
