@@ -68,17 +68,18 @@ type workflowID struct {
 }
 
 type workflowCancel struct {
-	workflowID
-	Reason string `query:"reason" maxLength:"200" doc:"Shown to the owner, operators and workers."`
+	ID     models.WorkflowID `path:"id"`
+	Reason string            `query:"reason" maxLength:"200" doc:"Shown to the owner, operators and workers."`
 }
 
 type workflowRetry struct {
-	workflowID
-	FromScratch bool `query:"from_scratch" doc:"Do not start from checkpoints."`
+	ID          models.WorkflowID `path:"id"`
+	FromScratch bool              `query:"from_scratch" doc:"Do not start from checkpoints."`
 }
 
 type workflowPage struct {
-	recurringPage
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50"`
+	Cursor string `query:"cursor" doc:"next_cursor of the page before."`
 	Name   string `query:"name" doc:"Only those of exactly this name."`
 	Status string `query:"status" doc:"Only those with one of these, separated by commas: running, completed, failed, cancelled."`
 }

@@ -41,7 +41,8 @@ func TestWorkflows(t *testing.T) {
 	require.Equal(t, "blocked", film["status"])
 	require.Equal(t, []any{"s1"}, film["after"])
 	require.NotEmpty(t, film["waiting_for"])
-	require.Len(t, a.get(t, path+"?name=film&status=running").body["workflows"], 1)
+	listed := a.get(t, path+"?name=film&status=running")
+	require.Len(t, listed.body["workflows"], 1, listed.raw)
 	require.Empty(t, a.get(t, path+"?status=failed").body["workflows"])
 
 	other := map[string]any{"idempotency_key": "two"}
