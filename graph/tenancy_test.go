@@ -138,8 +138,8 @@ func (w *walk) selection(def *ast.Definition, id string, depth int, path ...stri
 		if slices.Contains(path, kind.Name) { // such as the job that continues a job
 			deep = min(depth, 1)
 		}
-		if def.Name == "Job" && kind.Name == "Workflow" { // the query workflow goes deeper
-			deep = min(depth, 2)
+		if def.Name == "Job" && kind.Name == "Workflow" || def.Name == "WorkflowJob" && kind.Name == "Job" { // the queries workflow and job go deeper
+			deep = min(depth, 1)
 		}
 		if part := w.call(f, id, deep, path...); part != "" {
 			w.selected[def.Name+"."+f.Name] = true

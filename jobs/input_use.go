@@ -130,6 +130,11 @@ func useResults(ctx context.Context, tx bun.Tx, job *models.Job, results []resul
 		return fmt.Errorf("lock the jobs from which job %s takes something: %w", job.ID, err)
 	}
 	sources := lo.KeyBy(locked, func(j *models.Job) models.JobID { return j.ID })
+	for _, parent := range parents { // as this transaction leaves them
+		if sources[parent.ID] != nil {
+			sources[parent.ID] = parent
+		}
+	}
 	for _, r := range results {
 		source := sources[r.job]
 		if source == nil || source.AccountID != job.AccountID {

@@ -48,7 +48,7 @@ func TestWorkflows(t *testing.T) {
 	other := map[string]any{"idempotency_key": "two"}
 	for code, change := range map[string]map[string]any{
 		"IDEMPOTENCY_CONFLICT idempotency_key":             {"name": "another"},
-		"INVALID_INPUT jobs":                               {"jobs": []map[string]any{{"key": "a", "after": []string{"b"}, "job": job("testcard", map[string]any{"prompt": "x"})}, {"key": "b", "after": []string{"a"}, "job": job("testcard", map[string]any{"prompt": "x"})}}},
+		"INVALID_INPUT jobs":                               {"output": "a", "jobs": []map[string]any{{"key": "a", "after": []string{"b"}, "job": job("testcard", map[string]any{"prompt": "x"})}, {"key": "b", "after": []string{"a"}, "job": job("testcard", map[string]any{"prompt": "x"})}}},
 		"INVALID_INPUT jobs.a.job.payload.durationSeconds": {"output": "a", "jobs": []map[string]any{{"key": "a", "job": job("testcard", map[string]any{"prompt": "x", "durationSeconds": 1000})}}},
 		"INVALID_INPUT output":                             {"output": "none"},
 		"NOT_FOUND reuse":                                  {"reuse": "wfl_x"},
