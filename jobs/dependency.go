@@ -279,6 +279,14 @@ func enterLanes(ctx context.Context, tx bun.Tx, changes []*Change) error {
 			}
 		}
 	}
+	if len(places) > 1 {
+		// Also those whose counters stay the same: a transaction that enters several lanes must hold
+		// the locks of their accounts.
+		accounts := lo.Uniq(lo.Map(ready, func(j *models.Job, _ int) models.AccountID { return j.AccountID }))
+		if _, _, err := models.LockAccounts(ctx, tx, accounts); err != nil {
+			return fmt.Errorf("lock the accounts: %w", err)
+		}
+	}
 	for _, p := range slices.SortedFunc(maps.Keys(places), place.before) {
 		queued := places[p]
 		at, err := models.EnterLane(ctx, tx, p.account, p.line, len(queued))

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/periodic"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
@@ -21,72 +23,142 @@ type Scheduler struct {
 }
 
 const (
-	// dueBatch bounds the jobs of one transaction, which locks their accounts.
-	dueBatch = 100
-	// dueLimit bounds the jobs of one pass. The next pass takes the rest.
+	// dueBatch bounds the jobs of one transaction, which locks their accounts for a moment.
+	dueBatch = 200
+	// dueBatches bounds the batches of one pass. The next pass begins with the first lane again,
+	// and finds jobs that were committed late.
+	dueBatches = 100
+	// dueLimit bounds the jobs of one pass of Expire and Slack. The next pass takes the rest.
 	dueLimit = 500
+	// dueEvery is how often a process looks for due jobs although it knows of none: News may be
+	// lost.
+	dueEvery = time.Second
+	// dueRest is the least time between two passes, so that news of many jobs costs few passes.
+	dueRest = 10 * time.Millisecond
 )
 
-// Due queues every job that waited only for its start time, and returns how many it queued. If
-// a batch fails, the jobs are queued one by one, and only those that fail remain for the next
-// pass. Any number of processes may call it at once.
+// Run queues jobs at their start time until ctx ends. It sleeps until the next job is due, by
+// PostgreSQL's clock, or a job is announced whose time may come before the next look. Every
+// control process runs it: they share the jobs that are due.
+func (s *Scheduler) Run(ctx context.Context) error {
+	soon := make(chan struct{}, 1)
+	defer s.Notifier.News.Subscribe(ctx, TopicDue, func() {
+		select {
+		case soon <- struct{}{}:
+		default:
+		}
+	})()
+	log := periodic.Log{Name: "due"}
+	for ctx.Err() == nil {
+		began := time.Now()
+		// Before the pass, so that a job that becomes due meanwhile is not overlooked.
+		wait, err := models.UntilDue(ctx, s.DB, dueEvery)
+		if err != nil {
+			wait = dueEvery
+		}
+		n, failed := s.Due(ctx)
+		log.Note(ctx, errors.Join(err, failed))
+		if n >= dueBatch*dueBatches {
+			continue
+		}
+		periodic.Rest(ctx, dueRest)
+		select {
+		case <-soon:
+		case <-time.After(wait - time.Since(began)):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// dueSoon reports whether the job waits for a time that may come before a process that has just
+// looked for due jobs looks again. The commit may take as long as a pause.
+func (c *Change) dueSoon() bool {
+	delayed := c.job.Status == models.JobScheduled || c.job.Status == models.JobBlocked && c.job.BlockedBy == 0
+	return delayed && c.job.RunAt.Sub(c.now) < 2*dueEvery
+}
+
+// Due queues the jobs that waited only for their start time, in the order of the lanes, and
+// returns how many it queued: 20,000 at most. If a batch fails, its jobs are queued one by one,
+// and only those that fail remain for the next pass. Any number of processes may call it at
+// once.
 func (s *Scheduler) Due(ctx context.Context) (int, error) {
-	var failing []models.JobID
 	var failed []error
-	total, size := 0, dueBatch
-	for total+len(failing) < dueLimit {
-		due, released, err := s.release(ctx, size, failing)
+	total, alone, after := 0, 0, places{}
+	for total < dueBatches*dueBatch {
+		size := dueBatch
+		if alone > 0 {
+			size, alone = 1, alone-1
+		}
+		due, err := s.release(ctx, size, after)
 		switch {
 		case err == nil:
-			s.Notifier.After(ctx, released...)
-			total += len(released)
-			if len(due) < size {
+			s.Notifier.After(ctx, due.released...)
+			total, after = total+len(due.released), due.last
+			if len(due.released) < size {
 				return total, errors.Join(failed...)
 			}
-		case len(due) == 0 || ctx.Err() != nil || models.IsOutage(err):
+		case len(due.ids) == 0 || ctx.Err() != nil || models.IsOutage(err):
 			return total, errors.Join(append(failed, fmt.Errorf("release due jobs: %w", err))...)
-		case size > 1:
-			size = 1
+		case len(due.ids) > 1:
+			alone = len(due.ids)
 		default:
-			failing = append(failing, due[0].ID)
-			failed = append(failed, fmt.Errorf("release due job %s: %w", due[0].ID, err))
+			after = due.last
+			failed = append(failed, fmt.Errorf("release due job %s: %w", due.ids[0], err))
 		}
 	}
 	return total, errors.Join(failed...)
 }
 
-// release queues up to limit due jobs, except some, in one transaction. It returns the jobs
-// that were due also if it fails.
-func (s *Scheduler) release(ctx context.Context, limit int, except []models.JobID) (due []*models.Job, released []*Change, err error) {
+// places is how far a pass has come in each lane.
+type places map[models.Tier]models.DuePlace
+
+// due is a batch of due jobs: their ids, the last places among them and before them, and their
+// changes if they were released.
+type due struct {
+	ids      []models.JobID
+	last     places
+	released []*Change
+}
+
+// release queues up to limit due jobs that come after these places in one transaction, those of
+// the highest lanes first. It returns the ids also if it fails.
+func (s *Scheduler) release(ctx context.Context, limit int, after places) (found due, err error) {
 	err = InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
-		released = nil
-		var err error
-		due, err = models.LockDueJobs(ctx, tx, limit, except)
-		if err != nil || len(due) == 0 {
+		found = due{last: maps.Clone(after)}
+		var jobs []*models.Job
+		for _, lane := range models.Tiers {
+			some, err := models.LockDueJobs(ctx, tx, lane, after[lane], limit-len(jobs))
+			if err != nil {
+				return err
+			}
+			if len(some) > 0 {
+				found.last[lane] = some[len(some)-1].DuePlace()
+			}
+			if jobs = append(jobs, some...); len(jobs) == limit {
+				break
+			}
+		}
+		if len(jobs) == 0 {
+			return nil
+		}
+		found.ids = lo.Map(jobs, func(j *models.Job, _ int) models.JobID { return j.ID })
+		now, err := models.Now(ctx, tx)
+		if err != nil {
 			return err
 		}
-		// The accounts are locked although their counters stay the same: a transaction that
-		// enters several lanes of several accounts must hold their locks.
-		_, now, err := models.LockAccounts(ctx, tx, accountsOf(due))
-		if err != nil {
-			return fmt.Errorf("lock the accounts: %w", err)
-		}
-		for _, job := range due {
+		for _, job := range jobs {
 			c := changeAt(tx, now, job)
 			// A retry keeps its place before the account's other jobs.
 			if err := c.queued(job.Status == models.JobScheduled && job.AttemptNo > 0); err != nil {
 				return err
 			}
 			c.note(models.EventQueued, Payload{"lane": job.Lane})
-			released = append(released, c)
+			found.released = append(found.released, c)
 		}
-		return saveAll(ctx, tx, released, models.Writes{})
+		return saveAll(ctx, tx, found.released, models.Writes{})
 	})
-	return due, released, err
-}
-
-func accountsOf(jobs []*models.Job) []models.AccountID {
-	return lo.Uniq(lo.Map(jobs, func(j *models.Job, _ int) models.AccountID { return j.AccountID }))
+	return found, err
 }
 
 // Expire fails every job that no worker started before it expired, and returns how many it

@@ -84,20 +84,19 @@ func (n *Notifier) tell(ctx context.Context, news []string) {
 func (n *Notifier) index(ctx context.Context, changes []*Change, standings []models.Standing) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
 	defer cancel()
-	var left []ReadyJob
+	var left, ready []ReadyJob
 	for _, c := range changes {
 		if c.left != nil {
 			left = append(left, *c.left)
+		}
+		if c.ready != nil {
+			ready = append(ready, *c.ready)
 		}
 	}
 	if len(left) > 0 {
 		n.log(ctx, n.Index.Remove(ctx, left...))
 	}
-	for _, c := range changes {
-		if c.ready != nil {
-			n.ready(ctx, *c.ready)
-		}
-	}
+	n.ready(ctx, ready...)
 	if len(standings) > 0 {
 		n.stand(ctx, standings)
 	}
@@ -108,6 +107,9 @@ func (c *Change) news() []string {
 	news := jobNews(c.job.ID, len(c.events) > 0 || c.job.Status != c.from)
 	if c.tell != "" {
 		news = append(news, string(c.tell))
+	}
+	if c.dueSoon() {
+		news = append(news, TopicDue)
 	}
 	return news
 }
@@ -195,5 +197,9 @@ func (n *Notifier) log(ctx context.Context, err error) {
 	}
 }
 
-// TopicChanges is the topic of changes of any job's status.
-const TopicChanges = "jobs"
+const (
+	// TopicChanges is the topic of changes of any job's status.
+	TopicChanges = "jobs"
+	// TopicDue is the topic of jobs whose time comes soon.
+	TopicDue = "due"
+)

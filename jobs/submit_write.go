@@ -154,12 +154,16 @@ func (b *submitBatch) writeParents(ctx context.Context) error {
 // answers. Nobody subscribes to one of them yet.
 func (n *Notifier) submitted(ctx context.Context, changes []*Change) {
 	var ready []ReadyJob
+	news := []string{TopicChanges}
 	for _, c := range changes {
 		if n.Observer != nil {
 			n.Observer.Submitted(c.job)
 		}
 		if c.ready != nil {
 			ready = append(ready, *c.ready)
+		}
+		if c.dueSoon() && len(news) == 1 {
+			news = append(news, TopicDue)
 		}
 	}
 	if len(changes) == 0 {
@@ -169,7 +173,7 @@ func (n *Notifier) submitted(ctx context.Context, changes []*Change) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
 		defer cancel()
 		n.ready(ctx, ready...)
-		n.News.Publish(ctx, TopicChanges)
+		n.News.Publish(ctx, news...)
 	}
 	if n.Aside != nil {
 		n.Aside(tell)

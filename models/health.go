@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -28,9 +29,7 @@ func ReadHealth(ctx context.Context, db bun.IDB, stall time.Duration, letters in
 		SELECT outbox_lag, greatest(job_lag, slot_lag) AS scheduler_lag, stalled, dead_letters FROM (SELECT
 			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - created_at), 0) FROM outbox
 				WHERE claimed_until IS NULL OR claimed_until < clock_timestamp() ORDER BY id LIMIT 1), 0) AS outbox_lag,
-			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - run_at), 0) FROM jobs
-				WHERE (status = 'SCHEDULED' OR status = 'BLOCKED' AND blocked_by = 0) AND run_at IS NOT NULL
-				ORDER BY run_at LIMIT 1), 0) AS job_lag,
+			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - min(run_at)), 0) FROM (`+fmt.Sprintf(firstDelayedSQL, "IS NOT NULL")+`) first), 0) AS job_lag,
 			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - least((SELECT min(next_fire_at) FROM schedules WHERE next_fire_at IS NOT NULL),
 				(SELECT min(due_at) FROM schedule_slots WHERE due_at IS NOT NULL))), 0)), 0) AS slot_lag,
 			(SELECT count(*) FROM jobs WHERE status IN ('ASSIGNED', 'RUNNING', 'COMPLETING')

@@ -402,19 +402,3 @@ func DeliverCancel(ctx context.Context, db bun.IDB, id JobID) error {
 		WHERE id = ? AND cancel_requested_at IS NOT NULL AND cancel_delivered_at IS NULL`, id).Exec(ctx)
 	return err
 }
-
-// LockDueJobs locks and returns jobs that waited only for their time, which has come, the
-// longest overdue first. It skips the jobs in except, and those that other transactions have
-// locked.
-func LockDueJobs(ctx context.Context, tx bun.Tx, limit int, except []JobID) ([]*Job, error) {
-	var found []*Job
-	q := tx.NewSelect().Model(&found).
-		Where("j.status = 'SCHEDULED' OR j.status = 'BLOCKED' AND j.blocked_by = 0").
-		Where("j.run_at <= (SELECT clock_timestamp())").
-		Order("j.run_at").Limit(int64(limit)).For("NO KEY UPDATE SKIP LOCKED")
-	if len(except) > 0 {
-		q = q.Where("j.id NOT IN (?)", bun.List(except))
-	}
-	err := q.Scan(ctx)
-	return found, err
-}

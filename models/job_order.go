@@ -3,6 +3,7 @@ package models
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,7 +51,7 @@ type byTime struct {
 var timeOrders = map[JobOrder]byTime{
 	OrderWaiting: {stream{table: "jobs", id: "id", heads: []string{"lane", "tier", "model"}, only: []clause{sqlf("t.status = 'QUEUED'")}}, "queued_at", false},
 	OrderRunning: {stream{table: "jobs", id: "id", only: []clause{sqlf("t.status IN ('ASSIGNED', 'RUNNING', 'COMPLETING')")}}, "leased_at", false},
-	OrderDue:     {stream{table: "jobs", id: "id", only: []clause{sqlf("t.status = 'SCHEDULED'")}}, "run_at", false},
+	OrderDue:     {stream{table: "jobs", id: "id", heads: []string{"lane"}, only: []clause{sqlf("t.status = 'SCHEDULED'")}}, "run_at", false},
 	OrderEnded:   {stream{table: "jobs", id: "id", only: []clause{sqlf("t.completed_at IS NOT NULL")}}, "completed_at", true},
 }
 
@@ -119,7 +120,7 @@ func (by byTime) list(ctx context.Context, db bun.IDB, f JobFilter, after string
 	}
 	s := by.stream
 	for _, facet := range f.facets() {
-		if len(s.heads) > 0 && (facet.Column == "tier" || facet.Column == "model") {
+		if slices.Contains(s.heads, facet.Column) {
 			s.pick = append(s.pick, facet.on("h"))
 		}
 	}

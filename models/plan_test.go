@@ -126,7 +126,7 @@ func TestHotQueries(t *testing.T) {
 			}, live},
 			"LockDueJobs": {func() error {
 				return watched.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-					_, err := models.LockDueJobs(ctx, tx, 100, nil)
+					_, err := models.LockDueJobs(ctx, tx, models.TierPro, models.DuePlace{}, 100)
 					return err
 				})
 			}, 0},
@@ -172,6 +172,40 @@ func TestHotQueries(t *testing.T) {
 			require.NotContains(t, plan.text, "Seq Scan on jobs", name)
 			require.NotContains(t, plan.text, "Seq Scan on job_attempts", name)
 			require.LessOrEqual(t, plan.rows, c.scans, "%s reads too much:\n%s", name, plan.text)
+		}
+	})
+
+	t.Run("ReadDueJobsInOrderWithoutSorting", func(t *testing.T) {
+		t.Parallel()
+
+		db := modelstest.DB(t)
+		fill(t, db)
+		last := &lastQuery{}
+		watched := db.WithQueryHook(last)
+		_, err := db.ExecContext(t.Context(), `
+			INSERT INTO jobs (id, account_id, type, model, status, tier, lane, params, max_attempts, timeout_seconds, estimated_gpu_seconds, run_at)
+			SELECT md5('d' || i)::uuid, md5('a1')::uuid, 'video.generate', 'testcard', 'SCHEDULED', 'PRO', CASE WHEN i % 2 = 0 THEN 'PRO' ELSE 'FREE' END,
+				'{}', 3, 600, 5, now() + make_interval(hours => CASE WHEN i <= 3000 THEN -1 ELSE i END) FROM generate_series(1, 6000) i`)
+		require.NoError(t, err)
+		for _, known := range []string{"SELECT", "ANALYZE jobs"} { // with statistics from before, and with new ones
+			_, err := db.ExecContext(t.Context(), known)
+			require.NoError(t, err)
+			require.NoError(t, watched.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+				found, err := models.LockDueJobs(ctx, tx, models.TierPro, models.DuePlace{}, 100)
+				require.Len(t, found, 100)
+				return err
+			}))
+			plan := explain(t, db, last.text)
+			require.Contains(t, plan.text, "jobs_due")
+			require.NotContains(t, plan.text, "Sort")
+			require.LessOrEqual(t, plan.rows, 100, plan.text)
+
+			wait, err := models.UntilDue(t.Context(), watched, 100_000*time.Hour)
+			require.NoError(t, err)
+			require.InDelta(t, 3001*time.Hour, wait, float64(time.Minute))
+			plan = explain(t, db, last.text)
+			require.Contains(t, plan.text, "jobs_due")
+			require.LessOrEqual(t, plan.rows, len(models.Tiers), plan.text)
 		}
 	})
 

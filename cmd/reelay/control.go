@@ -57,7 +57,8 @@ const (
 	reapEvery       = 2 * time.Second
 	silentEvery     = 15 * time.Second
 	overdueEvery    = 10 * time.Second
-	dueEvery        = time.Second
+	expireEvery     = time.Second
+	retryEvery      = time.Second
 	sweepEvery      = 5 * time.Second
 	mendEvery       = time.Second
 	relayEvery      = 200 * time.Millisecond
@@ -75,7 +76,7 @@ const (
 )
 
 // control runs the periodic passes and the handlers of the lanes until ctx ends. All
-// control processes can run every pass; each tick goes to one of them.
+// control processes can run every pass; each tick goes to one of them. Loops that wait for their work run in each.
 func (s *stack) control(ctx context.Context) error {
 	reaper := &jobs.Reaper{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
 	presence := presenceOf(s.db, models.ProcessControl)
@@ -113,6 +114,7 @@ func (s *stack) control(ctx context.Context) error {
 	group.Go(func() error { return periodic.Every(ctx, "metrics", metrics.RefreshEvery, s.metrics.Refresh) })
 	group.Go(func() error { return s.serveMetrics(ctx) })
 	group.Go(func() error { return deliverer.Run(ctx) })
+	group.Go(func() error { return scheduler.Run(ctx) })
 	schedules := s.schedules(s.submitter())
 	group.Go(func() error { return periodic.Every(ctx, "schedules", schedule.Every, schedules.Pass) })
 	workflows := s.workflows(s.submitter())
@@ -127,10 +129,9 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "reap", Every: reapEvery, Run: counted(reaper.Reap)},
 				{Name: "silent", Every: silentEvery, Run: counted(reaper.Silent)},
 				{Name: "overdue", Every: overdueEvery, Run: counted(reaper.Overdue)},
-				{Name: "due", Every: dueEvery, Run: counted(scheduler.Due)},
-				{Name: "expire", Every: dueEvery, Run: counted(scheduler.Expire)},
-				{Name: "slack", Every: dueEvery, Run: counted(scheduler.Slack)},
-				{Name: "retry parents", Every: dueEvery, Run: counted(workflows.RetryParents)},
+				{Name: "expire", Every: expireEvery, Run: counted(scheduler.Expire)},
+				{Name: "slack", Every: expireEvery, Run: counted(scheduler.Slack)},
+				{Name: "retry parents", Every: retryEvery, Run: counted(workflows.RetryParents)},
 				{Name: "sweep", Every: sweepEvery, Run: readier.Sweep},
 				{Name: "promote", Every: promoteEvery, Run: counted(promoter.Promote)},
 				{Name: "learn", Every: learnEvery, Run: counted((&jobs.Learner{DB: s.db}).Learn)},

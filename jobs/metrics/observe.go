@@ -49,7 +49,7 @@ func (m *Metrics) Changed(before, after *models.Job) {
 
 // waits are the times of jobs, and by how much they were predicted wrong.
 type waits struct {
-	etaError, completionError, queue, startLag, recovery, generation *prometheus.HistogramVec
+	etaError, completionError, queue, dueLag, startLag, recovery, generation *prometheus.HistogramVec
 
 	models, resolutions *bound
 }
@@ -58,6 +58,7 @@ type waits struct {
 var (
 	errorBuckets  = []float64{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600}
 	waitBuckets   = []float64{0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14400}
+	dueBuckets    = []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60}
 	startBuckets  = []float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
 	renderBuckets = []float64{1, 5, 10, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 14400}
 	lagBuckets    = []float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60}
@@ -70,6 +71,7 @@ func newWaits(byModel *bound) waits {
 		etaError:        histogram("reelay_eta_error_seconds", "By how much a job's wait was predicted wrong when it was submitted, in seconds.", errorBuckets, "tier"),
 		completionError: histogram("reelay_completion_error_seconds", "By how much a job's completion was predicted wrong when it was submitted, in seconds.", errorBuckets, "tier"),
 		queue:           histogram("reelay_queue_wait_seconds", "How long the runs of jobs were queued before their first lease, by tier.", waitBuckets, "tier"),
+		dueLag:          histogram("reelay_job_due_lag_seconds", "The time from a job's runAt, or the end of the pause before a retry, until it was queued.", dueBuckets),
 		startLag:        histogram("reelay_job_start_lag_seconds", "The time from a lease to the worker's first sign of work.", startBuckets),
 		recovery: histogram("reelay_preemption_recovery_seconds",
 			"The time from the requeueing of a preempted job to the start of its next attempt.", startBuckets),
@@ -79,7 +81,7 @@ func newWaits(byModel *bound) waits {
 }
 
 func (w *waits) all() []prometheus.Collector {
-	return []prometheus.Collector{w.etaError, w.completionError, w.queue, w.startLag, w.recovery, w.generation}
+	return []prometheus.Collector{w.etaError, w.completionError, w.queue, w.dueLag, w.startLag, w.recovery, w.generation}
 }
 
 // changed compares a first lease, and a completion, with what was predicted at the submit, and
@@ -87,6 +89,8 @@ func (w *waits) all() []prometheus.Collector {
 func (w *waits) changed(before, after *models.Job) {
 	tier := string(after.Tier)
 	switch {
+	case before.Status.Waiting() && before.BlockedBy == 0 && !before.RunAt.IsZero() && after.Status == models.JobQueued:
+		observe(w.dueLag.WithLabelValues(), max(after.QueuedAt.Sub(before.RunAt).Seconds(), 0), after)
 	case before.Status == models.JobQueued && after.Status == models.JobAssigned:
 		if before.WaitedSeconds == nil && after.WaitedSeconds != nil {
 			observe(w.queue.WithLabelValues(tier), *after.WaitedSeconds, after)

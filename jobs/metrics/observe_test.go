@@ -57,6 +57,7 @@ func TestWaits(t *testing.T) {
 	completed := running
 	completed.Status, completed.LeasedSeconds, completed.Params = models.JobCompleted, new(90.0), json.RawMessage(`{"resolution": "720p"}`)
 
+	m.Changed(&models.Job{Tier: models.TierPro, Status: models.JobScheduled, RunAt: at.Add(-3 * time.Second)}, &queued)
 	m.Changed(&queued, &assigned)
 	m.Changed(&assigned, &running)
 	m.Changed(&running, &completed)
@@ -65,7 +66,7 @@ func TestWaits(t *testing.T) {
 	m.Checkpointed(&running, nil)
 
 	require.Subset(t, scrape(t, m), []string{
-		`reelay_queue_wait_seconds_sum{tier="PRO"} 40`, `reelay_job_start_lag_seconds_sum 2`, `reelay_preemption_recovery_seconds_sum 12`,
+		`reelay_queue_wait_seconds_sum{tier="PRO"} 40`, `reelay_job_due_lag_seconds_sum 3`, `reelay_job_start_lag_seconds_sum 2`, `reelay_preemption_recovery_seconds_sum 12`,
 		`reelay_generation_seconds_sum{model="testcard",resolution="720p"} 90`, `reelay_generation_seconds_count{model="testcard",resolution="720p"} 1`,
 		`reelay_checkpoint_duration_seconds_sum{model="testcard"} 3`, `reelay_checkpoint_duration_seconds_count{model="testcard"} 1`,
 		`reelay_jobs_finished_total{class="none",status="COMPLETED"} 1`,

@@ -1,0 +1,50 @@
+package models
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// A delayed job waits only for its time: it is SCHEDULED, or BLOCKED until its run_at. The index
+// jobs_due holds these jobs alone, so it repeats this condition word for word.
+const delayedSQL = "j.status = 'SCHEDULED' OR j.status = 'BLOCKED' AND j.blocked_by = 0"
+
+// firstDelayedSQL selects the time of the first delayed job of each lane, or NULL, that meets
+// another condition on its run_at.
+const firstDelayedSQL = `
+	SELECT (SELECT j.run_at FROM jobs j WHERE (` + delayedSQL + `) AND j.lane = l.lane AND j.run_at %s ORDER BY j.run_at LIMIT 1) AS run_at
+	FROM lanes l`
+
+// DuePlace is a delayed job's place among those of its lane.
+type DuePlace struct {
+	RunAt time.Time
+	Order int64
+}
+
+// DuePlace returns the job's place among the delayed jobs of its lane.
+func (j *Job) DuePlace() DuePlace { return DuePlace{j.RunAt, j.QueueOrder} }
+
+// LockDueJobs locks and returns delayed jobs of a lane whose time has come, the longest overdue
+// first and those of one time in the order of their account's queue, without their params and
+// metadata. They come after a place. It skips those that other transactions have locked.
+func LockDueJobs(ctx context.Context, tx bun.Tx, lane Tier, after DuePlace, limit int) (found []*Job, err error) {
+	err = tx.NewSelect().Model(&found).ExcludeColumn("params", "metadata").
+		Where(delayedSQL).Where("j.lane = ?", lane).Where("j.run_at <= (SELECT clock_timestamp())").
+		Where("(j.run_at, j.queue_order) > (?, ?)", after.RunAt, after.Order).
+		Order("j.run_at", "j.queue_order").Limit(int64(limit)).For("NO KEY UPDATE SKIP LOCKED").Scan(ctx)
+	return found, err
+}
+
+// UntilDue returns how long it takes until the time of a delayed job comes that has not come
+// yet, by PostgreSQL's clock, but at most limit.
+func UntilDue(ctx context.Context, db bun.IDB, limit time.Duration) (time.Duration, error) {
+	var seconds float64
+	err := db.NewRaw(`
+		WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
+		SELECT least(?, extract(epoch FROM (SELECT min(run_at) FROM (`+fmt.Sprintf(firstDelayedSQL, "> (SELECT now FROM clock)")+`) first) - now)) FROM clock`,
+		limit.Seconds()).Scan(ctx, &seconds)
+	return time.Duration(seconds * float64(time.Second)), err
+}
