@@ -66,7 +66,7 @@ func All() []Measurement {
 		submitBy(1), submitBy(32), submitBy(128), submitMany(),
 		leaseAndComplete(), verifiedCompletions(), backlog(),
 		heartbeats(), progress(), checkpoints(),
-		pickups(), busyPickups(), schedules(),
+		pickups(), busyPickups(), delayed(), schedules(),
 		subscriptions(), followers(),
 		daily(), fleet(), bloat(),
 		growth(),

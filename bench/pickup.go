@@ -368,7 +368,19 @@ func independently(rate float64) pace {
 // call counts.
 func atPace(ctx context.Context, gap pace, span time.Duration, callers int, do func(caller int) error) (Figures, error) {
 	began := time.Now()
-	next, end := began, began.Add(span)
+	times, err := whilePaced(ctx, gap, func(due time.Time) bool { return due.Sub(began) < span }, callers, do)
+	if err != nil {
+		return nil, err
+	}
+	f := percentiles(times)
+	f["rate"] = float64(len(times)) / time.Since(began).Seconds()
+	return f, nil
+}
+
+// whilePaced is atPace for as long as more is true of the moment at which a call is due. It
+// returns how long the calls took.
+func whilePaced(ctx context.Context, gap pace, more func(due time.Time) bool, callers int, do func(caller int) error) ([]time.Duration, error) {
+	next := time.Now()
 	var mu sync.Mutex
 	var times []time.Duration
 	group, ctx := errgroup.WithContext(ctx)
@@ -379,11 +391,11 @@ func atPace(ctx context.Context, gap pace, span time.Duration, callers int, do f
 				due := next
 				next = due.Add(gap())
 				mu.Unlock()
-				if !due.Before(end) {
-					return nil
-				}
 				if err := pause(ctx, time.Until(due)); err != nil {
 					return err
+				}
+				if !more(due) {
+					return nil
 				}
 				if err := do(caller); err != nil {
 					return err
@@ -395,10 +407,5 @@ func atPace(ctx context.Context, gap pace, span time.Duration, callers int, do f
 			}
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	f := percentiles(times)
-	f["rate"] = float64(len(times)) / time.Since(began).Seconds()
-	return f, nil
+	return times, group.Wait()
 }
