@@ -83,13 +83,18 @@ func ListChildren(ctx context.Context, db bun.IDB, on JobID, limit int) (childre
 // of their ids: those that depend on one of them; and, below those of failed, whatever may fail
 // with its parent, and what depends on that. edges are their dependencies on ended jobs and on
 // each other.
+//
+// The array and the subquery in it keep PostgreSQL from joining whole tables at each of what may
+// be 10,000 levels.
 func LockWaiting(ctx context.Context, tx bun.Tx, ended, failed []JobID) (waiting []*Job, edges []JobDependency, err error) {
 	err = tx.NewRaw(`
 		WITH RECURSIVE failing (id) AS (
 			SELECT unnest(?1::uuid[])
 			UNION
-			SELECT d.job_id FROM failing f JOIN job_dependencies d ON d.depends_on = f.id AND d.on_failure <> 'CONTINUE'
-			JOIN jobs j ON j.id = d.job_id AND j.status = 'BLOCKED')
+			SELECT unnest(ARRAY(
+				SELECT d.job_id FROM job_dependencies d
+				WHERE d.depends_on = f.id AND d.on_failure <> 'CONTINUE'
+					AND (SELECT j.status FROM jobs j WHERE j.id = d.job_id) = 'BLOCKED')) FROM failing f)
 		SELECT j.* FROM jobs j
 		WHERE j.status = 'BLOCKED' AND j.id IN (
 			SELECT job_id FROM job_dependencies WHERE depends_on = ANY (?0::uuid[])
