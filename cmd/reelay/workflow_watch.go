@@ -52,6 +52,7 @@ func followWorkflow(ctx context.Context, c *client.Client, w *client.Workflow, d
 			}
 		default:
 			answered = time.Now()
+			nameNodes(now.Jobs)
 			seen.show(d, now)
 			if d.err != nil || now.Status.Terminal() {
 				return now, d.err

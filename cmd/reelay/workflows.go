@@ -179,6 +179,7 @@ func printWorkflow(out io.Writer, c *client.Client, w *client.WorkflowDetail) er
 		fmt.Fprintf(out, "cancelled: %s\n", clean(*w.CancelReason))
 	}
 	fmt.Fprintln(out, pageLine(c, w))
+	nameNodes(w.Jobs)
 	return nodeTable.Write(screen, w.Jobs)
 }
 
@@ -193,6 +194,20 @@ var nodeTable = output.Table[client.WorkflowNode]{
 		{Title: "WHY", Kind: output.Long, Value: func(n client.WorkflowNode) any { return nodeReason(n) }},
 	},
 	Name: func(n client.WorkflowNode) string { return n.Key },
+}
+
+// nameNodes replaces the ids of jobs by the keys of their nodes in what the nodes wait for.
+func nameNodes(nodes []client.WorkflowNode) {
+	var names []string
+	for _, n := range nodes {
+		names = append(names, n.Job.Id, n.Key)
+	}
+	keys := strings.NewReplacer(names...)
+	for _, n := range nodes {
+		for i := range n.Job.WaitingFor {
+			n.Job.WaitingFor[i].Message = keys.Replace(n.Job.WaitingFor[i].Message)
+		}
+	}
 }
 
 // nodeState is the status of a node's job, or why it does not count.

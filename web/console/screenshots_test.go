@@ -18,6 +18,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -67,6 +68,7 @@ func exhibit(t *testing.T) (b *browser, pages map[string]string) {
 	}
 	resumed := b.moved(t, crew[4], crew[5])
 	b.dies(t, b.Worker(t, "l4-us-central1-7"), models.FailUnauthorized, "the server refused the key", "GET /weights: 401\n")
+	harbour := b.harbour(t, crew[1])
 	for _, scene := range scenes[3:8] {
 		jobstest.SubmitAs(t, b.Stack, b.Client, func(in *jobs.Submission) { in.Prompt = scene.prompt })
 	}
@@ -75,7 +77,7 @@ func exhibit(t *testing.T) (b *browser, pages map[string]string) {
 	}))
 	return b, map[string]string{
 		"overview": "/overview", "jobs": "/jobs", "job": "/jobs/" + string(resumed.ID), "workers": "/workers", "queues": "/queues", "dead-letters": "/dead-letters",
-		"gallery": "/gallery", "heat-map": "/heatmap",
+		"gallery": "/gallery", "heat-map": "/heatmap", "workflow": workflowPath(harbour.ID),
 	}
 }
 
@@ -147,6 +149,44 @@ func (b *browser) moved(t *testing.T, first, second jobs.Principal) *models.Job 
 		b.Exec(t, query, job.ID)
 	}
 	return job
+}
+
+// harbour is the film of docs/users/examples/harbour.yaml, of which a worker has rendered half.
+func (b *browser) harbour(t *testing.T, worker jobs.Principal) *models.Workflow {
+	t.Helper()
+	shot := func(key, prompt, params string) workflow.JobInput {
+		return workflow.JobInput{Key: key, Job: jobs.Submission{Model: "testcard", Prompt: prompt, Params: []byte(params)}}
+	}
+	const pier = `{"durationSeconds": 3, "referenceImage": "{{shots.fog.lastFrame}}"}`
+	in := workflow.Input{Name: "harbour", Output: "film", Jobs: []workflow.JobInput{
+		shot("shots.fog", "A harbour at dawn, the fog lifts over an empty pier", `{"durationSeconds": 3}`),
+		shot("shots.boats", "Fishing boats leave the harbour, wide shot", `{"durationSeconds": 4}`),
+		shot("shots.lamp", "On the pier, a keeper puts out the last lamp", pier),
+		shot("shots.gulls", "Gulls land on the pier, the camera pans up", pier),
+		{Key: "film", Job: jobs.Submission{Model: "video.stitch", Params: []byte(`{"clips": ["{{shots.fog.video}}", "{{shots.lamp.video}}", "{{shots.gulls.video}}", "{{shots.boats.video}}"]}`)}},
+		{Key: "thumbnail", Job: jobs.Submission{Model: "video.thumbnail", Params: []byte(`{"video": "{{film.video}}"}`)}},
+	}}
+	film, _, err := b.Workflows.Submit(t.Context(), b.Client, in)
+	require.NoError(t, err)
+	var rendered []models.JobID
+	for range 2 {
+		lease, fence := b.Lease(t, worker)
+		b.film(t, worker, fence, "0x9fb4c7", "0x2b3a4a")
+		rendered = append(rendered, lease.Job.ID)
+	}
+	lease, fence := b.Lease(t, worker)
+	_, err = b.Holder.ReportProgress(t.Context(), worker, fence, jobs.ProgressReport{
+		Progress: models.Progress{Percent: 62, Phase: models.PhaseRendering, Message: "denoising", Step: new(31), TotalSteps: new(50)},
+	})
+	require.NoError(t, err)
+	b.busy(t, worker, fence)
+	// Minutes instead of milliseconds, as in a real render.
+	b.Exec(t, "UPDATE workflows SET created_at = created_at - interval '380 seconds' WHERE id = ?", film.ID)
+	for id, span := range map[models.JobID][2]int{rendered[0]: {376, 240}, rendered[1]: {239, 92}, lease.Job.ID: {91, 0}} {
+		b.Exec(t, `UPDATE jobs SET created_at = created_at - interval '380 seconds', started_at = started_at - make_interval(secs => ?),
+			completed_at = completed_at - make_interval(secs => ?) WHERE id = ?`, span[0], span[1], id)
+	}
+	return film
 }
 
 // TestScreenshots takes the pictures of the docs if REELAY_SCREENSHOTS is set: see the task

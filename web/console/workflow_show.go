@@ -300,7 +300,12 @@ func (c *console) readWorkflow(ctx context.Context, p jobs.Principal, id models.
 		return nil, err
 	}
 	v := &workflowShow{workflowRow: rows[0]}
+	// On this page, a node is known by its key.
+	keys := strings.NewReplacer(lo.FlatMap(nodes, func(n *models.WorkflowNode, _ int) []string { return []string{string(n.JobID), n.Key} })...)
 	for _, n := range nodes {
+		for i, reason := range reasons[n.JobID] {
+			reasons[n.JobID][i].Message = keys.Replace(reason.Message)
+		}
 		v.Nodes = append(v.Nodes, workflowNode{n, byID[n.JobID], reasons[n.JobID]})
 	}
 	return v, nil
