@@ -14,7 +14,7 @@ import (
 // demoOptions are the flags of `reelay demo`.
 type demoOptions struct {
 	data, prompt, output, model, python string
-	keep                                bool
+	keep, storyboard                    bool
 }
 
 const demoPrompt = "A lighthouse on a cliff at dusk, its beam sweeping over a rising storm"
@@ -26,23 +26,28 @@ func demoCommand() *cobra.Command {
 		Short: "Turn one prompt into a video, with a worker preempted half-way",
 		Long: "Starts a complete Reelay with two workers, submits a prompt, preempts the worker half-way through the\n" +
 			"render, and shows how the other worker resumes from the checkpoint. It takes less than a minute.\n" +
+			"With --storyboard, it makes a film of three shots instead, and kills the worker of a shot without notice.\n" +
 			"The exit status is 0 only if all of this happened and the video plays.",
-		Example: "  reelay demo\n  reelay demo --prompt 'two foxes in the snow' --output foxes.mp4\n  reelay demo --model tiny-ltx",
+		Example: "  reelay demo\n  reelay demo --prompt 'two foxes in the snow' --output foxes.mp4\n  reelay demo --model tiny-ltx\n  reelay demo --storyboard --output film.mp4",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.data, "data", "", "folder for the data (default: a temporary one)")
 	f.BoolVar(&o.keep, "keep", false, "keep the temporary folder")
+	f.BoolVar(&o.storyboard, "storyboard", false, "make a short film of several shots, with a worker killed without notice")
 	f.StringVar(&o.prompt, "prompt", demoPrompt, "what the video should show")
 	f.StringVar(&o.model, "model", "testcard", "testcard, or tiny-ltx: LTX-Video with tiny random weights, which the demo makes")
 	f.StringVar(&o.python, "python", "python3", "the Python for tiny-ltx, with reelay-runtime and reelay-diffusers")
 	f.StringVarP(&o.output, "output", "o", "video.mp4", "file to store the video in; replaced if it exists")
+	cmd.MarkFlagsMutuallyExclusive("storyboard", "prompt")
+	cmd.MarkFlagsMutuallyExclusive("storyboard", "model")
 	return cmd
 }
 
 const (
 	demoPreemptAt   = 50.0 // percent
+	demoKillAt      = 40.0 // percent of a shot
 	demoNotice      = 10 * time.Second
 	demoAgents      = 2
 	demoMaxDuration = 5 * time.Minute // something hangs
@@ -99,6 +104,9 @@ func (o *demoOptions) show(ctx context.Context, d *display, stack *substack, vid
 	show, err := newDemo(stack.credentials, d, video)
 	if err != nil {
 		return err
+	}
+	if o.storyboard {
+		return (&filmDemo{demo: *show}).play(ctx, o.output)
 	}
 	return show.play(ctx, o.prompt, o.output)
 }

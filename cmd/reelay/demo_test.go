@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/storyboard"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/stretchr/testify/require"
 )
@@ -70,6 +71,61 @@ func TestDemoCheck(t *testing.T) {
 			require.ErrorContains(t, err, test.wrong)
 		})
 	}
+}
+
+func TestFilmDemo(t *testing.T) {
+	t.Parallel()
+
+	film := func(status client.JobStatus) *client.WorkflowDetail {
+		return &client.WorkflowDetail{Jobs: []client.WorkflowNode{
+			{Key: "shots.fog", Job: client.WorkflowNodeJob{Status: client.JobStatusCompleted}}, {Key: "film", Job: client.WorkflowNodeJob{Status: status}},
+		}}
+	}
+	lost := func(change func(*client.JobHistory)) func(*client.JobHistory) {
+		return func(h *client.JobHistory) {
+			h.Attempts[0].Status, h.Attempts[0].FailureClass = client.AttemptStatusLost, new(client.FailureClassWorkerLost)
+			change(h)
+		}
+	}
+	tests := map[string]struct {
+		film   client.JobStatus
+		change func(*client.JobHistory)
+		wrong  string
+	}{
+		"AcceptsAShotThatRanElsewhere":         {client.JobStatusCompleted, lost(func(*client.JobHistory) {}), ""},
+		"AcceptsAShotThatBeganAgain":           {client.JobStatusCompleted, lost(func(h *client.JobHistory) { h.Attempts[1].ResumedFromStep = nil }), ""},
+		"RefusesAFilmThatDidNotComplete":       {client.JobStatusFailed, lost(func(*client.JobHistory) {}), "film is FAILED, not COMPLETED"},
+		"RefusesASingleAttempt":                {client.JobStatusCompleted, lost(func(h *client.JobHistory) { h.Attempts = h.Attempts[:1] }), "shots.fog has 1 attempts"},
+		"RefusesAnAttemptThatWasHandedBack":    {client.JobStatusCompleted, func(*client.JobHistory) {}, "RELEASED, not LOST"},
+		"RefusesTheSameWorker":                 {client.JobStatusCompleted, lost(func(h *client.JobHistory) { h.Attempts[1].Worker.Id = "wrk_1" }), "not another worker's"},
+		"RefusesTheEndOfAnotherWorker":         {client.JobStatusCompleted, lost(func(h *client.JobHistory) { h.Attempts[0].Worker.Id = "wrk_3" }), "was not the killed worker's"},
+		"RefusesAShotThatWasNotSeenToRunAgain": {client.JobStatusCompleted, lost(func(h *client.JobHistory) { h.Events.Edges = h.Events.Edges[:1] }), "ran again"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			d := &filmDemo{demo: demo{preempted: "wrk_1", noticed: time.Now()}, shot: "shots.fog"}
+
+			err := d.check(film(test.film), preempted(d.noticed, test.change))
+
+			if test.wrong == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, test.wrong)
+		})
+	}
+	t.Run("HasAStoryboardThatCompiles", func(t *testing.T) {
+		t.Parallel()
+
+		film, err := storyboard.Read("demo_film.yaml", demoFilm)
+		require.NoError(t, err)
+		in, err := film.Compile(storyboard.Options{})
+
+		require.NoError(t, err)
+		require.Len(t, in.Jobs, 5)
+	})
 }
 
 func TestDemoVideo(t *testing.T) {
