@@ -47,6 +47,7 @@ func TestReadme(t *testing.T) {
 		require.NotContains(t, string(out), `"errors"`)
 		require.Contains(t, string(out), `"status":"COMPLETED"`)
 		require.FileExists(t, filepath.Join(dir, "lighthouse.mp4"))
+		require.FileExists(t, filepath.Join(dir, "film.mp4"))
 		for _, link := range regexp.MustCompile(`\]\(([a-zA-Z/.-]+)\)`).FindAllStringSubmatch(string(readme), -1) {
 			require.FileExists(t, filepath.Join("..", link[1]))
 		}
