@@ -122,7 +122,7 @@ func TestStoryboard(t *testing.T) {
 		require.FileExists(t, path)
 		require.Contains(t, errs, "wfl_1 is accepted\n")
 		require.Contains(t, errs, "console: http://127.0.0.1:")
-		require.Contains(t, errs, "/jobs/job_film\n")
+		require.Contains(t, errs, "/workflows/wfl_1\n")
 		require.Contains(t, errs, "shots.s1: running, RENDERING\n")
 		require.Len(t, s.submitted[0].Jobs, 4)
 		require.Nil(t, s.submitted[0].Reuse)
@@ -224,6 +224,17 @@ func TestWorkflows(t *testing.T) {
 			require.Zero(t, status, errs)
 			require.Contains(t, out, says)
 		}
+	})
+
+	t.Run("NamesTheNodesThatANodeWaitsFor", func(t *testing.T) {
+		t.Parallel()
+		nodes := []client.WorkflowNode{{Key: "shots.fog", Job: client.WorkflowNodeJob{Id: "job_1"}}, {Key: "film", Job: client.WorkflowNodeJob{
+			Id: "job_2", Status: client.JobStatusBlocked, WaitingFor: []client.WorkflowNodeReason{{Message: "1 job must complete first: job_1."}},
+		}}}
+
+		nameNodes(nodes)
+
+		require.Equal(t, "1 job must complete first: shots.fog.", nodeReason(nodes[1]))
 	})
 
 	t.Run("RefusesFilesThatAreNoWorkflow", func(t *testing.T) {
