@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
@@ -61,7 +62,7 @@ func (s *Submitter) SubmitGraph(ctx context.Context, p Principal, g *Graph) (w *
 	}
 	g.count()
 	if len(all) == 0 {
-		err := InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error { return g.write(ctx, tx) })
+		err := InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error { return g.write(ctx, tx, s.Sealer) })
 		return g.Workflow, false, apierror.Wrap(err, "submit a workflow of reused jobs")
 	}
 	_, err = s.submit(ctx, p, all, g)
@@ -164,13 +165,18 @@ func (g *Graph) tooLarge(account *models.Account, jobs int) error {
 }
 
 // write writes the workflow with its nodes. Its jobs are written.
-func (g *Graph) write(ctx context.Context, tx bun.Tx) error {
+func (g *Graph) write(ctx context.Context, tx bun.Tx, sealer *seal.Sealer) error {
 	if g.Workflow.Open == 0 {
 		now, err := models.Now(ctx, tx)
 		if err != nil {
 			return err
 		}
 		g.Workflow.CompletedAt = now
+	}
+	if g.Workflow.CallbackURL != "" {
+		if err := ensureCallbackEndpoints(ctx, tx, sealer, []models.AccountID{g.Workflow.AccountID}); err != nil {
+			return err
+		}
 	}
 	nodes := lo.Map(g.Nodes, func(n *GraphNode, _ int) *models.WorkflowNode { return &n.WorkflowNode })
 	if err := models.InsertWorkflow(ctx, tx, g.Workflow, nodes); err != nil {

@@ -35,7 +35,7 @@ func (b *submitBatch) write(ctx context.Context, sealer *seal.Sealer) error {
 		return fmt.Errorf("write the callbacks' endpoints: %w", err)
 	}
 	if graph := b.calls[0].graph; graph != nil {
-		if err := graph.write(ctx, b.tx); err != nil {
+		if err := graph.write(ctx, b.tx, sealer); err != nil {
 			return fmt.Errorf("write the workflow: %w", err)
 		}
 	}

@@ -99,8 +99,3 @@ func AnnounceWorkflows(ctx context.Context, tx bun.Tx, ended []*models.Workflow)
 	}
 	return nil
 }
-
-// EnsureCallbacks makes the secret for the callbacks of an account, if it has none.
-func (s *Submitter) EnsureCallbacks(ctx context.Context, tx bun.Tx, account models.AccountID) error {
-	return ensureCallbackEndpoints(ctx, tx, s.Sealer, []models.AccountID{account})
-}

@@ -142,6 +142,7 @@ func RedactJob(ctx context.Context, tx bun.Tx, id JobID) error {
 		`UPDATE job_runs SET params = '{}', failure_reason = NULL WHERE job_id = ?0`,
 		`UPDATE job_attempts SET failure_reason = NULL, error_detail = NULL, checkpoint_id = NULL, log_id = NULL WHERE job_id = ?0`,
 		`DELETE FROM videos WHERE job_id = ?0`,
+		`UPDATE workflow_nodes SET digest = '' WHERE job_id = ?0`,
 		`DELETE FROM attempt_logs WHERE attempt_id IN (SELECT id FROM job_attempts WHERE job_id = ?0)`,
 		`UPDATE dead_letters SET reason = 'deleted', note = NULL, log_id = NULL WHERE job_id = ?0`,
 		`UPDATE webhook_events SET job = NULL WHERE job_id = ?0`,

@@ -256,21 +256,6 @@ func UsesResult(ctx context.Context, db bun.IDB, id WorkflowID, source JobID) (k
 	return key, err
 }
 
-// ListStuckWorkflows returns up to limit RUNNING workflows in which nothing can happen any more:
-// each open node is BLOCKED, and none waits for a start time, a fetch, the retry of a parent, or
-// an open job.
-func ListStuckWorkflows(ctx context.Context, db bun.IDB, limit int) (stuck []*Workflow, err error) {
-	err = db.NewRaw(`SELECT w.* FROM workflows w WHERE w.status = 'RUNNING' AND NOT EXISTS (
-			SELECT FROM workflow_nodes n JOIN jobs j ON j.id = n.job_id
-			WHERE n.workflow_id = w.id AND j.completed_at IS NULL AND (
-				j.status <> 'BLOCKED' OR j.blocked_by = 0
-				OR EXISTS (SELECT FROM input_fetches f WHERE f.job_id = j.id)
-				OR EXISTS (SELECT FROM job_dependencies d JOIN jobs p ON p.id = d.depends_on
-					WHERE d.job_id = j.id AND (p.completed_at IS NULL OR EXISTS (SELECT FROM parent_retries r WHERE r.job_id = p.id)))))
-		ORDER BY w.id LIMIT ?`, limit).Scan(ctx, &stuck)
-	return stuck, err
-}
-
 // DeleteOldWorkflows deletes up to limit workflows that ended a while ago, with their nodes, and
 // returns how many. Their jobs stay.
 func DeleteOldWorkflows(ctx context.Context, db bun.IDB, keep time.Duration, limit int) (int, error) {

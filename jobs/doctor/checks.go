@@ -219,6 +219,12 @@ var invariantChecks = []invariantCheck{
 		"Accepted jobs do not start.",
 		"Start control, which fetches images. If it runs, its log says why.",
 	}, {
+		"stuck-workflow",
+		"In a running workflow, something runs, or waits for what can still happen.",
+		"Every open node of these workflows waits for nodes that have ended.",
+		"They never end.",
+		"Override what the nodes wait for (overrideDependency), or cancel the workflow. " + report,
+	}, {
 		"stuck-queued",
 		"No job is queued for ten wait targets of its lane while a worker that could run it is idle.",
 		"These jobs wait, and workers that could run them are idle.",

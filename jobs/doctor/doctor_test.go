@@ -262,12 +262,24 @@ func TestExamine(t *testing.T) {
 			},
 			id: func(w *ward) string { return string(w.queued) },
 		},
+		"stuck-workflow": {
+			harm: func(w *ward) (string, []any) {
+				return `WITH film AS (INSERT INTO workflows (id, account_id, name, status, nodes, open, request_digest)
+						VALUES ('01990000-0000-7000-8000-000000000001', ?0, 'film', 'RUNNING', 1, 1, '')),
+					node AS (INSERT INTO workflow_nodes (workflow_id, key, position, job_id, after, on_parent_failure, tolerated, digest, reused)
+						VALUES ('01990000-0000-7000-8000-000000000001', 'a', 0, ?1, '{}', 'CASCADE', false, '', false))
+					UPDATE jobs SET status = 'BLOCKED', blocked_by = 1 WHERE id = ?1`, []any{w.Account.ID, w.queued}
+			},
+			id:   func(*ward) string { return "wfl_01990000-0000-7000-8000-000000000001" },
+			also: []string{"blocked-count BROKEN", "history BROKEN", "lane-counters BROKEN"},
+		},
 		"workflow-counts": {
 			harm: func(w *ward) (string, []any) {
 				return `INSERT INTO workflows (id, account_id, name, status, nodes, open, request_digest)
 					VALUES ('01990000-0000-7000-8000-000000000001', ?, 'film', 'RUNNING', 1, 1, '')`, []any{w.Account.ID}
 			},
-			id: func(*ward) string { return "wfl_01990000-0000-7000-8000-000000000001" },
+			id:   func(*ward) string { return "wfl_01990000-0000-7000-8000-000000000001" },
+			also: []string{"stuck-workflow BROKEN"},
 		},
 		"tenancy": {
 			harm: func(w *ward) (string, []any) {

@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
@@ -104,6 +105,36 @@ func TestWebhook(t *testing.T) {
 		require.Equal(t, 1, jobstest.Deliver(t, s))
 
 		require.Equal(t, fieldNames(t, []byte(example)), fieldNames(t, r.All()[0].Body))
+	})
+
+	t.Run("TellsTheEndOfAWorkflow", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := jobstest.NewReceiver(t)
+		in := workflow.Input{Name: "film", Output: "s1", CallbackURL: r.URL, Jobs: []workflow.JobInput{{
+			Key: "s1", Job: jobs.Submission{Model: "testcard", Prompt: "a lighthouse", Params: []byte(`{"durationSeconds": 1, "pace": 0}`)},
+		}}}
+		w, _, err := s.Workflows.Submit(t.Context(), s.Client, in)
+		require.NoError(t, err)
+		worker := s.Worker(t, "one")
+		_, fence := s.Lease(t, worker)
+		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
+		_, err = s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
+		require.NoError(t, err)
+
+		require.Equal(t, 1, jobstest.Deliver(t, s), "the job has no callback of its own")
+
+		got := r.All()[0]
+		data := got.Data(t)
+		require.Contains(t, string(got.Body), `"type":"workflow.completed"`)
+		require.Equal(t, string(w.ID), data["workflow_id"])
+		require.Equal(t, "completed", data["status"])
+		require.EqualValues(t, 1, data["counts"].(map[string]any)["completed"])
+		require.Contains(t, data["output"].(map[string]any)["result_url"], "http")
+		require.NotContains(t, string(got.Body), "lighthouse", "the prompt is nobody's business")
+		require.Zero(t, jobstest.Deliver(t, s), "it is told once")
+		s.RequireInvariants(t)
 	})
 
 	t.Run("ReportsFailuresAndCancels", func(t *testing.T) {

@@ -34,15 +34,6 @@ func (w *Workflows) Submit(ctx context.Context, p jobs.Principal, in Input) (*mo
 	return w.Submitter.SubmitGraph(ctx, p, g)
 }
 
-// Check returns the error that Submit would return for the workflow's shape and references.
-func (in Input) Check() error {
-	if err := in.check(); err != nil {
-		return err
-	}
-	_, _, err := in.resolve()
-	return err
-}
-
 // resolve finds what the nodes use of each other, and their order.
 func (in *Input) resolve() (uses [][]use, order []int, err error) {
 	names := in.references()
