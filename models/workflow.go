@@ -222,9 +222,10 @@ func CountNodes(ctx context.Context, tx bun.Tx, changes []NodeChange) (counted [
 				ELSE 'COMPLETED' END,
 			run = w.run + CASE WHEN w.open = 0 THEN 1 ELSE 0 END,
 			completed_at = CASE WHEN w.open + n.open = 0 THEN clock_timestamp() END,
-			cancel_by = CASE WHEN w.open > 0 THEN w.cancel_by END,
-			cancel_reason = CASE WHEN w.open > 0 THEN w.cancel_reason END,
-			cancel_requested_at = CASE WHEN w.open > 0 THEN w.cancel_requested_at END
+			-- A run that begins is not cancelled, but the skip of an ended node begins none.
+			cancel_by = CASE WHEN w.open > 0 OR n.open = 0 THEN w.cancel_by END,
+			cancel_reason = CASE WHEN w.open > 0 OR n.open = 0 THEN w.cancel_reason END,
+			cancel_requested_at = CASE WHEN w.open > 0 OR n.open = 0 THEN w.cancel_requested_at END
 		FROM n WHERE w.id = n.id AND w.id IN (SELECT id FROM locked)
 		RETURNING w.*`, uuidArray(ids), pgdialect.Array(open), pgdialect.Array(failed)).Scan(ctx, &counted)
 	return counted, err

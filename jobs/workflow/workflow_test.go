@@ -311,6 +311,19 @@ func TestWorkflow(t *testing.T) {
 		r.RequireInvariants(t)
 	})
 
+	t.Run("SkipsACancelledNode", func(t *testing.T) {
+		t.Parallel()
+
+		r := newRig(t)
+		w := r.submit(t, node("a"), node("b", "a"))
+		_, err := r.workflows.Cancel(t.Context(), r.Client, w.ID, "")
+		require.NoError(t, err)
+		_, err = r.workflows.Skip(t.Context(), r.Client, w.ID, "a")
+		require.NoError(t, err)
+		require.Equal(t, models.WorkflowCancelled, r.reload(t, w).Status)
+		r.RequireInvariants(t)
+	})
+
 	t.Run("ReusesWhatAnEarlierOneCompleted", func(t *testing.T) {
 		t.Parallel()
 
