@@ -1919,6 +1919,40 @@ func (v *GpuSample) __premarshalJSON() (*__premarshalGpuSample, error) {
 	return &retval, nil
 }
 
+// Halt includes the GraphQL fields of Halt requested by the fragment Halt.
+type Halt struct {
+	What HaltTarget `json:"what"`
+	// The name of the operator's key, or the operator's address.
+	By     string    `json:"by"`
+	Since  time.Time `json:"since"`
+	Reason string    `json:"reason"`
+}
+
+// GetWhat returns Halt.What, and is useful for accessing the field via an interface.
+func (v *Halt) GetWhat() HaltTarget { return v.What }
+
+// GetBy returns Halt.By, and is useful for accessing the field via an interface.
+func (v *Halt) GetBy() string { return v.By }
+
+// GetSince returns Halt.Since, and is useful for accessing the field via an interface.
+func (v *Halt) GetSince() time.Time { return v.Since }
+
+// GetReason returns Halt.Reason, and is useful for accessing the field via an interface.
+func (v *Halt) GetReason() string { return v.Reason }
+
+// What an operator can halt: no slot of a schedule fires; no worker gets a job.
+type HaltTarget string
+
+const (
+	HaltTargetSchedules HaltTarget = "SCHEDULES"
+	HaltTargetLeases    HaltTarget = "LEASES"
+)
+
+var AllHaltTarget = []HaltTarget{
+	HaltTargetSchedules,
+	HaltTargetLeases,
+}
+
 type HeartbeatInput struct {
 	AttemptId    string      `json:"attemptId"`
 	FencingToken string      `json:"fencingToken"`
@@ -5790,6 +5824,7 @@ const (
 	WaitingCodeNotBefore         WaitingCode = "NOT_BEFORE"
 	WaitingCodeDependency        WaitingCode = "DEPENDENCY"
 	WaitingCodeInput             WaitingCode = "INPUT"
+	WaitingCodeHalted            WaitingCode = "HALTED"
 	WaitingCodeQueuePaused       WaitingCode = "QUEUE_PAUSED"
 	WaitingCodeNoPool            WaitingCode = "NO_POOL"
 	WaitingCodePoolPaused        WaitingCode = "POOL_PAUSED"
@@ -5804,6 +5839,7 @@ var AllWaitingCode = []WaitingCode{
 	WaitingCodeNotBefore,
 	WaitingCodeDependency,
 	WaitingCodeInput,
+	WaitingCodeHalted,
 	WaitingCodeQueuePaused,
 	WaitingCodeNoPool,
 	WaitingCodePoolPaused,
@@ -7110,6 +7146,18 @@ type __failJobInput struct {
 // GetInput returns __failJobInput.Input, and is useful for accessing the field via an interface.
 func (v *__failJobInput) GetInput() FailJobInput { return v.Input }
 
+// __haltInput is used internally by genqlient
+type __haltInput struct {
+	What   []HaltTarget `json:"what"`
+	Reason string       `json:"reason"`
+}
+
+// GetWhat returns __haltInput.What, and is useful for accessing the field via an interface.
+func (v *__haltInput) GetWhat() []HaltTarget { return v.What }
+
+// GetReason returns __haltInput.Reason, and is useful for accessing the field via an interface.
+func (v *__haltInput) GetReason() string { return v.Reason }
+
 // __heartbeatInput is used internally by genqlient
 type __heartbeatInput struct {
 	Input HeartbeatInput `json:"input"`
@@ -7644,6 +7692,14 @@ type __resumeBulkOperationInput struct {
 
 // GetId returns __resumeBulkOperationInput.Id, and is useful for accessing the field via an interface.
 func (v *__resumeBulkOperationInput) GetId() string { return v.Id }
+
+// __resumeInput is used internally by genqlient
+type __resumeInput struct {
+	What []HaltTarget `json:"what"`
+}
+
+// GetWhat returns __resumeInput.What, and is useful for accessing the field via an interface.
+func (v *__resumeInput) GetWhat() []HaltTarget { return v.What }
 
 // __resumePoolInput is used internally by genqlient
 type __resumePoolInput struct {
@@ -9134,6 +9190,26 @@ type failJobResponse struct {
 // GetFailJob returns failJobResponse.FailJob, and is useful for accessing the field via an interface.
 func (v *failJobResponse) GetFailJob() EndPayload { return v.FailJob }
 
+// haltResponse is returned by halt on success.
+type haltResponse struct {
+	// Halts schedules, leases or both, at once and in all processes, and returns what is halted then. No slot fires, or no worker gets
+	// a job. Running jobs continue, and new jobs are accepted. The reason has 1 to 200 characters; owners see it in waitingFor, too.
+	// What is halted already keeps who halted it, when and why.
+	Halt []Halt `json:"halt"`
+}
+
+// GetHalt returns haltResponse.Halt, and is useful for accessing the field via an interface.
+func (v *haltResponse) GetHalt() []Halt { return v.Halt }
+
+// haltsResponse is returned by halts on success.
+type haltsResponse struct {
+	// What operators have halted. Empty if all runs.
+	Halts []Halt `json:"halts"`
+}
+
+// GetHalts returns haltsResponse.Halts, and is useful for accessing the field via an interface.
+func (v *haltsResponse) GetHalts() []Halt { return v.Halts }
+
 // heartbeatResponse is returned by heartbeat on success.
 type heartbeatResponse struct {
 	Heartbeat HeartbeatPayload `json:"heartbeat"`
@@ -9992,6 +10068,16 @@ type resumeQueueResponse struct {
 
 // GetResumeQueue returns resumeQueueResponse.ResumeQueue, and is useful for accessing the field via an interface.
 func (v *resumeQueueResponse) GetResumeQueue() Queue { return v.ResumeQueue }
+
+// resumeResponse is returned by resume on success.
+type resumeResponse struct {
+	// Lifts halts, and returns what is still halted. Workers get jobs within a second. Slots of the time in between are late: each
+	// schedule treats them by its catchUp.
+	Resume []Halt `json:"resume"`
+}
+
+// GetResume returns resumeResponse.Resume, and is useful for accessing the field via an interface.
+func (v *resumeResponse) GetResume() []Halt { return v.Resume }
 
 // resumeScheduleResponse is returned by resumeSchedule on success.
 type resumeScheduleResponse struct {
@@ -12996,6 +13082,84 @@ func failJob(
 	return data_, err_
 }
 
+// The mutation executed by halt.
+const halt_Operation = `
+mutation halt ($what: [HaltTarget!]!, $reason: String!) {
+	halt(what: $what, reason: $reason) {
+		... Halt
+	}
+}
+fragment Halt on Halt {
+	what
+	by
+	since
+	reason
+}
+`
+
+func halt(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	what []HaltTarget,
+	reason string,
+) (data_ *haltResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "halt",
+		Query:  halt_Operation,
+		Variables: &__haltInput{
+			What:   what,
+			Reason: reason,
+		},
+	}
+
+	data_ = &haltResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by halts.
+const halts_Operation = `
+query halts {
+	halts {
+		... Halt
+	}
+}
+fragment Halt on Halt {
+	what
+	by
+	since
+	reason
+}
+`
+
+func halts(
+	ctx_ context.Context,
+	client_ graphql.Client,
+) (data_ *haltsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "halts",
+		Query:  halts_Operation,
+	}
+
+	data_ = &haltsResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by heartbeat.
 const heartbeat_Operation = `
 mutation heartbeat ($input: HeartbeatInput!) {
@@ -15874,6 +16038,46 @@ func resetMemberPassword(
 	}
 
 	data_ = &resetMemberPasswordResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by resume.
+const resume_Operation = `
+mutation resume ($what: [HaltTarget!]!) {
+	resume(what: $what) {
+		... Halt
+	}
+}
+fragment Halt on Halt {
+	what
+	by
+	since
+	reason
+}
+`
+
+func resume(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	what []HaltTarget,
+) (data_ *resumeResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "resume",
+		Query:  resume_Operation,
+		Variables: &__resumeInput{
+			What: what,
+		},
+	}
+
+	data_ = &resumeResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

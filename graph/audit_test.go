@@ -112,6 +112,8 @@ func plain(arguments string) act { return func(*testing.T, *api) string { return
 var acts = map[string]act{
 	"pauseQueue":      plain("(tier: PRO) { tier }"),
 	"resumeQueue":     plain("(tier: PRO) { tier }"),
+	"halt":            plain(`(what: [SCHEDULES, LEASES], reason: "a migration") { what }`),
+	"resume":          plain("(what: [LEASES]) { what }"),
 	"setJobTier":      func(t *testing.T, a *api) string { return fmt.Sprintf("(id: %q, tier: PRO) { id }", a.Submit(t).ID) },
 	"setJobPriority":  func(t *testing.T, a *api) string { return fmt.Sprintf("(id: %q, priority: 7) { id }", a.Submit(t).ID) },
 	"drainWorker":     onWorker,

@@ -50,6 +50,9 @@ func TestPauseQueue(t *testing.T) {
 		for _, query := range []string{
 			`mutation { pauseQueue(tier: PRO) { paused } }`,
 			`mutation { resumeQueue(tier: PRO) { paused } }`,
+			`mutation { halt(what: [LEASES], reason: "x") { what } }`,
+			`mutation { resume(what: [LEASES]) { what } }`,
+			`{ halts { what } }`,
 			`mutation { setJobTier(id: "` + id + `", tier: BATCH) { id } }`,
 		} {
 			require.Equal(t, []string{"FORBIDDEN"}, ask(t, a.url, a.Secrets[models.RoleClient], query, nil).codes(), query)

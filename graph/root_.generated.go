@@ -197,7 +197,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "schema/account.graphqls" "schema/alert.graphqls" "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/job.graphqls" "schema/key.graphqls" "schema/member.graphqls" "schema/model.graphqls" "schema/overview.graphqls" "schema/pool.graphqls" "schema/queue.graphqls" "schema/schedule.graphqls" "schema/schema.graphqls" "schema/subscription.graphqls" "schema/system.graphqls" "schema/view.graphqls" "schema/webhook.graphqls" "schema/worker.graphqls" "schema/workflow.graphqls"
+//go:embed "schema/account.graphqls" "schema/alert.graphqls" "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/halt.graphqls" "schema/job.graphqls" "schema/key.graphqls" "schema/member.graphqls" "schema/model.graphqls" "schema/overview.graphqls" "schema/pool.graphqls" "schema/queue.graphqls" "schema/schedule.graphqls" "schema/schema.graphqls" "schema/subscription.graphqls" "schema/system.graphqls" "schema/view.graphqls" "schema/webhook.graphqls" "schema/worker.graphqls" "schema/workflow.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -213,6 +213,7 @@ var sources = []*ast.Source{
 	{Name: "schema/alert.graphqls", Input: sourceData("schema/alert.graphqls"), BuiltIn: false},
 	{Name: "schema/bulk.graphqls", Input: sourceData("schema/bulk.graphqls"), BuiltIn: false},
 	{Name: "schema/dead_letter.graphqls", Input: sourceData("schema/dead_letter.graphqls"), BuiltIn: false},
+	{Name: "schema/halt.graphqls", Input: sourceData("schema/halt.graphqls"), BuiltIn: false},
 	{Name: "schema/job.graphqls", Input: sourceData("schema/job.graphqls"), BuiltIn: false},
 	{Name: "schema/key.graphqls", Input: sourceData("schema/key.graphqls"), BuiltIn: false},
 	{Name: "schema/member.graphqls", Input: sourceData("schema/member.graphqls"), BuiltIn: false},
@@ -951,6 +952,20 @@ func (ec *executionContext) childFields_GpuState(ctx context.Context, field grap
 		return ec.fieldContext_GpuState_at(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type GpuState", field.Name)
+}
+
+func (ec *executionContext) childFields_Halt(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "what":
+		return ec.fieldContext_Halt_what(ctx, field)
+	case "by":
+		return ec.fieldContext_Halt_by(ctx, field)
+	case "since":
+		return ec.fieldContext_Halt_since(ctx, field)
+	case "reason":
+		return ec.fieldContext_Halt_reason(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Halt", field.Name)
 }
 
 func (ec *executionContext) childFields_HeartbeatPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -44,7 +44,7 @@ var streams = []string{"jobChanges"} // jobs.TestChanges
 
 // unselected are fields that a client never gets.
 var unselected = []string{
-	"DeadLetter", "DeadLetterConnection", "DeadLetterEdge", "DeadLetterGroup", "DeadLetterStats", "FailingHost", "Pool", "Queue", "QueueAccount", "ScalingDecision",
+	"DeadLetter", "DeadLetterConnection", "DeadLetterEdge", "DeadLetterGroup", "DeadLetterStats", "FailingHost", "Halt", "Pool", "Queue", "QueueAccount", "ScalingDecision",
 	"WorkerConnection", "WorkerEdge",
 }
 

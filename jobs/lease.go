@@ -202,6 +202,7 @@ func (l *Leaser) wait(ctx context.Context, known *catalogue.Snapshot, worker *mo
 	waiting := l.Notifier.Waiters.join(worker, reach)
 	defer l.Notifier.Waiters.leave(waiting)
 	var woken work
+	looked := false        // it was woken to have a look
 	for ctx.Err() == nil { // nobody would receive a lease that is given after that
 		s := &search{worker: worker, reach: reach, requestID: call.RequestID, kind: waiting.kind, stays: call.Wait > 0}
 		lease, passed, err := l.look(ctx, s)
@@ -209,6 +210,10 @@ func (l *Leaser) wait(ctx context.Context, known *catalogue.Snapshot, worker *mo
 			// This call is a late duplicate: its caller is gone and would not run the job.
 			l.Notifier.Waiters.passOn(waiting, woken)
 			return nil, nil, nil
+		}
+		if looked && lease != nil {
+			// There may be jobs for others, too, such as after a pause.
+			l.Notifier.Waiters.passOn(waiting, work{})
 		}
 		if lease != nil || err != nil {
 			return lease, nil, err
@@ -239,6 +244,7 @@ func (l *Leaser) wait(ctx context.Context, known *catalogue.Snapshot, worker *mo
 		}
 		select {
 		case woken = <-waiting.woken:
+			looked = woken == work{}
 		case <-s.later():
 		case <-timeout.C:
 			return nil, nil, nil

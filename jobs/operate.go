@@ -11,7 +11,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Operator pauses and resumes queues, and changes the tiers of jobs.
+// Operator pauses and resumes queues, halts schedules and leases, and changes the tiers of jobs.
 type Operator struct {
 	DB        *bun.DB
 	Notifier  *Notifier

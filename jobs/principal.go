@@ -74,6 +74,15 @@ func (p Principal) From(remote string) Principal {
 	return p
 }
 
+// Actor identifies the caller in rows that say who did something: the id of the key, or who the
+// member is.
+func (p Principal) Actor() string {
+	if p.Member != nil {
+		return p.Member.String()
+	}
+	return string(p.KeyID)
+}
+
 // Address returns the caller's network address without the port, or "" if it is unknown.
 func (p Principal) Address() string { return p.address }
 

@@ -43,6 +43,8 @@ func TestViewer(t *testing.T) {
 		"SetJobTier":  func() error { _, err := s.Operator.SetJobTier(t.Context(), viewer, job.ID, models.TierPro); return err },
 		"PauseQueue":  func() error { _, err := s.Operator.PauseQueue(t.Context(), viewer, models.TierPro, "", ""); return err },
 		"ResumeQueue": func() error { _, err := s.Operator.ResumeQueue(t.Context(), viewer, models.TierPro, ""); return err },
+		"Halt":        func() error { _, err := s.Operator.Halt(t.Context(), viewer, models.HaltTargets, "x"); return err },
+		"Resume":      func() error { _, err := s.Operator.Resume(t.Context(), viewer, models.HaltTargets); return err },
 		"Monitor":     func() error { return s.Operator.Monitor(t.Context(), viewer, "POST", "/asynqmon/x") },
 		"Redrive":     func() error { _, err := s.Letters.Redrive(t.Context(), viewer, letter, jobs.Edit{}); return err },
 		"Discard":     func() error { _, err := s.Letters.Discard(t.Context(), viewer, letter, ""); return err },

@@ -44,13 +44,20 @@ func (w *Waiters) join(worker *models.Worker, reach catalogue.Capability) *waite
 	return me
 }
 
-// leave removes a lease call. A wake that it did not use is passed on.
+// leave removes a lease call. A wake that it did not use is passed on: work to any call that
+// serves it, and a look to the next call of its kind.
 func (w *Waiters) leave(me *waiter) {
 	w.mu.Lock()
-	w.waiting = slices.DeleteFunc(w.waiting, func(other *waiter) bool { return other == me })
+	at := slices.Index(w.waiting, me)
+	w.waiting = slices.Delete(w.waiting, at, at+1)
+	behind := slices.Clone(w.waiting[at:])
 	w.mu.Unlock()
 	select {
 	case found := <-me.woken:
+		if found == (work{}) {
+			me.passTo(behind, found)
+			return
+		}
 		w.Wake(found.Queue, found.account)
 	default:
 	}
@@ -72,7 +79,12 @@ func (w *Waiters) Wake(queue models.Queue, account models.AccountID) bool {
 func (w *Waiters) passOn(me *waiter, found work) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, other := range w.waiting[slices.Index(w.waiting, me)+1:] {
+	me.passTo(w.waiting[slices.Index(w.waiting, me)+1:], found)
+}
+
+// passTo wakes the first of other calls that can use a wake of this one.
+func (me *waiter) passTo(others []*waiter, found work) {
+	for _, other := range others {
 		alike := found == work{} && other.kind == me.kind
 		if (alike || other.serves(found)) && other.wake(found) {
 			return

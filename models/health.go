@@ -13,12 +13,16 @@ type Health struct {
 	// OutboxLagSeconds is the age of the oldest message that waits to be relayed, 0 without any.
 	OutboxLagSeconds float64 `bun:"outbox_lag"`
 	// SchedulerLagSeconds is by how long the most overdue job's start, or slot of a schedule, was
-	// missed, 0 without any.
+	// missed, 0 without any. Slots do not count while schedules are halted.
 	SchedulerLagSeconds float64 `bun:"scheduler_lag"`
 	// StalledJobs render without progress for longer than the caller's limit.
 	StalledJobs int `bun:"stalled"`
 	// DeadLetters that operators must act on are open, counted up to the caller's limit.
 	DeadLetters int `bun:"dead_letters"`
+	// SchedulesHaltedSeconds and LeasesHaltedSeconds are for how long they have been halted, 0 if
+	// they are not.
+	SchedulesHaltedSeconds float64 `bun:"schedules_halted"`
+	LeasesHaltedSeconds    float64 `bun:"leases_halted"`
 }
 
 // ReadHealth reads the health in one statement, by indexes: its cost does not grow with the
@@ -26,17 +30,24 @@ type Health struct {
 func ReadHealth(ctx context.Context, db bun.IDB, stall time.Duration, letters int) (*Health, error) {
 	h := new(Health)
 	err := db.NewRaw(`
-		SELECT outbox_lag, greatest(job_lag, slot_lag) AS scheduler_lag, stalled, dead_letters FROM (SELECT
+		SELECT outbox_lag, greatest(job_lag, CASE WHEN schedules_halted > 0 THEN 0 ELSE slot_lag END) AS scheduler_lag,
+			stalled, dead_letters, schedules_halted, leases_halted FROM (SELECT
 			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - created_at), 0) FROM outbox
 				WHERE claimed_until IS NULL OR claimed_until < clock_timestamp() ORDER BY id LIMIT 1), 0) AS outbox_lag,
 			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - min(run_at)), 0) FROM (`+fmt.Sprintf(firstDelayedSQL, "IS NOT NULL")+`) first), 0) AS job_lag,
 			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - least((SELECT min(next_fire_at) FROM schedules WHERE next_fire_at IS NOT NULL),
 				(SELECT min(due_at) FROM schedule_slots WHERE due_at IS NOT NULL))), 0)), 0) AS slot_lag,
+			`+haltedSQL(HaltSchedules)+` AS schedules_halted, `+haltedSQL(HaltLeases)+` AS leases_halted,
 			(SELECT count(*) FROM jobs WHERE status IN ('ASSIGNED', 'RUNNING', 'COMPLETING')
 				AND phase = 'RENDERING' AND progress_at < clock_timestamp() - make_interval(secs => ?)) AS stalled,
 			(SELECT count(*) FROM (SELECT FROM dead_letters WHERE resolved_at IS NULL AND `+operatorsSQL+` LIMIT ?) open) AS dead_letters) health`,
 		stall.Seconds(), letters).Scan(ctx, h)
 	return h, err
+}
+
+// haltedSQL is for how many seconds a target has been halted, or 0.
+func haltedSQL(what HaltTarget) string {
+	return "coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - since), 0.001) FROM halts WHERE what = '" + string(what) + "'), 0)"
 }
 
 // WorkerCount is the number of workers in a state.

@@ -83,8 +83,9 @@ type LaneState struct {
 	Lane Tier `bun:"lane"`
 	// SincePromoted counts the starts of the lane's own jobs since its last promoted one, up
 	// to PromotedEvery - 1.
-	SincePromoted int  `bun:"since_promoted"`
-	Paused        bool `bun:"paused"`
+	SincePromoted int `bun:"since_promoted"`
+	// Paused is also set while all leases are halted.
+	Paused bool `bun:"paused"`
 	// PausedModels are the models that are paused separately.
 	PausedModels []string `bun:"paused_models,array"`
 	// Needs are those of its queued jobs, without "".
@@ -106,7 +107,7 @@ func ReadLanes(ctx context.Context, db bun.IDB) (states []LaneState, err error) 
 						ORDER BY j.needs LIMIT 1)
 					FROM found WHERE found.needs IS NOT NULL)
 				SELECT needs FROM found WHERE needs <> '') AS needs
-		FROM lanes l LEFT JOIN queue_pauses p ON p.lane = l.lane AND p.paused
+		FROM lanes l LEFT JOIN closed_queues p ON p.lane = l.lane
 		GROUP BY l.lane`).Scan(ctx, &states)
 	return states, err
 }

@@ -162,7 +162,7 @@ func ListWaitingJobs(ctx context.Context, db bun.IDB, ids []JobID) ([]*Job, erro
 }
 
 // ListImpatientJobs returns jobs of a tier that have been queued in a lane for longer than
-// patience, the longest first. Jobs of paused queues stay where they are.
+// patience, the longest first. Jobs of closed queues stay where they are.
 func ListImpatientJobs(ctx context.Context, db bun.IDB, lane, tier Tier, patience time.Duration, limit int) ([]JobID, error) {
 	var ids []JobID
 	err := db.NewRaw(`
@@ -176,7 +176,7 @@ func ListImpatientJobs(ctx context.Context, db bun.IDB, lane, tier Tier, patienc
 			WHERE status = 'QUEUED' AND lane = ?0 AND tier = ?1 AND model = w.model
 				AND queued_at < (SELECT clock_timestamp()) - make_interval(secs => ?2)
 			ORDER BY queued_at LIMIT ?3) first
-		WHERE NOT EXISTS (SELECT FROM queue_pauses p WHERE p.paused AND p.lane = ?0 AND p.model IN ('', w.model))
+		WHERE NOT EXISTS (SELECT FROM closed_queues p WHERE p.lane = ?0 AND p.model IN ('', w.model))
 		ORDER BY first.queued_at LIMIT ?3`, lane, tier, patience.Seconds(), limit).Scan(ctx, &ids)
 	return ids, err
 }

@@ -197,12 +197,12 @@ func CountSchedules(ctx context.Context, db bun.IDB, account AccountID) (int, er
 }
 
 // LockDueSchedules returns and locks up to limit schedules that are due, except those that
-// another process decides on, the longest due first.
+// another process decides on, the longest due first. It returns none while schedules are halted.
 func LockDueSchedules(ctx context.Context, tx bun.Tx, limit int) (due []*Schedule, now time.Time, err error) {
 	if now, err = Now(ctx, tx); err != nil {
 		return nil, now, err
 	}
-	err = tx.NewSelect().Model(&due).Where("sc.next_fire_at <= ?", now).
+	err = tx.NewSelect().Model(&due).Where("sc.next_fire_at <= ? AND "+schedulesRunSQL, now).
 		Order("sc.next_fire_at").Limit(int64(limit)).For("UPDATE SKIP LOCKED").Scan(ctx)
 	return due, now, err
 }
@@ -235,13 +235,15 @@ func NoteFire(ctx context.Context, tx bun.Tx, id ScheduleID, at time.Time) error
 }
 
 // TakeDueSlots returns up to limit pending slots that are due, the highest tier first, and makes
-// them due again after a while, so that another process takes those of one that died.
+// them due again after a while, so that another process takes those of one that died. It takes
+// none while schedules are halted.
 func TakeDueSlots(ctx context.Context, db bun.IDB, limit int, again time.Duration) (taken []*ScheduleSlot, err error) {
 	err = db.NewRaw(`
 		WITH due AS MATERIALIZED (
 			SELECT s.at FROM unnest(?::text[]) WITH ORDINALITY t (tier, rank)
 			CROSS JOIN LATERAL (SELECT s.ctid AS at, s.due_at FROM schedule_slots s WHERE s.tier = t.tier AND s.due_at <= (SELECT clock_timestamp())
 				ORDER BY s.due_at LIMIT ? FOR UPDATE SKIP LOCKED) s
+			WHERE `+schedulesRunSQL+`
 			ORDER BY t.rank, s.due_at LIMIT ?)
 		UPDATE schedule_slots s SET due_at = clock_timestamp() + make_interval(secs => ?), tries = tries + 1
 		WHERE s.ctid = ANY(ARRAY(SELECT at FROM due)) RETURNING s.*`,

@@ -44,7 +44,7 @@ func ListLateJobs(ctx context.Context, db bun.IDB, lanes []Tier, targets []time.
 				AND needs NOT LIKE 'cheap%' -- those have time until their deadline
 			ORDER BY queue_order LIMIT greatest(line.room, 0)) first
 		WHERE first.waited_seconds > t.target
-			AND NOT EXISTS (SELECT FROM queue_pauses p WHERE p.paused AND p.lane = t.lane AND p.model IN ('', first.model))
+			AND NOT EXISTS (SELECT FROM closed_queues p WHERE p.lane = t.lane AND p.model IN ('', first.model))
 		ORDER BY t.place, half.promoted, line.virtual_time LIMIT ?4`,
 		textArray(lanes), floatArray(column(targets, time.Duration.Seconds)), lateAccounts, lateSample, maxLate).Scan(ctx, &found)
 	return found, err

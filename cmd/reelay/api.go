@@ -129,8 +129,9 @@ func (d *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, "This API waits for PostgreSQL. Try again in 2 s.", http.StatusServiceUnavailable)
 }
 
-// lookEvery is how often waiting lease calls look for jobs without a hint from Redis.
-const lookEvery = 1500 * time.Millisecond
+// lookEvery is how often waiting lease calls look for jobs without a hint from Redis: within a
+// second after an operator resumes leases.
+const lookEvery = 900 * time.Millisecond
 
 // api runs the background work of an API process until ctx ends.
 func (s *stack) api(ctx context.Context, served <-chan error) error {
@@ -191,7 +192,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 
 	keys := &auth.KeyWatch{Authenticate: (&auth.KeyCache{Authenticate: s.keys().Authenticate}).Get}
 	restAPI := rest.New(rest.Config{
-		Keys: keys, Submitter: submitter, Canceller: canceller, Inputs: s.inputs(), Reader: reader, Watcher: watcher, Pools: s.pools(), Schedules: s.schedules(submitter), Workflows: s.workflows(submitter),
+		Keys: keys, Submitter: submitter, Canceller: canceller, Inputs: s.inputs(), Reader: reader, Watcher: watcher, Pools: s.pools(), Operator: operator, Schedules: s.schedules(submitter), Workflows: s.workflows(submitter),
 		Base: base,
 	})
 	videosAPI := videos.New(videos.Config{

@@ -219,6 +219,7 @@ func plumbingRules() []*Rule {
 	return []*Rule{
 		{Name: "outbox-lag", Title: "Age of the oldest message in the outbox", Severity: models.SeverityP1, Threshold: 60, Unit: history.Seconds, Value: now(func(h *models.Health) float64 { return h.OutboxLagSeconds })},
 		{Name: "start-lag", Title: "Delay of the most overdue scheduled job", Severity: models.SeverityP2, Threshold: 60, Unit: history.Seconds, For: time.Minute, Value: now(func(h *models.Health) float64 { return h.SchedulerLagSeconds })},
+		{Name: "halted", Title: "Time since schedules or leases were halted", Severity: models.SeverityP2, Threshold: 3600, Unit: history.Seconds, Value: now(func(h *models.Health) float64 { return max(h.SchedulesHaltedSeconds, h.LeasesHaltedSeconds) })},
 		{Name: "webhook-failures", Title: "Share of webhook deliveries of the last hour that fail", Severity: models.SeverityP3, Threshold: 0.1, For: 5 * time.Minute, Unit: history.Share, Value: webhookFailures},
 	}
 }

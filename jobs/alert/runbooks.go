@@ -12,6 +12,16 @@ var runbooks = map[string]Runbook{
 			"If the work is not urgent, do nothing: the order stays fair, and nothing is lost.",
 		},
 	},
+	"halted": {
+		Meaning: "For more than an hour no schedule fires, or no waiting job starts, since an operator halted them. Running jobs continue and new ones are accepted.",
+		Causes:  []string{"An incident or a migration that takes longer than planned.", "Somebody forgot to resume them."},
+		Steps: []string{
+			"The banner on every page, and `reelay halt`, say what is halted, by whom and why. Ask them.",
+			"If the reason is gone: the button in the banner, or `reelay resume all`.",
+			"Before leases resume after a long halt, look at Queues (/queues): what waited starts at once, in the usual order. Pause the lanes that should wait longer.",
+			"Before schedules resume: each schedule treats the slots of the halt by its rule for late slots (Schedules, /schedules). Pause those that must not catch up.",
+		},
+	},
 	"queue-depth": {
 		Meaning: "More than 200 jobs wait. That is a burst if the time to empty the queues is short, and a lack of workers if it is not.",
 		Causes:  []string{"A batch was submitted.", "Fewer workers than usual."},

@@ -409,6 +409,7 @@ func TestExamine(t *testing.T) {
 
 	for check, harm := range map[string]string{
 		"presence":         "UPDATE presence SET seen_at = now() - interval '1 minute' WHERE kind = 'control'",
+		"halts":            "INSERT INTO halts (what, halted_by, reason) VALUES ('LEASES', 'test', 'x')",
 		"outbox":           "UPDATE outbox SET created_at = now() - interval '2 minutes'",
 		"silent-workers":   "UPDATE workers SET last_heartbeat_at = now() - interval '6 minutes' WHERE status = 'IDLE'",
 		"dead-letters":     "UPDATE dead_letters SET resolved_at = NULL, resolution = NULL, resolved_by = NULL, failure_class = 'POISON'",

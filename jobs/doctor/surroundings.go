@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
@@ -35,7 +36,11 @@ func (d *Doctor) surroundings(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(ways(s, away), settings(s, drift(s.Now, before, after))...), nil
+	halts, err := models.ListHalts(ctx, d.DB)
+	if err != nil {
+		return nil, err
+	}
+	return append(ways(s, away, halts), settings(s, drift(s.Now, before, after))...), nil
 }
 
 // drift is how far this machine's clock is from PostgreSQL's at least, whose time
@@ -62,8 +67,11 @@ func when(is bool, format string, args ...any) string {
 }
 
 // ways is how the work goes.
-func ways(s *models.Surroundings, away []models.Absence) []Finding {
-	var absent []string
+func ways(s *models.Surroundings, away []models.Absence, halts []models.Halt) []Finding {
+	var absent, halted []string
+	for _, h := range halts {
+		halted = append(halted, fmt.Sprintf("%s halted %s for %.0f s: %s", h.By, strings.ToLower(string(h.What)), s.Now.Sub(h.Since).Seconds(), text.Printable(h.Reason)))
+	}
 	for _, a := range away {
 		absent = append(absent, fmt.Sprintf("no %s process for %.0f s", a.Kind, a.Seconds))
 	}
@@ -76,6 +84,10 @@ func ways(s *models.Surroundings, away []models.Absence) []Finding {
 			when(len(absent) > 0, "There was %s.", strings.Join(absent, ", and ")),
 			"Without api no request is answered. Without control no job is retried and no message is sent, and expired leases are not taken back.",
 			"Start the processes; run two of each."),
+		Advise("halts", "Nothing is halted.",
+			when(len(halted) > 0, "%s.", strings.Join(halted, "; ")),
+			"No slot of a schedule fires, or no waiting job starts, until an operator lifts the halt.",
+			"If the reason is gone, run `reelay resume all`."),
 		Advise("outbox", "Messages leave the outbox within a minute.",
 			when(s.OldestMessage > outboxLimit.Seconds(), "The oldest of %d messages has waited for %.0f s.", s.Messages, s.OldestMessage),
 			"Jobs start seconds late, because only the periodic sweep finds them.",

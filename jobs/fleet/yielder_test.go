@@ -131,6 +131,7 @@ func TestYielder(t *testing.T) {
 	for name, change := range map[string]string{
 		"IfItIsNotLate":             "UPDATE jobs SET queued_at = clock_timestamp() - interval '100 s' WHERE status = 'QUEUED'",
 		"ForACappedAccount":         "UPDATE accounts SET max_running = 1",
+		"WhileLeasesAreHalted":      "INSERT INTO halts (what, halted_by, reason) VALUES ('LEASES', 'test', 'x')",
 		"ForAPausedQueue":           "INSERT INTO queue_pauses (lane, model, paused, changed_by) VALUES ('PRO', 'testcard', true, 'test')",
 		"ForALaneThatItsPoolLeaves": "UPDATE workers SET tiers = '{BATCH}'",
 		"InAPoolWithoutYieldingOf":  "UPDATE pools SET yielding_tiers = '{FREE}'",

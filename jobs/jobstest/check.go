@@ -18,7 +18,7 @@ var tables = []string{
 	"accounts", "account_lanes", "workers", "pools", "scaling_decisions", "jobs", "job_inputs", "job_attempts",
 	"uploads", "artifacts", "job_events", "outbox", "job_dependencies", "job_runs", "dead_letters", "object_deletions",
 	"bulk_operations", "bulk_items", "videos",
-	"lanes", "queue_pauses",
+	"lanes", "queue_pauses", "halts",
 	"api_keys", "audit_log",
 	"input_uses", "input_fetches", "job_sources",
 }

@@ -98,7 +98,7 @@ func TestGauges(t *testing.T) {
 			return []models.WorkerCount{{Status: models.WorkerIdle, Count: 1}, {Status: models.WorkerBusy, Count: 3}}, nil
 		},
 		Health: func(context.Context) (*models.Health, error) {
-			return &models.Health{OutboxLagSeconds: 1.5, SchedulerLagSeconds: 2.5, StalledJobs: 3, DeadLetters: 4}, nil
+			return &models.Health{OutboxLagSeconds: 1.5, SchedulerLagSeconds: 2.5, StalledJobs: 3, DeadLetters: 4, LeasesHaltedSeconds: 5}, nil
 		},
 	})
 
@@ -110,6 +110,7 @@ func TestGauges(t *testing.T) {
 		`reelay_estimated_drain_time_seconds{tier="PRO"} 10`,
 		`reelay_workers{status="BUSY"} 3`, `reelay_workers{status="BOOTING"} 0`, `reelay_worker_utilization 0.75`,
 		`reelay_outbox_lag_seconds 1.5`, `reelay_scheduler_lag_seconds 2.5`, `reelay_stalled_jobs 3`, `reelay_dlq_size 4`,
+		`reelay_halted_seconds{what="leases"} 5`, `reelay_halted_seconds{what="schedules"} 0`,
 	})
 	require.NotContains(t, fmt.Sprint(lines), `reelay_estimated_drain_time_seconds{tier="FREE"}`, "nobody can work on it: unknown is not 0")
 }

@@ -35,6 +35,7 @@ type Overview struct {
 	Recent, Hour *history.Figures
 	Queues       []models.QueueCount
 	Pauses       []models.Pause
+	Halts        []models.Halt
 	// Workers are counted now, by pool, region and GPU type.
 	Workers []*models.HistoryPool
 	// Failing are the workers on which several jobs crashed in the last hour.
@@ -79,6 +80,9 @@ func (r *Reader) overview(ctx context.Context) (*Overview, error) {
 		return nil, err
 	}
 	work := estimate.NewRenderTimes(known).Work(o.Queues)
+	if o.Halts, err = models.ListHalts(ctx, r.DB); err != nil {
+		return nil, err
+	}
 	if o.Pauses, err = models.ListPauses(ctx, r.DB); err != nil {
 		return nil, err
 	}

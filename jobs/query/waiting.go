@@ -25,6 +25,7 @@ const (
 	WaitNotBefore         WaitingCode = "NOT_BEFORE"
 	WaitDependency        WaitingCode = "DEPENDENCY"
 	WaitInput             WaitingCode = "INPUT"
+	WaitHalted            WaitingCode = "HALTED"
 	WaitQueuePaused       WaitingCode = "QUEUE_PAUSED"
 	WaitNoPool            WaitingCode = "NO_POOL"
 	WaitPoolPaused        WaitingCode = "POOL_PAUSED"
@@ -37,7 +38,7 @@ const (
 
 // waitingCodes lists them, the most informative first.
 var waitingCodes = []WaitingCode{
-	WaitDependency, WaitInput, WaitNotBefore, WaitQueuePaused, WaitNoPool, WaitPoolPaused, WaitAccountRunningCap, WaitCapacityBooting, WaitPrice, WaitCapacityExhausted, WaitQueueAhead,
+	WaitDependency, WaitInput, WaitNotBefore, WaitHalted, WaitQueuePaused, WaitNoPool, WaitPoolPaused, WaitAccountRunningCap, WaitCapacityBooting, WaitPrice, WaitCapacityExhausted, WaitQueueAhead,
 }
 
 // WaitingReason is one reason why a job waits, in a sentence for people. Until is when it
@@ -63,6 +64,7 @@ type situation struct {
 	blocking  map[models.JobID]models.Blocking
 	fetches   map[models.JobID]*models.InputFetch
 	lanes     map[models.Tier]models.LaneState
+	halts     []models.Halt
 	capacity  []models.Capacity
 	accounts  map[models.AccountID]*models.Account
 	avoided   map[models.WorkerID]*models.Worker
@@ -116,6 +118,9 @@ func (s *situation) read(ctx context.Context, db bun.IDB, ids []models.JobID) er
 		return err
 	}
 	s.lanes = lo.KeyBy(lanes, func(l models.LaneState) models.Tier { return l.Lane })
+	if s.halts, err = models.ListHalts(ctx, db); err != nil {
+		return err
+	}
 	if s.gaveWay, err = models.ListYielded(ctx, db, s.requeued()); err != nil {
 		return err
 	}
@@ -266,7 +271,9 @@ func (s *situation) why(job *models.Job) []WaitingReason {
 		return reasons
 	}
 	lane := strings.ToLower(string(job.Lane))
-	if state := s.lanes[job.Lane]; state.Paused {
+	if halt, halted := s.halted(); halted {
+		add(WaitHalted, time.Time{}, "An operator has halted the starts of all jobs since %s: %s.", halt.Since.UTC().Format(time.RFC3339), strings.TrimSuffix(halt.Reason, "."))
+	} else if state := s.lanes[job.Lane]; state.Paused {
 		add(WaitQueuePaused, time.Time{}, "The %s lane is paused.", lane)
 	} else if slices.Contains(state.PausedModels, job.Model) {
 		add(WaitQueuePaused, time.Time{}, "The %s lane is paused for %s.", lane, job.Model)
@@ -295,6 +302,11 @@ func (s *situation) why(job *models.Job) []WaitingReason {
 		reasons[0].Message = "It gave way to " + text.A(string(to)) + " job. " + reasons[0].Message
 	}
 	return reasons
+}
+
+// halted returns the halt of all leases, if there is one.
+func (s *situation) halted() (models.Halt, bool) {
+	return lo.Find(s.halts, func(h models.Halt) bool { return h.What == models.HaltLeases })
 }
 
 func whereAhead(lane string, above int) string {

@@ -176,6 +176,50 @@ func TestSchedule(t *testing.T) {
 		require.Equal(t, 1, r.Count(t, "jobs"))
 	})
 
+	t.Run("FiresNothingWhileSchedulesAreHaltedAndCatchesUpAfterwards", func(t *testing.T) {
+		t.Parallel()
+
+		r := newRig(t)
+		in := hourly("news")
+		s := r.create(t, in)
+		in.Name, in.CatchUp = "all of them", models.CatchUpAll
+		all := r.create(t, in)
+		r.age(t, s, time.Hour)
+		_, err := r.runner.Decide(t.Context())
+		require.NoError(t, err)
+		_, err = r.Operator.Halt(t.Context(), r.Admin, []models.HaltTarget{models.HaltSchedules}, "they flood the API.")
+		require.NoError(t, err)
+		r.age(t, s, 3*time.Hour)
+		r.age(t, all, 3*time.Hour)
+		r.pass(t)
+
+		require.Len(t, r.slots(t, s), 1)
+		require.Equal(t, models.SlotPending, r.slots(t, s)[0].State, "it was decided before, and waits")
+		require.Empty(t, r.slots(t, all))
+		require.Zero(t, r.Count(t, "jobs"))
+		_, err = r.schedules.Trigger(t.Context(), r.Client, s.ID)
+		jobstest.RequireCode(t, err, apierror.CodeConflict)
+		require.ErrorContains(t, err, ": they flood the API. Try again")
+		_, err = r.schedules.Backfill(t.Context(), r.Client, s.ID, schedule.Backfill{From: time.Now().Add(-9 * time.Hour), To: time.Now().Add(-5 * time.Hour), MaxFires: 9})
+		jobstest.RequireCode(t, err, apierror.CodeConflict)
+		health, err := models.ReadHealth(t.Context(), r.DB, time.Minute, 10)
+		require.NoError(t, err)
+		require.Zero(t, health.SchedulerLagSeconds, "nothing is late by mistake")
+		require.Positive(t, health.SchedulesHaltedSeconds)
+
+		_, err = r.Operator.Resume(t.Context(), r.Admin, []models.HaltTarget{models.HaltSchedules})
+		require.NoError(t, err)
+		r.pass(t)
+
+		require.Len(t, r.slots(t, all), 3)
+		states := map[models.SlotState]int{}
+		for _, slot := range r.slots(t, s) {
+			states[slot.State]++
+		}
+		require.Equal(t, map[models.SlotState]int{models.SlotFired: 2, models.SlotSkipped: 1}, states, "the one that was decided, and the last")
+		r.RequireInvariants(t)
+	})
+
 	t.Run("SkipsASlotWhileAnEarlierJobRuns", func(t *testing.T) {
 		t.Parallel()
 

@@ -169,11 +169,7 @@ func (v *Schedules) Pause(ctx context.Context, p jobs.Principal, id models.Sched
 		if err != nil || !s.PausedAt.IsZero() {
 			return err
 		}
-		by := string(p.KeyID)
-		if p.Member != nil {
-			by = p.Member.String()
-		}
-		pause(s, now, by, reason)
+		pause(s, now, p.Actor(), reason)
 		return nil
 	})
 }

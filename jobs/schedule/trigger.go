@@ -14,7 +14,7 @@ import (
 )
 
 // Trigger fires a schedule now, also if it is paused, and returns the job. It returns CONFLICT
-// if the rule for overlaps forbids that, and the errors of a submit.
+// if the rule for overlaps forbids that or schedules are halted, and the errors of a submit.
 func (v *Schedules) Trigger(ctx context.Context, p jobs.Principal, id models.ScheduleID) (*models.Job, error) {
 	return v.TriggerOnce(ctx, p, id, time.Time{})
 }
@@ -29,6 +29,9 @@ func (v *Schedules) TriggerOnce(ctx context.Context, p jobs.Principal, id models
 	}
 	var slot *models.ScheduleSlot
 	err = jobs.InTx(ctx, v.DB, func(ctx context.Context, tx bun.Tx) error {
+		if err := notHalted(ctx, tx); err != nil {
+			return err
+		}
 		if err := triggeredOnce(ctx, tx, id, since); err != nil {
 			return err
 		}
@@ -55,6 +58,20 @@ func (v *Schedules) TriggerOnce(ctx context.Context, p jobs.Principal, id models
 		return nil, apierror.Conflict("The schedule did not fire: %s.", strings.TrimSuffix(slot.Reason, "."))
 	}
 	return v.job(ctx, slot)
+}
+
+// notHalted returns CONFLICT while schedules are halted.
+func notHalted(ctx context.Context, tx bun.Tx) error {
+	halts, err := models.ListHalts(ctx, tx)
+	if err != nil {
+		return err
+	}
+	for _, h := range halts {
+		if h.What == models.HaltSchedules {
+			return apierror.Conflict("An operator has halted all schedules since %s: %s. Try again when they are resumed.", h.Since.UTC().Format(time.RFC3339), strings.TrimSuffix(h.Reason, "."))
+		}
+	}
+	return nil
 }
 
 // triggeredOnce returns CONFLICT if the schedule was triggered after since. It locks the schedule,
@@ -90,7 +107,7 @@ type Backfill struct {
 
 // Backfill fires the slots of a time in the past that did not fire, nor wait to do so. It returns the jobs of
 // those that are due at once; with PerMinute, the others follow. It returns INVALID_INPUT if
-// there are more slots than allowed.
+// there are more slots than allowed, and CONFLICT while schedules are halted.
 func (v *Schedules) Backfill(ctx context.Context, p jobs.Principal, id models.ScheduleID, b Backfill) (fired []*models.Job, err error) {
 	s, err := v.toChange(ctx, p, id)
 	if err != nil {
@@ -108,6 +125,9 @@ func (v *Schedules) Backfill(ctx context.Context, p jobs.Principal, id models.Sc
 	}
 	var written []*models.ScheduleSlot
 	err = jobs.InTx(ctx, v.DB, func(ctx context.Context, tx bun.Tx) (err error) {
+		if err := notHalted(ctx, tx); err != nil {
+			return err
+		}
 		if written, err = models.BackfillSlots(ctx, tx, slots); err != nil {
 			return err
 		}

@@ -86,7 +86,7 @@ func (c *console) fail(w http.ResponseWriter, r *http.Request, err error, back s
 		w.Header().Set("Retry-After", strconv.Itoa(f.RetryAfterSeconds))
 	}
 	p, loginErr := c.principal(r)
-	r = c.visited(r, p)
+	r, _ = c.visitedBy(r, p) // what is halted may not be readable, either
 	if err := render(w, r, f.Status, errorPage(f, loginErr == nil)); err != nil {
 		slog.ErrorContext(r.Context(), "the error page failed", "error", err)
 	}

@@ -61,7 +61,7 @@ var strangersFill = map[string][]string{
 	"jobs": {"user_id", "idempotency_key", "failure_reason", "cancel_reason", "progress_message", "region", "alias"}, "job_runs": {"failure_reason"},
 	"job_attempts": {"failure_reason", "error_detail"}, "workers": {"provider_instance_id", "zone", "agent_version", "drain_reason", "machine"},
 	"pools": {"region", "machine_type", "gpu_type"}, "scaling_decisions": {"reason", "error"}, "dead_letters": {"reason", "note"}, "alerts": {"message"}, "alert_silences": {"reason"},
-	"queue_pauses": {"reason"}, "quarantines": {"reason"}, "schedules": {"name", "paused_by", "pause_reason"}, "schedule_slots": {"reason"},
+	"queue_pauses": {"reason"}, "halts": {"halted_by", "reason"}, "quarantines": {"reason"}, "schedules": {"name", "paused_by", "pause_reason"}, "schedule_slots": {"reason"},
 	"workflows": {"name", "cancel_reason"},
 }
 

@@ -105,7 +105,7 @@ var ownForms = []string{"/logout", "/me/logout", "/me/password"}
 
 // countedTables are the tables to which a form must add nothing when it is sent again.
 var countedTables = []string{
-	"jobs", "job_runs", "bulk_operations", "members", "invitations", "api_keys", "webhook_endpoints", "webhook_deliveries", "accounts", "pools", "saved_views", "alert_silences", "queue_pauses", "quarantines", "catalogue_entries", "schedules", "schedule_slots", "workflows", "workflow_nodes",
+	"jobs", "job_runs", "bulk_operations", "members", "invitations", "api_keys", "webhook_endpoints", "webhook_deliveries", "accounts", "pools", "saved_views", "alert_silences", "queue_pauses", "halts", "quarantines", "catalogue_entries", "schedules", "schedule_slots", "workflows", "workflow_nodes",
 }
 
 // posted are the forms of a page that change something and leave the session.

@@ -129,6 +129,9 @@ type note struct {
 
 // notes are what needs attention, besides pauses and alerts.
 func (v *overview) notes() (all []note) {
+	for _, h := range v.Halts {
+		all = append(all, note{haltedWords[h.What][0] + " are halted", "by " + ui.Upright(text.Printable(h.By)) + ": " + ui.Upright(text.Printable(h.Reason)), "/system", "bad"})
+	}
 	for _, w := range v.Failing {
 		more := text.Count(w.Failures, "failure") + " of " + text.Count(w.Jobs, "job") + " in the last hour"
 		if w.Quarantined(v.Now) {

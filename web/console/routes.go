@@ -80,6 +80,9 @@ func (c *console) routes() []route {
 		{pattern: "POST /doctor", serve: c.doctorRun, back: "/doctor"},
 		{pattern: "GET /system", serve: c.system},
 		{pattern: "GET /system/live", serve: c.systemLive},
+		{pattern: "GET /system/halt", serve: c.haltAsk},
+		{pattern: "POST /system/halt", serve: c.halt, back: "/system/halt"},
+		{pattern: "POST /system/resume", serve: c.resume, back: "/system"},
 
 		{pattern: "GET /jobs", serve: c.jobList},
 		{pattern: "GET /jobs/live", serve: c.jobListLive},
@@ -296,7 +299,9 @@ func (c *console) page(route route) http.Handler {
 				if p, err = c.principal(r); err != nil {
 					return err
 				}
-				r = c.visited(r, p) // the error page needs it, too
+				if r, err = c.visitedBy(r, p); err != nil { // the error page needs it, too
+					return err
+				}
 				if err := route.admit(r.Method, p); err != nil {
 					return err
 				}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/base64"
 	"net/http"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/reelay/reelay/internal/version"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )
 
@@ -25,6 +27,8 @@ type visit struct {
 	Theme string
 	// forget removes the cookie of the flash.
 	forget func(http.ResponseWriter)
+	// Halts are what operators have halted.
+	Halts []models.Halt
 	// Flash is what the previous action did, or "". It is shown once.
 	Flash string
 }
@@ -47,6 +51,17 @@ func (c *console) visited(r *http.Request, p jobs.Principal) *http.Request {
 		v.formKey = formKeyOf(cookie.Value)
 	}
 	return r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
+}
+
+// visitedBy is visited for a person who is logged in. Pages begin with what is halted.
+func (c *console) visitedBy(r *http.Request, p jobs.Principal) (_ *http.Request, err error) {
+	r = c.visited(r, p)
+	if strings.Contains(r.Header.Get("Accept"), "text/event-stream") || !p.May(models.RoleViewer) {
+		return r, nil
+	}
+	v := visitOf(r.Context())
+	v.Halts, err = c.Reader.Halts(r.Context(), p)
+	return r.WithContext(context.WithValue(r.Context(), visitKey{}, v)), err
 }
 
 // who names the person who is logged in.

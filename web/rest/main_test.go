@@ -39,7 +39,7 @@ func newAPI(t *testing.T) *api {
 	s := jobstest.New(t)
 	inside := rest.New(rest.Config{
 		Keys:      &auth.KeyWatch{Authenticate: s.Keys.Authenticate, Every: 20 * time.Millisecond},
-		Submitter: s.Submitter, Canceller: s.Canceller, Inputs: s.Inputs, Reader: s.Reader, Watcher: s.Watcher, Pools: s.Pools, Schedules: s.Schedules, Workflows: s.Workflows,
+		Submitter: s.Submitter, Canceller: s.Canceller, Inputs: s.Inputs, Reader: s.Reader, Watcher: s.Watcher, Pools: s.Pools, Operator: s.Operator, Schedules: s.Schedules, Workflows: s.Workflows,
 		Base: func(*http.Request) string { return s.Base },
 	})
 	asked, end := context.WithCancel(t.Context())

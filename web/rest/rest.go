@@ -47,12 +47,13 @@ func (s *service) register(mux *http.ServeMux) []byte {
 	s.registerInputs(api)
 	s.registerModels(api)
 	s.registerQueue(api)
+	s.registerHalts(api)
 	s.registerOverview(api)
 	s.registerPools(api)
 	s.registerDrafts(api)
 	// Requests have no other fields. Later releases can add fields to responses.
 	for name, schema := range api.OpenAPI().Components.Schemas.Map() {
-		if !slices.Contains([]string{"VideoRequest", "JobRequest", "RecurringRequest", "WorkflowRequest", "WorkflowNodeRequest", "RetryPolicy", "InputRequest"}, name) {
+		if !slices.Contains([]string{"VideoRequest", "JobRequest", "RecurringRequest", "WorkflowRequest", "WorkflowNodeRequest", "RetryPolicy", "InputRequest", "HaltRequest"}, name) {
 			schema.AdditionalProperties = nil
 		}
 	}

@@ -26,6 +26,7 @@ type Config struct {
 	Reader    *query.Reader
 	Watcher   *watch.Watcher
 	Pools     *fleet.Pools
+	Operator  *jobs.Operator
 	Schedules *schedule.Schedules
 	Workflows *workflow.Workflows
 	// Base returns the scheme and host at which the caller reaches this server, such

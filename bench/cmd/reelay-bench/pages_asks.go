@@ -184,7 +184,7 @@ func (p *places) otherPages() []string {
 	endpoint, bulk, view, member := "/webhooks/"+string(history.Endpoint), "/bulk/"+string(p.Bulk), "/views/"+string(p.View), "/members/"+string(p.Member)
 	return []string{
 		"/overview", "/overview?range=24h", "/overview?range=7d", "/overview/live", "/overview/charts", "/overview/charts?range=24h", "/overview/charts?range=7d",
-		"/doctor", "/system", "/system/live", "/keyboard", "/graphql", "/api/docs", "/bulk", "/bulk?open=1", "/bulk/live", bulk, bulk + "/live",
+		"/doctor", "/system", "/system/live", "/system/halt", "/keyboard", "/graphql", "/api/docs", "/bulk", "/bulk?open=1", "/bulk/live", bulk, bulk + "/live",
 		"/views", "/views/new", view + "/edit", view + "/delete", "/webhooks", "/webhooks/new", endpoint, endpoint + "?failed=1", endpoint + "/rotate", endpoint + "/disable", endpoint + "/delete",
 		"/schedules", "/schedules/live", "/alerts", "/alerts?history=1", "/alerts/live", "/alerts/rules/queue-depth", "/alerts/silence", "/accounts", "/accounts/new", "/accounts/" + string(p.Account) + "/edit",
 		"/members", member, "/keys", "/keys?account=" + string(p.Account), "/keys/new", "/keys/" + string(p.Key) + "/revoke",

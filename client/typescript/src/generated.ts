@@ -55,6 +55,11 @@ export type DeadLetterAudience =
   | 'OPERATOR'
   | 'CUSTOMER';
 
+/** What an operator can halt: no slot of a schedule fires; no worker gets a job. */
+export type HaltTarget =
+  | 'SCHEDULES'
+  | 'LEASES';
+
 /** Service classes, highest first. A job may have its account's tier or a lower one. CRITICAL is for operators. */
 export type Tier =
   | 'CRITICAL'
@@ -250,6 +255,7 @@ export type WaitingCode =
   | 'NOT_BEFORE'
   | 'DEPENDENCY'
   | 'INPUT'
+  | 'HALTED'
   | 'QUEUE_PAUSED'
   | 'NO_POOL'
   | 'POOL_PAUSED'
