@@ -5,14 +5,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// TestPromises checks that every test named in docs/operators/reliability.md and
-// docs/developers/testing.md exists in the named folder.
+// TestPromises checks that every test named in docs/operators/reliability.md, docs/users/guarantees.md
+// and docs/developers/testing.md exists in the named folder.
 func TestPromises(t *testing.T) {
 	t.Parallel()
 
@@ -34,7 +35,12 @@ func TestPromises(t *testing.T) {
 	require.NoError(t, err)
 	guide, err := os.ReadFile("../docs/developers/testing.md")
 	require.NoError(t, err)
-	named := regexp.MustCompile("`(Test\\w+)`(?: \\((e2e)\\)| in ((?:`[a-z/]+`(?:, )?)+))?").FindAllStringSubmatch(string(promises)+string(guide), -1)
+	guarantees, err := os.ReadFile("../docs/users/guarantees.md")
+	require.NoError(t, err)
+	for _, name := range regexp.MustCompile("`(Test\\w+)/(\\w+)`").FindAllStringSubmatch(string(guarantees), -1) {
+		require.True(t, slices.ContainsFunc(tests[name[1]], func(folder string) bool { return runs(t, folder, name[2]) }), name[0])
+	}
+	named := regexp.MustCompile("`(Test\\w+)`(?: \\((e2e)\\)| in ((?:`[a-z/]+`(?:, )?)+))?").FindAllStringSubmatch(string(promises)+string(guide)+string(guarantees), -1)
 	require.Greater(t, len(named), 40)
 	for _, name := range named {
 		require.Contains(t, tests, name[1])
@@ -44,4 +50,16 @@ func TestPromises(t *testing.T) {
 			}
 		}
 	}
+}
+
+// runs reports whether a test in a folder runs a part of this name.
+func runs(t *testing.T, folder, part string) bool {
+	t.Helper()
+	files, err := filepath.Glob("../" + folder + "/*_test.go")
+	require.NoError(t, err)
+	return slices.ContainsFunc(files, func(path string) bool {
+		source, err := os.ReadFile(path)
+		require.NoError(t, err)
+		return strings.Contains(string(source), `"`+part+`"`)
+	})
 }

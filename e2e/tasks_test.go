@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
 )
 
@@ -133,6 +134,56 @@ func TestTasks(t *testing.T) {
 		var output struct{ Body string }
 		require.NoError(t, json.Unmarshal(*job.Output, &output))
 		require.Equal(t, `/200{"said":"/fox!"}`, output.Body)
+	})
+
+	t.Run("ASchedulesCallsAreOnePerSlot", func(t *testing.T) {
+		t.Parallel()
+		c := common(t).client(t)
+		calls := make(chan string, 100)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			calls <- r.Header.Get("Idempotency-Key")
+			_, _ = w.Write([]byte("called"))
+		}))
+		t.Cleanup(server.Close)
+		params := json.RawMessage(`{"url": "` + server.URL + `/", "method": "POST"}`)
+
+		made, err := c.ApplySchedule(t.Context(), client.ScheduleInput{
+			Name: "calls", EverySeconds: new(1), CatchUp: new(client.CatchUpAll), Job: client.SubmitJobInput{Model: "http.call", Params: &params},
+		})
+		require.NoError(t, err)
+		seen := map[string]bool{}
+		for range 3 {
+			key := testrun.Receive(t, "a call", calls)
+			require.False(t, seen[key], "a second call of %s", key)
+			seen[key] = true
+		}
+		var fired []string
+		testrun.Eventually(t, "the slots name their jobs", func() bool {
+			shown, err := c.Schedule(t.Context(), made.Id, 100, 1)
+			require.NoError(t, err)
+			fired = nil
+			for _, slot := range shown.Slots {
+				if slot.Job != nil && seen[slot.Job.Id] {
+					fired = append(fired, slot.Job.Id)
+				}
+			}
+			return len(fired) == len(seen)
+		})
+		require.NoError(t, c.DeleteSchedule(t.Context(), made.Id))
+
+		for _, id := range fired {
+			job := until(t, c, id, completed)
+			var output struct {
+				Status int
+				Body   string
+			}
+			require.NoError(t, json.Unmarshal(*job.Output, &output))
+			require.Equal(t, http.StatusOK, output.Status)
+			require.Equal(t, "called", output.Body)
+			history, err := c.JobHistory(t.Context(), id)
+			require.NoError(t, err)
+			require.Len(t, history.Attempts, 1)
+		}
 	})
 
 	t.Run("ADamagedFileFailsTheJob", func(t *testing.T) {

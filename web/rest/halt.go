@@ -29,7 +29,7 @@ type haltList struct {
 
 type haltRequest struct {
 	What   []string `json:"what" minItems:"1" maxItems:"2" nullable:"false" enum:"schedules,leases"`
-	Reason string `json:"reason" doc:"Why, in 1 to 200 characters. Owners see it on their waiting jobs, too."`
+	Reason string   `json:"reason" doc:"Why, in 1 to 200 characters. Owners see it on their waiting jobs, too."`
 }
 
 type haltTarget struct {
