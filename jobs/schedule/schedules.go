@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/cron"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
@@ -97,37 +98,71 @@ func inJob(err error) error {
 // set writes a valid input into a schedule, whose slots count from now. It returns INVALID_INPUT
 // if it would never fire.
 func (v *Schedules) set(s *models.Schedule, in Input, tier models.Tier, now time.Time) error {
-	if err := in.checkRange(now); err != nil {
+	if _, err := in.plan(s, now); err != nil {
 		return err
 	}
-	s.Name, s.Cron, s.EverySeconds, s.Timezone = in.Name, in.Cron, in.EverySeconds, in.Timezone
-	s.DSTGap, s.DSTOverlap, s.JitterSeconds = in.DSTGap, in.DSTOverlap, in.JitterSeconds
-	s.StartAt, s.EndAt = lo.FromPtr(in.StartAt).Truncate(time.Microsecond), lo.FromPtr(in.EndAt).Truncate(time.Microsecond)
-	s.CatchUp, s.CatchUpWindowSeconds, s.Overlap = in.CatchUp, *in.CatchUpWindowSeconds, in.Overlap
 	s.Model, s.Tier = in.Job.Model, tier
-	times, err := Times(s)
-	if err != nil {
-		return err
-	}
-	s.DecidedUntil = now
-	plan(s, times)
-	switch {
-	case !s.NextSlot.IsZero():
-	case in.EndAt != nil:
-		return apierror.Invalid("endAt", "The schedule would never fire: no time from now, or from its start, until its end matches. Move the end, or leave it out.")
-	default:
-		return apierror.Invalid("cron", "The schedule would never fire: no time within five years of its start matches.")
-	}
 	if !s.PausedAt.IsZero() {
 		s.NextSlot, s.NextFireAt = time.Time{}, time.Time{}
 	}
 	return sealTemplate(v.Sealer, s, in.Job)
 }
 
+// plan writes when a valid input fires into a schedule, whose slots count from now. It returns
+// INVALID_INPUT if it would never fire.
+func (in Input) plan(s *models.Schedule, now time.Time) (cron.Times, error) {
+	if err := in.checkRange(now); err != nil {
+		return cron.Times{}, err
+	}
+	s.Name, s.Cron, s.EverySeconds, s.Timezone = in.Name, in.Cron, in.EverySeconds, in.Timezone
+	s.DSTGap, s.DSTOverlap, s.JitterSeconds = in.DSTGap, in.DSTOverlap, in.JitterSeconds
+	s.StartAt, s.EndAt = lo.FromPtr(in.StartAt).Truncate(time.Microsecond), lo.FromPtr(in.EndAt).Truncate(time.Microsecond)
+	s.CatchUp, s.CatchUpWindowSeconds, s.Overlap = in.CatchUp, *in.CatchUpWindowSeconds, in.Overlap
+	times, err := Times(s)
+	if err != nil {
+		return times, err
+	}
+	s.DecidedUntil = now
+	plan(s, times)
+	switch {
+	case !s.NextSlot.IsZero():
+		return times, nil
+	case in.EndAt != nil:
+		return times, apierror.Invalid("endAt", "The schedule would never fire: no time from now, or from its start, until its end matches. Move the end, or leave it out.")
+	}
+	return times, apierror.Invalid("cron", "The schedule would never fire: no time within five years of its start matches.")
+}
+
+// Preview says in words when a schedule of this input would fire, with its next n slots, and
+// stores nothing. It returns INVALID_INPUT for times that are not valid; it does not look at the job.
+func (v *Schedules) Preview(ctx context.Context, in Input, n int) (words string, next []time.Time, err error) {
+	in.Name = cmp.Or(in.Name, "preview") // a form may have none yet
+	if err := in.check(); err != nil {
+		return "", nil, err
+	}
+	now, err := models.Now(ctx, v.DB)
+	if err != nil {
+		return "", nil, fmt.Errorf("read the clock: %w", err)
+	}
+	times, err := in.plan(&models.Schedule{CreatedAt: now}, now)
+	if err != nil {
+		return "", nil, err
+	}
+	return times.Describe(), times.Upcoming(now, n), nil
+}
+
 // Update replaces what a schedule does. Slots that are decided stay as they are; the new times
 // count from now.
 func (v *Schedules) Update(ctx context.Context, p jobs.Principal, id models.ScheduleID, in Input) (*models.Schedule, error) {
-	tier, err := v.check(ctx, p, &in)
+	known, err := v.toChange(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	owner := p
+	if known.AccountID != p.AccountID { // its jobs are the owner's, whoever changes it
+		owner = submitter(known)
+	}
+	tier, err := v.check(ctx, owner, &in)
 	if err != nil {
 		return nil, err
 	}

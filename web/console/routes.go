@@ -212,7 +212,12 @@ func (c *console) routes() []route {
 
 		{pattern: "GET /schedules", serve: c.scheduleList},
 		{pattern: "GET /schedules/live", serve: c.scheduleListLive},
+		{pattern: "GET /schedules/new", serve: c.scheduleNew},
+		{pattern: "POST /schedules/new", serve: c.scheduleSend, back: "/schedules/new"},
+		{pattern: "POST /schedules/preview", serve: c.schedulePreview, back: "/schedules/new"},
 		{pattern: "GET /schedules/{id}", serve: c.scheduleShow},
+		{pattern: "GET /schedules/{id}/edit", serve: c.scheduleEdit, back: "/schedules/{id}"},
+		{pattern: "POST /schedules/{id}/edit", serve: c.scheduleSend, back: "/schedules/{id}/edit"},
 		{pattern: "GET /schedules/{id}/pause", serve: c.schedulePauseAsk, back: "/schedules/{id}"},
 		{pattern: "POST /schedules/{id}/pause", serve: c.schedulePause, back: "/schedules/{id}"},
 		{pattern: "POST /schedules/{id}/resume", serve: c.scheduleResume, back: "/schedules/{id}"},

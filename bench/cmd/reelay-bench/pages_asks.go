@@ -67,7 +67,7 @@ func findPlaces(ctx context.Context, db bun.IDB) (*places, error) {
 var unmeasured = []string{
 	"GET /login", "GET /login/sso", "GET /login/sso/callback", "GET /join/{token}", "GET /static/", "GET /{$}",
 	"GET /jobs/{id}/video", "GET /jobs/{id}/log/{attempt}", "GET /artifacts/{id}", "GET /models/show/{id}/remove", "GET /takes/{id}/discard", "GET /jobs/{id}/redrive",
-	"GET /schedules/{id}", "GET /schedules/{id}/pause", "GET /schedules/{id}/delete",
+	"GET /schedules/{id}", "GET /schedules/{id}/edit", "GET /schedules/{id}/pause", "GET /schedules/{id}/delete",
 	"GET /jobs/export.csv", "GET /jobs/export.jsonl",
 }
 
@@ -186,7 +186,7 @@ func (p *places) otherPages() []string {
 		"/overview", "/overview?range=24h", "/overview?range=7d", "/overview/live", "/overview/charts", "/overview/charts?range=24h", "/overview/charts?range=7d",
 		"/doctor", "/system", "/system/live", "/system/halt", "/keyboard", "/graphql", "/api/docs", "/bulk", "/bulk?open=1", "/bulk/live", bulk, bulk + "/live",
 		"/views", "/views/new", view + "/edit", view + "/delete", "/webhooks", "/webhooks/new", endpoint, endpoint + "?failed=1", endpoint + "/rotate", endpoint + "/disable", endpoint + "/delete",
-		"/schedules", "/schedules/live", "/alerts", "/alerts?history=1", "/alerts/live", "/alerts/rules/queue-depth", "/alerts/silence", "/accounts", "/accounts/new", "/accounts/" + string(p.Account) + "/edit",
+		"/schedules", "/schedules/live", "/schedules/new", "/alerts", "/alerts?history=1", "/alerts/live", "/alerts/rules/queue-depth", "/alerts/silence", "/accounts", "/accounts/new", "/accounts/" + string(p.Account) + "/edit",
 		"/members", member, "/keys", "/keys?account=" + string(p.Account), "/keys/new", "/keys/" + string(p.Key) + "/revoke",
 		"/audit", "/audit?actor=ann", "/audit?actor=nobody", "/audit?action=cancelJob", "/audit?target=target-50", "/me",
 	}
