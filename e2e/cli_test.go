@@ -116,12 +116,12 @@ func TestCLI(t *testing.T) {
 {"prompt":"an owl","params":{"durationSeconds":-1}}
 {"prompt":"a fox","params":{"durationSeconds":1,"pace":0}}
 `), 0o600))
-		first, errs, refused := s.command(t, "submit", "--file", shots, "--idempotency-key", t.Name())
+		first, errs, refused := s.command(t, "submit", "--file", shots, "--batch", "foxes-and-owls")
 		require.Equal(t, 1, refused)
 		require.Contains(t, errs, "line 2: INVALID_INPUT")
 		require.Len(t, strings.Fields(first), 2)
 
-		again, _, _ := s.command(t, "submit", "--file", shots, "--idempotency-key", t.Name())
+		again, _, _ := s.command(t, "submit", "--file", shots, "--batch", "foxes-and-owls")
 
 		require.Equal(t, first, again)
 	})

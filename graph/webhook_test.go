@@ -63,7 +63,7 @@ func TestWebhooks(t *testing.T) {
 				id jobId run eventId event url attempts delivered lastStatusCode lastError nextAttemptAt createdAt deliveredAt
 				tries { at statusCode error durationMs } } } }
 			failed: webhookDeliveries(jobId: $j, failedOnly: true) { edges { cursor } } }`, map[string]any{"j": job, "e": endpoint})
-		require.Equal(t, []any{map[string]any{"id": endpoint, "format": "STANDARD", "disabled": false, "events": []any{"job.completed", "job.failed", "job.cancelled"}}}, list["webhookEndpoints"])
+		require.Equal(t, []any{map[string]any{"id": endpoint, "format": "STANDARD", "disabled": false, "events": []any{"job.completed", "job.failed", "job.cancelled", "workflow.completed", "workflow.failed", "workflow.cancelled"}}}, list["webhookEndpoints"])
 		require.Empty(t, at[[]any](t, list, "failed", "edges"))
 		node := at[map[string]any](t, list, "webhookDeliveries", "edges", 0, "node")
 		require.Equal(t, "job.cancelled", node["event"])

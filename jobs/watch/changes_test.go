@@ -132,7 +132,7 @@ func TestChanges(t *testing.T) {
 // The filter in PostgreSQL and the filter of the stream must agree.
 func TestMatches(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, 14, reflect.TypeFor[models.JobFilter]().NumField(),
+	require.Equal(t, 15, reflect.TypeFor[models.JobFilter]().NumField(),
 		"JobFilter has a field more: have models.JobFilter.Matches look at it, or watch.Watcher.Changes refuse it, and then count it here")
 	s := jobstest.New(t)
 	job := s.Submit(t)
