@@ -34,7 +34,7 @@ var navigation = []group{
 		{"Dead letters", "/dead-letters", "g d", "the dead letter"},
 		{"Bulk operations", "/bulk", "g b", "the operation"},
 		{"Schedules", "/schedules", "g r", "the schedule"},
-		{"Workflows", "/workflows", "g n", "the workflow"},
+		{"Workflows", "/workflows", "g v", "the workflow"},
 	}},
 	{"Fleet", []section{
 		{"Queues", "/queues", "g q", "the queue"},
