@@ -50,7 +50,7 @@ func TestKeyboard(t *testing.T) {
 			chromium.Until(`!document.querySelector("dialog")`),
 			chromedp.KeyEvent("k", chromedp.KeyModifiers(input.ModifierCtrl)),
 			chromedp.WaitVisible("dialog#palette input"),
-			chromedp.SendKeys("dialog#palette input", "work\r"),
+			chromedp.SendKeys("dialog#palette input", "workers\r"),
 			chromedp.WaitReady(`nav a[aria-current][href="/workers"]`),
 			chromium.Complete(),
 			chromedp.KeyEvent("gq"),
