@@ -32,7 +32,7 @@ const (
 	schedulesMany   = "1,000,000 schedules"
 	schedulesOne    = "one of two controls is killed"
 	schedulesBoth   = "all controls are killed"
-	schedulesKilled = 2 * time.Second // the round goes on for so long before a kill
+	schedulesKilled = 2 * time.Second // how long the round runs before a kill
 )
 
 // schedules measures by how much slots miss their time.

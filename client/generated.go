@@ -2804,7 +2804,7 @@ type JobTotals struct {
 	Failures []FailureCount `json:"failures"`
 	// The mean progress. A job that has ended counts as 100.
 	Percent float64 `json:"percent"`
-	// When the last one ends if they go on ending as in the last ten minutes. Null if none has ended since then, or all have.
+	// The estimated end of the last job, from how many ended in the last ten minutes. Null if none did, or all have ended.
 	EstimatedEndAt *time.Time `json:"estimatedEndAt"`
 	// True if there are over 200,000 jobs, of which only some were counted.
 	Partly bool `json:"partly"`

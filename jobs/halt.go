@@ -20,7 +20,7 @@ const maxHaltReason = 200
 // characters; owners of waiting jobs see it, too.
 func (o *Operator) Halt(ctx context.Context, p Principal, what []models.HaltTarget, reason string) ([]models.Halt, error) {
 	if reason = strings.TrimSpace(reason); !text.Valid(reason, 1, maxHaltReason) {
-		return nil, apierror.Invalid("reason", "Say why, in 1 to %d printable characters: everybody who waits sees it.", maxHaltReason)
+		return nil, apierror.Invalid("reason", "Say why, in 1 to %d printable characters: the owners of waiting jobs see it.", maxHaltReason)
 	}
 	return o.setHalts(ctx, p, "halt", what, Payload{"reason": reason}, func(ctx context.Context, tx bun.Tx) error {
 		return models.InsertHalts(ctx, tx, what, p.Actor(), reason)

@@ -21,7 +21,7 @@ type JobTotals struct {
 	Failures []FailureCount
 	// Percent is the mean progress. A job that has ended counts as 100. It is 0 without jobs.
 	Percent float64
-	// EstimatedEndAt is when the last job ends if they go on ending as in the last ten minutes, or nil
+	// EstimatedEndAt is the estimated end of the last job, from how many ended in the last ten minutes, or nil
 	// if none has ended since then, or all have.
 	EstimatedEndAt *time.Time
 	// Partly means that there may be more jobs.

@@ -33,12 +33,12 @@ func haltCommand() *cobra.Command {
 			return halts, printHalts(halts), err
 		}
 		if reason == "" {
-			return nil, nil, errors.New("say why, with --reason: everybody who waits sees it")
+			return nil, nil, errors.New("say why, with --reason: the owners of waiting jobs see it")
 		}
 		halts, err := c.Halt(ctx, haltTargets[args[0]], reason)
 		return halts, printHalts(halts), err
 	})
-	cmd.Flags().StringVar(&reason, "reason", "", "reason, shown to everybody who waits")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason, shown to the owners of waiting jobs")
 	return cmd
 }
 
