@@ -117,7 +117,7 @@ func (b *submitBatch) run(ctx context.Context, s *Submitter) error {
 		return err
 	}
 	if graph := b.calls[0].graph; graph != nil {
-		if known, err := b.knownGraph(ctx, graph); known || err != nil {
+		if known, err := graph.find(ctx, b.tx); known || err != nil {
 			return err
 		}
 	}

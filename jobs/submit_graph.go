@@ -19,7 +19,7 @@ import (
 // Graph is a workflow to be submitted: all its jobs are accepted, or none.
 type Graph struct {
 	Workflow *models.Workflow
-	// Nodes are at most models.MaxNodes, parents first.
+	// Nodes has parents first.
 	Nodes []*GraphNode
 
 	// jobs are the nodes that are not reused, in their order.
@@ -62,10 +62,10 @@ func (s *Submitter) SubmitGraph(ctx context.Context, p Principal, g *Graph) (w *
 	}
 	g.count()
 	if len(all) == 0 {
-		err := InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error { return g.write(ctx, tx, s.Sealer) })
-		return g.Workflow, false, apierror.Wrap(err, "submit a workflow of reused jobs")
+		err = apierror.Wrap(s.writeReused(ctx, g), "submit a workflow of reused jobs")
+	} else {
+		_, err = s.submit(ctx, p, all, g)
 	}
-	_, err = s.submit(ctx, p, all, g)
 	if err != nil {
 		return nil, false, err
 	}
@@ -73,6 +73,19 @@ func (s *Submitter) SubmitGraph(ctx context.Context, p Principal, g *Graph) (w *
 		return g.existing, true, nil
 	}
 	return g.Workflow, false, nil
+}
+
+// writeReused writes a workflow without new jobs.
+func (s *Submitter) writeReused(ctx context.Context, g *Graph) error {
+	return InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
+		if _, _, err := models.LockAccounts(ctx, tx, []models.AccountID{g.Workflow.AccountID}); err != nil {
+			return err
+		}
+		if known, err := g.find(ctx, tx); known || err != nil {
+			return err
+		}
+		return g.write(ctx, tx, s.Sealer)
+	})
 }
 
 // count sets what follows from the nodes.
@@ -98,7 +111,8 @@ func (g *Graph) own(call *submitCall) map[models.JobID]*models.Job {
 	return own
 }
 
-// find looks for the workflow of an earlier request with the same key.
+// find looks for the workflow of an earlier request with the same key. Only with the account locked
+// can none be made meanwhile.
 func (g *Graph) find(ctx context.Context, db bun.IDB) (known bool, err error) {
 	if g.Workflow.IdempotencyKey == "" {
 		return false, nil
@@ -114,11 +128,6 @@ func (g *Graph) find(ctx context.Context, db bun.IDB) (known bool, err error) {
 	}
 	g.existing = first
 	return true, nil
-}
-
-// knownGraph is find with the account locked. The call's answers are then empty.
-func (b *submitBatch) knownGraph(ctx context.Context, g *Graph) (bool, error) {
-	return g.find(ctx, b.tx)
 }
 
 // refusal returns the first error of the nodes, with the place of the node in its field.

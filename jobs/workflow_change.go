@@ -25,8 +25,8 @@ type Workflows struct {
 	Notifier  *Notifier
 }
 
-// Visible returns a workflow that the caller may see, or NOT_FOUND.
-func (w *Workflows) Visible(ctx context.Context, p Principal, id models.WorkflowID) (*models.Workflow, error) {
+// Get returns a workflow that the caller may see, or NOT_FOUND.
+func (w *Workflows) Get(ctx context.Context, p Principal, id models.WorkflowID) (*models.Workflow, error) {
 	if !id.Valid() {
 		return nil, apierror.NotFound("workflow")
 	}
@@ -46,7 +46,7 @@ func (w *Workflows) change(ctx context.Context, p Principal, id models.WorkflowI
 	if err := p.RequireChange(); err != nil {
 		return nil, err
 	}
-	seen, err := w.Visible(ctx, p, id)
+	seen, err := w.Get(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}

@@ -354,6 +354,20 @@ func TestWorkflow(t *testing.T) {
 		third, _, err := r.workflows.Submit(t.Context(), r.Client, in)
 		require.NoError(t, err)
 		require.Equal(t, models.WorkflowCompleted, third.Status, "nothing has changed")
+
+		in.IdempotencyKey = new("the same")
+		same := make([]models.WorkflowID, 4)
+		var all sync.WaitGroup
+		for i := range same {
+			all.Go(func() {
+				w, _, err := r.workflows.Submit(t.Context(), r.Client, in)
+				if assert.NoError(t, err) {
+					same[i] = w.ID
+				}
+			})
+		}
+		all.Wait()
+		require.Len(t, slices.Compact(same), 1)
 		r.RequireInvariants(t)
 	})
 

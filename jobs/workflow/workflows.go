@@ -142,7 +142,7 @@ func (w *Workflows) reusable(ctx context.Context, p jobs.Principal, id models.Wo
 	if id == "" {
 		return nil, nil
 	}
-	seen, err := w.Visible(ctx, p, id)
+	seen, err := w.Get(ctx, p, id)
 	if err == nil && seen.AccountID != p.AccountID {
 		err = apierror.NotFound("workflow")
 	}
@@ -177,11 +177,6 @@ func (w *Workflows) List(ctx context.Context, p jobs.Principal, name string, sta
 		return nil, apierror.Wrap(err, "list workflows")
 	}
 	return paging.NewPage(all, found, of.First, func(w *models.Workflow) string { return string(w.ID) }), nil
-}
-
-// Get returns a workflow that the caller may see, or NOT_FOUND.
-func (w *Workflows) Get(ctx context.Context, p jobs.Principal, id models.WorkflowID) (*models.Workflow, error) {
-	return w.Visible(ctx, p, id)
 }
 
 // sweep bounds the workflows that one call of Forget deletes.
