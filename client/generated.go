@@ -7368,6 +7368,22 @@ func (v *__modelInput) GetName() string { return v.Name }
 // GetVersion returns __modelInput.Version, and is useful for accessing the field via an interface.
 func (v *__modelInput) GetVersion() *int { return v.Version }
 
+// __overrideDependencyInput is used internally by genqlient
+type __overrideDependencyInput struct {
+	Id     string `json:"id"`
+	Key    string `json:"key"`
+	Parent string `json:"parent"`
+}
+
+// GetId returns __overrideDependencyInput.Id, and is useful for accessing the field via an interface.
+func (v *__overrideDependencyInput) GetId() string { return v.Id }
+
+// GetKey returns __overrideDependencyInput.Key, and is useful for accessing the field via an interface.
+func (v *__overrideDependencyInput) GetKey() string { return v.Key }
+
+// GetParent returns __overrideDependencyInput.Parent, and is useful for accessing the field via an interface.
+func (v *__overrideDependencyInput) GetParent() string { return v.Parent }
+
 // __pauseBulkOperationInput is used internally by genqlient
 type __pauseBulkOperationInput struct {
 	Id string `json:"id"`
@@ -7868,6 +7884,18 @@ func (v *__silenceAlertsInput) GetMinutes() int { return v.Minutes }
 
 // GetReason returns __silenceAlertsInput.Reason, and is useful for accessing the field via an interface.
 func (v *__silenceAlertsInput) GetReason() string { return v.Reason }
+
+// __skipWorkflowJobInput is used internally by genqlient
+type __skipWorkflowJobInput struct {
+	Id  string `json:"id"`
+	Key string `json:"key"`
+}
+
+// GetId returns __skipWorkflowJobInput.Id, and is useful for accessing the field via an interface.
+func (v *__skipWorkflowJobInput) GetId() string { return v.Id }
+
+// GetKey returns __skipWorkflowJobInput.Key, and is useful for accessing the field via an interface.
+func (v *__skipWorkflowJobInput) GetKey() string { return v.Key }
 
 // __startBulkOperationInput is used internally by genqlient
 type __startBulkOperationInput struct {
@@ -9802,6 +9830,15 @@ type modelsResponse struct {
 // GetModels returns modelsResponse.Models, and is useful for accessing the field via an interface.
 func (v *modelsResponse) GetModels() []Model { return v.Models }
 
+// overrideDependencyResponse is returned by overrideDependency on success.
+type overrideDependencyResponse struct {
+	// Lets a node not wait for one that it comes after. CONFLICT if it does not wait for it, or uses its result.
+	OverrideDependency Workflow `json:"overrideDependency"`
+}
+
+// GetOverrideDependency returns overrideDependencyResponse.OverrideDependency, and is useful for accessing the field via an interface.
+func (v *overrideDependencyResponse) GetOverrideDependency() Workflow { return v.OverrideDependency }
+
 // overviewResponse is returned by overview on success.
 type overviewResponse struct {
 	Overview Overview `json:"overview"`
@@ -10219,6 +10256,15 @@ type silenceAlertsResponse struct {
 
 // GetSilenceAlerts returns silenceAlertsResponse.SilenceAlerts, and is useful for accessing the field via an interface.
 func (v *silenceAlertsResponse) GetSilenceAlerts() AlertSilence { return v.SilenceAlerts }
+
+// skipWorkflowJobResponse is returned by skipWorkflowJob on success.
+type skipWorkflowJobResponse struct {
+	// Lets the nodes after this one run as if it were COMPLETED. CONFLICT if it runs, is COMPLETED, or its result is used.
+	SkipWorkflowJob Workflow `json:"skipWorkflowJob"`
+}
+
+// GetSkipWorkflowJob returns skipWorkflowJobResponse.SkipWorkflowJob, and is useful for accessing the field via an interface.
+func (v *skipWorkflowJobResponse) GetSkipWorkflowJob() Workflow { return v.SkipWorkflowJob }
 
 // startBulkOperationResponse is returned by startBulkOperation on success.
 type startBulkOperationResponse struct {
@@ -14610,6 +14656,63 @@ func models(
 	return data_, err_
 }
 
+// The mutation executed by overrideDependency.
+const overrideDependency_Operation = `
+mutation overrideDependency ($id: ID!, $key: String!, $parent: String!) {
+	overrideDependency(id: $id, key: $key, parent: $parent) {
+		... Workflow
+	}
+}
+fragment Workflow on Workflow {
+	id
+	name
+	status
+	run
+	counts {
+		total
+		waiting
+		running
+		completed
+		failed
+		cancelled
+		skipped
+	}
+	percent
+	cancelReason
+	createdAt
+	completedAt
+}
+`
+
+func overrideDependency(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	key string,
+	parent string,
+) (data_ *overrideDependencyResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "overrideDependency",
+		Query:  overrideDependency_Operation,
+		Variables: &__overrideDependencyInput{
+			Id:     id,
+			Key:    key,
+			Parent: parent,
+		},
+	}
+
+	data_ = &overrideDependencyResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The query executed by overview.
 const overview_Operation = `
 query overview {
@@ -17221,6 +17324,61 @@ func silenceAlerts(
 	}
 
 	data_ = &silenceAlertsResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by skipWorkflowJob.
+const skipWorkflowJob_Operation = `
+mutation skipWorkflowJob ($id: ID!, $key: String!) {
+	skipWorkflowJob(id: $id, key: $key) {
+		... Workflow
+	}
+}
+fragment Workflow on Workflow {
+	id
+	name
+	status
+	run
+	counts {
+		total
+		waiting
+		running
+		completed
+		failed
+		cancelled
+		skipped
+	}
+	percent
+	cancelReason
+	createdAt
+	completedAt
+}
+`
+
+func skipWorkflowJob(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	key string,
+) (data_ *skipWorkflowJobResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "skipWorkflowJob",
+		Query:  skipWorkflowJob_Operation,
+		Variables: &__skipWorkflowJobInput{
+			Id:  id,
+			Key: key,
+		},
+	}
+
+	data_ = &skipWorkflowJobResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

@@ -69,3 +69,25 @@ func (c *Client) RetryWorkflow(ctx context.Context, id string, fromScratch bool)
 	}
 	return &data.RetryWorkflow, nil
 }
+
+// SkipWorkflowJob lets the nodes that come after a node of a workflow run as if it were COMPLETED. If
+// the node runs or is COMPLETED, or its result is used, it returns a CONFLICT error. Skipping a node
+// again changes nothing.
+func (c *Client) SkipWorkflowJob(ctx context.Context, id, key string) (*Workflow, error) {
+	data, err := skipWorkflowJob(ctx, repeater{c}, id, key)
+	if err != nil {
+		return nil, err
+	}
+	return &data.SkipWorkflowJob, nil
+}
+
+// OverrideDependency lets a node of a workflow not wait for one of its parents any more. If the node
+// does not wait for it, or uses its result, it returns a CONFLICT error. Overriding a dependency
+// again changes nothing.
+func (c *Client) OverrideDependency(ctx context.Context, id, key, parent string) (*Workflow, error) {
+	data, err := overrideDependency(ctx, repeater{c}, id, key, parent)
+	if err != nil {
+		return nil, err
+	}
+	return &data.OverrideDependency, nil
+}

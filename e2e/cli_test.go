@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
@@ -156,6 +158,46 @@ func TestCLI(t *testing.T) {
 		doc := s.document(t, "submit", "--model", "video.stitch", "--input", "clips=@"+clip, "--input", "clips="+field(t, source, "id"), "--wait")
 
 		require.Equal(t, "COMPLETED", field(t, doc, "status"))
+	})
+
+	t.Run("SkipsOverridesAndRetriesNodesOfAWorkflow", func(t *testing.T) {
+		t.Parallel()
+
+		s := common(t)
+		graph := filepath.Join(t.TempDir(), "graph.yaml")
+		require.NoError(t, os.WriteFile(graph, []byte(fmt.Sprintf(`name: nodes
+jobs:
+- key: later
+  job: {model: testcard, prompt: later, runAt: "%[1]s"}
+- key: never
+  job: {model: testcard, prompt: never, runAt: "%[1]s", params: {durationSeconds: 1, pace: 0}}
+- key: end
+  after: [later, never]
+  job: {model: testcard, prompt: the end, params: {durationSeconds: 1, pace: 0}}
+`, time.Now().AddDate(0, 1, 0).Format(time.RFC3339))), 0o600))
+		id := field(t, s.document(t, "workflows", "run", "-f", graph), "id")
+		short := strings.TrimPrefix(id[:len(id)-6], "wfl_") + "…"
+
+		watch := func(node int) int {
+			job, _, _ := s.command(t, "workflows", "show", short, "--jq", fmt.Sprintf(".jobs[%d].job.id", node))
+			_, _, status := s.command(t, "watch", strings.TrimSpace(job))
+			return status
+		}
+		s.document(t, "workflows", "skip", short, "later")
+		_, errs, again := s.command(t, "workflows", "override", short, "end", "later")
+		s.document(t, "workflows", "override", short, "end", "never")
+		ended := watch(2)
+		cancelled := s.document(t, "workflows", "cancel", short)
+		retried := s.document(t, "workflows", "retry", short)
+		after := watch(1)
+
+		require.Equal(t, 1, again)
+		require.Contains(t, errs, "The node end does not wait for later.")
+		require.Zero(t, ended)
+		require.Equal(t, "CANCELLED", field(t, cancelled, "status"))
+		require.Equal(t, "RUNNING", field(t, retried, "status"))
+		require.Zero(t, after)
+		require.Equal(t, "COMPLETED", field(t, s.document(t, "workflows", "show", short), "status"))
 	})
 
 	t.Run("SaysWhatIsWrong", func(t *testing.T) {

@@ -109,6 +109,13 @@ func completeIDs(kind string) completion {
 			list, err := complete(c.AlertSilences(ctx))
 			return described(list, func(s client.AlertSilence) (string, string) { return s.Id, clip(clean(s.Reason), 60) }), err
 		})
+	case workflowKind:
+		return fromAPI(target{}, func(ctx context.Context, c *client.Client) ([]string, error) {
+			list, err := output.Page[client.Workflow](c.Workflows(ctx, "", nil, first, ""))
+			return described(list, func(w client.Workflow) (string, string) {
+				return w.Id, strings.ToLower(string(w.Status)) + " " + clip(clean(w.Name), 50)
+			}), err
+		})
 	case "whd":
 		return fromAPI(target{}, func(ctx context.Context, c *client.Client) ([]string, error) {
 			list, err := output.Page[client.WebhookDelivery](c.WebhookDeliveries(ctx, client.WebhookFilter{}, first, ""))
@@ -241,6 +248,8 @@ func argWords(cmd *cobra.Command) completion {
 		return firstOnly(completeMembers, noFiles)
 	case strings.HasPrefix(argument, "ROLE MEMBER"):
 		return firstOnly(choices(memberRoles), completeMembers)
+	case strings.HasPrefix(argument, "WORKFLOW"):
+		return firstOnly(completeIDs(workflowKind), noFiles)
 	case strings.HasPrefix(argument, "[RULE]"):
 		return firstOnly(completeAlertRules, noFiles)
 	case strings.HasPrefix(argument, "RECEIVER"):

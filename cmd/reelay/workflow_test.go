@@ -41,7 +41,10 @@ func (s *screeningRoom) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var request struct {
 		OperationName string
-		Variables     struct{ Input client.SubmitWorkflowInput }
+		Variables     struct {
+			Input client.SubmitWorkflowInput
+			Key   string
+		}
 	}
 	_ = json.NewDecoder(r.Body).Decode(&request)
 	status := map[bool]string{true: "COMPLETED", false: "RUNNING"}[s.looks > 1]
@@ -71,7 +74,11 @@ func (s *screeningRoom) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "workflowDetail":
 		s.looks++
 		answer = fmt.Sprintf(`{"workflow": {%s, "output": {"key": "film", "job": {"id": "job_film"}}, "jobs": [%s]}}`, head, strings.Join(s.nodes, ","))
-	case "cancelWorkflow", "retryWorkflow":
+	case "cancelWorkflow", "retryWorkflow", "skipWorkflowJob", "overrideDependency":
+		if v := request.Variables; v.Key == "used" {
+			fmt.Fprint(w, `{"errors": [{"message": "The node film uses the result of used: skip that one, too, and first.", "extensions": {"code": "CONFLICT"}}]}`)
+			return
+		}
 		answer = fmt.Sprintf(`{%q: {%s}}`, request.OperationName, head)
 	case "job":
 		answer = `{"job": {"id": "job_film", "status": "COMPLETED", "progress": {"phase": "DONE"}, "result": {"id": "art_f", "type": "FINAL_VIDEO", "sizeBytes": 11, "checksum": "yZRlqg==", "contentType": "video/mp4", "url": "/film.mp4"}}}`
@@ -216,6 +223,9 @@ func TestWorkflows(t *testing.T) {
 			"workflows show " + id + " --jq .jobs[0].job.status": "RUNNING",
 			"workflows cancel " + id + " --reason x":             "wfl_1 stops",
 			"workflows retry " + id:                              "wfl_1 runs again: 0 jobs to go",
+			"workflows skip " + id + " shots.s1 shots.s2":        "shots.s1 is skipped\nshots.s2 is skipped\nFollow the workflow with: reelay workflows show wfl_1\n",
+			"workflows override " + id + " film shots.s1":        "shots.s1 does not hold up film any more\n",
+			"workflows skip " + id + " shots.s1 --jq .status":    "RUNNING",
 		} {
 			s.mu.Lock()
 			s.looks = 0
@@ -223,6 +233,24 @@ func TestWorkflows(t *testing.T) {
 			status, out, errs := call(t, t.Context(), append(args, strings.Fields(flags)...)...)
 			require.Zero(t, status, errs)
 			require.Contains(t, out, says)
+		}
+	})
+
+	t.Run("RefusesToSkipAndOverrideWithoutNodes", func(t *testing.T) {
+		t.Parallel()
+		_, args := serveScreeningRoom(t)
+		for flags, says := range map[string]string{
+			"workflows skip":                                "give the id of a workflow and the keys of its nodes to skip",
+			"workflows skip wfl_01937d3e":                   "give the id of a workflow and the keys of its nodes to skip",
+			"workflows override wfl_01937d3e film":          "the keys of the nodes for which it should not",
+			"workflows skip no film":                        `"no" is not the id of a workflow, such as wfl_01937d3e`,
+			"workflows skip wfl_x shots.s1 used shots.s2":   "used: The node film uses the result of used: skip that one, too, and first.\nDone before it:\n  shots.s1 is skipped",
+			"workflows skip wfl_x shots.s1 --no-such-thing": "unknown flag",
+		} {
+			status, out, errs := call(t, t.Context(), append(args, strings.Fields(flags)...)...)
+			require.NotZero(t, status, flags)
+			require.Contains(t, errs, says)
+			require.Empty(t, out)
 		}
 	})
 

@@ -21,14 +21,15 @@ func workflowsCommand() *cobra.Command {
 	cmd := listWorkflows(&cobra.Command{
 		Use:   "workflows",
 		Short: "Submit jobs that depend on each other as one graph",
-		Long: "Lists the workflows, newest first. Its subcommands submit, cancel and retry them. docs/users/storyboard.md describes\n" +
-			"the file of `reelay workflows run`.",
+		Long: "Lists the workflows, newest first. Its subcommands submit, cancel and retry them, and let nodes go on\n" +
+			"that wait for others. docs/users/workflows.md describes the file of `reelay workflows run`.",
 		Example: "  reelay workflows run -f film.yaml --wait\n  reelay workflows show wfl_01937d3e",
 		Args:    noSuchCommand,
 	})
 	cmd.AddCommand(
 		listWorkflows(&cobra.Command{Use: "list", Short: "List workflows, newest first", Args: cobra.NoArgs}),
-		workflowsRunCommand(), workflowsShowCommand(), workflowsCancelCommand(), workflowsRetryCommand())
+		workflowsRunCommand(), workflowsShowCommand(), workflowsCancelCommand(), workflowsRetryCommand(),
+		workflowsSkipCommand(), workflowsOverrideCommand())
 	return cmd
 }
 
@@ -269,4 +270,66 @@ func workflowsRetryCommand() *cobra.Command {
 	})
 	cmd.Flags().BoolVar(&fromScratch, "from-scratch", false, "ignore the checkpoints")
 	return cmd
+}
+
+func workflowsSkipCommand() *cobra.Command {
+	call := &apiCall{}
+	return call.command(&cobra.Command{
+		Use: "skip WORKFLOW NODE…", Short: "Treat nodes of a workflow as completed",
+		Long: "Lets the nodes that come after the given ones run as if these were completed. A node that waits is cancelled; one that\n" +
+			"runs, has completed, or whose result another node uses, cannot be skipped. The audit log records it.",
+		Example: "  reelay workflows skip wfl_01937d3e shots.s3",
+		Args:    nodeArgs(2, "the id of a workflow and the keys of its nodes to skip, as `reelay workflows show` lists them"),
+	}, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		return changeNodes(ctx, c, args[0], args[1:], func(id, key string) (*client.Workflow, string, error) {
+			w, err := c.SkipWorkflowJob(ctx, id, key)
+			return w, "is skipped", err
+		})
+	})
+}
+
+func workflowsOverrideCommand() *cobra.Command {
+	call := &apiCall{}
+	return call.command(&cobra.Command{
+		Use: "override WORKFLOW NODE PARENT…", Short: "Let a node of a workflow not wait for its parents any more",
+		Long: "Lets a node not wait for the given ones that it comes after; it still waits for its others. A node that uses the result\n" +
+			"of a parent must wait for it. The audit log records it.",
+		Example: "  reelay workflows override wfl_01937d3e film shots.s3",
+		Args:    nodeArgs(3, "the id of a workflow, the key of a node that waits, and the keys of the nodes for which it should not"),
+	}, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		node := args[1]
+		return changeNodes(ctx, c, args[0], args[2:], func(id, parent string) (*client.Workflow, string, error) {
+			w, err := c.OverrideDependency(ctx, id, node, parent)
+			return w, "does not hold up " + clean(node) + " any more", err
+		})
+	})
+}
+
+// nodeArgs checks that there are at least so many arguments, which what describes.
+func nodeArgs(least int, what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < least {
+			return fmt.Errorf("give %s", what)
+		}
+		return nil
+	}
+}
+
+// changeNodes calls act for each of the keys, and stops at the first error. act returns the workflow
+// as it is then, and what became of the node.
+func changeNodes(ctx context.Context, c *client.Client, workflow string, keys []string, act func(id, key string) (*client.Workflow, string, error)) (any, printer, error) {
+	id, err := fullID(ctx, c, workflowKind, workflow)
+	if err != nil {
+		return nil, nil, err
+	}
+	var w *client.Workflow
+	var lines []string
+	for _, key := range keys {
+		now, what, err := act(id, key)
+		if err != nil {
+			return nil, nil, doneBefore(key, lines, len(keys), err)
+		}
+		w, lines = now, append(lines, clean(key)+" "+what)
+	}
+	return w, line("%s", strings.Join(append(lines, "Follow the workflow with: reelay workflows show "+w.Id), "\n")), nil
 }

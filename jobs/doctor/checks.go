@@ -223,7 +223,7 @@ var invariantChecks = []invariantCheck{
 		"In a running workflow, something runs, or waits for what can still happen.",
 		"Every open node of these workflows waits for nodes that have ended.",
 		"They never end.",
-		"Override what the nodes wait for (overrideDependency), or cancel the workflow. " + report,
+		"Override what the nodes wait for (`reelay workflows override`), or cancel the workflow. " + report,
 	}, {
 		"stuck-queued",
 		"No job is queued for ten wait targets of its lane while a worker that could run it is idle.",

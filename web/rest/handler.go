@@ -24,6 +24,8 @@ type handler struct {
 	inside       *http.ServeMux
 	authenticate door.Authenticate
 	base         func(*http.Request) string
+	// bodies has the patterns of the mux whose operations take a body.
+	bodies map[string]bool
 }
 
 // ServeHTTP implements http.Handler.
@@ -35,7 +37,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
-	if err := h.route(w, r); err != nil {
+	pattern, err := h.route(w, r)
+	if err != nil {
 		return err
 	}
 	if r.URL.Path == openAPIPath {
@@ -54,7 +57,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := readBody(w, r); err != nil {
+	if !h.bodies[pattern] {
+		r.Body = http.NoBody // what a caller sends is ignored
+	} else if err := readBody(w, r); err != nil {
 		return err
 	}
 	r.URL.RawQuery = query.Encode()
@@ -64,24 +69,24 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 }
 
 // route checks that the path exists and takes the method. The mux itself would
-// respond in plain text, or with a redirect.
-func (h *handler) route(w http.ResponseWriter, r *http.Request) error {
+// respond in plain text, or with a redirect. It returns the pattern of the operation.
+func (h *handler) route(w http.ResponseWriter, r *http.Request) (string, error) {
 	noPath := newProblem(http.StatusNotFound, apierror.CodeNotFound, "There is no such path. "+openAPIPath+" lists all paths.")
 	if path.Clean(r.URL.Path) != r.URL.Path {
-		return noPath
+		return "", noPath
 	}
 	found, pattern := h.inside.Handler(r)
 	if pattern != "" {
-		return nil
+		return pattern, nil
 	}
 	plain := &headerWriter{header: http.Header{}}
 	found.ServeHTTP(plain, r)
 	if plain.status != http.StatusMethodNotAllowed {
-		return noPath
+		return "", noPath
 	}
 	allowed := plain.header.Get("Allow")
 	w.Header().Set("Allow", allowed)
-	return refused(http.StatusMethodNotAllowed, "This path takes %s.", allowed)
+	return "", refused(http.StatusMethodNotAllowed, "This path takes %s.", allowed)
 }
 
 // headerWriter keeps the status and the header of a response, and nothing else.
@@ -140,13 +145,8 @@ func wantsStream(r *http.Request) (bool, error) {
 	return false, refused(http.StatusNotAcceptable, "This path responds with application/json or text/event-stream: accept one of them.")
 }
 
-// readBody reads and checks the body of a POST before anything decodes it. Other
-// requests have no body, nor has one that continues a draft: what it sends is ignored.
+// readBody reads and checks a body before anything decodes it.
 func readBody(w http.ResponseWriter, r *http.Request) error {
-	if r.Method != http.MethodPost || strings.HasSuffix(r.URL.Path, "/continue") {
-		r.Body = http.NoBody
-		return nil
-	}
 	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if charset := params["charset"]; err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return refused(http.StatusUnsupportedMediaType, "Send the request as Content-Type: application/json, in UTF-8.")

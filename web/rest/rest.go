@@ -22,20 +22,24 @@ func New(config Config) http.Handler {
 	}
 	mux := http.NewServeMux()
 	s := &service{config}
-	document := s.register(mux)
+	described := s.register(mux)
+	document := encoded(described)
 	mux.HandleFunc("GET "+openAPIPath, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(document)
 	})
-	return &handler{inside: mux, authenticate: config.Keys.Authenticate, base: config.Base}
+	h := &handler{inside: mux, authenticate: config.Keys.Authenticate, base: config.Base, bodies: map[string]bool{}}
+	for path, item := range described.Paths {
+		h.bodies[http.MethodPost+" "+path] = item.Post != nil && item.Post.RequestBody != nil
+	}
+	return h
 }
 
 // OpenAPI returns the document that describes the REST API.
-func OpenAPI() []byte { return new(service).register(http.NewServeMux()) }
+func OpenAPI() []byte { return encoded(new(service).register(http.NewServeMux())) }
 
-// register adds the operations to a mux and returns the document that describes
-// them.
-func (s *service) register(mux *http.ServeMux) []byte {
+// register adds the operations to a mux and returns what describes them.
+func (s *service) register(mux *http.ServeMux) *huma.OpenAPI {
 	api := humago.New(mux, apiConfig())
 	s.registerVideos(api)
 	s.registerEvents(api)
@@ -57,8 +61,12 @@ func (s *service) register(mux *http.ServeMux) []byte {
 			schema.AdditionalProperties = nil
 		}
 	}
+	return api.OpenAPI()
+}
+
+func encoded(described *huma.OpenAPI) []byte {
 	var document bytes.Buffer
-	raw, err := json.Marshal(api.OpenAPI())
+	raw, err := json.Marshal(described)
 	if err == nil {
 		err = json.Indent(&document, raw, "", "  ")
 	}

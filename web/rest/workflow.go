@@ -51,6 +51,7 @@ type workflowNodeView struct {
 	FailureReason   string       `json:"failure_reason,omitempty"`
 	Reused          bool         `json:"reused,omitempty" doc:"An earlier workflow completed its job."`
 	Skipped         bool         `json:"skipped,omitempty" doc:"Its dependents run as if it were completed."`
+	Overridden      []string     `json:"overridden,omitempty" doc:"The nodes of after that it no longer waits for."`
 }
 
 type workflowInput struct {
@@ -75,6 +76,17 @@ type workflowCancel struct {
 type workflowRetry struct {
 	ID          models.WorkflowID `path:"id"`
 	FromScratch bool              `query:"from_scratch" doc:"Do not start from checkpoints."`
+}
+
+type workflowNodeID struct {
+	ID  models.WorkflowID `path:"id"`
+	Key string            `path:"key" doc:"The key of the node." example:"shots.s1"`
+}
+
+type workflowOverride struct {
+	ID     models.WorkflowID `path:"id"`
+	Key    string            `path:"key" doc:"The key of the node." example:"shots.s1"`
+	Parent string            `query:"parent" required:"true" doc:"The key of a node that it comes after."`
 }
 
 type workflowPage struct {
@@ -127,6 +139,22 @@ func (s *service) registerWorkflows(api huma.API) {
 		Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, in *workflowRetry) (*workflowOutput, error) {
 		now, err := s.Workflows.Retry(ctx, callerOf(ctx).Principal, in.ID, in.FromScratch)
+		return s.workflowView(ctx, now, err)
+	})
+	serve(api, huma.Operation{
+		OperationID: "skipWorkflowNode", Method: http.MethodPost, Path: workflowsPath + "/{id}/nodes/{key}/skip", DefaultStatus: http.StatusOK, Summary: "Treat a node as completed",
+		Description: "The nodes after it run as if it were completed. If it waits, it is cancelled. It is a CONFLICT if it runs, is completed, or its result is used. Skips are in the audit log.",
+		Errors:      []int{http.StatusNotFound, http.StatusConflict},
+	}, func(ctx context.Context, in *workflowNodeID) (*workflowOutput, error) {
+		now, err := s.Workflows.Skip(ctx, callerOf(ctx).Principal, in.ID, in.Key)
+		return s.workflowView(ctx, now, err)
+	})
+	serve(api, huma.Operation{
+		OperationID: "overrideWorkflowDependency", Method: http.MethodPost, Path: workflowsPath + "/{id}/nodes/{key}/override", DefaultStatus: http.StatusOK, Summary: "Let a node not wait for a parent any more",
+		Description: "It is a CONFLICT if the node does not wait for it, or uses its result. Overrides are in the audit log.",
+		Errors:      []int{http.StatusNotFound, http.StatusConflict},
+	}, func(ctx context.Context, in *workflowOverride) (*workflowOutput, error) {
+		now, err := s.Workflows.Override(ctx, callerOf(ctx).Principal, in.ID, in.Key, in.Parent)
 		return s.workflowView(ctx, now, err)
 	})
 }
@@ -203,7 +231,7 @@ func (s *service) workflowView(ctx context.Context, w *models.Workflow, err erro
 	for _, n := range nodes {
 		view := workflowNodeView{
 			Key: n.Key, After: n.After, OnParentFailure: strings.ToLower(string(n.OnParentFailure)), JobID: n.JobID,
-			Reused: n.Reused, Skipped: !n.SkippedAt.IsZero(),
+			Reused: n.Reused, Skipped: !n.SkippedAt.IsZero(), Overridden: n.Overridden,
 			WaitingFor: lo.Map(reasons[n.JobID], func(r query.WaitingReason, _ int) string { return r.Message }),
 		}
 		if job := jobs[n.JobID]; job != nil {

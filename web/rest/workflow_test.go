@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -66,4 +68,64 @@ func TestWorkflows(t *testing.T) {
 	again := a.post(t, path+"/"+id+"/retry", nil)
 	require.Equal(t, "running", again.body["status"], again.raw)
 	require.Equal(t, http.StatusNotFound, a.get(t, path+"/wfl_x").status)
+}
+
+func TestNodesOfWorkflows(t *testing.T) {
+	t.Parallel()
+
+	a := newAPI(t)
+	w := a.SubmitWorkflow(t, a.Client, "film", "a", "b", "c", "d")
+	path := "/api/v1/workflows/" + string(w.ID) + "/nodes/"
+	a.NewKey(t, a.Account, models.RoleViewer)
+	worker := a.Worker(t, "one")
+	_, fence := a.Lease(t, worker)
+	_, stranger, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "other", models.TierPro).ID, Role: models.RoleClient, Name: "stranger"})
+	require.NoError(t, err)
+	entries := a.Count(t, "audit_log")
+
+	for ask, c := range map[string]struct {
+		key, code, says string
+	}{
+		path + "b/skip":                        {stranger, "NOT_FOUND", "no such workflow"},
+		path + "c/skip":                        {a.Secrets[models.RoleViewer], "FORBIDDEN", "role VIEWER"},
+		path + "d/skip":                        {a.Secrets[models.RoleWorker], "FORBIDDEN", ""},
+		path + "b/override?parent=a":           {stranger, "NOT_FOUND", "no such workflow"},
+		path + "a/skip":                        {"", "CONFLICT", "The node a runs: cancel its job first."},
+		path + "x/skip":                        {"", "NOT_FOUND key", "no such node"},
+		path + "%27%3B--/skip":                 {"", "NOT_FOUND key", "no such node"},
+		path + "b/override?parent=x":           {"", "NOT_FOUND parent", "no such parent"},
+		path + "x/override?parent=a":           {"", "NOT_FOUND key", "no such node"},
+		path + "d/override?parent=a":           {"", "NOT_FOUND parent", "no such parent"},
+		path + "b/override":                    {"", "INVALID_INPUT parent", "required"},
+		"/api/v1/workflows/wfl_x/nodes/a/skip": {"", "NOT_FOUND", "no such workflow"},
+		"/api/v1/workflows/wfl_00000000-0000-7000-8000-000000000000/nodes/a/skip": {"", "NOT_FOUND", "no such workflow"},
+	} {
+		header := as(a.Secrets[models.RoleClient])
+		if c.key != "" {
+			header = as(c.key)
+		}
+		refused := a.ask(t, http.MethodPost, ask, "", header)
+		require.Equal(t, c.code, refused.code(), "%s: %s", ask, refused.raw)
+		require.Contains(t, refused.raw, c.says)
+	}
+	require.Equal(t, entries, a.Count(t, "audit_log"), "refusals")
+
+	operator := as(a.Secrets[models.RoleOperator])
+	skipped := a.ask(t, http.MethodPost, path+"c/skip", "", operator)
+	require.Equal(t, http.StatusOK, skipped.status, skipped.raw)
+	again := a.ask(t, http.MethodPost, path+"c/skip", "", operator)
+	require.Equal(t, http.StatusOK, again.status, again.raw)
+	overridden := a.ask(t, http.MethodPost, path+"b/override?parent=a", "", operator)
+
+	nodes, _ := overridden.body["nodes"].([]any)
+	require.Len(t, nodes, 4, overridden.raw)
+	b, c, d := nodes[1].(map[string]any), nodes[2].(map[string]any), nodes[3].(map[string]any)
+	require.Equal(t, "queued", b["status"])
+	require.Equal(t, []any{"a"}, b["overridden"])
+	require.Equal(t, true, c["skipped"])
+	require.Equal(t, "queued", d["status"])
+	require.Equal(t, entries+2, a.Count(t, "audit_log"), "the second skip changed nothing")
+	a.finish(t, worker, fence)
+	require.Equal(t, "CONFLICT", a.ask(t, http.MethodPost, path+"a/skip", "", operator).code(), "it is completed")
+	a.RequireInvariants(t)
 }
