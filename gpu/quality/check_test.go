@@ -49,6 +49,14 @@ func TestExpect(t *testing.T) {
 		accepts(t, video(t, "smptebars=s=160x90:r=24"), quality.Expect{AllowStill: true})
 	})
 
+	t.Run("AcceptsFineDetailThatBecomesSlightlyFiner", func(t *testing.T) {
+		t.Parallel()
+		// A wave under static grain, which grows by an eighth after a second: neighbouring
+		// pixels have a correlation of 0.33, and then of 0.28.
+		accepts(t, video(t, "nullsrc=s=160x90:r=24,geq=cb=128:cr=128:"+
+			"lum='128+45*sin(X/20+3*T)+(157+20*gte(T,1))*(mod(abs(sin(X*12.9898+Y*78.233)*43758.5453),1)-0.5)'"), quality.Expect{})
+	})
+
 	t.Run("ComparesTheAverageOfAVariableRate", func(t *testing.T) {
 		t.Parallel()
 		// 18 of each 24 frames are kept.

@@ -10,6 +10,9 @@ const (
 	// loud is the least deviation of noise.
 	noisy = 0.3
 	loud  = 20
+	// unlike is the part of the correlation before that noise has at most: a picture of
+	// fine detail, such as small text, is near noisy in all frames.
+	unlike = 0.5
 	// A broken end has at least shortTail seconds and shortFrames frames; a black or
 	// white one, as good videos also end, blackTail seconds and a share of blackPart.
 	shortTail   = 0.15
@@ -38,7 +41,11 @@ func (m *measured) sane(e Expect, n *Numbers) *finding {
 				m.frames[from].at, n.Frames-from, last.colour())
 		}
 	}
-	if from := max(m.noiseTail(point.uncorrelated), m.noiseTail(point.restless)); from > 0 {
+	from := m.noiseTail(point.uncorrelated)
+	if from > 0 && m.smoothness(from, n.Frames) > unlike*m.smoothness(0, from) {
+		from = 0
+	}
+	if from = max(from, m.noiseTail(point.restless)); from > 0 {
 		return found(CorruptFrames, m.border(from), "From %.2f s on all %d frames are noise: neighbouring pixels have a correlation of %.2f, before %.2f.",
 			m.frames[from].at, n.Frames-from, m.smoothness(from, n.Frames), m.smoothness(0, from))
 	}
