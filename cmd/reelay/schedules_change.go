@@ -171,7 +171,7 @@ func schedulesBackfillCommand() *cobra.Command {
 			case perMinute > 0:
 				fmt.Fprintln(out, "The others follow at the pace of --per-minute.")
 			case len(jobs) == 0:
-				fmt.Fprintln(out, "No slot of that time is left: each has fired, or waits to. `reelay schedules show` shows the newest.")
+				fmt.Fprintln(out, "No job is submitted yet: each slot of that time has fired, or waits to. `reelay schedules show` says why it waits.")
 			}
 			return nil
 		}, nil

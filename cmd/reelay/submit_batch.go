@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/reelay/reelay/client"
@@ -35,6 +36,8 @@ type batch struct {
 	began   time.Time
 	seen    map[[16]byte]int32 // how often each submission occurred
 	gate    pauseGate
+	// These count the jobs for the progress, also those of pages of which other rows still wait.
+	submitted, present atomic.Int64
 
 	texts    func(model, param string) bool
 	report   batchReport
@@ -277,6 +280,11 @@ func (b *batch) try(ctx context.Context, rows []*outcome) (left []*outcome, afte
 		switch refused := result.Error; {
 		case refused == nil && result.Job != nil:
 			row.JobID, row.Deduplicated = result.Job.Id, result.Deduplicated
+			if row.Deduplicated {
+				b.present.Add(1)
+			} else {
+				b.submitted.Add(1)
+			}
 		case refused == nil:
 			row.Error = &client.SubmissionRefusal{Code: string(client.CodeInternal), Message: "The API answered with neither a job nor an error."}
 		case mayWait(refused.Code, time.Duration(refused.RetryAfterSeconds)*time.Second):

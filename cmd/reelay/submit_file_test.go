@@ -166,6 +166,25 @@ func TestSubmitFile(t *testing.T) {
 		require.Len(t, c.jobs, 5)
 	})
 
+	t.Run("CountsTheJobsOfAPageThatWaits", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c, args := serveCounter(t)
+		c.room, c.refill = new(2), new(0)
+		c.before = func(call int) bool {
+			if call == 2 {
+				cancel()
+			}
+			return true
+		}
+
+		status, _, errs := call(t, ctx, append(args, "--file", shots(t, strings.Repeat(`{"prompt":"a fox"}`+"\n", 5)))...)
+
+		require.Equal(t, exitInterrupted, status)
+		require.Contains(t, errs, "2 submitted\n")
+	})
+
 	t.Run("KeepsARejectedCopy", func(t *testing.T) {
 		t.Parallel()
 		_, args := serveCounter(t)

@@ -103,7 +103,8 @@ func (b *batch) note(page *filePage) error {
 // progress shows how much is submitted, how fast, and how long the rest takes.
 func (b *batch) progress(end int64, last bool) {
 	r := &b.report
-	n := r.Accepted + r.Rejected
+	submitted, present := int(b.submitted.Load()), int(b.present.Load())
+	n := submitted + present + r.Rejected
 	every := progressEvery
 	if n == r.toldOf {
 		every = stillEvery
@@ -114,9 +115,9 @@ func (b *batch) progress(end int64, last bool) {
 	if n == 0 && last || !last && !b.display.tty && time.Since(r.told) < every {
 		return
 	}
-	text := fmt.Sprintf("%d submitted", r.Accepted-r.Deduplicated)
-	if r.Deduplicated > 0 {
-		text += fmt.Sprintf(", %d were there already", r.Deduplicated)
+	text := fmt.Sprintf("%d submitted", submitted)
+	if present > 0 {
+		text += fmt.Sprintf(", %d were there already", present)
 	}
 	if r.Rejected > 0 {
 		text += fmt.Sprintf(", %d refused", r.Rejected)

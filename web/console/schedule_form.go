@@ -55,7 +55,7 @@ var (
 		{string(models.RunOverlapAllow), "Both run"}, {string(models.RunOverlapSkip), "The slot is skipped"}, {string(models.RunOverlapCancel), "The earlier job is cancelled"},
 	}}
 	scheduleGap = scheduleChoice{"dstGap", "Times that daylight saving skips", "", [][2]string{
-		{string(models.DSTGapShift), "Fire when the clock is put forward"}, {string(models.DSTGapSkip), "Do not fire"},
+		{string(models.DSTGapShift), "Fire at the change"}, {string(models.DSTGapSkip), "Do not fire"},
 	}}
 	scheduleRepeat = scheduleChoice{"dstOverlap", "Times that it repeats", "", [][2]string{
 		{string(models.DSTOverlapFirst), "Fire the first time"}, {string(models.DSTOverlapLast), "Fire the second time"}, {string(models.DSTOverlapBoth), "Fire both times"},
