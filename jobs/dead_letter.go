@@ -61,7 +61,7 @@ func (d *DeadLetters) Redrive(ctx context.Context, p Principal, id models.DeadLe
 		if err != nil || !open {
 			return err
 		}
-		if err := models.ResolveDeadLetter(ctx, tx, job.ID, models.ResolvedRedriven, string(p.KeyID), ""); err != nil {
+		if err := models.ResolveDeadLetters(ctx, tx, []models.JobID{job.ID}, models.ResolvedRedriven, string(p.KeyID), ""); err != nil {
 			return err
 		}
 		err = p.Audit(ctx, tx, "redriveDeadLetter", string(id), Payload{"job": job.ID, "run": job.Run, "paramsEdited": e.Params != nil, "promptEdited": e.Prompt != nil})
@@ -199,7 +199,7 @@ func (d *DeadLetters) Discard(ctx context.Context, p Principal, id models.DeadLe
 			return err
 		}
 		if open {
-			if err := models.ResolveDeadLetter(ctx, tx, seen.JobID, models.ResolvedDiscarded, string(p.KeyID), note); err != nil {
+			if err := models.ResolveDeadLetters(ctx, tx, []models.JobID{seen.JobID}, models.ResolvedDiscarded, string(p.KeyID), note); err != nil {
 				return err
 			}
 			if err := p.Audit(ctx, tx, "discardDeadLetter", string(id), Payload{"job": seen.JobID}); err != nil {

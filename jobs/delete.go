@@ -60,7 +60,7 @@ func (d *Deleter) Delete(ctx context.Context, p Principal, id models.JobID) (*mo
 		if err := models.ForsakeInputs(ctx, tx, []models.JobID{id}, inputs); err != nil {
 			return err
 		}
-		if err := models.ResolveDeadLetter(ctx, tx, id, models.ResolvedDeleted, string(p.KeyID), ""); err != nil {
+		if err := models.ResolveDeadLetters(ctx, tx, []models.JobID{id}, models.ResolvedDeleted, string(p.KeyID), ""); err != nil {
 			return err
 		}
 		if job, err = models.GetJob(ctx, tx, id); err != nil {

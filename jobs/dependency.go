@@ -335,14 +335,20 @@ type dependencies struct {
 // count returns the value for blocked_by.
 func (d dependencies) count() int { return d.open + lo.Ternary(d.fetch, 1, 0) }
 
-func reckonDependencies(parents []*models.Parent) (d dependencies) {
-	for _, parent := range parents {
+// parent is a job that another one depends on.
+type parent struct {
+	*models.Job
+	onFailure models.FailurePolicy
+}
+
+func reckonDependencies(parents []parent) (d dependencies) {
+	for _, p := range parents {
 		switch {
-		case parent.Status == models.JobCompleted:
-		case !parent.Status.Terminal():
+		case p.Status == models.JobCompleted:
+		case !p.Status.Terminal():
 			d.open++
-		case parent.OnFailure != models.FailureContinue:
-			d.failed = &parent.Job
+		case p.onFailure != models.FailureContinue:
+			d.failed = p.Job
 			d.open++
 		}
 	}

@@ -23,7 +23,7 @@ import (
 // values if its texts were edited. Its parents are locked too. It reports whether images must
 // still be fetched. It returns CONFLICT if a file is gone, or is of a job that is no parent and has
 // not ended.
-func useInputs(ctx context.Context, tx bun.Tx, job *models.Job, files []catalogue.Input, edited *edit, parents []*models.Job) (fetch bool, err error) {
+func useInputs(ctx context.Context, tx bun.Tx, job *models.Job, files []catalogue.Input, edited *edit, all relations) (fetch bool, err error) {
 	found, err := findStored(ctx, tx, job.AccountID, files)
 	if err != nil {
 		return false, err
@@ -33,10 +33,10 @@ func useInputs(ctx context.Context, tx bun.Tx, job *models.Job, files []catalogu
 		if err := models.DropSources(ctx, tx, job.ID); err != nil {
 			return false, fmt.Errorf("forget what job %s took from others: %w", job.ID, err)
 		}
-	} else if found.results, err = withValues(ctx, tx, job, found.results); err != nil {
-		return false, err
+	} else {
+		found.results = append(found.results, recordedValues(all.sources[job.ID])...)
 	}
-	if err := useResults(ctx, tx, job, found.results, parents); err != nil {
+	if err := useResults(ctx, tx, job, found.results, all.parents[job.ID]); err != nil {
 		return false, err
 	}
 	for _, u := range found.uploads {
@@ -107,21 +107,20 @@ func findStored(ctx context.Context, db bun.IDB, account models.AccountID, files
 	return found, nil
 }
 
-// withValues adds the values in the texts of a job to results, as they were recorded.
-func withValues(ctx context.Context, tx bun.Tx, job *models.Job, results []result) ([]result, error) {
-	rows, err := models.ListSources(ctx, tx, []models.JobID{job.ID})
-	for _, row := range rows {
+// recordedValues returns the values in the texts of a job, as they were recorded.
+func recordedValues(recorded []models.JobSource) (values []result) {
+	for _, row := range recorded {
 		for _, take := range row.Takes {
 			if Take(take).OfOutput() {
-				results = append(results, result{job: row.SourceID, field: "prompt or params", take: Take(take)})
+				values = append(values, result{job: row.SourceID, field: "prompt or params", take: Take(take)})
 			}
 		}
 	}
-	return results, apierror.Wrap(err, "read what job %s takes from others", job.ID)
+	return values
 }
 
 // useResults records what a job takes from others.
-func useResults(ctx context.Context, tx bun.Tx, job *models.Job, results []result, parents []*models.Job) error {
+func useResults(ctx context.Context, tx bun.Tx, job *models.Job, results []result, parents []parent) error {
 	if len(results) == 0 {
 		return nil
 	}
@@ -130,9 +129,9 @@ func useResults(ctx context.Context, tx bun.Tx, job *models.Job, results []resul
 		return fmt.Errorf("lock the jobs from which job %s takes something: %w", job.ID, err)
 	}
 	sources := lo.KeyBy(locked, func(j *models.Job) models.JobID { return j.ID })
-	for _, parent := range parents { // as this transaction leaves them
-		if sources[parent.ID] != nil {
-			sources[parent.ID] = parent
+	for _, p := range parents { // as this transaction leaves them
+		if sources[p.ID] != nil {
+			sources[p.ID] = p.Job
 		}
 	}
 	for _, r := range results {
@@ -140,7 +139,7 @@ func useResults(ctx context.Context, tx bun.Tx, job *models.Job, results []resul
 		if source == nil || source.AccountID != job.AccountID {
 			return inputGone(r.field)
 		}
-		awaited := slices.ContainsFunc(parents, func(p *models.Job) bool { return p.ID == source.ID })
+		awaited := slices.ContainsFunc(parents, func(p parent) bool { return p.ID == source.ID })
 		if !source.Status.Terminal() && !awaited {
 			return apierror.Conflict("%s: job %s has not ended: wait for it.", r.field, source.ID)
 		}

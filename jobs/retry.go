@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,10 +45,10 @@ func (r *Retrier) Retry(ctx context.Context, p Principal, id models.JobID, fromS
 		if err := p.auditJob(ctx, tx, "retryJob", job); err != nil {
 			return err
 		}
-		if err := models.ResolveDeadLetter(ctx, tx, id, models.ResolvedRetried, string(p.KeyID), ""); err != nil {
+		if err := models.ResolveDeadLetters(ctx, tx, []models.JobID{id}, models.ResolvedRetried, string(p.KeyID), ""); err != nil {
 			return err
 		}
-		err = done.reopen(ctx, opening{event: models.EventQueued, by: p.KeyID, lane: job.Tier, fromScratch: fromScratch, known: r.Catalogue.Current()})
+		err = done.reopen(ctx, opening{event: models.EventQueued, by: p.KeyID, fromScratch: fromScratch, known: r.Catalogue.Current()})
 		if errors.Is(err, models.ErrNoRoom) {
 			return errQueueFull
 		}
@@ -60,17 +61,17 @@ func (r *Retrier) Retry(ctx context.Context, p Principal, id models.JobID, fromS
 	return done.job, nil
 }
 
-// opening is how a new run differs from the one before.
+// opening is how new runs differ from those before.
 type opening struct {
 	event       models.JobEventType // QUEUED or REDRIVEN
 	by          models.KeyID
-	lane        models.Tier
+	lane        models.Tier // "": that of each job's tier
 	fromScratch bool
 	edit        *edit // nil: nothing is edited
 	known       *catalogue.Snapshot
 }
 
-// edit is what an operator changed for the new run.
+// edit is what an operator changed for the new run of one job.
 type edit struct {
 	params json.RawMessage // checked, with its defaults; nil: as before
 	// model estimates with the new params.
@@ -82,15 +83,82 @@ type edit struct {
 
 // reopen opens and saves the next run of an ended job, which is locked.
 func (c *Change) reopen(ctx context.Context, o opening) error {
-	if err := c.renew(ctx, o, nil); err != nil {
+	if err := reopenAll(ctx, c.tx, []*Change{c}, o, nil); err != nil {
 		return err
 	}
 	return c.save(ctx)
 }
 
-// renew opens the next run of an ended job, which is locked. The caller saves it, together with
-// others, which it has opened before.
-func (c *Change) renew(ctx context.Context, o opening, others map[models.JobID]*Change) error {
+// reopenAll opens the next runs of ended jobs, which are locked and in an order in which parents
+// come first. The caller saves them. If one is refused, name, if it is not nil, words the refusal.
+func reopenAll(ctx context.Context, tx bun.Tx, changes []*Change, o opening, name func(*models.Job, *apierror.Error) error) error {
+	runs := lo.Map(changes, func(c *Change, _ int) *models.JobRun {
+		return &models.JobRun{
+			JobID: c.job.ID, Run: c.job.Run, Status: c.job.Status, Params: c.job.Params, FailureClass: c.job.FailureClass,
+			FailureReason: c.job.FailureReason, AttemptNo: c.job.AttemptNo, CompletedAt: c.job.CompletedAt,
+		}
+	})
+	ids := lo.Map(changes, func(c *Change, _ int) models.JobID { return c.job.ID })
+	if err := rewait(ctx, tx, changes[0].now, ids); err != nil {
+		return err
+	}
+	all, err := readRelations(ctx, tx, changes, ids)
+	if err != nil {
+		return err
+	}
+	if err := models.DropInputFetches(ctx, tx, ids); err != nil {
+		return fmt.Errorf("drop the fetches of earlier runs: %w", err)
+	}
+	for _, c := range changes {
+		err := c.renew(ctx, o, all)
+		if refused := refusal(err); refused != nil && name != nil {
+			return name(c.job, refused)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if o.fromScratch || o.edit != nil {
+		if err := models.RejectCheckpoints(ctx, tx, ids); err != nil {
+			return fmt.Errorf("drop the checkpoints: %w", err)
+		}
+	}
+	err = inBatches(runs, func(some []*models.JobRun) error { return models.InsertJobRuns(ctx, tx, some) })
+	return apierror.Wrap(err, "keep the closed runs")
+}
+
+// relations are what jobs have to do with others, by the id of the job.
+type relations struct {
+	parents map[models.JobID][]parent
+	sources map[models.JobID][]models.JobSource
+}
+
+// readRelations reads them under shared locks on the parents. Of a parent that changes in this
+// transaction, it has the change.
+func readRelations(ctx context.Context, tx bun.Tx, changes []*Change, ids []models.JobID) (all relations, err error) {
+	others, err := models.ShareParents(ctx, tx, ids)
+	if err != nil {
+		return all, fmt.Errorf("lock the parents: %w", err)
+	}
+	jobs := lo.KeyBy(others, func(j *models.Job) models.JobID { return j.ID })
+	for _, c := range changes {
+		jobs[c.job.ID] = c.job
+	}
+	edges, err := models.ListDependencies(ctx, tx, ids)
+	if err != nil {
+		return all, fmt.Errorf("read the dependencies: %w", err)
+	}
+	all.parents = map[models.JobID][]parent{}
+	for _, edge := range edges {
+		all.parents[edge.JobID] = append(all.parents[edge.JobID], parent{jobs[edge.DependsOn], edge.OnFailure})
+	}
+	sources, err := models.ListSources(ctx, tx, ids)
+	all.sources = lo.GroupBy(sources, func(s models.JobSource) models.JobID { return s.JobID })
+	return all, apierror.Wrap(err, "read what jobs take from others")
+}
+
+// renew opens the next run of an ended job. Its parents in the same transaction were renewed before.
+func (c *Change) renew(ctx context.Context, o opening, all relations) error {
 	job := c.job
 	switch {
 	case !job.DeletedAt.IsZero():
@@ -98,42 +166,22 @@ func (c *Change) renew(ctx context.Context, o opening, others map[models.JobID]*
 	case job.Status != models.JobFailed && job.Status != models.JobCancelled:
 		return apierror.Conflict("This job is %s: only a FAILED or CANCELLED one can run again.", job.Status)
 	}
-	err := models.InsertJobRun(ctx, c.tx, &models.JobRun{
-		JobID: job.ID, Run: job.Run, Status: job.Status, Params: job.Params, FailureClass: job.FailureClass,
-		FailureReason: job.FailureReason, AttemptNo: job.AttemptNo, CompletedAt: job.CompletedAt,
-	})
-	if err != nil {
-		return fmt.Errorf("keep the closed run: %w", err)
-	}
 	job.Run++
 	if err := c.apply(ctx, o); err != nil {
 		return err
 	}
-	if err := c.rewait(ctx); err != nil {
-		return err
-	}
-	parents, err := models.ShareParents(ctx, c.tx, job.ID)
-	if err != nil {
-		return err
-	}
-	for _, parent := range parents {
-		if other := others[parent.ID]; other != nil {
-			parent.Job = *other.job
-		}
-	}
-	depends := reckonDependencies(parents)
+	depends := reckonDependencies(all.parents[job.ID])
 	if depends.failed != nil {
 		return apierror.Conflict("This job depends on job %s, which is %s: retry that job first.", depends.failed.ID, depends.failed.Status)
 	}
-	if err := models.DropInputFetch(ctx, c.tx, job.ID); err != nil {
-		return err
-	}
 	files := o.known.At(job.Model, job.ModelVersion).Inputs(job.Params)
-	if depends.fetch, err = useInputs(ctx, c.tx, job, files, o.edit, lo.Map(parents, func(p *models.Parent, _ int) *models.Job { return &p.Job })); err != nil {
+	var err error
+	if depends.fetch, err = useInputs(ctx, c.tx, job, files, o.edit, all); err != nil {
 		return err
 	}
-	c.fresh(o.lane)
-	c.note(o.event, Payload{"lane": o.lane, "run": job.Run, "by": o.by, "fromCheckpoint": job.LatestCheckpointID != ""})
+	lane := cmp.Or(o.lane, job.Tier)
+	c.fresh(lane)
+	c.note(o.event, Payload{"lane": lane, "run": job.Run, "by": o.by, "fromCheckpoint": job.LatestCheckpointID != ""})
 	if job.BlockedBy = depends.count(); job.BlockedBy > 0 {
 		job.Status = models.JobBlocked
 		c.note(models.EventBlocked, Payload{"openDependencies": depends.open, "fetch": depends.fetch})
@@ -141,37 +189,42 @@ func (c *Change) renew(ctx context.Context, o opening, others map[models.JobID]*
 	}
 	job.Status, job.QueuedAt = models.JobQueued, c.now
 	if o.event != models.EventQueued {
-		c.note(models.EventQueued, Payload{"lane": o.lane})
+		c.note(models.EventQueued, Payload{"lane": lane})
 	}
 	return nil
 }
 
-// rewait lets the BLOCKED jobs that would have run although this one failed wait for it again. They
-// have waited all along if it is retried for their sake.
-func (c *Change) rewait(ctx context.Context) error {
-	awaited, err := models.DropParentRetry(ctx, c.tx, c.job.ID)
-	if err != nil || awaited {
-		return apierror.Wrap(err, "drop the retry for dependents")
+// rewait lets the BLOCKED jobs that would have run although these failed wait for them again. They
+// have waited all along for those that are retried for their sake.
+func rewait(ctx context.Context, tx bun.Tx, now time.Time, retried []models.JobID) error {
+	awaited, err := models.DropParentRetries(ctx, tx, retried)
+	if err != nil {
+		return fmt.Errorf("drop the retries for dependents: %w", err)
 	}
-	waiting, edges, err := models.LockWaiting(ctx, c.tx, []models.JobID{c.job.ID}, nil)
+	again := lo.Without(retried, awaited...)
+	waiting, edges, err := models.LockWaiting(ctx, tx, again, nil)
 	if err != nil || len(waiting) == 0 {
-		return apierror.Wrap(err, "find the jobs that wait for job %s", c.job.ID)
+		return apierror.Wrap(err, "find the jobs that wait")
 	}
-	children := lo.KeyBy(waiting, func(j *models.Job) models.JobID { return j.ID })
+	children := map[models.JobID]*Change{}
+	for _, child := range waiting {
+		children[child.ID] = changeAt(tx, now, child)
+	}
+	renewed := lo.Keyify(again)
 	var changed []*Change
 	for _, edge := range edges {
 		child := children[edge.JobID]
-		if child == nil || edge.DependsOn != c.job.ID || edge.OnFailure != models.FailureContinue {
+		if _, is := renewed[edge.DependsOn]; !is || child == nil || edge.OnFailure != models.FailureContinue {
 			continue
 		}
-		again := changeAt(c.tx, c.now, child)
-		child.BlockedBy++
-		changed = append(changed, again)
+		if child.job.BlockedBy++; child.job.BlockedBy == child.before.BlockedBy+1 {
+			changed = append(changed, child)
+		}
 	}
 	if len(changed) == 0 {
 		return nil
 	}
-	return apierror.Wrap(writeOthers(ctx, c.tx, changed), "let jobs wait for job %s again", c.job.ID)
+	return apierror.Wrap(writeOthers(ctx, tx, changed), "let jobs wait again")
 }
 
 // fresh resets a job to its state at submit, except for its history.
@@ -189,7 +242,7 @@ func (c *Change) fresh(lane models.Tier) {
 	job.Progress = models.Progress{Phase: models.PhaseWaiting, UpdatedAt: c.now}
 }
 
-// apply writes the edits, and drops the checkpoints that no longer fit.
+// apply writes the edits, and lets go of the checkpoint if it no longer fits.
 func (c *Change) apply(ctx context.Context, o opening) error {
 	job := c.job
 	if o.edit != nil && o.edit.params != nil {
@@ -208,12 +261,8 @@ func (c *Change) apply(ctx context.Context, o opening) error {
 			return fmt.Errorf("edit the prompt: %w", err)
 		}
 	}
-	if !o.fromScratch && o.edit == nil {
-		return nil
-	}
-	job.LatestCheckpointID = ""
-	if err := models.RejectCheckpoints(ctx, c.tx, job.ID); err != nil {
-		return fmt.Errorf("drop the checkpoints: %w", err)
+	if o.fromScratch || o.edit != nil {
+		job.LatestCheckpointID = ""
 	}
 	return nil
 }

@@ -347,14 +347,14 @@ func (b *submitBatch) inputGone(call *submitCall, one *submission) error {
 	return b.have.check(one.stored.results, b.parents)
 }
 
-func (b *submitBatch) parentsOf(call *submitCall, one *submission) ([]*models.Parent, error) {
-	var parents []*models.Parent
+func (b *submitBatch) parentsOf(call *submitCall, one *submission) ([]parent, error) {
+	var parents []parent
 	for _, id := range one.dependsOn {
-		parent := b.parents[id]
-		if parent == nil || parent.AccountID != call.account {
+		job := b.parents[id]
+		if job == nil || job.AccountID != call.account {
 			return nil, apierror.NotFound("job to depend on")
 		}
-		parents = append(parents, &models.Parent{Job: *parent, OnFailure: one.policy()})
+		parents = append(parents, parent{job, one.policy()})
 	}
 	return parents, nil
 }

@@ -144,21 +144,19 @@ func (w *Workflows) Retry(ctx context.Context, p Principal, id models.WorkflowID
 			place[n.JobID] = n
 		}
 		slices.SortFunc(failed, func(a, b *Change) int { return cmp.Compare(place[a.job.ID].Position, place[b.job.ID].Position) })
-		opened := map[models.JobID]*Change{}
+		ids := lo.Map(failed, func(c *Change, _ int) models.JobID { return c.job.ID })
+		if err := models.ResolveDeadLetters(ctx, tx, ids, models.ResolvedRetried, string(p.KeyID), ""); err != nil {
+			return nil, err
+		}
 		for _, c := range failed {
-			if err := models.ResolveDeadLetter(ctx, tx, c.job.ID, models.ResolvedRetried, string(p.KeyID), ""); err != nil {
-				return nil, err
-			}
 			c.bounded = true
-			o := opening{event: models.EventQueued, by: p.KeyID, lane: c.job.Tier, fromScratch: fromScratch, known: w.Catalogue.Current()}
-			err := c.renew(ctx, o, opened)
-			if refused := refusal(err); refused != nil {
-				return nil, apierror.Conflict("The node %s: %s", place[c.job.ID].Key, refused.Message)
-			}
-			if err != nil {
-				return nil, err
-			}
-			opened[c.job.ID] = c
+		}
+		o := opening{event: models.EventQueued, by: p.KeyID, fromScratch: fromScratch, known: w.Catalogue.Current()}
+		err = reopenAll(ctx, tx, failed, o, func(job *models.Job, refused *apierror.Error) error {
+			return apierror.Conflict("The node %s: %s", place[job.ID].Key, refused.Message)
+		})
+		if err != nil {
+			return nil, err
 		}
 		err = saveAll(ctx, tx, failed, models.Writes{})
 		if errors.Is(err, models.ErrNoRoom) {
@@ -227,8 +225,8 @@ func recount(ctx context.Context, tx bun.Tx, n models.NodeChange) error {
 
 // giveUp settles the dependents of an ended job that have waited for its retry, and drops that.
 func (c *Change) giveUp(ctx context.Context) error {
-	waits, err := models.DropParentRetry(ctx, c.tx, c.job.ID)
-	if err != nil || !waits {
+	dropped, err := models.DropParentRetries(ctx, c.tx, []models.JobID{c.job.ID})
+	if err != nil || len(dropped) == 0 {
 		return apierror.Wrap(err, "drop the retry for dependents")
 	}
 	s := settlement{over: map[models.JobID]*Change{c.job.ID: c}, final: true}
@@ -338,10 +336,10 @@ func (w *Workflows) RetryParents(ctx context.Context) (int, error) {
 // cannot run again, its dependents are settled.
 func (w *Workflows) retryParent(ctx context.Context, due models.ParentRetry) (done *Change, err error) {
 	again := func(ctx context.Context, c *Change) error {
-		if err := models.ResolveDeadLetter(ctx, c.tx, due.JobID, models.ResolvedRetried, hostName, "for a job that depends on it"); err != nil {
+		if err := models.ResolveDeadLetters(ctx, c.tx, []models.JobID{due.JobID}, models.ResolvedRetried, hostName, "for a job that depends on it"); err != nil {
 			return err
 		}
-		return c.reopen(ctx, opening{event: models.EventQueued, by: hostName, lane: c.job.Tier, known: w.Catalogue.Current()})
+		return c.reopen(ctx, opening{event: models.EventQueued, by: hostName, known: w.Catalogue.Current()})
 	}
 	if done, err = w.withParent(ctx, due, again); refusal(err) != nil {
 		return w.withParent(ctx, due, func(ctx context.Context, c *Change) error { return c.giveUp(ctx) })
@@ -362,7 +360,7 @@ func (w *Workflows) withParent(ctx context.Context, due models.ParentRetry, act 
 			return err
 		}
 		if job.Status != models.JobFailed || job.Run != due.Run || len(waiting) == 0 {
-			_, err := models.DropParentRetry(ctx, tx, job.ID)
+			_, err := models.DropParentRetries(ctx, tx, []models.JobID{job.ID})
 			return err
 		}
 		if done, err = newChange(ctx, tx, job); err != nil {

@@ -113,11 +113,11 @@ func RejectCheckpoint(ctx context.Context, tx bun.Tx, job JobID, id ArtifactID) 
 		WHERE id = ? AND job_id = ? AND type = 'CHECKPOINT'`, id, job).Exec(ctx))
 }
 
-// RejectCheckpoints marks all checkpoints of the job so that they are never handed out again.
-func RejectCheckpoints(ctx context.Context, tx bun.Tx, job JobID) error {
+// RejectCheckpoints marks all checkpoints of the jobs so that they are never handed out again.
+func RejectCheckpoints(ctx context.Context, tx bun.Tx, jobs []JobID) error {
 	_, err := tx.NewRaw(`
 		UPDATE artifacts SET rejected_at = clock_timestamp()
-		WHERE job_id = ? AND type = 'CHECKPOINT' AND rejected_at IS NULL`, job).Exec(ctx)
+		WHERE job_id = ANY (?::uuid[]) AND type = 'CHECKPOINT' AND rejected_at IS NULL`, uuidArray(jobs)).Exec(ctx)
 	return err
 }
 

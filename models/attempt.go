@@ -171,8 +171,8 @@ type JobRun struct {
 	CompletedAt time.Time `bun:"completed_at"`
 }
 
-// InsertJobRun records an ended run.
-func InsertJobRun(ctx context.Context, tx bun.Tx, r *JobRun) error {
-	_, err := tx.NewInsert().Model(r).Exec(ctx)
+// InsertJobRuns records ended runs.
+func InsertJobRuns(ctx context.Context, tx bun.Tx, runs []*JobRun) error {
+	_, err := tx.NewInsert().Model(&runs).Exec(ctx)
 	return err
 }

@@ -92,11 +92,11 @@ func InsertUntriedDeadLetters(ctx context.Context, tx bun.Tx, letters []*DeadLet
 	return err
 }
 
-// ResolveDeadLetter records the outcome of a job's open dead letter, if it has one.
-func ResolveDeadLetter(ctx context.Context, tx bun.Tx, job JobID, as Resolution, by, note string) error {
+// ResolveDeadLetters records the outcome of the open dead letters of jobs. A job has one at most.
+func ResolveDeadLetters(ctx context.Context, tx bun.Tx, jobs []JobID, as Resolution, by, note string) error {
 	_, err := tx.NewRaw(`
 		UPDATE dead_letters SET resolved_at = clock_timestamp(), resolution = ?, resolved_by = ?, note = ?
-		WHERE job_id = ? AND resolved_at IS NULL`, as, by, nullable(note), job).Exec(ctx)
+		WHERE job_id = ANY (?::uuid[]) AND resolved_at IS NULL`, as, by, nullable(note), uuidArray(jobs)).Exec(ctx)
 	return err
 }
 

@@ -28,9 +28,9 @@ func InsertInputFetches(ctx context.Context, tx bun.Tx, jobs ...*Job) error {
 	return err
 }
 
-// DropInputFetch removes the fetch that an earlier run of a locked job left behind.
-func DropInputFetch(ctx context.Context, tx bun.Tx, job JobID) error {
-	_, err := tx.NewRaw("DELETE FROM input_fetches WHERE job_id = ?", job).Exec(ctx)
+// DropInputFetches removes the fetches that earlier runs of locked jobs left behind.
+func DropInputFetches(ctx context.Context, tx bun.Tx, jobs []JobID) error {
+	_, err := tx.NewRaw("DELETE FROM input_fetches WHERE job_id = ANY (?::uuid[])", uuidArray(jobs)).Exec(ctx)
 	return err
 }
 

@@ -41,17 +41,12 @@ func InsertDependencies(ctx context.Context, tx bun.Tx, rows []JobDependency) er
 	return err
 }
 
-// Parent is a job that another one depends on.
-type Parent struct {
-	Job       `bun:",extend"`
-	OnFailure FailurePolicy `bun:"on_failure"`
-}
-
-// ShareParents is ShareJobs for the jobs that a job depends on.
-func ShareParents(ctx context.Context, tx bun.Tx, job JobID) (parents []*Parent, err error) {
+// ShareParents is ShareJobs for what jobs depend on, without these jobs themselves.
+func ShareParents(ctx context.Context, tx bun.Tx, jobs []JobID) (parents []*Job, err error) {
 	err = tx.NewRaw(`
-		SELECT j.*, d.on_failure FROM job_dependencies d JOIN jobs j ON j.id = d.depends_on
-		WHERE d.job_id = ? ORDER BY j.id FOR SHARE OF j`, job).Scan(ctx, &parents)
+		SELECT j.* FROM jobs j
+		WHERE j.id IN (SELECT depends_on FROM job_dependencies WHERE job_id = ANY (?0::uuid[]) EXCEPT SELECT unnest(?0::uuid[]))
+		ORDER BY j.id FOR SHARE OF j`, uuidArray(jobs)).Scan(ctx, &parents)
 	return parents, err
 }
 
@@ -138,10 +133,10 @@ func ListParentRetries(ctx context.Context, db bun.IDB, limit int) (due []Parent
 	return due, db.NewSelect().Model(&due).Order("pr.job_id").Limit(int64(limit)).Scan(ctx)
 }
 
-// DropParentRetry deletes the record of a locked job, and reports whether there was one.
-func DropParentRetry(ctx context.Context, tx bun.Tx, job JobID) (bool, error) {
-	n, err := affected(tx.NewDelete().Model((*ParentRetry)(nil)).Where("pr.job_id = ?", job).Exec(ctx))
-	return n > 0, err
+// DropParentRetries deletes the records of locked jobs, and returns those that had one.
+func DropParentRetries(ctx context.Context, tx bun.Tx, jobs []JobID) (dropped []JobID, err error) {
+	err = tx.NewRaw("DELETE FROM parent_retries WHERE job_id = ANY (?::uuid[]) RETURNING job_id", uuidArray(jobs)).Scan(ctx, &dropped)
+	return dropped, err
 }
 
 // Tolerate lets all jobs that depend on a job run even if it ends without success.

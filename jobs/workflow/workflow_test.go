@@ -235,6 +235,27 @@ func TestWorkflow(t *testing.T) {
 		r.RequireInvariants(t)
 	})
 
+	t.Run("FailsANodeThatWouldContinueIfItTakesAValueFromTheFailedOne", func(t *testing.T) {
+		t.Parallel()
+
+		r := newRig(t)
+		takes := policy(node("b"), models.FailureContinue)
+		takes.Job.Prompt = "{{a.output.text}}"
+		w := r.submit(t, node("a"), takes, policy(node("c", "b"), models.FailureContinue))
+
+		r.next(t, w, failed)
+
+		require.Equal(t, map[string]models.JobStatus{"a": failed, "b": failed, "c": queued}, r.states(t, w))
+		b := r.nodes(t, w)["b"]
+		require.Equal(t, models.FailInvalidInput, b.FailureClass)
+		require.Equal(t, "it takes the output of job "+string(r.nodes(t, w)["a"].ID)+", which is FAILED", b.FailureReason)
+		r.RequireInvariants(t)
+		_, err := r.workflows.Retry(t.Context(), r.Client, w.ID, false)
+		require.NoError(t, err)
+		require.Equal(t, map[string]models.JobStatus{"a": queued, "b": blocked, "c": queued}, r.states(t, w))
+		r.RequireInvariants(t)
+	})
+
 	t.Run("CancelsAllThatHasNotEnded", func(t *testing.T) {
 		t.Parallel()
 
@@ -291,6 +312,30 @@ func TestWorkflow(t *testing.T) {
 			r.next(t, w, completed)
 		}
 		require.Equal(t, models.WorkflowCompleted, r.reload(t, w).Status)
+		r.RequireInvariants(t)
+	})
+
+	t.Run("DoesNotStartAnUnfitNodeByAnOverride", func(t *testing.T) {
+		t.Parallel()
+
+		r := newRig(t)
+		unfit := node("end", "slow")
+		unfit.Job.Prompt = "{{a.output.text}}"
+		slow := node("slow")
+		slow.Job.Priority = -1
+		w := r.submit(t, node("a"), slow, unfit)
+		_, err := r.workflows.Override(t.Context(), r.Client, w.ID, "end", "a")
+		jobstest.RequireCode(t, err, apierror.CodeConflict)
+		require.ErrorContains(t, err, "it cannot run without it")
+
+		require.Equal(t, "a", r.next(t, w, completed)) // without a value
+		_, err = r.workflows.Override(t.Context(), r.Client, w.ID, "end", "slow")
+		jobstest.RequireCode(t, err, apierror.CodeConflict)
+		require.ErrorContains(t, err, "The node end does not wait for slow.")
+
+		require.Equal(t, map[string]models.JobStatus{"a": completed, "slow": queued, "end": failed}, r.states(t, w))
+		r.next(t, w, completed)
+		require.Equal(t, models.WorkflowFailed, r.reload(t, w).Status)
 		r.RequireInvariants(t)
 	})
 
@@ -402,6 +447,38 @@ func TestWorkflow(t *testing.T) {
 		ends.Wait()
 
 		require.Equal(t, map[string]models.JobStatus{"a": completed, "b": completed, "c": queued}, r.states(t, w))
+		r.RequireInvariants(t)
+	})
+
+	t.Run("OpensOneRunOfEachNodeForTwoRetriesAtOnce", func(t *testing.T) {
+		t.Parallel()
+
+		r := newRig(t)
+		w := r.submit(t, node("a"), node("b", "a"), policy(node("c", "a", "b"), models.FailureContinue), node("d", "c"))
+		_, err := r.workflows.Cancel(t.Context(), r.Client, w.ID, "")
+		require.NoError(t, err)
+		// The first keeps its locks until the account is free. The second waits for them.
+		account, err := r.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = account.ExecContext(t.Context(), "SELECT FROM accounts FOR UPDATE")
+		require.NoError(t, err)
+		var retries sync.WaitGroup
+		errs := make([]error, 2)
+		for i := range errs {
+			retries.Go(func() { _, errs[i] = r.workflows.Retry(t.Context(), r.Client, w.ID, false) })
+		}
+		r.WaitForLocks(t, 2)
+		require.NoError(t, account.Commit())
+		retries.Wait()
+
+		require.Len(t, slices.DeleteFunc(errs, func(err error) bool { return err == nil }), 1)
+		jobstest.RequireCode(t, errs[0], apierror.CodeConflict)
+		require.Equal(t, 4, r.Count(t, "job_runs"))
+		require.Equal(t, 2, r.reload(t, w).Run)
+		for key, job := range r.nodes(t, w) {
+			require.Equal(t, 2, job.Run, key)
+		}
+		require.Equal(t, map[string]models.JobStatus{"a": queued, "b": blocked, "c": blocked, "d": blocked}, r.states(t, w))
 		r.RequireInvariants(t)
 	})
 
