@@ -53,6 +53,9 @@ func TestScheduleInput(t *testing.T) {
 		field, _ := refused[0].Extensions["field"].(string)
 		require.Contains(t, field+": "+refused[0].Message, c.says, name)
 	}
+	nameless := ask(t, a.url, a.Secrets[models.RoleClient], `mutation($in: ScheduleInput!) { applySchedule(input: $in) { id } }`,
+		input{"in": input{"name": "a\x00b", "cron": "0 9 * * *", "job": input{"model": "testcard", "prompt": "x"}}})
+	require.Contains(t, nameless.Errors[0].Message, "The name must have 1 to 100 printable characters")
 	require.Zero(t, a.Count(t, "schedules"))
 
 	// A million slots are counted up to the limit, and none is written.

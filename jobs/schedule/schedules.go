@@ -182,6 +182,9 @@ func (v *Schedules) Update(ctx context.Context, p jobs.Principal, id models.Sche
 
 // Apply creates the schedule, or updates the one of its name, and reports whether it is new.
 func (v *Schedules) Apply(ctx context.Context, p jobs.Principal, in Input) (s *models.Schedule, created bool, err error) {
+	if err := in.check(); err != nil {
+		return nil, false, err
+	}
 	known, err := models.GetScheduleByName(ctx, v.DB, p.AccountID, in.Name)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):

@@ -171,6 +171,8 @@ func (b Backfill) slots(ctx context.Context, db bun.IDB, s *models.Schedule) (sl
 	switch {
 	case !b.To.After(b.From):
 		return nil, now, apierror.Invalid("to", "to must be after from.")
+	case b.From.Before(now.AddDate(-maxYears, 0, 0)):
+		return nil, now, apierror.Invalid("from", "from must be within %d years of now; it is %s.", maxYears, b.From.UTC().Format(time.RFC3339))
 	case b.To.After(now):
 		return nil, now, apierror.Invalid("to", "to must be past: later slots fire by themselves.")
 	case b.MaxFires < 1 || b.MaxFires > MaxBackfill:
