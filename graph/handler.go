@@ -55,8 +55,6 @@ const (
 	// pingEvery and writeTimeout are the defaults of [Options].
 	pingEvery    = 10 * time.Second
 	writeTimeout = 10 * time.Second
-	// maxBody bounds the body of a request.
-	maxBody = 1 << 20
 )
 
 // API serves the GraphQL API: over HTTP (POST, and GET for queries), server-sent events
@@ -67,6 +65,7 @@ type API struct {
 	server   http.Handler
 	sockets  *transport.Sockets
 	keys     *auth.KeyWatch
+	large    *httpguard.LargeBodies
 	machines func(ctx context.Context, token string) (*jobs.Machine, error)
 	base     func(*http.Request) string
 }
@@ -108,7 +107,7 @@ func New(resolver *Resolver, keys *auth.KeyWatch, options Options) *API {
 	server.AroundResponses(resolver.respond(options.BatchWait))
 	server.AroundFields(writeApart)
 	server.AroundFields(showField)
-	return &API{server, sockets, keys, options.Machines, base}
+	return &API{server, sockets, keys, httpguard.NewLargeBodies(), options.Machines, base}
 }
 
 // Close closes every socket with 1012, so that its client connects to another process,
@@ -128,6 +127,7 @@ func servedSchema() *ast.Schema {
 var (
 	errKeyInURL = apierror.Invalid("", "%s", urlkey.Refusal)
 	errTwoKeys  = apierror.Invalid("", "The request has the header Authorization twice: send it once.")
+	errBusy     = apierror.Later(apierror.CodeUnavailable, 2*time.Second, "Too many large requests are in progress.")
 )
 
 // ServeHTTP implements http.Handler. It authenticates the caller of every request but a
@@ -142,7 +142,12 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Header.Del("Upgrade") // an offer of HTTP/2, which a server may ignore
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	large := r.ContentLength > httpguard.SmallBody && !transport.WantsEvents(r)
+	if large {
+		r.Body = http.MaxBytesReader(w, r.Body, httpguard.LargeBody)
+	} else {
+		r.Body = http.MaxBytesReader(w, r.Body, httpguard.SmallBody)
+	}
 	if r.Method == http.MethodOptions {
 		a.server.ServeHTTP(w, r)
 		return
@@ -158,6 +163,14 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	httpguard.ConnOf(r.Context()).MarkKnown()
+	if large {
+		leave, ok := a.large.Enter(r.Context())
+		if !ok {
+			transport.Refuse(w, r, http.StatusServiceUnavailable, errBusy)
+			return
+		}
+		defer leave()
+	}
 	a.server.ServeHTTP(w, r.WithContext(transport.WithCaller(r.Context(), caller)))
 }
 

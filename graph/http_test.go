@@ -146,7 +146,7 @@ func TestHideSchema(t *testing.T) {
 func TestRefusedBodiesEnd(t *testing.T) {
 	t.Parallel()
 	address := serveAlone(t)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(strings.Repeat("[", 6<<20)))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(strings.Repeat("[", 9<<20)))
 	require.NoError(t, err)
 	req.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer client"}}
 	res, err := http.DefaultClient.Do(req)
@@ -155,6 +155,27 @@ func TestRefusedBodiesEnd(t *testing.T) {
 	_, err = io.ReadAll(res.Body)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusRequestEntityTooLarge, res.StatusCode)
+}
+
+// A workflow may take more than other requests. Its size must be known before it is read.
+func TestLargeBodiesAreRead(t *testing.T) {
+	t.Parallel()
+	address := serveAlone(t)
+	body := `{"query": "{ viewer { role } }"` + strings.Repeat(" ", 3<<20) + "}"
+	for status, reader := range map[int]io.Reader{
+		http.StatusOK:                    strings.NewReader(body),
+		http.StatusRequestEntityTooLarge: io.MultiReader(strings.NewReader(body)), // without a Content-Length
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, reader)
+		require.NoError(t, err)
+		req.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer client"}}
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		defer res.Body.Close()
+		_, err = io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.Equal(t, status, res.StatusCode)
+	}
 }
 
 func TestTwoKeysAreRefused(t *testing.T) {

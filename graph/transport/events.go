@@ -25,9 +25,10 @@ type Events struct {
 var _ graphql.Transport = Events{}
 
 // Supports implements graphql.Transport.
-func (Events) Supports(r *http.Request) bool { return wantsEvents(r) }
+func (Events) Supports(r *http.Request) bool { return WantsEvents(r) }
 
-func wantsEvents(r *http.Request) bool {
+// WantsEvents reports whether a request asks for a stream of events.
+func WantsEvents(r *http.Request) bool {
 	return r.Method == http.MethodPost && strings.Contains(r.Header.Get("Accept"), "text/event-stream")
 }
 

@@ -27,7 +27,7 @@ type HTTP struct{}
 var _ graphql.Transport = HTTP{}
 
 // Supports implements graphql.Transport.
-func (HTTP) Supports(r *http.Request) bool { return r.Header.Get("Upgrade") == "" && !wantsEvents(r) }
+func (HTTP) Supports(r *http.Request) bool { return r.Header.Get("Upgrade") == "" && !WantsEvents(r) }
 
 // Do implements graphql.Transport. Its statuses are those of the specification GraphQL
 // over HTTP. The answer to an operation that did not run has no data, not even null.

@@ -24,7 +24,7 @@ var (
 		"The request has no query: send query (a string), or as extensions.persistedQuery the hash of one that was sent before.").In("query")
 	errTooDeep  = apierror.New(failure.CodeParseFailed, "The request's JSON is nested more than %d levels deep.", wellformed.MaxDepth)
 	errBatch    = apierror.New(failure.CodeParseFailed, "Send one operation per request: lists are not accepted.")
-	errTooLarge = apierror.Invalid("", "The request is larger than 1 MiB.")
+	errTooLarge = apierror.Invalid("", "The request is larger than 8 MiB, or than 1 MiB without a Content-Length or for a stream of events.")
 	errMedia    = apierror.Invalid("", "Send the request as Content-Type: application/json.")
 	errMethod   = apierror.Invalid("", "Use POST, or GET for queries.")
 	errEscapes  = apierror.New(failure.CodeParseFailed, "The query of the URL cannot be parsed: escape each value, including every semicolon.")

@@ -9,14 +9,13 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"time"
 
+	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/door"
 )
-
-// maxBody bounds a request, in bytes.
-const maxBody = 1 << 20
 
 // handler passes requests to the operations if they are well-formed and their key
 // is valid.
@@ -26,6 +25,7 @@ type handler struct {
 	base         func(*http.Request) string
 	// bodies has the patterns of the mux whose operations take a body.
 	bodies map[string]bool
+	large  *httpguard.LargeBodies
 }
 
 // ServeHTTP implements http.Handler.
@@ -59,8 +59,19 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	if !h.bodies[pattern] {
 		r.Body = http.NoBody // what a caller sends is ignored
-	} else if err := readBody(w, r); err != nil {
-		return err
+	} else {
+		bound := int64(httpguard.SmallBody)
+		if pattern == createWorkflow && r.ContentLength > bound {
+			leave, ok := h.large.Enter(r.Context())
+			if !ok {
+				return errBusy
+			}
+			defer leave()
+			bound = httpguard.LargeBody
+		}
+		if err := readBody(w, r, bound); err != nil {
+			return err
+		}
 	}
 	r.URL.RawQuery = query.Encode()
 	ctx := context.WithValue(r.Context(), callerKey{}, caller{Principal: p, secret: secret, base: h.base(r), stream: stream})
@@ -145,8 +156,11 @@ func wantsStream(r *http.Request) (bool, error) {
 	return false, refused(http.StatusNotAcceptable, "This path responds with application/json or text/event-stream: accept one of them.")
 }
 
-// readBody reads and checks a body before anything decodes it.
-func readBody(w http.ResponseWriter, r *http.Request) error {
+// errBusy refuses a large body for which there is no place.
+var errBusy = apierror.Later(apierror.CodeUnavailable, 2*time.Second, "Too many large requests are in progress.")
+
+// readBody reads and checks a body of up to bound bytes before anything decodes it.
+func readBody(w http.ResponseWriter, r *http.Request, bound int64) error {
 	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if charset := params["charset"]; err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return refused(http.StatusUnsupportedMediaType, "Send the request as Content-Type: application/json, in UTF-8.")
@@ -154,7 +168,7 @@ func readBody(w http.ResponseWriter, r *http.Request) error {
 	if r.Header.Get("Content-Encoding") != "" {
 		return refused(http.StatusUnsupportedMediaType, "Send the body without a Content-Encoding.")
 	}
-	body, err := door.ReadJSON(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := door.ReadJSON(http.MaxBytesReader(w, r.Body, bound))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/query"
@@ -15,7 +16,11 @@ import (
 	"github.com/samber/lo"
 )
 
-const workflowsPath = "/api/v1/workflows"
+const (
+	workflowsPath = "/api/v1/workflows"
+	// createWorkflow is the pattern of the only operation that takes a large body.
+	createWorkflow = http.MethodPost + " " + workflowsPath
+)
 
 // workflowRequest is jobs that are submitted as one graph.
 type workflowRequest struct {
@@ -106,8 +111,8 @@ type workflowList struct {
 func (s *service) registerWorkflows(api huma.API) {
 	serve(api, huma.Operation{
 		OperationID: "createWorkflow", Method: http.MethodPost, Path: workflowsPath, DefaultStatus: http.StatusCreated, Summary: "Submit jobs that depend on each other",
-		Description: "Accepts all of them, or none.",
-		Errors:      []int{http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
+		Description: "Accepts all of them, or none. The body may have 8 MiB.", MaxBodyBytes: httpguard.LargeBody,
+		Errors: []int{http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
 		RequestBody: example("A shot that continues another, and both as one film", map[string]any{
 			"name": "film", "output": "film", "jobs": []map[string]any{
 				{"key": "s1", "job": map[string]any{"model": "testcard", "payload": map[string]any{"prompt": "A harbour at dawn", "durationSeconds": 2}}},

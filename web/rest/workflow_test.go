@@ -43,6 +43,9 @@ func TestWorkflows(t *testing.T) {
 	require.Equal(t, "blocked", film["status"])
 	require.Equal(t, []any{"s1"}, film["after"])
 	require.NotEmpty(t, film["waiting_for"])
+	padded := `{"name": "large", "jobs": [{"key": "a", "job": {"model": "testcard", "payload": {"prompt": "x"}}}]` + strings.Repeat(" ", 3<<20) + "}"
+	large := a.ask(t, http.MethodPost, path, padded, nil)
+	require.Equal(t, http.StatusCreated, large.status, large.raw)
 	listed := a.get(t, path+"?name=film&status=running")
 	require.Len(t, listed.body["workflows"], 1, listed.raw)
 	require.Empty(t, a.get(t, path+"?status=failed").body["workflows"])
