@@ -83,6 +83,10 @@ func (w *Workflows) Cancel(ctx context.Context, p Principal, id models.WorkflowI
 		case locked.Status != models.WorkflowRunning:
 			return nil, apierror.Conflict("This workflow is %s: it is too late to cancel it.", locked.Status)
 		}
+		// A retry that was committed after the jobs were locked has opened others.
+		if n, err := models.CountOpenNodes(ctx, tx, id); err != nil || n != len(open) {
+			return nil, cmp.Or(err, models.ErrLostRace)
+		}
 		if locked.CancelRequestedAt, err = models.Now(ctx, tx); err != nil {
 			return nil, err
 		}
@@ -157,6 +161,14 @@ func (w *Workflows) Retry(ctx context.Context, p Principal, id models.WorkflowID
 		})
 		if err != nil {
 			return nil, err
+		}
+		// The jobs that a concurrent cancel has cancelled are not among those that are locked.
+		locked, err := models.LockWorkflow(ctx, tx, id)
+		if err != nil {
+			return nil, err
+		}
+		if !locked.CancelRequestedAt.Equal(now.CancelRequestedAt) {
+			return nil, models.ErrLostRace
 		}
 		err = saveAll(ctx, tx, failed, models.Writes{})
 		if errors.Is(err, models.ErrNoRoom) {

@@ -59,11 +59,14 @@ func IsOutage(err error) bool {
 	}, func(gone error) bool { return errors.Is(err, gone) })
 }
 
-// IsLostRace reports whether PostgreSQL rolled back a transaction only because of concurrent
-// ones, so that it can be retried unchanged.
+// ErrLostRace rolls a transaction back that finds that a concurrent one has changed what it read.
+var ErrLostRace = errors.New("a concurrent transaction changed what this one had read")
+
+// IsLostRace reports whether a transaction was rolled back only because of concurrent ones, so
+// that it can be retried unchanged.
 func IsLostRace(err error) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == codeSerialization || pg.Code == codeDeadlock)
+	return errors.Is(err, ErrLostRace) || errors.As(err, &pg) && (pg.Code == codeSerialization || pg.Code == codeDeadlock)
 }
 
 // violates reports whether PostgreSQL refused a write because of a constraint or unique index.
