@@ -126,6 +126,9 @@ type due struct {
 func (s *Scheduler) release(ctx context.Context, limit int, after places) (found due, err error) {
 	err = InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
 		found = due{last: maps.Clone(after)}
+		if err := models.ReadInOrder(ctx, tx); err != nil {
+			return err
+		}
 		var jobs []*models.Job
 		for _, lane := range models.Tiers {
 			some, err := models.LockDueJobs(ctx, tx, lane, after[lane], limit-len(jobs))

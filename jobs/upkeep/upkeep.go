@@ -209,9 +209,9 @@ func forgetHints(ctx context.Context, tx bun.Tx) (int, error) {
 	return len(gone), err
 }
 
-// Analyze renews the statistics of tables that have doubled since their last ANALYZE, and
-// returns how many. Autovacuum checks only once a minute; until then connections keep the
-// plans that they made for an empty table.
+// Analyze renews the statistics of tables that have doubled since their last ANALYZE, and of
+// jobs when the queue has, and returns how many. Autovacuum checks only once a minute; until
+// then connections keep the plans that they made for an empty table or queue.
 func (u *Upkeep) Analyze(ctx context.Context) (int, error) {
 	tables, err := models.ListGrownTables(ctx, u.DB)
 	if err != nil {
