@@ -15,8 +15,12 @@ import (
 // each second.
 const playStarts = 1000
 
-// playMoments bounds a play in which jobs arrive but hardly any of them can start.
-const playMoments = 100_000
+// playMoments bounds a play in which jobs arrive but hardly any of them can start, and playLooks
+// how many jobs the workers look at, a tenth of a second of a processor.
+const (
+	playMoments = 100_000
+	playLooks   = 1_000_000
+)
 
 // start is a moment at which a worker takes a job, or finds none.
 type start struct {
@@ -64,6 +68,12 @@ type player struct {
 	moments  moments
 	hands    int
 	idle     []*playedHand
+	// changed are the lines in which a job arrived or started since the idle workers looked for
+	// the last time, and ended is whether one ended. Nothing else is news to a worker that
+	// found no job.
+	changed, changing []*playedLine
+	ended, ending     bool
+	looks             int // how many jobs the workers have looked at
 	// yielding are the workers whose first job may give way, those of the lowest lane first.
 	yielding []*playedHand
 	now      float64
@@ -169,15 +179,21 @@ func (m *moments) Pop() any {
 }
 
 // play fills starts. It ends when every queued job has started and each class has had an idle
-// worker, when nothing more can start, or after playStarts.
-func (o *Outlook) play() {
-	p := &player{Outlook: o, running: map[models.AccountID]int{}, turns: fairqueue.TurnsOf(slices.Collect(maps.Values(o.lanes))...)}
+// worker, when nothing more can start, or at one of the bounds above.
+func (o *Outlook) play() { newPlayer(o).play() }
+
+func newPlayer(o *Outlook) *player {
+	return &player{Outlook: o, running: map[models.AccountID]int{}, turns: fairqueue.TurnsOf(slices.Collect(maps.Values(o.lanes))...)}
+}
+
+func (p *player) play() {
+	o := p.Outlook
 	o.course = course{}
 	p.enlist()
 	p.employ()
 	p.lateMoments()
 	bored, late := map[*class]bool{}, models.Tier("")
-	for played := 0; len(p.moments) > 0 && played < playMoments && len(o.starts) < playStarts && (p.left > 0 || len(bored) < len(o.classes)); played++ {
+	for played := 0; len(p.moments) > 0 && played < playMoments && p.looks < playLooks && len(o.starts) < playStarts && (p.left > 0 || len(bored) < len(o.classes)); played++ {
 		m := heap.Pop(&p.moments).(moment)
 		p.now = m.at
 		switch {
@@ -191,6 +207,8 @@ func (o *Outlook) play() {
 		if len(p.moments) > 0 && p.moments[0].at == p.now {
 			continue // handle all events of a moment first
 		}
+		p.changed, p.changing = p.changing, p.changed[:0]
+		p.ended, p.ending = p.ending, false
 		p.idle = slices.DeleteFunc(p.idle, p.work)
 		if late != "" {
 			p.giveWay(late)
@@ -309,6 +327,7 @@ func (p *player) arrive(l *playedLine, c *coming) {
 	}
 	l.came = append(l.came, c)
 	l.end++
+	p.changing = append(p.changing, l)
 	p.push(moment{at: p.now + c.gap, line: l, comes: c})
 }
 
@@ -330,6 +349,7 @@ func (p *player) stands(l *playedLine) bool {
 // re-enters its lines at their current virtual times.
 func (p *player) leave(account models.AccountID) {
 	p.running[account]--
+	p.ending = true
 	for _, l := range p.lines {
 		if l.account == account && l.place < l.end && p.running[account] == l.maxRunning-1 {
 			p.running[account]++ // so that lineTime does not count the account itself
@@ -342,7 +362,11 @@ func (p *player) leave(account models.AccountID) {
 
 // work gives an idle worker its next job, and reports whether there was one.
 func (p *player) work(h *playedHand) bool {
-	l, place, turn := p.next(h.class, h.below)
+	lines := p.lines
+	if h.told && !p.ended {
+		lines = p.changed
+	}
+	l, place, turn := p.next(lines, h.class, h.below)
 	switch {
 	case l != nil:
 		p.begin(h, l, place, turn)
@@ -367,6 +391,7 @@ func (p *player) begin(h *playedHand, l *playedLine, place int, turn bool) {
 		p.cleared = p.now
 	}
 	l.take(place)
+	p.changing = append(p.changing, l)
 	l.Advance(job.gpuSeconds)
 	p.turns.Start(l.Line)
 	p.running[l.account]++
@@ -379,13 +404,16 @@ func (p *player) keep(h *playedHand, account models.AccountID, seconds float64) 
 	p.push(moment{at: h.until, hand: h})
 }
 
-// next returns the line from which a worker of that class takes its next job, the job's place,
-// and whether it is a promoted job's turn. The line is nil if there is no job. With below, only
-// lanes above that count.
-func (p *player) next(c *class, below models.Tier) (best *playedLine, at int, turn bool) {
+// next returns the line, of these, from which a worker of that class takes its next job, the
+// job's place, and whether it is a promoted job's turn. The line is nil if there is no job. With
+// below, only lanes above that count.
+func (p *player) next(lines []*playedLine, c *class, below models.Tier) (best *playedLine, at int, turn bool) {
 	var account models.AccountID
-	may := func(q models.Queue) bool { return c.Serves(q, account) && !p.paused(q) }
-	for _, l := range p.lines {
+	may := func(q models.Queue) bool {
+		p.looks++
+		return c.Serves(q, account) && !p.paused(q)
+	}
+	for _, l := range lines {
 		if below != "" && !l.Lane.Above(below) || !p.stands(l) || best != nil && p.turns.Compare(l.standsAt(), best.standsAt()) >= 0 {
 			continue
 		}

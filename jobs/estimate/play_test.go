@@ -2,6 +2,8 @@ package estimate
 
 import (
 	"math/rand/v2"
+	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,6 +47,32 @@ func TestPlay(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts for a
 			require.Equal(t, 1, o.left)
 		})
 	}
+}
+
+// Thousands of jobs that no idle worker can run arrive each second. The others keep their
+// forecast, and the play looks at few jobs.
+func TestPlayAmongJobsThatNobodyServes(t *testing.T) {
+	t.Parallel()
+
+	unserved := load{Queue: models.Queue{Line: models.Line{Lane: models.TierPro}, Model: "other"}, gpuSeconds: 1}
+	job := load{Queue: models.Queue{Line: models.Line{Lane: models.TierFree}, Model: "testcard"}, gpuSeconds: 10}
+	c := &class{Capability: catalogue.Capability{Ranks: map[string]int{"testcard": 1}}, hands: []hand{{}, {free: 30}, {}, {}, {}, {}, {}, {}}}
+	o := &Outlook{classes: []*class{c}}
+	for i := range 40 {
+		account := models.AccountID(strconv.Itoa(i))
+		o.lines = append(o.lines, &line{Line: unserved.Line, account: account, queued: 10_000, Share: fairqueue.Share{Weight: 1}, maxRunning: 9, head: slices.Repeat([]load{unserved}, standbySample)})
+		o.arrivals = append(o.arrivals, &models.Arrival{AccountID: account, Tier: models.TierPro, Model: "other", JobsPerSecond: 50, GPUSeconds: 1, Weight: 1, MaxRunning: 9})
+	}
+	o.lines = append(o.lines, &line{Line: job.Line, account: "a", queued: 20, Share: fairqueue.Share{Weight: 1}, maxRunning: 9, head: []load{job}})
+
+	p := newPlayer(o)
+
+	p.play()
+
+	require.LessOrEqual(t, p.looks, playLooks+len(p.idle)*len(p.lines)*reaches)
+	require.Equal(t, 20, lo.CountBy(o.starts, func(s start) bool { return !s.idle }), "all that can start do")
+	found, _ := o.estimate(query{load: job, account: "a", weight: 1, maxRunning: 9, ownAhead: 20})
+	require.InDelta(t, 20, *found.WaitSeconds, 1)
 }
 
 // Two workers run jobs until 1000 s. One job may give way.

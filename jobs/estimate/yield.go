@@ -59,7 +59,7 @@ func (p *player) giveWay(lane models.Tier) {
 		if h.yields == "" || !lane.Above(h.yields) || told[h.class] {
 			continue
 		}
-		l, place, turn := p.next(h.class, below)
+		l, place, turn := p.next(p.lines, h.class, below)
 		if l == nil {
 			told[h.class] = true
 			p.starts = append(p.starts, start{at: p.now, class: h.class, idle: true, above: below})
