@@ -24,7 +24,7 @@ type Scheduler struct {
 
 const (
 	// dueBatch bounds the jobs of one transaction, which locks their accounts for a moment.
-	dueBatch = 200
+	dueBatch = 500
 	// dueBatches bounds the batches of one pass. The next pass begins with the first lane again,
 	// and finds jobs that were committed late.
 	dueBatches = 100
