@@ -79,7 +79,7 @@ func (s *Site) everySecond(ctx context.Context, n int) error {
 	return atOnce(ctx, n, func(ctx context.Context, i int) error {
 		_, err := customer.ApplySchedule(ctx, client.ScheduleInput{
 			Name: fmt.Sprintf("each second %d", i), EverySeconds: new(1), CatchUp: new(client.CatchUpAll),
-			Job: client.SubmitJobInput{Type: new(noop), Model: noop, Params: &params},
+			Job: &client.SubmitJobInput{Type: new(noop), Model: noop, Params: &params},
 		})
 		return err
 	})

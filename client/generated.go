@@ -1548,6 +1548,24 @@ var AllFailurePolicy = []FailurePolicy{
 	FailurePolicyRetryParent,
 }
 
+// What a slot submitted: a job or a workflow.
+type FiredSlot struct {
+	At time.Time `json:"at"`
+	// Null if it did not fire, the job was deleted, or the schedule submits a workflow.
+	Job *Job `json:"job"`
+	// Null if it did not fire, the workflow was deleted, or the schedule submits a job.
+	Workflow *Workflow `json:"workflow"`
+}
+
+// GetAt returns FiredSlot.At, and is useful for accessing the field via an interface.
+func (v *FiredSlot) GetAt() time.Time { return v.At }
+
+// GetJob returns FiredSlot.Job, and is useful for accessing the field via an interface.
+func (v *FiredSlot) GetJob() *Job { return v.Job }
+
+// GetWorkflow returns FiredSlot.Workflow, and is useful for accessing the field via an interface.
+func (v *FiredSlot) GetWorkflow() *Workflow { return v.Workflow }
+
 // GPUState includes the requested fields of the GraphQL type GpuState.
 // The GraphQL type's documentation follows.
 //
@@ -3800,7 +3818,7 @@ func (v *ModelShare) GetName() string { return v.Name }
 // GetWeight returns ModelShare.Weight, and is useful for accessing the field via an interface.
 func (v *ModelShare) GetWeight() float64 { return v.Weight }
 
-// What happens to a slot while a job of an earlier one has not ended.
+// What happens to a slot while the job or the workflow of an earlier one has not ended.
 type Overlap string
 
 const (
@@ -4939,7 +4957,7 @@ func (v *ScalingDecision) GetError() *string { return v.Error }
 // Schedule includes the GraphQL fields of Schedule requested by the fragment Schedule.
 // The GraphQL type's documentation follows.
 //
-// Submits a job again and again, at times.
+// Submits a job or a workflow again and again, at times.
 type Schedule struct {
 	Id           string  `json:"id"`
 	Name         string  `json:"name"`
@@ -4956,10 +4974,14 @@ type Schedule struct {
 	DstOverlap           DstOverlap `json:"dstOverlap"`
 	StartAt              *time.Time `json:"startAt"`
 	EndAt                *time.Time `json:"endAt"`
-	Model                string     `json:"model"`
-	Tier                 Tier       `json:"tier"`
-	Paused               bool       `json:"paused"`
-	PausedAt             *time.Time `json:"pausedAt"`
+	// The job's model, null if it submits a workflow.
+	Model *string `json:"model"`
+	// What it submits, if that is a workflow.
+	Workflow *ScheduledWorkflow `json:"workflow"`
+	// The tier of its job, or the highest of its workflow. Schedules that are due at once follow each other by tier.
+	Tier     Tier       `json:"tier"`
+	Paused   bool       `json:"paused"`
+	PausedAt *time.Time `json:"pausedAt"`
 	// A key or a member, or reelay itself for a schedule that cannot be read.
 	PausedBy    *string `json:"pausedBy"`
 	PauseReason *string `json:"pauseReason"`
@@ -5013,7 +5035,10 @@ func (v *Schedule) GetStartAt() *time.Time { return v.StartAt }
 func (v *Schedule) GetEndAt() *time.Time { return v.EndAt }
 
 // GetModel returns Schedule.Model, and is useful for accessing the field via an interface.
-func (v *Schedule) GetModel() string { return v.Model }
+func (v *Schedule) GetModel() *string { return v.Model }
+
+// GetWorkflow returns Schedule.Workflow, and is useful for accessing the field via an interface.
+func (v *Schedule) GetWorkflow() *ScheduledWorkflow { return v.Workflow }
 
 // GetTier returns Schedule.Tier, and is useful for accessing the field via an interface.
 func (v *Schedule) GetTier() Tier { return v.Tier }
@@ -5045,7 +5070,7 @@ func (v *Schedule) GetUpdatedAt() time.Time { return v.UpdatedAt }
 // ScheduleDetail includes the requested fields of the GraphQL type Schedule.
 // The GraphQL type's documentation follows.
 //
-// Submits a job again and again, at times.
+// Submits a job or a workflow again and again, at times.
 type ScheduleDetail struct {
 	Schedule `json:"-"`
 	// The next n slots, without the jitter, 1 to 1000. None while it is paused.
@@ -5103,7 +5128,10 @@ func (v *ScheduleDetail) GetStartAt() *time.Time { return v.Schedule.StartAt }
 func (v *ScheduleDetail) GetEndAt() *time.Time { return v.Schedule.EndAt }
 
 // GetModel returns ScheduleDetail.Model, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetModel() string { return v.Schedule.Model }
+func (v *ScheduleDetail) GetModel() *string { return v.Schedule.Model }
+
+// GetWorkflow returns ScheduleDetail.Workflow, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetWorkflow() *ScheduledWorkflow { return v.Schedule.Workflow }
 
 // GetTier returns ScheduleDetail.Tier, and is useful for accessing the field via an interface.
 func (v *ScheduleDetail) GetTier() Tier { return v.Schedule.Tier }
@@ -5190,7 +5218,9 @@ type __premarshalScheduleDetail struct {
 
 	EndAt *time.Time `json:"endAt"`
 
-	Model string `json:"model"`
+	Model *string `json:"model"`
+
+	Workflow *ScheduledWorkflow `json:"workflow"`
 
 	Tier Tier `json:"tier"`
 
@@ -5239,6 +5269,7 @@ func (v *ScheduleDetail) __premarshalJSON() (*__premarshalScheduleDetail, error)
 	retval.StartAt = v.Schedule.StartAt
 	retval.EndAt = v.Schedule.EndAt
 	retval.Model = v.Schedule.Model
+	retval.Workflow = v.Schedule.Workflow
 	retval.Tier = v.Schedule.Tier
 	retval.Paused = v.Schedule.Paused
 	retval.PausedAt = v.Schedule.PausedAt
@@ -5269,9 +5300,13 @@ type ScheduleInput struct {
 	EverySeconds *int `json:"everySeconds,omitempty"`
 	// A name of the IANA database, such as Europe/Berlin.
 	Timezone *string `json:"timezone,omitempty"`
-	// What each slot submits. It cannot have runAt, expiresAt, finishBy, dependsOn or idempotencyKey.
-	Job     SubmitJobInput `json:"job"`
-	CatchUp *CatchUp       `json:"catchUp,omitempty"`
+	// What each slot submits: give either this or workflow. It cannot have runAt, expiresAt, finishBy, dependsOn or
+	// idempotencyKey.
+	Job *SubmitJobInput `json:"job,omitempty"`
+	// What each slot submits, all of it or none. Neither it nor its jobs can have what job cannot have, and it cannot have reuse.
+	// A schedule keeps 1 MiB of it: about 1,000 jobs with prompts of a few lines.
+	Workflow *SubmitWorkflowInput `json:"workflow,omitempty"`
+	CatchUp  *CatchUp             `json:"catchUp,omitempty"`
 	// How late a slot may fire, 0 to 2,678,400.
 	CatchUpWindowSeconds *int     `json:"catchUpWindowSeconds,omitempty"`
 	Overlap              *Overlap `json:"overlap,omitempty"`
@@ -5297,7 +5332,10 @@ func (v *ScheduleInput) GetEverySeconds() *int { return v.EverySeconds }
 func (v *ScheduleInput) GetTimezone() *string { return v.Timezone }
 
 // GetJob returns ScheduleInput.Job, and is useful for accessing the field via an interface.
-func (v *ScheduleInput) GetJob() SubmitJobInput { return v.Job }
+func (v *ScheduleInput) GetJob() *SubmitJobInput { return v.Job }
+
+// GetWorkflow returns ScheduleInput.Workflow, and is useful for accessing the field via an interface.
+func (v *ScheduleInput) GetWorkflow() *SubmitWorkflowInput { return v.Workflow }
 
 // GetCatchUp returns ScheduleInput.CatchUp, and is useful for accessing the field via an interface.
 func (v *ScheduleInput) GetCatchUp() *CatchUp { return v.CatchUp }
@@ -5342,9 +5380,11 @@ type ScheduleSlot struct {
 	State SlotState `json:"state"`
 	// Why it was skipped or refused, or waits.
 	Reason *string `json:"reason"`
-	// Null if it did not fire, or the job was deleted.
-	Job     *ScheduleSlotJob `json:"job"`
-	EndedAt *time.Time       `json:"endedAt"`
+	// Null if it did not fire, the job was deleted, or the schedule submits a workflow.
+	Job *ScheduleSlotJob `json:"job"`
+	// Null if it did not fire, the workflow was deleted, or the schedule submits a job.
+	Workflow *ScheduleSlotWorkflow `json:"workflow"`
+	EndedAt  *time.Time            `json:"endedAt"`
 }
 
 // GetAt returns ScheduleSlot.At, and is useful for accessing the field via an interface.
@@ -5362,6 +5402,9 @@ func (v *ScheduleSlot) GetReason() *string { return v.Reason }
 // GetJob returns ScheduleSlot.Job, and is useful for accessing the field via an interface.
 func (v *ScheduleSlot) GetJob() *ScheduleSlotJob { return v.Job }
 
+// GetWorkflow returns ScheduleSlot.Workflow, and is useful for accessing the field via an interface.
+func (v *ScheduleSlot) GetWorkflow() *ScheduleSlotWorkflow { return v.Workflow }
+
 // GetEndedAt returns ScheduleSlot.EndedAt, and is useful for accessing the field via an interface.
 func (v *ScheduleSlot) GetEndedAt() *time.Time { return v.EndedAt }
 
@@ -5376,6 +5419,38 @@ func (v *ScheduleSlotJob) GetId() string { return v.Id }
 
 // GetStatus returns ScheduleSlotJob.Status, and is useful for accessing the field via an interface.
 func (v *ScheduleSlotJob) GetStatus() JobStatus { return v.Status }
+
+// ScheduleSlotWorkflow includes the requested fields of the GraphQL type Workflow.
+// The GraphQL type's documentation follows.
+//
+// Jobs that were submitted as one graph.
+type ScheduleSlotWorkflow struct {
+	Id string `json:"id"`
+	// COMPLETED: no node failed whose failure is not tolerated. A failure is tolerated by dependents that all CONTINUE.
+	Status WorkflowStatus `json:"status"`
+}
+
+// GetId returns ScheduleSlotWorkflow.Id, and is useful for accessing the field via an interface.
+func (v *ScheduleSlotWorkflow) GetId() string { return v.Id }
+
+// GetStatus returns ScheduleSlotWorkflow.Status, and is useful for accessing the field via an interface.
+func (v *ScheduleSlotWorkflow) GetStatus() WorkflowStatus { return v.Status }
+
+// ScheduledWorkflow includes the requested fields of the GraphQL type ScheduledWorkflow.
+// The GraphQL type's documentation follows.
+//
+// A workflow as a schedule keeps it, to submit it.
+type ScheduledWorkflow struct {
+	Name string `json:"name"`
+	// How many jobs it has.
+	Jobs int `json:"jobs"`
+}
+
+// GetName returns ScheduledWorkflow.Name, and is useful for accessing the field via an interface.
+func (v *ScheduledWorkflow) GetName() string { return v.Name }
+
+// GetJobs returns ScheduledWorkflow.Jobs, and is useful for accessing the field via an interface.
+func (v *ScheduledWorkflow) GetJobs() int { return v.Jobs }
 
 // P1: act now. P2: within the hour. P3: on the next working day.
 type Severity string
@@ -5408,7 +5483,7 @@ var AllSlotCause = []SlotCause{
 	SlotCauseBackfill,
 }
 
-// PENDING: the job is not submitted yet. FIRED is final. A backfill fires slots that were skipped or refused.
+// PENDING: nothing is submitted yet. FIRED is final. A backfill fires slots that were skipped or refused.
 type SlotState string
 
 const (
@@ -7146,6 +7221,38 @@ type __failJobInput struct {
 // GetInput returns __failJobInput.Input, and is useful for accessing the field via an interface.
 func (v *__failJobInput) GetInput() FailJobInput { return v.Input }
 
+// __fireScheduleInput is used internally by genqlient
+type __fireScheduleInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __fireScheduleInput.Id, and is useful for accessing the field via an interface.
+func (v *__fireScheduleInput) GetId() string { return v.Id }
+
+// __fireSlotsInput is used internally by genqlient
+type __fireSlotsInput struct {
+	Id        string    `json:"id"`
+	From      time.Time `json:"from"`
+	To        time.Time `json:"to"`
+	MaxFires  int       `json:"maxFires"`
+	PerMinute *int      `json:"perMinute,omitempty"`
+}
+
+// GetId returns __fireSlotsInput.Id, and is useful for accessing the field via an interface.
+func (v *__fireSlotsInput) GetId() string { return v.Id }
+
+// GetFrom returns __fireSlotsInput.From, and is useful for accessing the field via an interface.
+func (v *__fireSlotsInput) GetFrom() time.Time { return v.From }
+
+// GetTo returns __fireSlotsInput.To, and is useful for accessing the field via an interface.
+func (v *__fireSlotsInput) GetTo() time.Time { return v.To }
+
+// GetMaxFires returns __fireSlotsInput.MaxFires, and is useful for accessing the field via an interface.
+func (v *__fireSlotsInput) GetMaxFires() int { return v.MaxFires }
+
+// GetPerMinute returns __fireSlotsInput.PerMinute, and is useful for accessing the field via an interface.
+func (v *__fireSlotsInput) GetPerMinute() *int { return v.PerMinute }
+
 // __haltInput is used internally by genqlient
 type __haltInput struct {
 	What   []HaltTarget `json:"what"`
@@ -8356,8 +8463,7 @@ func (v *auditLogResponse) GetAuditLog() AuditPage { return v.AuditLog }
 
 // backfillScheduleResponse is returned by backfillSchedule on success.
 type backfillScheduleResponse struct {
-	// Fires every slot between from and to, both in the past, that did not fire or was skipped or refused, at most maxFires (1 to 1000), and returns the
-	// jobs. With perMinute (1 to 60,000), the slots fire at that pace, and only the first jobs are returned.
+	// fireSlots for a schedule that submits a job: it returns the jobs. CONFLICT if it submits a workflow.
 	BackfillSchedule []Job `json:"backfillSchedule"`
 }
 
@@ -8927,7 +9033,7 @@ func (v *deadLetterNodePool) GetTypename() *string { return v.Typename }
 // deadLetterNodeSchedule includes the requested fields of the GraphQL type Schedule.
 // The GraphQL type's documentation follows.
 //
-// Submits a job again and again, at times.
+// Submits a job or a workflow again and again, at times.
 type deadLetterNodeSchedule struct {
 	Typename *string `json:"__typename"`
 }
@@ -9080,7 +9186,7 @@ func (v *deletePoolResponse) GetDeletePool() string { return v.DeletePool }
 
 // deleteScheduleResponse is returned by deleteSchedule on success.
 type deleteScheduleResponse struct {
-	// Its jobs stay.
+	// What it submitted stays.
 	DeleteSchedule string `json:"deleteSchedule"`
 }
 
@@ -9217,6 +9323,25 @@ type failJobResponse struct {
 
 // GetFailJob returns failJobResponse.FailJob, and is useful for accessing the field via an interface.
 func (v *failJobResponse) GetFailJob() EndPayload { return v.FailJob }
+
+// fireScheduleResponse is returned by fireSchedule on success.
+type fireScheduleResponse struct {
+	// Fires it now, also if it is paused, and returns the slot with what it submitted. CONFLICT if the rule for overlaps forbids that.
+	FireSchedule FiredSlot `json:"fireSchedule"`
+}
+
+// GetFireSchedule returns fireScheduleResponse.FireSchedule, and is useful for accessing the field via an interface.
+func (v *fireScheduleResponse) GetFireSchedule() FiredSlot { return v.FireSchedule }
+
+// fireSlotsResponse is returned by fireSlots on success.
+type fireSlotsResponse struct {
+	// Fires every slot between from and to, both in the past, that did not fire or was skipped or refused, at most maxFires (1 to 1000), and returns
+	// them. With perMinute (1 to 60,000), the slots fire at that pace, and only the first are returned.
+	FireSlots []FiredSlot `json:"fireSlots"`
+}
+
+// GetFireSlots returns fireSlotsResponse.FireSlots, and is useful for accessing the field via an interface.
+func (v *fireSlotsResponse) GetFireSlots() []FiredSlot { return v.FireSlots }
 
 // haltResponse is returned by halt on success.
 type haltResponse struct {
@@ -9664,7 +9789,7 @@ func (v *liveLogNodePool) GetTypename() *string { return v.Typename }
 // liveLogNodeSchedule includes the requested fields of the GraphQL type Schedule.
 // The GraphQL type's documentation follows.
 //
-// Submits a job again and again, at times.
+// Submits a job or a workflow again and again, at times.
 type liveLogNodeSchedule struct {
 	Typename *string `json:"__typename"`
 }
@@ -10193,7 +10318,7 @@ func (v *scheduleSlotsResponse) GetSchedule() *scheduleSlotsSchedule { return v.
 // scheduleSlotsSchedule includes the requested fields of the GraphQL type Schedule.
 // The GraphQL type's documentation follows.
 //
-// Submits a job again and again, at times.
+// Submits a job or a workflow again and again, at times.
 type scheduleSlotsSchedule struct {
 	// The slots that a backfill of this time would fire, whether they have fired or not. More than maxFires (1 to 1000) are refused.
 	SlotsBetween []time.Time `json:"slotsBetween"`
@@ -10360,7 +10485,7 @@ func (v *testAlertRouteResponse) GetTestAlertRoute() *string { return v.TestAler
 
 // triggerScheduleResponse is returned by triggerSchedule on success.
 type triggerScheduleResponse struct {
-	// Fires it now, also if it is paused. CONFLICT if the rule for overlaps forbids that.
+	// fireSchedule for a schedule that submits a job, which it returns. CONFLICT if it submits a workflow.
 	TriggerSchedule Job `json:"triggerSchedule"`
 }
 
@@ -10947,6 +11072,10 @@ fragment Schedule on Schedule {
 	startAt
 	endAt
 	model
+	workflow {
+		name
+		jobs
+	}
 	tier
 	paused
 	pausedAt
@@ -13128,6 +13257,316 @@ func failJob(
 	return data_, err_
 }
 
+// The mutation executed by fireSchedule.
+const fireSchedule_Operation = `
+mutation fireSchedule ($id: ID!) {
+	fireSchedule(id: $id) {
+		... FiredSlot
+	}
+}
+fragment FiredSlot on ScheduleSlot {
+	at
+	job {
+		... Job
+	}
+	workflow {
+		... Workflow
+	}
+}
+fragment Job on Job {
+	id
+	type
+	model
+	modelVersion
+	alias
+	status
+	progress {
+		... Progress
+	}
+	tier
+	lane
+	run
+	priority
+	params
+	metadata
+	userId
+	attemptNo
+	maxAttempts
+	atMostOnce
+	maxPreemptions
+	preemptions
+	finishBy
+	late
+	maxPricePerHour
+	onDemandOnly
+	hasHandle
+	result {
+		... Artifact
+	}
+	output
+	cancellation {
+		... Cancellation
+	}
+	failureClass
+	failureReason
+	wastedGpuSeconds
+	runAt
+	expiresAt
+	waitedSeconds
+	ranSeconds
+	createdAt
+	startedAt
+	completedAt
+	deletedAt
+	draft {
+		steps
+		keptUntil
+		preview {
+			... Artifact
+		}
+		continuedBy {
+			id
+			status
+		}
+		takes
+	}
+	continues {
+		id
+	}
+}
+fragment Workflow on Workflow {
+	id
+	name
+	status
+	run
+	counts {
+		total
+		waiting
+		running
+		completed
+		failed
+		cancelled
+		skipped
+	}
+	percent
+	cancelReason
+	createdAt
+	completedAt
+}
+fragment Progress on Progress {
+	percent
+	phase
+	message
+	step
+	totalSteps
+	frame
+	totalFrames
+	etaSeconds
+	updatedAt
+}
+fragment Artifact on Artifact {
+	id
+	type
+	sizeBytes
+	checksum
+	contentType
+	url(expiresInSeconds: 3600)
+	metadata
+	createdAt
+}
+fragment Cancellation on Cancellation {
+	by
+	reason
+	requestedAt
+	deliveredAt
+	stoppedAt
+}
+`
+
+func fireSchedule(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *fireScheduleResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "fireSchedule",
+		Query:  fireSchedule_Operation,
+		Variables: &__fireScheduleInput{
+			Id: id,
+		},
+	}
+
+	data_ = &fireScheduleResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by fireSlots.
+const fireSlots_Operation = `
+mutation fireSlots ($id: ID!, $from: Time!, $to: Time!, $maxFires: Int!, $perMinute: Int) {
+	fireSlots(id: $id, from: $from, to: $to, maxFires: $maxFires, perMinute: $perMinute) {
+		... FiredSlot
+	}
+}
+fragment FiredSlot on ScheduleSlot {
+	at
+	job {
+		... Job
+	}
+	workflow {
+		... Workflow
+	}
+}
+fragment Job on Job {
+	id
+	type
+	model
+	modelVersion
+	alias
+	status
+	progress {
+		... Progress
+	}
+	tier
+	lane
+	run
+	priority
+	params
+	metadata
+	userId
+	attemptNo
+	maxAttempts
+	atMostOnce
+	maxPreemptions
+	preemptions
+	finishBy
+	late
+	maxPricePerHour
+	onDemandOnly
+	hasHandle
+	result {
+		... Artifact
+	}
+	output
+	cancellation {
+		... Cancellation
+	}
+	failureClass
+	failureReason
+	wastedGpuSeconds
+	runAt
+	expiresAt
+	waitedSeconds
+	ranSeconds
+	createdAt
+	startedAt
+	completedAt
+	deletedAt
+	draft {
+		steps
+		keptUntil
+		preview {
+			... Artifact
+		}
+		continuedBy {
+			id
+			status
+		}
+		takes
+	}
+	continues {
+		id
+	}
+}
+fragment Workflow on Workflow {
+	id
+	name
+	status
+	run
+	counts {
+		total
+		waiting
+		running
+		completed
+		failed
+		cancelled
+		skipped
+	}
+	percent
+	cancelReason
+	createdAt
+	completedAt
+}
+fragment Progress on Progress {
+	percent
+	phase
+	message
+	step
+	totalSteps
+	frame
+	totalFrames
+	etaSeconds
+	updatedAt
+}
+fragment Artifact on Artifact {
+	id
+	type
+	sizeBytes
+	checksum
+	contentType
+	url(expiresInSeconds: 3600)
+	metadata
+	createdAt
+}
+fragment Cancellation on Cancellation {
+	by
+	reason
+	requestedAt
+	deliveredAt
+	stoppedAt
+}
+`
+
+func fireSlots(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	from time.Time,
+	to time.Time,
+	maxFires int,
+	perMinute *int,
+) (data_ *fireSlotsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "fireSlots",
+		Query:  fireSlots_Operation,
+		Variables: &__fireSlotsInput{
+			Id:        id,
+			From:      from,
+			To:        to,
+			MaxFires:  maxFires,
+			PerMinute: perMinute,
+		},
+	}
+
+	data_ = &fireSlotsResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by halt.
 const halt_Operation = `
 mutation halt ($what: [HaltTarget!]!, $reason: String!) {
@@ -15017,6 +15456,10 @@ fragment Schedule on Schedule {
 	startAt
 	endAt
 	model
+	workflow {
+		name
+		jobs
+	}
 	tier
 	paused
 	pausedAt
@@ -16442,6 +16885,10 @@ fragment Schedule on Schedule {
 	startAt
 	endAt
 	model
+	workflow {
+		name
+		jobs
+	}
 	tier
 	paused
 	pausedAt
@@ -16780,6 +17227,10 @@ query scheduleDetail ($id: ID!, $slots: Int!, $upcoming: Int!) {
 				id
 				status
 			}
+			workflow {
+				id
+				status
+			}
 			endedAt
 		}
 	}
@@ -16800,6 +17251,10 @@ fragment Schedule on Schedule {
 	startAt
 	endAt
 	model
+	workflow {
+		name
+		jobs
+	}
 	tier
 	paused
 	pausedAt
@@ -16911,6 +17366,10 @@ fragment Schedule on Schedule {
 	startAt
 	endAt
 	model
+	workflow {
+		name
+		jobs
+	}
 	tier
 	paused
 	pausedAt

@@ -65,7 +65,26 @@ func (c *Client) ResumeSchedule(ctx context.Context, id string) (*Schedule, erro
 	return &data.ResumeSchedule, nil
 }
 
-// TriggerSchedule fires a schedule now, and returns the job.
+// FireSchedule fires a schedule now, and returns the slot with the job or the workflow.
+func (c *Client) FireSchedule(ctx context.Context, id string) (*FiredSlot, error) {
+	data, err := fireSchedule(ctx, caller{c}, id)
+	if err != nil {
+		return nil, err
+	}
+	return &data.FireSchedule, nil
+}
+
+// FireSlots fires the slots between two times that did not fire, at most maxFires. With perMinute
+// above 0, it fires at that pace, and only the first are returned.
+func (c *Client) FireSlots(ctx context.Context, id string, from, to time.Time, maxFires, perMinute int) ([]FiredSlot, error) {
+	data, err := fireSlots(ctx, repeater{c}, id, from, to, maxFires, optional(perMinute))
+	if err != nil {
+		return nil, err
+	}
+	return data.FireSlots, nil
+}
+
+// TriggerSchedule is FireSchedule for a schedule that submits a job, which it returns.
 func (c *Client) TriggerSchedule(ctx context.Context, id string) (*Job, error) {
 	data, err := triggerSchedule(ctx, caller{c}, id)
 	if err != nil {
@@ -74,21 +93,16 @@ func (c *Client) TriggerSchedule(ctx context.Context, id string) (*Job, error) {
 	return &data.TriggerSchedule, nil
 }
 
-// BackfillSchedule fires the slots between two times that did not fire, at most maxFires. With
-// perMinute above 0, it fires at that pace, and only the first jobs are returned.
+// BackfillSchedule is FireSlots for a schedule that submits a job: it returns the jobs.
 func (c *Client) BackfillSchedule(ctx context.Context, id string, from, to time.Time, maxFires, perMinute int) ([]Job, error) {
-	var pace *int
-	if perMinute > 0 {
-		pace = &perMinute
-	}
-	data, err := backfillSchedule(ctx, repeater{c}, id, from, to, maxFires, pace)
+	data, err := backfillSchedule(ctx, repeater{c}, id, from, to, maxFires, optional(perMinute))
 	if err != nil {
 		return nil, err
 	}
 	return data.BackfillSchedule, nil
 }
 
-// DeleteSchedule deletes a schedule. Its jobs stay.
+// DeleteSchedule deletes a schedule. What it submitted stays.
 func (c *Client) DeleteSchedule(ctx context.Context, id string) error {
 	_, err := deleteSchedule(ctx, repeater{c}, id)
 	return err

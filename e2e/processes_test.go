@@ -176,7 +176,7 @@ func (s *stack) schedule(t *testing.T) string {
 	params := json.RawMessage(`{"durationSeconds": 1, "fps": 6, "pace": 0}`)
 	made, err := s.client(t).ApplySchedule(t.Context(), client.ScheduleInput{
 		Name: "each second", EverySeconds: new(1), CatchUp: new(client.CatchUpAll),
-		Job: client.SubmitJobInput{Model: "testcard", Prompt: new("one of each second"), Params: &params, Tier: new(client.TierBatch)},
+		Job: &client.SubmitJobInput{Model: "testcard", Prompt: new("one of each second"), Params: &params, Tier: new(client.TierBatch)},
 	})
 	require.NoError(t, err)
 	return made.Id

@@ -148,7 +148,7 @@ func TestTasks(t *testing.T) {
 		params := json.RawMessage(`{"url": "` + server.URL + `/", "method": "POST"}`)
 
 		made, err := c.ApplySchedule(t.Context(), client.ScheduleInput{
-			Name: "calls", EverySeconds: new(1), CatchUp: new(client.CatchUpAll), Job: client.SubmitJobInput{Model: "http.call", Params: &params},
+			Name: "calls", EverySeconds: new(1), CatchUp: new(client.CatchUpAll), Job: &client.SubmitJobInput{Model: "http.call", Params: &params},
 		})
 		require.NoError(t, err)
 		seen := map[string]bool{}

@@ -88,7 +88,7 @@ func onDraft(t *testing.T, a *api) string {
 // onSchedule acts on a client's schedule.
 func onSchedule(more, fields string) act {
 	return func(t *testing.T, a *api) string {
-		s, err := a.Schedules.Create(t.Context(), a.Client, schedule.Input{Name: "news", EverySeconds: 3600, Job: jobs.Submission{Model: "testcard", Prompt: "x"}})
+		s, err := a.Schedules.Create(t.Context(), a.Client, schedule.Input{Name: "news", EverySeconds: 3600, Request: schedule.Request{Job: &jobs.Submission{Model: "testcard", Prompt: "x"}}})
 		require.NoError(t, err)
 		return fmt.Sprintf("(id: %q%s) %s", s.ID, more, fields)
 	}
@@ -168,6 +168,8 @@ var acts = map[string]act{
 	"updateSchedule":         onSchedule(`, input: {name: "news", everySeconds: 60, job: {model: "testcard", prompt: "x"}}`, "{ id }"),
 	"pauseSchedule":          onSchedule("", "{ id }"),
 	"resumeSchedule":         onSchedule("", "{ id }"),
+	"fireSchedule":           onSchedule("", "{ at }"),
+	"fireSlots":              onSchedule(`, from: "2026-01-01T00:00:00Z", to: "2026-01-02T00:00:00Z"`, "{ at }"),
 	"triggerSchedule":        onSchedule("", "{ id }"),
 	"backfillSchedule":       onSchedule(`, from: "2026-01-01T00:00:00Z", to: "2026-01-02T00:00:00Z"`, "{ id }"),
 	"deleteSchedule":         onSchedule("", ""),

@@ -7817,6 +7817,14 @@ func (ec *executionContext) unmarshalORetryPolicyInput2ᚖgithubᚗcomᚋreelay�
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
+func (ec *executionContext) unmarshalOSubmitJobInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐSubmission(ctx context.Context, v any) (*jobs.Submission, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputSubmitJobInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) unmarshalOTier2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐTier(ctx context.Context, v any) (models.Tier, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := models.Tier(tmp)

@@ -1974,6 +1974,8 @@ func (ec *executionContext) childFields_Schedule(ctx context.Context, field grap
 		return ec.fieldContext_Schedule_endAt(ctx, field)
 	case "model":
 		return ec.fieldContext_Schedule_model(ctx, field)
+	case "workflow":
+		return ec.fieldContext_Schedule_workflow(ctx, field)
 	case "tier":
 		return ec.fieldContext_Schedule_tier(ctx, field)
 	case "paused":
@@ -2000,6 +2002,8 @@ func (ec *executionContext) childFields_Schedule(ctx context.Context, field grap
 		return ec.fieldContext_Schedule_slotsBetween(ctx, field)
 	case "jobs":
 		return ec.fieldContext_Schedule_jobs(ctx, field)
+	case "workflows":
+		return ec.fieldContext_Schedule_workflows(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Schedule", field.Name)
 }
@@ -2036,10 +2040,22 @@ func (ec *executionContext) childFields_ScheduleSlot(ctx context.Context, field 
 		return ec.fieldContext_ScheduleSlot_reason(ctx, field)
 	case "job":
 		return ec.fieldContext_ScheduleSlot_job(ctx, field)
+	case "workflow":
+		return ec.fieldContext_ScheduleSlot_workflow(ctx, field)
 	case "endedAt":
 		return ec.fieldContext_ScheduleSlot_endedAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ScheduleSlot", field.Name)
+}
+
+func (ec *executionContext) childFields_ScheduledWorkflow(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_ScheduledWorkflow_name(ctx, field)
+	case "jobs":
+		return ec.fieldContext_ScheduledWorkflow_jobs(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ScheduledWorkflow", field.Name)
 }
 
 func (ec *executionContext) childFields_StatusCount(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2366,6 +2382,8 @@ func (ec *executionContext) childFields_Workflow(ctx context.Context, field grap
 		return ec.fieldContext_Workflow_createdAt(ctx, field)
 	case "completedAt":
 		return ec.fieldContext_Workflow_completedAt(ctx, field)
+	case "schedule":
+		return ec.fieldContext_Workflow_schedule(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Workflow", field.Name)
 }

@@ -34,8 +34,17 @@ func (r *mutationResolver) ResumeSchedule(ctx context.Context, id string) (*mode
 	return r.Schedules.Resume(ctx, principal(ctx), models.ScheduleID(id))
 }
 
+func (r *mutationResolver) FireSchedule(ctx context.Context, id string) (*models.ScheduleSlot, error) {
+	return r.Schedules.FireNow(ctx, principal(ctx), models.ScheduleID(id), time.Time{})
+}
+
 func (r *mutationResolver) TriggerSchedule(ctx context.Context, id string) (*models.Job, error) {
 	return r.Schedules.Trigger(ctx, principal(ctx), models.ScheduleID(id))
+}
+
+func (r *mutationResolver) FireSlots(ctx context.Context, id string, from time.Time, to time.Time, maxFires *int, perMinute *int) ([]*models.ScheduleSlot, error) {
+	past := schedule.Backfill{From: from, To: to, MaxFires: valueOr(maxFires, 0), PerMinute: valueOr(perMinute, 0)}
+	return r.Schedules.FireSlots(ctx, principal(ctx), models.ScheduleID(id), past)
 }
 
 func (r *mutationResolver) BackfillSchedule(ctx context.Context, id string, from time.Time, to time.Time, maxFires *int, perMinute *int) ([]*models.Job, error) {
@@ -67,6 +76,13 @@ func (r *scheduleResolver) Description(ctx context.Context, obj *models.Schedule
 	return schedule.Describe(obj), nil
 }
 
+func (r *scheduleResolver) Workflow(ctx context.Context, obj *models.Schedule) (*models.Schedule, error) {
+	if obj.Workflow == "" {
+		return nil, nil
+	}
+	return obj, nil
+}
+
 func (r *scheduleResolver) Upcoming(ctx context.Context, obj *models.Schedule, n *int) ([]*time.Time, error) {
 	slots, err := r.Schedules.Upcoming(ctx, obj, valueOr(n, 0))
 	return pointers(slots), err
@@ -90,8 +106,25 @@ func (r *scheduleResolver) Jobs(ctx context.Context, obj *models.Schedule, first
 	return &JobConnection{*connect(page), only}, nil
 }
 
+func (r *scheduleResolver) Workflows(ctx context.Context, obj *models.Schedule, first *int, after *string) (*Connection[models.Workflow], error) {
+	only := models.WorkflowFilter{ScheduleID: obj.ID}
+	return connected(r.Resolver.Workflows.List(ctx, principal(ctx), only, pageOf(first, after)))
+}
+
 func (r *scheduleSlotResolver) Job(ctx context.Context, obj *models.ScheduleSlot) (*models.Job, error) {
 	return load(ctx).Jobs.Load(ctx, obj.JobID)
+}
+
+func (r *scheduleSlotResolver) Workflow(ctx context.Context, obj *models.ScheduleSlot) (*models.Workflow, error) {
+	return load(ctx).Workflows.Load(ctx, obj.WorkflowID)
+}
+
+func (r *workflowResolver) Schedule(ctx context.Context, obj *models.Workflow) (*models.Schedule, error) {
+	by, err := load(ctx).Submitters.Load(ctx, obj.ID)
+	if by == nil {
+		return nil, err
+	}
+	return &by.Schedule, err
 }
 
 func (r *Resolver) Schedule() ScheduleResolver { return &scheduleResolver{r} }

@@ -35,6 +35,7 @@ var literals = map[string]string{
 	"SubmitJobInput.model":       `"testcard"`,
 	"ids.prefix":                 `"job_ffffffff"`,
 	"ScheduleInput.everySeconds": "60",
+	"ScheduleInput.workflow":     "null", // in place of the job
 	"SubmitJobInput.draft":       "{steps: 1}",
 	"SubmitJobInput.prompt":      `"x"`,
 }
@@ -230,7 +231,7 @@ func TestTenancyOfTheWholeSchema(t *testing.T) {
 		job := jobs.Submission{Model: "testcard", Prompt: "prompt of " + map[bool]string{true: mark, false: theirs}[p == a.Client]}
 		_, _, err := a.Submitter.Submit(t.Context(), p, job)
 		require.NoError(t, err)
-		every, err := a.Schedules.Create(t.Context(), p, schedule.Input{Name: job.Prompt, EverySeconds: 3600, Job: job})
+		every, err := a.Schedules.Create(t.Context(), p, schedule.Input{Name: job.Prompt, EverySeconds: 3600, Request: schedule.Request{Job: &job}})
 		require.NoError(t, err)
 		_, err = a.Schedules.Trigger(t.Context(), p, every.ID)
 		require.NoError(t, err)

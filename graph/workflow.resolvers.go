@@ -46,7 +46,7 @@ func (r *queryResolver) Workflow(ctx context.Context, id string) (*models.Workfl
 }
 
 func (r *queryResolver) Workflows(ctx context.Context, name *string, status []models.WorkflowStatus, first *int, after *string) (*Connection[models.Workflow], error) {
-	return connected(r.Resolver.Workflows.List(ctx, principal(ctx), valueOr(name, ""), status, pageOf(first, after)))
+	return connected(r.Resolver.Workflows.List(ctx, principal(ctx), models.WorkflowFilter{Name: valueOr(name, ""), Status: status}, pageOf(first, after)))
 }
 
 func (r *workflowResolver) Account(ctx context.Context, obj *models.Workflow) (*models.Account, error) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/models"
@@ -51,16 +52,7 @@ func (s *Submitter) SubmitGraph(ctx context.Context, p Principal, g *Graph) (w *
 	if known, err := g.find(ctx, s.DB); known || err != nil {
 		return g.existing, known, err
 	}
-	var all []Submission
-	for _, node := range g.Nodes {
-		node.WorkflowID = g.Workflow.ID
-		if !node.Reused {
-			in := node.Submission
-			in.node = node
-			all, g.jobs = append(all, in), append(g.jobs, node)
-		}
-	}
-	g.count()
+	all := g.begin()
 	if len(all) == 0 {
 		err = apierror.Wrap(s.writeReused(ctx, g), "submit a workflow of reused jobs")
 	} else {
@@ -75,6 +67,58 @@ func (s *Submitter) SubmitGraph(ctx context.Context, p Principal, g *Graph) (w *
 	return g.Workflow, false, nil
 }
 
+// begin returns what is to be submitted, and sets what follows from the nodes.
+func (g *Graph) begin() (all []Submission) {
+	for _, node := range g.Nodes {
+		node.WorkflowID = g.Workflow.ID
+		if !node.Reused {
+			in := node.Submission
+			in.node = node
+			all, g.jobs = append(all, in), append(g.jobs, node)
+		}
+	}
+	w := g.Workflow
+	w.Run, w.Nodes, w.Open, w.Status = 1, len(g.Nodes), len(g.jobs), models.WorkflowRunning
+	if w.Open == 0 {
+		w.Status = models.WorkflowCompleted
+	}
+	return all
+}
+
+// CheckGraph returns the errors of [Submitter.SubmitGraph] that do not depend on the moment, and the
+// highest tier of the jobs. It submits nothing.
+func (s *Submitter) CheckGraph(ctx context.Context, p Principal, g *Graph) (highest models.Tier, err error) {
+	found, err := models.GetAccounts(ctx, s.DB, []models.AccountID{p.AccountID})
+	if err == nil && len(found) == 0 {
+		err = sql.ErrNoRows
+	}
+	if err != nil {
+		return "", apierror.Wrap(err, "read the account")
+	}
+	account := found[0]
+	call := s.newCall(p, g.begin())
+	call.graph = g
+	if err := g.invalid(call); err != nil {
+		return "", err
+	}
+	if err := s.prepare(ctx, call); err != nil {
+		return "", apierror.Wrap(err, "check %s", text.Count(len(call.set), "job"))
+	}
+	for i := range call.set {
+		one := &call.set[i]
+		if err := cmp.Or(one.badInput, setTier(&one.asked, account)); err != nil {
+			return "", g.at(i, refusal(err))
+		}
+		if highest == "" || one.asked.Tier.Above(highest) {
+			highest = one.asked.Tier
+		}
+	}
+	if len(call.set) > account.MaxQueued {
+		return "", g.tooLarge(account, len(call.set))
+	}
+	return highest, nil
+}
+
 // writeReused writes a workflow without new jobs.
 func (s *Submitter) writeReused(ctx context.Context, g *Graph) error {
 	return InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
@@ -86,15 +130,6 @@ func (s *Submitter) writeReused(ctx context.Context, g *Graph) error {
 		}
 		return g.write(ctx, tx, s.Sealer)
 	})
-}
-
-// count sets what follows from the nodes.
-func (g *Graph) count() {
-	w := g.Workflow
-	w.Run, w.Nodes, w.Open, w.Status = 1, len(g.Nodes), len(g.jobs), models.WorkflowRunning
-	if w.Open == 0 {
-		w.Status = models.WorkflowCompleted
-	}
 }
 
 // own returns the jobs of the call that are about to be written, if they are of a graph.

@@ -21,7 +21,8 @@ const (
 	CatchUpAll      CatchUp = "ALL"      // each fires
 )
 
-// RunOverlap says what happens to a slot while a job of an earlier one has not ended.
+// RunOverlap says what happens to a slot while the job or the workflow of an earlier one has not
+// ended.
 type RunOverlap string
 
 // The values of RunOverlap.
@@ -50,13 +51,13 @@ const (
 	DSTOverlapBoth  DSTOverlap = "BOTH"
 )
 
-// Schedule submits a job again and again, at times.
+// Schedule submits a job or a workflow again and again, at times.
 type Schedule struct {
 	bun.BaseModel `bun:"table:schedules,alias:sc"`
 
 	ID        ScheduleID `bun:"id,pk"`
 	AccountID AccountID  `bun:"account_id"`
-	// CreatedBy is the key as which the jobs are submitted.
+	// CreatedBy is the key as which it submits.
 	CreatedBy KeyID  `bun:"created_by"`
 	Name      string `bun:"name"`
 
@@ -73,11 +74,15 @@ type Schedule struct {
 	CatchUpWindowSeconds int        `bun:"catch_up_window_seconds"`
 	Overlap              RunOverlap `bun:"overlap"`
 
-	// The request, sealed with the schedule's id, and what lists show of it.
+	// The request, sealed; most functions leave it out, see withoutRequest.
 	Ciphertext []byte `bun:"ciphertext"`
 	WrappedKey []byte `bun:"wrapped_key"`
-	Model      string `bun:"model"`
-	Tier       Tier   `bun:"tier"`
+	// What lists show of it: either the job's Model, or the name of the Workflow and how many jobs
+	// it has. Tier is the highest of its jobs.
+	Model        string `bun:"model"`
+	Workflow     string `bun:"workflow,nullzero"`
+	WorkflowJobs int    `bun:"workflow_jobs,nullzero"`
+	Tier         Tier   `bun:"tier"`
 
 	PausedAt    time.Time `bun:"paused_at,nullzero"`
 	PausedBy    string    `bun:"paused_by,nullzero"`
@@ -133,11 +138,16 @@ type ScheduleSlot struct {
 	DueAt time.Time `bun:"due_at,nullzero"`
 	Tier  Tier      `bun:"tier"`
 	Tries int       `bun:"tries"`
-	// JobID is the job of a FIRED slot, which may have been deleted since.
-	JobID     JobID     `bun:"job_id,nullzero"`
-	DecidedAt time.Time `bun:"decided_at,nullzero,default:clock_timestamp()"`
-	EndedAt   time.Time `bun:"ended_at,nullzero"`
+	// JobID is the job of a FIRED slot, or WorkflowID its workflow. It may have been deleted since.
+	JobID      JobID      `bun:"job_id,nullzero"`
+	WorkflowID WorkflowID `bun:"workflow_id,nullzero"`
+	DecidedAt  time.Time  `bun:"decided_at,nullzero,default:clock_timestamp()"`
+	EndedAt    time.Time  `bun:"ended_at,nullzero"`
 }
+
+// withoutRequest are the columns with the request. It can be as large as a workflow, so only those
+// who submit or change it read or write it.
+var withoutRequest = []string{"ciphertext", "wrapped_key"}
 
 // InsertSchedule writes a new schedule, and reads back what the database fills. It returns
 // sql.ErrNoRows if the account has one of the same name.
@@ -145,39 +155,58 @@ func InsertSchedule(ctx context.Context, tx bun.Tx, s *Schedule) error {
 	return tx.NewInsert().Model(s).On("CONFLICT (account_id, name) DO NOTHING").Returning("created_at, updated_at").Scan(ctx)
 }
 
-// SaveSchedule writes all that can change of a schedule whose row is locked.
+// SaveSchedule writes all that can change of a schedule whose row is locked, except the request.
 func SaveSchedule(ctx context.Context, tx bun.Tx, s *Schedule) error {
-	return tx.NewUpdate().Model(s).ExcludeColumn("id", "account_id", "created_at", "updated_at").
+	return tx.NewUpdate().Model(s).ExcludeColumn(append(withoutRequest, "id", "account_id", "created_at", "updated_at")...).
 		Set("updated_at = clock_timestamp()").WherePK().Returning("updated_at").Scan(ctx)
 }
 
-// DeleteSchedule deletes a schedule with its slots. Its jobs stay.
+// SaveRequest writes the request of a schedule whose row is locked.
+func SaveRequest(ctx context.Context, tx bun.Tx, s *Schedule) error {
+	return mustChange(tx.NewUpdate().Model(s).Column(withoutRequest...).WherePK().Exec(ctx))
+}
+
+// DeleteSchedule deletes a schedule with its slots. What it submitted stays.
 func DeleteSchedule(ctx context.Context, tx bun.Tx, id ScheduleID) error {
 	return mustChange(tx.NewDelete().Model((*Schedule)(nil)).Where("id = ?", id).Exec(ctx))
 }
 
-// GetSchedule returns a schedule, or sql.ErrNoRows.
+// GetSchedule returns a schedule with its request, or sql.ErrNoRows.
 func GetSchedule(ctx context.Context, db bun.IDB, id ScheduleID) (*Schedule, error) {
 	s := new(Schedule)
 	return s, db.NewSelect().Model(s).Where("sc.id = ?", id).Scan(ctx)
 }
 
-// GetScheduleByName returns an account's schedule of this name, or sql.ErrNoRows.
+// GetScheduleByName returns an account's schedule of this name without its request, or
+// sql.ErrNoRows.
 func GetScheduleByName(ctx context.Context, db bun.IDB, account AccountID, name string) (*Schedule, error) {
 	s := new(Schedule)
-	return s, db.NewSelect().Model(s).Where("sc.account_id = ? AND sc.name = ?", account, name).Scan(ctx)
+	return s, db.NewSelect().Model(s).ExcludeColumn(withoutRequest...).Where("sc.account_id = ? AND sc.name = ?", account, name).Scan(ctx)
 }
 
-// LockSchedule returns a schedule and locks its row, or sql.ErrNoRows.
+// WorkflowSchedule is the schedule that submitted a workflow, without its request.
+type WorkflowSchedule struct {
+	Schedule  `bun:",extend"`
+	Submitted WorkflowID `bun:"workflow_id"`
+}
+
+// GetSchedulesOfWorkflows returns the schedules that submitted workflows, in no particular order.
+func GetSchedulesOfWorkflows(ctx context.Context, db bun.IDB, ids []WorkflowID) (found []*WorkflowSchedule, err error) {
+	err = db.NewSelect().Model(&found).ExcludeColumn(append(withoutRequest, "workflow_id")...).ColumnExpr("sl.workflow_id").
+		Join("JOIN schedule_slots sl ON sl.schedule_id = sc.id").Where("sl.workflow_id IN (?)", bun.List(ids)).Scan(ctx)
+	return found, err
+}
+
+// LockSchedule returns a schedule without its request and locks its row, or sql.ErrNoRows.
 func LockSchedule(ctx context.Context, tx bun.Tx, id ScheduleID) (*Schedule, error) {
 	s := new(Schedule)
-	return s, tx.NewSelect().Model(s).Where("sc.id = ?", id).For("UPDATE").Scan(ctx)
+	return s, tx.NewSelect().Model(s).ExcludeColumn(withoutRequest...).Where("sc.id = ?", id).For("UPDATE").Scan(ctx)
 }
 
-// ListSchedules returns up to limit schedules after a name and id, by name; of one account, or
-// of all; of one name, or of all.
+// ListSchedules returns up to limit schedules after a name and id, without their requests, by name;
+// of one account, or of all; of one name, or of all.
 func ListSchedules(ctx context.Context, db bun.IDB, account AccountID, name, afterName string, after ScheduleID, limit int) (all []*Schedule, err error) {
-	q := db.NewSelect().Model(&all).Order("sc.name", "sc.id").Limit(int64(limit))
+	q := db.NewSelect().Model(&all).ExcludeColumn(withoutRequest...).Order("sc.name", "sc.id").Limit(int64(limit))
 	if account != "" {
 		q.Where("sc.account_id = ?", account)
 	}
@@ -197,12 +226,13 @@ func CountSchedules(ctx context.Context, db bun.IDB, account AccountID) (int, er
 }
 
 // LockDueSchedules returns and locks up to limit schedules that are due, except those that
-// another process decides on, the longest due first. It returns none while schedules are halted.
+// another process decides on, the longest due first, without their requests. It returns none while
+// schedules are halted.
 func LockDueSchedules(ctx context.Context, tx bun.Tx, limit int) (due []*Schedule, now time.Time, err error) {
 	if now, err = Now(ctx, tx); err != nil {
 		return nil, now, err
 	}
-	err = tx.NewSelect().Model(&due).Where("sc.next_fire_at <= ? AND "+schedulesRunSQL, now).
+	err = tx.NewSelect().Model(&due).ExcludeColumn(withoutRequest...).Where("sc.next_fire_at <= ? AND "+schedulesRunSQL, now).
 		Order("sc.next_fire_at").Limit(int64(limit)).For("UPDATE SKIP LOCKED").Scan(ctx)
 	return due, now, err
 }
@@ -256,8 +286,8 @@ func TakeDueSlots(ctx context.Context, db bun.IDB, limit int, again time.Duratio
 
 // EndSlot writes how a pending slot ended, reads back when, and reports whether it was pending.
 func EndSlot(ctx context.Context, db bun.IDB, s *ScheduleSlot) (bool, error) {
-	err := db.NewRaw(`UPDATE schedule_slots SET state = ?, reason = ?, job_id = ?, due_at = NULL, ended_at = clock_timestamp()
-		WHERE schedule_id = ? AND slot = ? AND state = 'PENDING' RETURNING ended_at`, s.State, bun.NullZero(s.Reason), s.JobID, s.ScheduleID, s.At).Scan(ctx, &s.EndedAt)
+	err := db.NewRaw(`UPDATE schedule_slots SET state = ?, reason = ?, job_id = ?, workflow_id = ?, due_at = NULL, ended_at = clock_timestamp()
+		WHERE schedule_id = ? AND slot = ? AND state = 'PENDING' RETURNING ended_at`, s.State, bun.NullZero(s.Reason), s.JobID, s.WorkflowID, s.ScheduleID, s.At).Scan(ctx, &s.EndedAt)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
@@ -286,23 +316,28 @@ func TriggeredSince(ctx context.Context, db bun.IDB, id ScheduleID, since time.T
 	return db.NewSelect().Model((*ScheduleSlot)(nil)).Where("sl.schedule_id = ? AND sl.slot > ? AND sl.cause = ?", id, since, SlotTrigger).Exists(ctx)
 }
 
-// OpenRun is a slot that is PENDING, or whose job has not ended.
+// OpenRun is a slot that is PENDING, or whose job or workflow has not ended.
 type OpenRun struct {
 	At time.Time `bun:"slot"`
-	// JobID is empty while the slot is PENDING. Then Wait is until it is next due.
-	JobID JobID         `bun:"job_id"`
-	Wait  time.Duration `bun:"wait"`
+	// JobID and WorkflowID are empty while the slot is PENDING. Then Wait is until it is next due.
+	JobID      JobID         `bun:"job_id"`
+	WorkflowID WorkflowID    `bun:"workflow_id"`
+	Wait       time.Duration `bun:"wait"`
 }
+
+// Pending reports whether the slot is PENDING.
+func (r OpenRun) Pending() bool { return r.JobID == "" && r.WorkflowID == "" }
 
 // ListOpenRuns returns which of the newest slots of a schedule before another are open, the oldest
 // first. Slots of backfills do not count.
 func ListOpenRuns(ctx context.Context, db bun.IDB, id ScheduleID, before time.Time, limit int) (open []OpenRun, err error) {
 	err = db.NewRaw(`
-		SELECT s.slot, s.job_id, coalesce(1e9 * extract(epoch FROM s.due_at - clock_timestamp()), 0)::bigint AS wait FROM (
+		SELECT s.slot, s.job_id, s.workflow_id, coalesce(1e9 * extract(epoch FROM s.due_at - clock_timestamp()), 0)::bigint AS wait FROM (
 			SELECT * FROM schedule_slots WHERE schedule_id = ? AND slot < ? AND state IN ('PENDING', 'FIRED') AND cause <> 'BACKFILL'
 			ORDER BY slot DESC LIMIT ?) s
 		LEFT JOIN jobs j ON j.id = s.job_id
-		WHERE s.state = 'PENDING' OR j.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED') ORDER BY s.slot`, id, before, limit).Scan(ctx, &open)
+		LEFT JOIN workflows w ON w.id = s.workflow_id
+		WHERE s.state = 'PENDING' OR j.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED') OR w.status = 'RUNNING' ORDER BY s.slot`, id, before, limit).Scan(ctx, &open)
 	return open, err
 }
 

@@ -17,7 +17,7 @@ func TestScheduleQueries(t *testing.T) {
 	t.Parallel()
 
 	db := modelstest.DB(t)
-	const one = models.ScheduleID("sch_ffffffff-0000-7000-8000-000000000001")
+	const one, films = models.ScheduleID("sch_ffffffff-0000-7000-8000-000000000001"), models.ScheduleID("sch_ffffffff-0000-7000-8000-000000000002")
 	_, err := db.ExecContext(t.Context(), `
 		SET LOCAL session_replication_role = replica; -- no account is needed
 		INSERT INTO schedules (id, account_id, created_by, name, every_seconds, timezone, dst_gap, dst_overlap, jitter_seconds, catch_up,
@@ -30,9 +30,16 @@ func TestScheduleQueries(t *testing.T) {
 		FROM generate_series(1, 10000) i;
 		INSERT INTO schedule_slots (schedule_id, slot, cause, state, tier, due_at)
 		SELECT ('ffffffff-0000-7000-8000-' || lpad(to_hex(i), 12, '0'))::uuid, now(), 'CRON', 'PENDING', 'PRO', now() + (i - 6) * interval '1 minute'
-		FROM generate_series(1, 1000) i`)
+		FROM generate_series(1, 1000) i;
+		INSERT INTO workflows (id, account_id, name, status, nodes, open, request_digest, completed_at)
+		SELECT ('eeeeeeee-0000-7000-8000-' || lpad(to_hex(i), 12, '0'))::uuid, gen_random_uuid(), 'film', 'COMPLETED', 1, 0, '', now()
+		FROM generate_series(1, 10000) i;
+		INSERT INTO schedule_slots (schedule_id, slot, cause, state, tier, workflow_id, ended_at)
+		SELECT ('ffffffff-0000-7000-8000-' || lpad(to_hex(2 + i % 100), 12, '0'))::uuid, now() - i * interval '1 minute', 'CRON', 'FIRED', 'PRO',
+			('eeeeeeee-0000-7000-8000-' || lpad(to_hex(i), 12, '0'))::uuid, now()
+		FROM generate_series(1, 10000) i`)
 	require.NoError(t, err)
-	_, err = db.ExecContext(t.Context(), "ANALYZE schedules, schedule_slots")
+	_, err = db.ExecContext(t.Context(), "ANALYZE schedules, schedule_slots, workflows")
 	require.NoError(t, err)
 	last := &lastQuery{}
 	watched := db.WithQueryHook(last)
@@ -57,6 +64,16 @@ func TestScheduleQueries(t *testing.T) {
 			_, err := models.ListOpenRuns(t.Context(), watched, one, time.Now(), 20)
 			return err
 		}, 20 + 1},
+		"ListWorkflows": {func() error {
+			found, err := models.ListWorkflows(t.Context(), watched, models.WorkflowFilter{ScheduleID: films}, "", 20)
+			require.Len(t, found, 20)
+			return err
+		}, 20},
+		"GetSchedulesOfWorkflows": {func() error {
+			found, err := models.GetSchedulesOfWorkflows(t.Context(), watched, []models.WorkflowID{"wfl_eeeeeeee-0000-7000-8000-000000000004"})
+			require.Len(t, found, 1)
+			return err
+		}, 2},
 		"HasLaterSlot": {func() error {
 			_, err := models.HasLaterSlot(t.Context(), watched, one, time.Now().Add(-time.Hour))
 			return err

@@ -118,6 +118,8 @@ type WorkflowFilter struct {
 	AccountID AccountID
 	Name      string
 	Status    []WorkflowStatus
+	// ScheduleID is the schedule that submitted them.
+	ScheduleID ScheduleID
 }
 
 // ListWorkflows returns up to limit workflows older than after, or from the newest if it is
@@ -132,6 +134,9 @@ func ListWorkflows(ctx context.Context, db bun.IDB, f WorkflowFilter, after Work
 	}
 	if len(f.Status) > 0 {
 		q.Where("w.status IN (?)", bun.List(f.Status))
+	}
+	if f.ScheduleID != "" {
+		q.Join("JOIN schedule_slots s ON s.workflow_id = w.id AND s.schedule_id = ?", f.ScheduleID)
 	}
 	if after != "" {
 		q.Where("w.id < ?", after)

@@ -16,7 +16,7 @@ import (
 func schedulesCommand() *cobra.Command {
 	cmd := listSchedules(&cobra.Command{
 		Use:   "schedules",
-		Short: "Submit jobs again and again, at times",
+		Short: "Submit jobs and workflows again and again, at times",
 		Long: "Lists the schedules, by name. Its subcommands change and fire them. A schedule is named by its name or its id.\n" +
 			"docs/users/schedules.md describes the file of `reelay schedules apply`.",
 		Example: "  reelay schedules apply -f schedules.yaml\n  reelay schedules next news --count 3\n" +
@@ -35,13 +35,21 @@ var scheduleTable = output.Table[client.Schedule]{
 		{Title: "NAME", Value: func(s client.Schedule) any { return s.Name }},
 		{Title: "STATE", Kind: output.State, Value: func(s client.Schedule) any { return scheduleState(s) }},
 		{Title: "WHEN", Kind: output.Long, Value: func(s client.Schedule) any { return s.Description }},
-		{Title: "MODEL", Value: func(s client.Schedule) any { return s.Model }},
+		{Title: "SUBMITS", Value: func(s client.Schedule) any { return scheduleSubmits(s) }},
 		{Title: "NEXT", Value: func(s client.Schedule) any { return s.NextFireAt }},
 		{Title: "LAST", Value: func(s client.Schedule) any { return s.LastFireAt }},
 		{Title: "SCHEDULE", Kind: output.ID, Wide: true, Value: func(s client.Schedule) any { return s.Id }},
 	},
 	Name: func(s client.Schedule) string { return s.Name },
 	None: "No schedules. `reelay schedules apply -f FILE` makes some.",
+}
+
+// scheduleSubmits names the model of the job that a schedule submits, or its workflow.
+func scheduleSubmits(s client.Schedule) string {
+	if s.Workflow != nil {
+		return fmt.Sprintf("workflow %s (%s)", clean(s.Workflow.Name), text.Count(s.Workflow.Jobs, "job"))
+	}
+	return clean(valueOr(s.Model, ""))
 }
 
 func scheduleState(s client.Schedule) string {
@@ -102,13 +110,13 @@ func schedulesShowCommand() *cobra.Command {
 			if err != nil {
 				return nil, nil, err
 			}
-			return s, func(out io.Writer) error { return printSchedule(out, s) }, nil
+			return s, func(out io.Writer) error { return printSchedule(out, c, s) }, nil
 		})
 	cmd.Flags().IntVar(&slots, "slots", 10, "how many of the newest slots to show, 1 to 200")
 	return cmd
 }
 
-func printSchedule(out io.Writer, s *client.ScheduleDetail) error {
+func printSchedule(out io.Writer, c *client.Client, s *client.ScheduleDetail) error {
 	field := func(name, format string, args ...any) {
 		fmt.Fprintf(out, "%-12s"+format+"\n", append([]any{name}, args...)...)
 	}
@@ -121,7 +129,7 @@ func printSchedule(out io.Writer, s *client.ScheduleDetail) error {
 	if s.Cron != nil {
 		field("cron", "%s", *s.Cron)
 	}
-	field("submits", "%s, %s", clean(s.Model), strings.ToLower(string(s.Tier)))
+	field("submits", "%s, %s", scheduleSubmits(s.Schedule), strings.ToLower(string(s.Tier)))
 	field("rules", "late: %s within %s; overlap: %s", strings.ToLower(string(s.CatchUp)), formatSeconds(float64(s.CatchUpWindowSeconds)), strings.ToLower(string(s.Overlap)))
 	for i, at := range s.Upcoming {
 		field(map[bool]string{true: "next"}[i == 0], "%s", inZone(at, s.Timezone))
@@ -131,11 +139,15 @@ func printSchedule(out io.Writer, s *client.ScheduleDetail) error {
 		if slot.Job != nil {
 			became += "  " + slot.Job.Id + "  " + strings.ToLower(string(slot.Job.Status))
 		}
+		if slot.Workflow != nil {
+			became += "  " + slot.Workflow.Id + "  " + strings.ToLower(string(slot.Workflow.Status))
+		}
 		if slot.Reason != nil {
 			became += "  " + clean(*slot.Reason)
 		}
 		field("slot", "%s  %s", inZone(slot.At, s.Timezone), became)
 	}
+	field("console", "%s", consoleURL(c, "/schedules/"+s.Id))
 	return nil
 }
 
@@ -200,17 +212,29 @@ func schedulesResumeCommand() *cobra.Command {
 func schedulesTriggerCommand() *cobra.Command {
 	return onSchedule(&apiCall{}, &cobra.Command{Use: "trigger SCHEDULE", Short: "Fire a schedule now, also if it is paused"},
 		func(ctx context.Context, c *client.Client, id string) (any, printer, error) {
-			job, err := c.TriggerSchedule(ctx, id)
+			slot, err := c.FireSchedule(ctx, id)
 			if err != nil {
 				return nil, nil, err
 			}
-			return job, line("%s", job.Id), nil
+			run, id := runOf(*slot)
+			return run, line("%s", id), nil
 		})
 }
 
+// runOf returns what a slot submitted, a job or a workflow, and its id. It may be deleted: then run is nil.
+func runOf(slot client.FiredSlot) (run any, id string) {
+	switch {
+	case slot.Workflow != nil:
+		return slot.Workflow, slot.Workflow.Id
+	case slot.Job != nil:
+		return slot.Job, slot.Job.Id
+	}
+	return nil, "(deleted)"
+}
+
 func schedulesDeleteCommand() *cobra.Command {
-	call := &apiCall{danger: question("Delete the schedule %s? Its jobs stay.")}
-	return onSchedule(call, &cobra.Command{Use: "delete SCHEDULE", Short: "Delete a schedule; its jobs stay"},
+	call := &apiCall{danger: question("Delete the schedule %s? What it submitted stays.")}
+	return onSchedule(call, &cobra.Command{Use: "delete SCHEDULE", Short: "Delete a schedule; what it submitted stays"},
 		func(ctx context.Context, c *client.Client, id string) (any, printer, error) {
 			if err := c.DeleteSchedule(ctx, id); err != nil {
 				return nil, nil, err

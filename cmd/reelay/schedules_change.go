@@ -36,20 +36,32 @@ type scheduleEntry struct {
 	StartAt              *time.Time        `yaml:"startAt"`
 	EndAt                *time.Time        `yaml:"endAt"`
 	Job                  yamlfile.Document `yaml:"job"`
+	// Workflow has the form of the file of `reelay workflows run`.
+	Workflow *workflowFile `yaml:"workflow"`
 }
 
-// input converts an entry. What the server checks is left to it.
-func (e *scheduleEntry) input() (in client.ScheduleInput, err error) {
-	in = client.ScheduleInput{
+// input converts the entry at a place of the file. What the server checks is left to it.
+func (e *scheduleEntry) input(file *yamlfile.File, place string) client.ScheduleInput {
+	in := client.ScheduleInput{
 		Name: e.Name, Cron: lo.EmptyableToPtr(e.Cron), EverySeconds: lo.EmptyableToPtr(e.EverySeconds), Timezone: lo.EmptyableToPtr(e.Timezone), DstGap: lo.EmptyableToPtr(e.DSTGap), DstOverlap: lo.EmptyableToPtr(e.DSTOverlap),
 		JitterSeconds: lo.EmptyableToPtr(e.JitterSeconds), CatchUp: lo.EmptyableToPtr(e.CatchUp), CatchUpWindowSeconds: e.CatchUpWindowSeconds, Overlap: lo.EmptyableToPtr(e.Overlap),
 		StartAt: e.StartAt, EndAt: e.EndAt,
 	}
-	if len(e.Job) == 0 {
-		return in, errors.New("a schedule needs a job: what it submits")
+	switch {
+	case len(e.Job) == 0 && e.Workflow == nil:
+		file.Problem(place, "a schedule needs a job or a workflow: what it submits")
+	case len(e.Job) > 0 && e.Workflow != nil:
+		file.Problem(place+".workflow", "a schedule submits either a job or a workflow: leave out one of them")
+	case e.Workflow != nil:
+		in.Workflow = new(e.Workflow.input(&nodeProblems{file: file, place: place + ".workflow"}))
+	default:
+		job, err := readSubmission([]byte(e.Job))
+		if err != nil {
+			file.Problem(place+".job", "%s", err)
+		}
+		in.Job = &job
 	}
-	in.Job, err = readSubmission([]byte(e.Job))
-	return in, err
+	return in
 }
 
 // readSchedules reads a file of schedules. An error names the line.
@@ -60,7 +72,7 @@ func readSchedules(path string) ([]client.ScheduleInput, error) {
 	}
 	name := filepath.Base(path)
 	var in scheduleFile
-	file, err := yamlfile.Read(name, "schedules", data, &in)
+	file, err := yamlfile.ReadUpTo(maxWorkflow, name, "schedules", data, &in)
 	if err != nil {
 		return nil, err
 	}
@@ -71,10 +83,7 @@ func readSchedules(path string) ([]client.ScheduleInput, error) {
 	seen := map[string]bool{}
 	for i := range in.Schedules {
 		place := fmt.Sprintf("$.schedules[%d]", i)
-		one, err := in.Schedules[i].input()
-		if err != nil {
-			file.Problem(place+".job", "%s", err)
-		}
+		one := in.Schedules[i].input(file, place)
 		if one.Name == "" {
 			file.Problem(place, "a schedule needs a name")
 		} else if seen[one.Name] {
@@ -97,7 +106,7 @@ func readAll(path string) ([]byte, error) {
 		defer file.Close()
 		from = file
 	}
-	return io.ReadAll(io.LimitReader(from, yamlfile.MaxBytes+1))
+	return io.ReadAll(io.LimitReader(from, maxWorkflow+1))
 }
 
 func schedulesApplyCommand() *cobra.Command {
@@ -159,19 +168,24 @@ func schedulesBackfillCommand() *cobra.Command {
 				return err
 			}, nil
 		}
-		jobs, err := c.BackfillSchedule(ctx, id, from.at, to.at, most, perMinute)
+		fired, err := c.FireSlots(ctx, id, from.at, to.at, most, perMinute)
 		if err != nil {
 			return nil, nil, err
 		}
-		return jobs, func(out io.Writer) error {
-			for _, job := range jobs {
-				fmt.Fprintln(out, job.Id)
+		runs := lo.FilterMap(fired, func(slot client.FiredSlot, _ int) (any, bool) {
+			run, _ := runOf(slot)
+			return run, run != nil
+		})
+		return runs, func(out io.Writer) error {
+			for _, slot := range fired {
+				_, id := runOf(slot)
+				fmt.Fprintln(out, id)
 			}
 			switch {
 			case perMinute > 0:
 				fmt.Fprintln(out, "The others follow at the pace of --per-minute.")
-			case len(jobs) == 0:
-				fmt.Fprintln(out, "No job is submitted yet: each slot of that time has fired, or waits to. `reelay schedules show` says why it waits.")
+			case len(fired) == 0:
+				fmt.Fprintln(out, "Nothing is submitted yet: each slot of that time has fired, or waits to. `reelay schedules show` says why it waits.")
 			}
 			return nil
 		}, nil

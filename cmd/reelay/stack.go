@@ -292,7 +292,7 @@ func (s *stack) bulk() *bulk.Bulk {
 // schedules is used by api, which changes and triggers them, and by control, which fires them.
 func (s *stack) schedules(submitter *jobs.Submitter) *schedule.Schedules {
 	return &schedule.Schedules{Runner: schedule.Runner{
-		DB: s.db, Submitter: submitter, Canceller: &jobs.Canceller{DB: s.db, Notifier: s.notifier}, Sealer: s.sealer, Observe: s.metrics.Slot,
+		DB: s.db, Submitter: submitter, Canceller: &jobs.Canceller{DB: s.db, Notifier: s.notifier}, Workflows: s.workflows(submitter), Sealer: s.sealer, Observe: s.metrics.Slot,
 	}}
 }
 

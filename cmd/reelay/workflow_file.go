@@ -59,7 +59,7 @@ func readWorkflow(path string, stdin io.Reader) (in client.SubmitWorkflowInput, 
 		return in, fmt.Errorf("%s: the file may have %d MB; it is longer", name, maxWorkflow>>20)
 	}
 	var read workflowFile
-	problems := &nodeProblems{name: name}
+	problems := &nodeProblems{name: name, place: "$"}
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) && wellformed.JSON(data) == nil {
 		decoder := json.NewDecoder(bytes.NewReader(data))
 		decoder.DisallowUnknownFields()
@@ -69,7 +69,8 @@ func readWorkflow(path string, stdin io.Reader) (in client.SubmitWorkflowInput, 
 	} else if problems.file, err = yamlfile.ReadUpTo(maxWorkflow, name, "a workflow: a name and jobs", data, &read); err != nil {
 		return in, err
 	}
-	return read.input(problems)
+	in = read.input(problems)
+	return in, problems.err()
 }
 
 // badWorkflow describes an error of the JSON decoder.
@@ -80,16 +81,19 @@ func badWorkflow(err error) error {
 	return errors.New(text.Clip(err.Error()[min(len("json: "), len(err.Error())):], 200))
 }
 
-// nodeProblems collects the problems of nodes. In YAML they have lines.
+// nodeProblems collects the problems of a workflow. In YAML they have lines.
 type nodeProblems struct {
 	name string
 	file *yamlfile.File
-	all  []error
+	// place is where the workflow is in the file.
+	place string
+	all   []error
 }
 
-func (p *nodeProblems) add(node int, format string, args ...any) {
+// add adds a problem of a part of the workflow, such as .jobs[0].
+func (p *nodeProblems) add(part, format string, args ...any) {
 	if p.file != nil {
-		p.file.Problem(fmt.Sprintf("$.jobs[%d]", node), format, args...)
+		p.file.Problem(p.place+part, format, args...)
 	} else if len(p.all) < 10 {
 		p.all = append(p.all, fmt.Errorf("%s: %s", p.name, fmt.Sprintf(format, args...)))
 	}
@@ -102,31 +106,33 @@ func (p *nodeProblems) err() error {
 	return errors.Join(p.all...)
 }
 
-func (f *workflowFile) input(problems *nodeProblems) (client.SubmitWorkflowInput, error) {
+// input converts a workflow. What the server checks is left to it.
+func (f *workflowFile) input(problems *nodeProblems) client.SubmitWorkflowInput {
 	in := client.SubmitWorkflowInput{
 		Name: f.Name, IdempotencyKey: lo.EmptyableToPtr(f.IdempotencyKey), CallbackUrl: lo.EmptyableToPtr(f.CallbackURL),
 		Output: lo.EmptyableToPtr(f.Output), Reuse: lo.EmptyableToPtr(f.Reuse),
 	}
 	if len(f.Jobs) == 0 {
-		return in, fmt.Errorf("%s: the workflow has no jobs: it needs a list named jobs", problems.name)
+		problems.add("", "the workflow has no jobs: it needs a list named jobs")
 	}
 	for i, node := range f.Jobs {
+		place := fmt.Sprintf(".jobs[%d]", i)
 		document := node.JSON
 		if document == nil {
 			document = json.RawMessage(node.Job)
 		}
 		if len(document) == 0 {
-			problems.add(i, "the node %s needs a job: what it submits", text.Clip(node.Key, 64))
+			problems.add(place, "the node %s needs a job: what it submits", text.Clip(node.Key, 64))
 			continue
 		}
 		job, err := readSubmission(document)
 		if err != nil {
-			problems.add(i, "the job of the node %s: %s", text.Clip(node.Key, 64), err)
+			problems.add(place, "the job of the node %s: %s", text.Clip(node.Key, 64), err)
 		}
 		if p := node.OnParentFailure; p != "" && !slices.Contains(client.AllFailurePolicy, p) {
-			problems.add(i, "onParentFailure of the node %s is %s: it must be %s", text.Clip(node.Key, 64), text.Clip(string(p), 64), oneOf(client.AllFailurePolicy))
+			problems.add(place, "onParentFailure of the node %s is %s: it must be %s", text.Clip(node.Key, 64), text.Clip(string(p), 64), oneOf(client.AllFailurePolicy))
 		}
 		in.Jobs = append(in.Jobs, client.WorkflowJobInput{Key: node.Key, After: node.After, Job: job, OnParentFailure: lo.EmptyableToPtr(node.OnParentFailure)})
 	}
-	return in, problems.err()
+	return in
 }

@@ -101,6 +101,8 @@ type Loaders struct {
 	Workflows      Loader[models.WorkflowID, *models.Workflow]
 	WorkflowNodes  Loader[models.WorkflowID, []*models.WorkflowNode]
 	WorkflowCounts Loader[models.WorkflowID, query.WorkflowCounts]
+	// Submitters are the schedules that submitted workflows.
+	Submitters Loader[models.WorkflowID, *models.WorkflowSchedule]
 }
 
 // New returns the loaders of one response, which read through r.
@@ -138,5 +140,6 @@ func New(r *query.Reader, o Options) *Loaders {
 		Workflows:      newLoader(o, keyed(r.WorkflowsOf, func(w *models.Workflow) models.WorkflowID { return w.ID })),
 		WorkflowNodes:  newLoader(o, grouped(r.WorkflowNodes, func(n *models.WorkflowNode) models.WorkflowID { return n.WorkflowID })),
 		WorkflowCounts: newLoader(o, r.CountNodes),
+		Submitters:     newLoader(o, keyed(r.SchedulesOf, func(s *models.WorkflowSchedule) models.WorkflowID { return s.Submitted })),
 	}
 }

@@ -171,7 +171,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Canceller: s.Canceller, Retrier: s.Retrier, Letters: s.Letters, Deleter: s.Deleter, Operator: s.Operator,
 	}.Verbs()}
 	s.Workflows = &workflow.Workflows{Workflows: jobs.Workflows{DB: db, Catalogue: s.Submitter.Catalogue, Notifier: s.Notifier}, Submitter: s.Submitter}
-	s.Schedules = &schedule.Schedules{Runner: schedule.Runner{DB: db, Submitter: s.Submitter, Canceller: s.Canceller, Sealer: sealer}}
+	s.Schedules = &schedule.Schedules{Runner: schedule.Runner{DB: db, Submitter: s.Submitter, Canceller: s.Canceller, Workflows: s.Workflows, Sealer: sealer}}
 	s.Account = s.NewAccount(t, "client", models.TierEnterprise)
 	s.Client = s.NewKey(t, s.Account, models.RoleClient)
 	house := s.NewAccount(t, "house", models.TierCritical)

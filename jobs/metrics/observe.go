@@ -216,7 +216,7 @@ type slots struct {
 func newSlots() slots {
 	return slots{
 		ended: counter("reelay_schedule_slots_total", "Slots of schedules that ended, by state (FIRED, SKIPPED or REFUSED) and cause (CRON, CATCH_UP, TRIGGER or BACKFILL).", "state", "cause"),
-		lag:   histogram("reelay_schedule_fire_lag_seconds", "From the time of a slot, with its jitter, to its job, by tier. Slots of an outage, triggers and backfills do not count.", lagBuckets, "tier"),
+		lag:   histogram("reelay_schedule_fire_lag_seconds", "From the time of a slot, with its jitter, to its job or workflow, by tier. Slots of an outage, triggers and backfills do not count.", lagBuckets, "tier"),
 	}
 }
 

@@ -64,6 +64,13 @@ func (r *Reader) WorkflowsOf(ctx context.Context, ids []models.WorkflowID) ([]*m
 	return found, apierror.Wrap(err, "read workflows")
 }
 
+// SchedulesOf returns the schedules that submitted workflows that the caller was shown, in no
+// particular order.
+func (r *Reader) SchedulesOf(ctx context.Context, ids []models.WorkflowID) ([]*models.WorkflowSchedule, error) {
+	found, err := models.GetSchedulesOfWorkflows(ctx, r.DB, ids)
+	return found, apierror.Wrap(err, "read the schedules of workflows")
+}
+
 // WorkflowNodes returns the nodes of workflows that the caller was shown, parents first.
 func (r *Reader) WorkflowNodes(ctx context.Context, ids []models.WorkflowID) ([]*models.WorkflowNode, error) {
 	nodes, err := models.ListWorkflowNodes(ctx, r.DB, ids...)

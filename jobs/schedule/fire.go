@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 	"golang.org/x/sync/errgroup"
@@ -23,6 +24,7 @@ type Runner struct {
 	DB        *bun.DB
 	Submitter *jobs.Submitter
 	Canceller *jobs.Canceller
+	Workflows *workflow.Workflows
 	Sealer    *seal.Sealer
 	// Observe receives each slot that has ended, if it is not nil, and how much later than its
 	// time, with the jitter.
@@ -37,7 +39,7 @@ const (
 	// fireTogether is how many of them it submits concurrently. The submitter batches them.
 	fireTogether = 16
 	// fireAgain is how long a slot belongs to the process that took it. After that, another one
-	// submits its job; since the slot is the job's idempotency key, at worst again.
+	// submits; since the slot is the idempotency key, at worst again.
 	fireAgain = 3 * time.Second
 	// maxTries bounds how often a slot fails for an internal reason.
 	maxTries = 20
@@ -69,7 +71,7 @@ func (r *Runner) Forget(ctx context.Context) (int, error) {
 	return n, apierror.Wrap(err, "delete old slots")
 }
 
-// Fire submits the jobs of the slots that are due, and returns how many slots it ended. Any
+// Fire submits what the slots that are due stand for, and returns how many slots it ended. Any
 // number of processes may call it at once. A slot that fails is due again later, and does not
 // delay the others.
 func (r *Runner) Fire(ctx context.Context) (int, error) {
@@ -108,7 +110,7 @@ func (r *Runner) fireAll(ctx context.Context, slots []*models.ScheduleSlot) (int
 	return int(ended.Load()), err
 }
 
-// fire submits the job of a pending slot, and reports whether the slot has ended.
+// fire submits what a pending slot stands for, and reports whether the slot has ended.
 func (r *Runner) fire(ctx context.Context, slot *models.ScheduleSlot) (bool, error) {
 	s, err := models.GetSchedule(ctx, r.DB, slot.ScheduleID)
 	if errors.Is(err, sql.ErrNoRows) { // its slots are gone, too
@@ -125,11 +127,7 @@ func (r *Runner) fire(ctx context.Context, slot *models.ScheduleSlot) (bool, err
 	if clear, ended, err := r.clear(ctx, s, slot); err != nil || !clear {
 		return ended, err
 	}
-	in, err := Template(r.Sealer, s)
-	if err != nil {
-		return r.failed(ctx, s, slot, err)
-	}
-	job, _, err := r.Submitter.Submit(ctx, submitter(s), slotted(in, slot))
+	err = r.submit(ctx, s, slot)
 	var refused *apierror.Error
 	switch {
 	case errors.As(err, &refused):
@@ -137,19 +135,52 @@ func (r *Runner) fire(ctx context.Context, slot *models.ScheduleSlot) (bool, err
 	case err != nil:
 		return r.failed(ctx, s, slot, err)
 	}
-	slot.JobID = job.ID
 	return r.end(ctx, s, slot, models.SlotFired, "")
 }
 
-// submitted ends a slot whose job was submitted by a process that was killed before it wrote that
-// down, whatever became of the schedule since. It reports whether there was such a job.
-func (r *Runner) submitted(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot) (bool, error) {
-	found, err := models.FindJobsByKeys(ctx, r.DB, []models.JobKey{{Account: s.AccountID, Key: key(slot)}})
-	if err != nil || len(found) == 0 {
-		return false, err
+// submit submits the request of a schedule for a slot. The key makes it unique, also if two
+// processes submit it.
+func (r *Runner) submit(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot) error {
+	request, err := RequestOf(r.Sealer, s)
+	if err != nil {
+		return err
 	}
-	slot.JobID = found[0].ID
-	_, err = r.end(ctx, s, slot, models.SlotFired, "")
+	if request.Workflow != nil {
+		request.Workflow.IdempotencyKey = new(key(slot))
+		made, _, err := r.Workflows.Submit(ctx, submitter(s), *request.Workflow)
+		if err == nil {
+			slot.WorkflowID = made.ID
+		}
+		return err
+	}
+	request.Job.IdempotencyKey = new(key(slot))
+	job, _, err := r.Submitter.Submit(ctx, submitter(s), *request.Job)
+	if err == nil {
+		slot.JobID = job.ID
+	}
+	return err
+}
+
+// submitted ends a slot that was submitted by a process that was killed before it wrote that down,
+// whatever became of the schedule since. It reports whether it was.
+func (r *Runner) submitted(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot) (bool, error) {
+	if s.Workflow != "" {
+		found, err := models.FindWorkflowByKey(ctx, r.DB, s.AccountID, key(slot))
+		if errors.Is(err, sql.ErrNoRows) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		slot.WorkflowID = found.ID
+	} else {
+		found, err := models.FindJobsByKeys(ctx, r.DB, []models.JobKey{{Account: s.AccountID, Key: key(slot)}})
+		if err != nil || len(found) == 0 {
+			return false, err
+		}
+		slot.JobID = found[0].ID
+	}
+	_, err := r.end(ctx, s, slot, models.SlotFired, "")
 	return err == nil, err
 }
 
@@ -158,13 +189,7 @@ func submitter(s *models.Schedule) jobs.Principal {
 	return jobs.Principal{Role: models.RoleClient, AccountID: s.AccountID, KeyID: s.CreatedBy}
 }
 
-// slotted is a schedule's submission for a slot. The key makes it unique, also if two processes
-// submit it.
-func slotted(in jobs.Submission, slot *models.ScheduleSlot) jobs.Submission {
-	in.IdempotencyKey = new(key(slot))
-	return in
-}
-
+// key is the idempotency key of what a slot submits.
 func key(slot *models.ScheduleSlot) string {
 	return fmt.Sprintf("%s/%s", slot.ScheduleID, slot.At.UTC().Format(time.RFC3339Nano))
 }
@@ -183,25 +208,44 @@ func (r *Runner) clear(ctx context.Context, s *models.Schedule, slot *models.Sch
 	if err != nil || len(open) == 0 {
 		return err == nil, false, err
 	}
-	if i := slices.IndexFunc(open, func(run models.OpenRun) bool { return run.JobID == "" }); i >= 0 && timed(slot) {
-		// Nobody knows yet whether its job will run beside this one's.
+	if i := slices.IndexFunc(open, models.OpenRun.Pending); i >= 0 && timed(slot) {
+		// Nobody knows yet whether what it submits will run beside this one's.
 		slot.Reason = fmt.Sprintf("it waits for the slot of %s", open[i].At.UTC().Format(time.RFC3339))
 		return false, false, models.DelaySlot(ctx, r.DB, slot, max(open[i].Wait, Every))
 	}
 	for _, run := range slices.Backward(open) {
 		switch {
-		case run.JobID == "":
+		case run.Pending():
 		case s.Overlap == models.RunOverlapSkip:
-			ended, err = r.end(ctx, s, slot, models.SlotSkipped, fmt.Sprintf("job %s of an earlier slot had not ended; overlap is SKIP", run.JobID))
+			ended, err = r.end(ctx, s, slot, models.SlotSkipped, fmt.Sprintf("%s of an earlier slot had not ended; overlap is SKIP", name(run)))
 			return false, ended, err
 		default:
-			_, err := r.Canceller.CancelFor(ctx, submitter(s), run.JobID, "the schedule "+s.Name+" fired again")
+			err := r.cancel(ctx, s, run)
 			if err != nil && !apierror.HasCode(err, apierror.CodeConflict) && !apierror.HasCode(err, apierror.CodeNotFound) {
 				return false, false, err
 			}
 		}
 	}
 	return true, false, nil
+}
+
+// name names what an open run is, for people.
+func name(run models.OpenRun) string {
+	if run.WorkflowID != "" {
+		return "workflow " + string(run.WorkflowID)
+	}
+	return "job " + string(run.JobID)
+}
+
+// cancel cancels what an earlier slot submitted, since the schedule fired again.
+func (r *Runner) cancel(ctx context.Context, s *models.Schedule, run models.OpenRun) (err error) {
+	reason := "the schedule " + s.Name + " fired again"
+	if run.WorkflowID != "" {
+		_, err = r.Workflows.Cancel(ctx, submitter(s), run.WorkflowID, reason)
+	} else {
+		_, err = r.Canceller.CancelFor(ctx, submitter(s), run.JobID, reason)
+	}
+	return err
 }
 
 // timed reports whether a slot fires because of its time, not by hand.
@@ -225,7 +269,7 @@ func (r *Runner) observe(s *models.Schedule, slot *models.ScheduleSlot) {
 	}
 }
 
-// refused ends a slot whose job was refused, or lets it wait if the refusal is about now only.
+// refused ends a slot whose request was refused, or lets it wait if the refusal is about now only.
 func (r *Runner) refused(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot, why *apierror.Error) (bool, error) {
 	switch why.Code {
 	case apierror.CodeRateLimited, apierror.CodeQuotaExceeded, apierror.CodeOverloaded, apierror.CodeUnavailable:

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/cron"
 	"github.com/reelay/reelay/models"
@@ -33,8 +32,8 @@ type Input struct {
 	// CatchUpWindowSeconds is how late a slot may fire; a day by default.
 	CatchUpWindowSeconds *int
 	Overlap              models.RunOverlap
-	// Job is what each slot submits.
-	Job jobs.Submission
+	// Request is what each slot submits.
+	Request
 }
 
 const (
@@ -46,8 +45,8 @@ const (
 	dayInSeconds = 24 * 60 * 60
 )
 
-// check validates all but the job itself, and fills in the defaults.
-func (in *Input) check() error {
+// checkTimes validates all but what it submits, and fills in the defaults.
+func (in *Input) checkTimes() error {
 	in.Timezone = cmp.Or(in.Timezone, "UTC")
 	in.DSTGap, in.DSTOverlap = cmp.Or(in.DSTGap, models.DSTGapShift), cmp.Or(in.DSTOverlap, models.DSTOverlapFirst)
 	in.CatchUp, in.Overlap = cmp.Or(in.CatchUp, models.CatchUpCoalesce), cmp.Or(in.Overlap, models.RunOverlapAllow)
@@ -89,19 +88,6 @@ func (in *Input) checkNumbers() error {
 		return apierror.Invalid("catchUpWindowSeconds", "catchUpWindowSeconds must be from 0 to %d; it is %d.", maxWindow, *in.CatchUpWindowSeconds)
 	case in.StartAt != nil && in.EndAt != nil && !in.EndAt.After(*in.StartAt):
 		return apierror.Invalid("endAt", "endAt must be after the start.")
-	}
-	return nil
-}
-
-// checkTemplate refuses what makes no sense in a job that is submitted again and again.
-func checkTemplate(job jobs.Submission) error {
-	for field, set := range map[string]bool{
-		"runAt": job.RunAt != nil, "expiresAt": job.ExpiresAt != nil, "finishBy": job.FinishBy != nil,
-		"idempotencyKey": job.IdempotencyKey != nil, "dependsOn": len(job.DependsOn) > 0,
-	} {
-		if set {
-			return apierror.Invalid("job."+field, "The job of a schedule cannot have %s: it would be the same for each slot.", field)
-		}
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func (r rig) createAll(t *testing.T, all []schedule.Input) {
 func every(name string, tier models.Tier, catchUp models.CatchUp) schedule.Input {
 	return schedule.Input{
 		Name: name, EverySeconds: int(step.Seconds()), CatchUp: catchUp,
-		Job: jobs.Submission{Model: "testcard", Prompt: "fog", Tier: tier, Params: json.RawMessage(`{"seed": 7}`)},
+		Request: schedule.Request{Job: &jobs.Submission{Model: "testcard", Prompt: "fog", Tier: tier, Params: json.RawMessage(`{"seed": 7}`)}},
 	}
 }
 

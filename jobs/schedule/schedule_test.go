@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/schedule"
+	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -34,11 +35,12 @@ func newRig(t *testing.T) rig {
 }
 
 func newRunner(s *jobstest.Stack, submitter *jobs.Submitter) *schedule.Runner {
-	return &schedule.Runner{DB: s.DB, Submitter: submitter, Canceller: s.Canceller, Sealer: submitter.Sealer}
+	workflows := &workflow.Workflows{Workflows: s.Workflows.Workflows, Submitter: submitter}
+	return &schedule.Runner{DB: s.DB, Submitter: submitter, Canceller: s.Canceller, Workflows: workflows, Sealer: submitter.Sealer}
 }
 
 func hourly(name string) schedule.Input {
-	return schedule.Input{Name: name, EverySeconds: 3600, Job: jobs.Submission{Model: "testcard", Prompt: "fog", Params: json.RawMessage(`{"seed": 7}`)}}
+	return schedule.Input{Name: name, EverySeconds: 3600, Request: schedule.Request{Job: &jobs.Submission{Model: "testcard", Prompt: "fog", Params: json.RawMessage(`{"seed": 7}`)}}}
 }
 
 func (r rig) create(t *testing.T, in schedule.Input) *models.Schedule {
@@ -125,6 +127,9 @@ func TestSchedule(t *testing.T) {
 		var all []*models.Schedule
 		for n := range 20 {
 			in := hourly(fmt.Sprint("news ", n))
+			if n%4 == 0 {
+				in = film(fmt.Sprint("film ", n))
+			}
 			in.CatchUp = models.CatchUpAll
 			s := r.create(t, in)
 			r.age(t, s, 4*time.Hour)
@@ -155,7 +160,8 @@ func TestSchedule(t *testing.T) {
 				require.Equal(t, models.SlotFired, slot.State, slot.Reason)
 			}
 		}
-		require.Equal(t, 80, r.Count(t, "jobs"))
+		require.Equal(t, 20, r.Count(t, "workflows"))
+		require.Equal(t, 60+2*20, r.Count(t, "jobs"))
 		r.RequireInvariants(t)
 	})
 
@@ -381,22 +387,24 @@ func TestInput(t *testing.T) {
 		change func(*schedule.Input)
 		field  string
 	}{
-		"no name":             {func(in *schedule.Input) { in.Name = "" }, "name"},
-		"a control character": {func(in *schedule.Input) { in.Name = "a\nb" }, "name"},
-		"cron and interval":   {func(in *schedule.Input) { in.Cron = "* * * * *" }, "cron"},
-		"neither":             {func(in *schedule.Input) { in.EverySeconds = 0 }, "cron"},
-		"a bad cron":          {func(in *schedule.Input) { in.Cron, in.EverySeconds = "61 * * * *", 0 }, "cron"},
-		"a negative interval": {func(in *schedule.Input) { in.EverySeconds = -1 }, "everySeconds"},
-		"an unknown zone":     {func(in *schedule.Input) { in.Timezone = "Europe/Atlantis" }, "timezone"},
-		"an offset":           {func(in *schedule.Input) { in.Timezone = "+02:00" }, "timezone"},
-		"a path":              {func(in *schedule.Input) { in.Timezone = "../../etc/passwd" }, "timezone"},
-		"the local zone":      {func(in *schedule.Input) { in.Timezone = "Local" }, "timezone"},
-		"an end before":       {func(in *schedule.Input) { in.StartAt, in.EndAt = &soon, &past }, "endAt"},
-		"an end that is past": {func(in *schedule.Input) { in.EndAt = &past }, "endAt"},
-		"too much jitter":     {func(in *schedule.Input) { in.JitterSeconds = 4000 }, "jitterSeconds"},
-		"an unknown model":    {func(in *schedule.Input) { in.Job.Model = "none" }, "job.model"},
-		"a fixed start":       {func(in *schedule.Input) { in.Job.RunAt = &soon }, "job.runAt"},
-		"a key":               {func(in *schedule.Input) { in.Job.IdempotencyKey = new("k") }, "job.idempotencyKey"},
+		"no name":              {func(in *schedule.Input) { in.Name = "" }, "name"},
+		"a control character":  {func(in *schedule.Input) { in.Name = "a\nb" }, "name"},
+		"cron and interval":    {func(in *schedule.Input) { in.Cron = "* * * * *" }, "cron"},
+		"neither":              {func(in *schedule.Input) { in.EverySeconds = 0 }, "cron"},
+		"a bad cron":           {func(in *schedule.Input) { in.Cron, in.EverySeconds = "61 * * * *", 0 }, "cron"},
+		"a negative interval":  {func(in *schedule.Input) { in.EverySeconds = -1 }, "everySeconds"},
+		"an unknown zone":      {func(in *schedule.Input) { in.Timezone = "Europe/Atlantis" }, "timezone"},
+		"an offset":            {func(in *schedule.Input) { in.Timezone = "+02:00" }, "timezone"},
+		"a path":               {func(in *schedule.Input) { in.Timezone = "../../etc/passwd" }, "timezone"},
+		"the local zone":       {func(in *schedule.Input) { in.Timezone = "Local" }, "timezone"},
+		"an end before":        {func(in *schedule.Input) { in.StartAt, in.EndAt = &soon, &past }, "endAt"},
+		"an end that is past":  {func(in *schedule.Input) { in.EndAt = &past }, "endAt"},
+		"too much jitter":      {func(in *schedule.Input) { in.JitterSeconds = 4000 }, "jitterSeconds"},
+		"an unknown model":     {func(in *schedule.Input) { in.Job.Model = "none" }, "job.model"},
+		"a fixed start":        {func(in *schedule.Input) { in.Job.RunAt = &soon }, "job.runAt"},
+		"a key":                {func(in *schedule.Input) { in.Job.IdempotencyKey = new("k") }, "job.idempotencyKey"},
+		"no job":               {func(in *schedule.Input) { in.Job = nil }, "job"},
+		"a job and a workflow": {func(in *schedule.Input) { in.Workflow = film("x").Workflow }, "workflow"},
 	} {
 		in := hourly("x")
 		c.change(&in)

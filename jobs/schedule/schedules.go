@@ -31,8 +31,8 @@ const (
 	MaxUpcoming = 1000
 )
 
-// Create makes a schedule. It returns INVALID_INPUT for an input that is not valid, including a
-// job that could not be submitted now, CONFLICT if the account has a schedule of that name, and
+// Create makes a schedule. It returns INVALID_INPUT for an input that is not valid, including a job
+// or a workflow that could not be submitted now, CONFLICT if the account has a schedule of that name, and
 // QUOTA_EXCEEDED if it has too many.
 func (v *Schedules) Create(ctx context.Context, p jobs.Principal, in Input) (*models.Schedule, error) {
 	tier, err := v.check(ctx, p, &in)
@@ -65,32 +65,45 @@ func (v *Schedules) Create(ctx context.Context, p jobs.Principal, in Input) (*mo
 	return s, nil
 }
 
-// check validates an input, and returns its job's tier.
+// check validates an input, and returns the highest tier of its jobs.
 func (v *Schedules) check(ctx context.Context, p jobs.Principal, in *Input) (models.Tier, error) {
 	if err := p.RequireChange(); err != nil {
 		return "", err
 	}
-	if err := in.check(); err != nil {
+	if err := in.checkTimes(); err != nil {
 		return "", err
 	}
-	if _, err := v.Submitter.Estimate(ctx, p, in.Job); err != nil {
-		return "", inJob(err)
-	}
-	if err := checkTemplate(in.Job); err != nil {
+	if err := in.checkOne(); err != nil {
 		return "", err
+	}
+	tier, err := v.checkNow(ctx, p, in.Request)
+	if err != nil {
+		return "", err
+	}
+	return tier, in.checkRepeated()
+}
+
+// checkNow returns why a request could not be submitted now, and the highest tier of its jobs.
+func (v *Schedules) checkNow(ctx context.Context, p jobs.Principal, r Request) (models.Tier, error) {
+	if r.Workflow != nil {
+		tier, err := v.Workflows.Check(ctx, p, *r.Workflow)
+		return tier, within("workflow", err)
+	}
+	if _, err := v.Submitter.Estimate(ctx, p, *r.Job); err != nil {
+		return "", within("job", err)
 	}
 	found, err := models.GetAccounts(ctx, v.DB, []models.AccountID{p.AccountID})
 	if err != nil || len(found) == 0 {
 		return "", fmt.Errorf("read the account: %w", cmp.Or(err, sql.ErrNoRows))
 	}
-	return cmp.Or(in.Job.Tier, found[0].Tier), nil
+	return cmp.Or(r.Job.Tier, found[0].Tier), nil
 }
 
-// inJob names the field of the job at fault as one of the schedule.
-func inJob(err error) error {
+// within names the field at fault of the job or the workflow as one of the schedule.
+func within(field string, err error) error {
 	var refused *apierror.Error
 	if errors.As(err, &refused) && refused.Field != "" {
-		return refused.In("job." + refused.Field)
+		return refused.In(field + "." + refused.Field)
 	}
 	return err
 }
@@ -101,11 +114,11 @@ func (v *Schedules) set(s *models.Schedule, in Input, tier models.Tier, now time
 	if _, err := in.plan(s, now); err != nil {
 		return err
 	}
-	s.Model, s.Tier = in.Job.Model, tier
+	s.Tier = tier
 	if !s.PausedAt.IsZero() {
 		s.NextSlot, s.NextFireAt = time.Time{}, time.Time{}
 	}
-	return sealTemplate(v.Sealer, s, in.Job)
+	return in.sealTo(s, v.Sealer)
 }
 
 // plan writes when a valid input fires into a schedule, whose slots count from now. It returns
@@ -134,10 +147,11 @@ func (in Input) plan(s *models.Schedule, now time.Time) (cron.Times, error) {
 }
 
 // Preview says in words when a schedule of this input would fire, with its next n slots, and
-// stores nothing. It returns INVALID_INPUT for times that are not valid; it does not look at the job.
+// stores nothing. It returns INVALID_INPUT for times that are not valid; it does not look at what it
+// submits.
 func (v *Schedules) Preview(ctx context.Context, in Input, n int) (words string, next []time.Time, err error) {
 	in.Name = cmp.Or(in.Name, "preview") // a form may have none yet
-	if err := in.check(); err != nil {
+	if err := in.checkTimes(); err != nil {
 		return "", nil, err
 	}
 	now, err := models.Now(ctx, v.DB)
@@ -152,19 +166,25 @@ func (v *Schedules) Preview(ctx context.Context, in Input, n int) (words string,
 }
 
 // Update replaces what a schedule does. Slots that are decided stay as they are; the new times
-// count from now.
+// count from now. It returns CONFLICT if that would make of a schedule of jobs one of workflows, or
+// the other way round.
 func (v *Schedules) Update(ctx context.Context, p jobs.Principal, id models.ScheduleID, in Input) (*models.Schedule, error) {
 	known, err := v.toChange(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
 	owner := p
-	if known.AccountID != p.AccountID { // its jobs are the owner's, whoever changes it
+	if known.AccountID != p.AccountID { // what it submits is the owner's, whoever changes it
 		owner = submitter(known)
 	}
 	tier, err := v.check(ctx, owner, &in)
 	if err != nil {
 		return nil, err
+	}
+	if is, wanted := submits(known), in.submits(); is != wanted {
+		// A slot's key is one of jobs or one of workflows: only as long as all slots submit the same can
+		// none submit both.
+		return nil, apierror.Conflict("This schedule submits %ss, and cannot submit a %s instead: delete it first, or give the new one another name.", is, wanted).In(wanted)
 	}
 	return v.change(ctx, p, "updateSchedule", id, func(ctx context.Context, tx bun.Tx, s *models.Schedule) error {
 		if other, err := models.GetScheduleByName(ctx, tx, s.AccountID, in.Name); err == nil && other.ID != s.ID {
@@ -176,13 +196,16 @@ func (v *Schedules) Update(ctx context.Context, p jobs.Principal, id models.Sche
 		if err != nil {
 			return err
 		}
-		return v.set(s, in, tier, now)
+		if err := v.set(s, in, tier, now); err != nil {
+			return err
+		}
+		return models.SaveRequest(ctx, tx, s)
 	})
 }
 
 // Apply creates the schedule, or updates the one of its name, and reports whether it is new.
 func (v *Schedules) Apply(ctx context.Context, p jobs.Principal, in Input) (s *models.Schedule, created bool, err error) {
-	if err := in.check(); err != nil {
+	if err := in.checkTimes(); err != nil {
 		return nil, false, err
 	}
 	known, err := models.GetScheduleByName(ctx, v.DB, p.AccountID, in.Name)
@@ -230,7 +253,7 @@ func (v *Schedules) Resume(ctx context.Context, p jobs.Principal, id models.Sche
 	})
 }
 
-// Delete deletes a schedule with its slots. Its jobs stay.
+// Delete deletes a schedule with its slots. What it submitted stays.
 func (v *Schedules) Delete(ctx context.Context, p jobs.Principal, id models.ScheduleID) error {
 	if _, err := v.toChange(ctx, p, id); err != nil {
 		return err

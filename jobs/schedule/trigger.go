@@ -13,16 +13,43 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Trigger fires a schedule now, also if it is paused, and returns the job. It returns CONFLICT
-// if the rule for overlaps forbids that or schedules are halted, and the errors of a submit.
-func (v *Schedules) Trigger(ctx context.Context, p jobs.Principal, id models.ScheduleID) (*models.Job, error) {
-	return v.TriggerOnce(ctx, p, id, time.Time{})
+// FireNow fires a schedule now, also if it is paused, and returns the slot, which has fired. It
+// returns CONFLICT if the rule for overlaps forbids that or schedules are halted, and the errors of a
+// submit. since is for a form that may be sent twice: the newest slot that its page knew. CONFLICT is
+// returned, too, if the schedule was fired by hand after that; the zero time means that it may.
+func (v *Schedules) FireNow(ctx context.Context, p jobs.Principal, id models.ScheduleID, since time.Time) (*models.ScheduleSlot, error) {
+	return v.fireNow(ctx, p, id, "fireSchedule", since)
 }
 
-// TriggerOnce is Trigger for a form that may be sent twice. It returns CONFLICT if the schedule
-// was triggered after since, the newest slot that the form's page knew. The zero time means that
-// it may fire again.
-func (v *Schedules) TriggerOnce(ctx context.Context, p jobs.Principal, id models.ScheduleID, since time.Time) (*models.Job, error) {
+// Trigger is FireNow for a schedule that submits a job, which it returns. It returns CONFLICT if the
+// schedule submits a workflow.
+func (v *Schedules) Trigger(ctx context.Context, p jobs.Principal, id models.ScheduleID) (*models.Job, error) {
+	if err := v.requireJobs(ctx, p, id, "fireSchedule"); err != nil {
+		return nil, err
+	}
+	slot, err := v.fireNow(ctx, p, id, "triggerSchedule", time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	return v.job(ctx, slot)
+}
+
+// requireJobs returns CONFLICT for a schedule that submits a workflow.
+func (v *Schedules) requireJobs(ctx context.Context, p jobs.Principal, id models.ScheduleID, instead string) error {
+	s, err := v.Get(ctx, p, id)
+	if err == nil && s.Workflow != "" {
+		err = apierror.Conflict("This schedule submits a workflow, and this call answers with jobs, so that nothing was fired: call %s instead.", instead)
+	}
+	return err
+}
+
+func (v *Schedules) job(ctx context.Context, slot *models.ScheduleSlot) (*models.Job, error) {
+	job, err := models.GetJob(ctx, v.DB, slot.JobID)
+	return job, apierror.Wrap(err, "read job %s", slot.JobID)
+}
+
+// fireNow is FireNow, audited as action.
+func (v *Schedules) fireNow(ctx context.Context, p jobs.Principal, id models.ScheduleID, action string, since time.Time) (*models.ScheduleSlot, error) {
 	s, err := v.toChange(ctx, p, id)
 	if err != nil {
 		return nil, err
@@ -46,18 +73,18 @@ func (v *Schedules) TriggerOnce(ctx context.Context, p jobs.Principal, id models
 		if err := models.NoteFire(ctx, tx, id, now); err != nil {
 			return err
 		}
-		return p.AuditOf(ctx, tx, "triggerSchedule", s.AccountID, string(id), jobs.Payload{"name": s.Name})
+		return p.AuditOf(ctx, tx, action, s.AccountID, string(id), jobs.Payload{"name": s.Name})
 	})
 	if err != nil {
-		return nil, apierror.Wrap(err, "trigger schedule %s", id)
+		return nil, apierror.Wrap(err, "fire schedule %s", id)
 	}
 	if _, err := v.fire(ctx, slot); err != nil {
-		return nil, apierror.Wrap(err, "trigger schedule %s", id)
+		return nil, apierror.Wrap(err, "fire schedule %s", id)
 	}
 	if slot.State != models.SlotFired {
 		return nil, apierror.Conflict("The schedule did not fire: %s.", strings.TrimSuffix(slot.Reason, "."))
 	}
-	return v.job(ctx, slot)
+	return slot, nil
 }
 
 // notHalted returns CONFLICT while schedules are halted.
@@ -90,25 +117,42 @@ func triggeredOnce(ctx context.Context, tx bun.Tx, id models.ScheduleID, since t
 	return err
 }
 
-func (v *Schedules) job(ctx context.Context, slot *models.ScheduleSlot) (*models.Job, error) {
-	job, err := models.GetJob(ctx, v.DB, slot.JobID)
-	return job, apierror.Wrap(err, "read job %s", slot.JobID)
-}
-
 // Backfill is a request to fire slots of the past.
 type Backfill struct {
 	// The slots lie from From until before To, both in the past.
 	From, To time.Time
 	// MaxFires is how many slots there may be, up to MaxBackfill.
 	MaxFires int
-	// PerMinute is the pace of the jobs' starts; 0 means at once.
+	// PerMinute is the pace at which they fire; 0 means at once.
 	PerMinute int
 }
 
-// Backfill fires the slots of a time in the past that did not fire, nor wait to do so. It returns the jobs of
-// those that are due at once; with PerMinute, the others follow. It returns INVALID_INPUT if
-// there are more slots than allowed, and CONFLICT while schedules are halted.
+// FireSlots fires the slots of a time in the past that did not fire, nor wait to do so. It returns
+// those that have fired; with PerMinute, the others follow. It returns INVALID_INPUT if there are
+// more slots than allowed, and CONFLICT while schedules are halted.
+func (v *Schedules) FireSlots(ctx context.Context, p jobs.Principal, id models.ScheduleID, b Backfill) ([]*models.ScheduleSlot, error) {
+	return v.fireSlots(ctx, p, id, "fireSlots", b)
+}
+
+// Backfill is FireSlots for a schedule that submits a job: it returns the jobs. It returns CONFLICT
+// if the schedule submits a workflow.
 func (v *Schedules) Backfill(ctx context.Context, p jobs.Principal, id models.ScheduleID, b Backfill) (fired []*models.Job, err error) {
+	if err := v.requireJobs(ctx, p, id, "fireSlots"); err != nil {
+		return nil, err
+	}
+	slots, err := v.fireSlots(ctx, p, id, "backfillSchedule", b)
+	for _, slot := range slots {
+		job, err := v.job(ctx, slot)
+		if err != nil {
+			return nil, err
+		}
+		fired = append(fired, job)
+	}
+	return fired, err
+}
+
+// fireSlots is FireSlots, audited as action.
+func (v *Schedules) fireSlots(ctx context.Context, p jobs.Principal, id models.ScheduleID, action string, b Backfill) (fired []*models.ScheduleSlot, err error) {
 	s, err := v.toChange(ctx, p, id)
 	if err != nil {
 		return nil, err
@@ -131,7 +175,7 @@ func (v *Schedules) Backfill(ctx context.Context, p jobs.Principal, id models.Sc
 		if written, err = models.BackfillSlots(ctx, tx, slots); err != nil {
 			return err
 		}
-		return p.AuditOf(ctx, tx, "backfillSchedule", s.AccountID, string(id), jobs.Payload{"name": s.Name, "from": b.From, "to": b.To, "slots": len(written)})
+		return p.AuditOf(ctx, tx, action, s.AccountID, string(id), jobs.Payload{"name": s.Name, "from": b.From, "to": b.To, "slots": len(written)})
 	})
 	if err != nil {
 		return nil, apierror.Wrap(err, "backfill schedule %s", id)
@@ -144,11 +188,7 @@ func (v *Schedules) Backfill(ctx context.Context, p jobs.Principal, id models.Sc
 		if ended, err := v.fire(ctx, slot); err != nil || !ended || slot.State != models.SlotFired {
 			continue
 		}
-		job, err := v.job(ctx, slot)
-		if err != nil {
-			return nil, err
-		}
-		fired = append(fired, job)
+		fired = append(fired, slot)
 	}
 	return fired, nil
 }

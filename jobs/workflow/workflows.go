@@ -34,6 +34,16 @@ func (w *Workflows) Submit(ctx context.Context, p jobs.Principal, in Input) (*mo
 	return w.Submitter.SubmitGraph(ctx, p, g)
 }
 
+// Check returns the errors of Submit that do not depend on the moment, such as a full queue, and the
+// highest tier of the jobs. It submits nothing.
+func (w *Workflows) Check(ctx context.Context, p jobs.Principal, in Input) (models.Tier, error) {
+	g, err := w.graph(ctx, p, &in)
+	if err != nil {
+		return "", err
+	}
+	return w.Submitter.CheckGraph(ctx, p, g)
+}
+
 // resolve finds what the nodes use of each other, and their order.
 func (in *Input) resolve() (uses [][]use, order []int, err error) {
 	names := in.references()
@@ -163,15 +173,15 @@ func (w *Workflows) reusable(ctx context.Context, p jobs.Principal, id models.Wo
 	return usable, nil
 }
 
-// List returns the caller's workflows, or all for operators and viewers, the newest first; of one
-// name or all, and in some of the states or all.
-func (w *Workflows) List(ctx context.Context, p jobs.Principal, name string, status []models.WorkflowStatus, of paging.Request) (*paging.Page[*models.Workflow], error) {
-	all := paging.ListOf("wfl", p.Scope(), name, status)
+// List returns those of the caller's workflows that f selects, or of all for operators and viewers,
+// the newest first.
+func (w *Workflows) List(ctx context.Context, p jobs.Principal, f models.WorkflowFilter, of paging.Request) (*paging.Page[*models.Workflow], error) {
+	f.AccountID = p.Scope()
+	all := paging.ListOf("wfl", f)
 	mark, err := all.Begin(of)
 	if err != nil {
 		return nil, err
 	}
-	f := models.WorkflowFilter{AccountID: p.Scope(), Name: name, Status: status}
 	found, err := models.ListWorkflows(ctx, w.DB, f, models.WorkflowID(mark), of.First+1)
 	if err != nil {
 		return nil, apierror.Wrap(err, "list workflows")

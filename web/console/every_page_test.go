@@ -61,7 +61,7 @@ var strangersFill = map[string][]string{
 	"jobs": {"user_id", "idempotency_key", "failure_reason", "cancel_reason", "progress_message", "region", "alias"}, "job_runs": {"failure_reason"},
 	"job_attempts": {"failure_reason", "error_detail"}, "workers": {"provider_instance_id", "zone", "agent_version", "drain_reason", "machine"},
 	"pools": {"region", "machine_type", "gpu_type"}, "scaling_decisions": {"reason", "error"}, "dead_letters": {"reason", "note"}, "alerts": {"message"}, "alert_silences": {"reason"},
-	"queue_pauses": {"reason"}, "halts": {"halted_by", "reason"}, "quarantines": {"reason"}, "schedules": {"name", "paused_by", "pause_reason"}, "schedule_slots": {"reason"},
+	"queue_pauses": {"reason"}, "halts": {"halted_by", "reason"}, "quarantines": {"reason"}, "schedules": {"name", "workflow", "paused_by", "pause_reason"}, "schedule_slots": {"reason"},
 	"workflows": {"name", "cancel_reason"},
 }
 
@@ -133,7 +133,7 @@ var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
 	require.NoError(t, err)
 	_, err = b.Schedules.Pause(t.Context(), b.Admin, paused.ID, "the holidays")
 	require.NoError(t, err)
-	film := b.SubmitWorkflow(t, b.Client, "film", "shots.s1", "shots.s2", "film")
+	film, nightly := b.SubmitWorkflow(t, b.Client, "film", "shots.s1", "shots.s2", "film"), filmSchedule(t, b)
 	on := func(verb string) string { return "/workers/" + string(worker.WorkerID) + verb }
 	b.poison(t)
 
@@ -147,6 +147,7 @@ var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
 		"worker": on(""), "drain": on("/drain"), "preempt": on("/preempt"), "quarantine": on("/quarantine"), "queue": "/queues/enterprise",
 		"remove model": "/models/show/drill/remove", "alerts": "/alerts", "past alerts": "/alerts?history=1", "alert rule": "/alerts/rules/queue-depth", "silence": "/alerts/silence?rule=queue-depth",
 		"schedules": "/schedules", "schedule": schedulePath(active.ID), "paused schedule": schedulePath(paused.ID), "pause schedule": schedulePath(active.ID) + "/pause", "delete schedule": schedulePath(done.ID) + "/delete",
+		"schedule of a workflow": schedulePath(nightly.ID), "edit schedule of a workflow": schedulePath(nightly.ID) + "/edit", "workflows of a schedule": "/workflows?schedule=" + string(nightly.ID),
 		"workflows": "/workflows", "workflow": workflowPath(film.ID), "cancel workflow": workflowPath(film.ID) + "/cancel",
 		"accounts": "/accounts", "new account": "/accounts/new", "edit account": "/accounts/" + string(b.Account.ID) + "/edit", "members": "/members", "member": "/members/" + string(invitation.Member.ID), "join": "/join/" + invitation.Token,
 		"keys": "/keys", "new key": "/keys/new", "revoke": "/keys/" + string(key.KeyID) + "/revoke", "audit": "/audit", "me": "/me",

@@ -37,7 +37,7 @@ type scheduleForm struct {
 	Words    string
 	Upcoming []time.Time
 
-	job jobs.Submission // with the fields that the form does not show
+	request schedule.Request // with the fields that the form does not show
 }
 
 // scheduleChoice is a field with a choice.
@@ -51,8 +51,8 @@ var (
 	scheduleLate = scheduleChoice{"catchUp", "Late slots", "What happens to slots that no process could fire.", [][2]string{
 		{string(models.CatchUpCoalesce), "The last one fires"}, {string(models.CatchUpAll), "Each one fires"}, {string(models.CatchUpSkip), "None of them fires"},
 	}}
-	scheduleOverlap = scheduleChoice{"overlap", "While an earlier job runs", "", [][2]string{
-		{string(models.RunOverlapAllow), "Both run"}, {string(models.RunOverlapSkip), "The slot is skipped"}, {string(models.RunOverlapCancel), "The earlier job is cancelled"},
+	scheduleOverlap = scheduleChoice{"overlap", "While an earlier run lasts", "", [][2]string{
+		{string(models.RunOverlapAllow), "Both run"}, {string(models.RunOverlapSkip), "The slot is skipped"}, {string(models.RunOverlapCancel), "The earlier one is cancelled"},
 	}}
 	scheduleGap = scheduleChoice{"dstGap", "Times that daylight saving skips", "", [][2]string{
 		{string(models.DSTGapShift), "Fire at the change"}, {string(models.DSTGapSkip), "Do not fire"},
@@ -110,24 +110,29 @@ func (c *console) editedSchedule(r *http.Request, p jobs.Principal, values url.V
 	if err != nil {
 		return nil, err
 	}
-	job, err := schedule.Template(c.Schedules.Sealer, s)
+	request, err := schedule.RequestOf(c.Schedules.Sealer, s)
 	if err != nil {
 		return nil, err
 	}
 	if values == nil {
-		values = scheduleValues(s, job)
+		values = scheduleValues(s, request)
 	}
 	f := c.newScheduleForm(values)
-	f.Schedule, f.job = s, job
+	f.Schedule, f.request = s, request
 	return f, nil
 }
 
 // scheduleValues are the values of the form for a stored schedule.
-func scheduleValues(s *models.Schedule, job jobs.Submission) url.Values {
+func scheduleValues(s *models.Schedule, request schedule.Request) url.Values {
 	values := url.Values{
 		"name": {s.Name}, "cron": {s.Cron}, "timezone": {s.Timezone}, "catchUp": {string(s.CatchUp)}, "catchUpWindowSeconds": {strconv.Itoa(s.CatchUpWindowSeconds)},
 		"overlap": {string(s.Overlap)}, "dstGap": {string(s.DSTGap)}, "dstOverlap": {string(s.DSTOverlap)}, "jitterSeconds": {strconv.Itoa(s.JitterSeconds)},
-		"model": {job.Model}, "prompt": {job.Prompt}, "params": {string(job.Params)}, "tier": {string(job.Tier)},
+	}
+	if job := request.Job; job != nil {
+		values.Set("model", job.Model)
+		values.Set("prompt", job.Prompt)
+		values.Set("params", string(job.Params))
+		values.Set("tier", string(job.Tier))
 	}
 	if s.EverySeconds > 0 {
 		values.Set("everySeconds", strconv.Itoa(s.EverySeconds))
@@ -151,13 +156,17 @@ func (f *scheduleForm) input() schedule.Input {
 		Name: text("name"), Cron: text("cron"), EverySeconds: lo.FromPtr(f.number("everySeconds")), Timezone: text("timezone"),
 		DSTGap: models.DSTGap(text("dstGap")), DSTOverlap: models.DSTOverlap(text("dstOverlap")), JitterSeconds: lo.FromPtr(f.number("jitterSeconds")),
 		CatchUp: models.CatchUp(text("catchUp")), CatchUpWindowSeconds: f.number("catchUpWindowSeconds"), Overlap: models.RunOverlap(text("overlap")),
-		StartAt: f.moment("startAt"), EndAt: f.moment("endAt"), Job: f.job,
+		StartAt: f.moment("startAt"), EndAt: f.moment("endAt"), Request: f.request,
 	}
-	in.Job.Model, in.Job.Prompt, in.Job.Tier, in.Job.Params = text("model"), f.Values.Get("prompt"), models.Tier(text("tier")), nil
-	if params := text("params"); params != "" {
-		if in.Job.Params = json.RawMessage(params); !json.Valid(in.Job.Params) {
-			f.Errors["params"] = "This is not JSON. Write an object, such as {\"durationSeconds\": 4}."
+	if in.Workflow == nil {
+		job := lo.FromPtr(f.request.Job)
+		job.Model, job.Prompt, job.Tier, job.Params = text("model"), f.Values.Get("prompt"), models.Tier(text("tier")), nil
+		if params := text("params"); params != "" {
+			if job.Params = json.RawMessage(params); !json.Valid(job.Params) {
+				f.Errors["params"] = "This is not JSON. Write an object, such as {\"durationSeconds\": 4}."
+			}
 		}
+		in.Job = &job
 	}
 	for _, choice := range []scheduleChoice{scheduleLate, scheduleOverlap, scheduleGap, scheduleRepeat} {
 		if value := text(choice.Name); value != "" && !lo.ContainsBy(choice.Options, func(o [2]string) bool { return o[0] == value }) {

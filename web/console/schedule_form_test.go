@@ -60,8 +60,9 @@ func TestScheduleForm(t *testing.T) {
 		require.Equal(t, http.StatusSeeOther, b.post(t, f.action, f.fields).Status)
 		s = b.reloaded(t, s)
 		require.Equal(t, 90, s.EverySeconds)
-		job, err := schedule.Template(b.Schedules.Sealer, s)
+		request, err := schedule.RequestOf(b.Schedules.Sealer, s)
 		require.NoError(t, err)
+		job := request.Job
 		require.Equal(t, "the weather", job.Prompt)
 		require.JSONEq(t, `{"seed": 7}`, string(job.Params))
 	})
@@ -70,7 +71,7 @@ func TestScheduleForm(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
-		s, err := b.Schedules.Create(t.Context(), b.Client, schedule.Input{Name: "theirs", EverySeconds: 60, Job: jobs.Submission{Model: "testcard", Prompt: "fog", Priority: 70, Metadata: []byte(`{"a": "b"}`)}})
+		s, err := b.Schedules.Create(t.Context(), b.Client, schedule.Input{Name: "theirs", EverySeconds: 60, Request: schedule.Request{Job: &jobs.Submission{Model: "testcard", Prompt: "fog", Priority: 70, Metadata: []byte(`{"a": "b"}`)}}})
 		require.NoError(t, err)
 		path := schedulePath(s.ID) + "/edit"
 		f := b.formTo(t, path, path)
@@ -80,11 +81,31 @@ func TestScheduleForm(t *testing.T) {
 		changed := b.reloaded(t, s)
 		require.Equal(t, s.AccountID, changed.AccountID)
 		require.Equal(t, s.Tier, changed.Tier, "that of its owner")
-		job, err := schedule.Template(b.Schedules.Sealer, changed)
+		request, err := schedule.RequestOf(b.Schedules.Sealer, changed)
 		require.NoError(t, err)
+		job := request.Job
 		require.Equal(t, "rain", job.Prompt)
 		require.Equal(t, 70, job.Priority)
 		require.JSONEq(t, `{"a": "b"}`, string(job.Metadata))
+	})
+
+	t.Run("KeepsTheWorkflowOfASchedule", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		s := filmSchedule(t, b)
+		path := schedulePath(s.ID) + "/edit"
+		require.Contains(t, b.get(t, path).Body, "reelay schedules apply -f")
+		f := b.formTo(t, path, path)
+		require.Empty(t, f.fields["prompt"], "it has no fields of a job")
+		f.fields.Set("everySeconds", "120")
+		require.Equal(t, http.StatusSeeOther, b.post(t, path, f.fields).Status)
+
+		changed := b.reloaded(t, s)
+		require.Equal(t, 120, changed.EverySeconds)
+		request, err := schedule.RequestOf(b.Schedules.Sealer, changed)
+		require.NoError(t, err)
+		require.Equal(t, "fog", request.Workflow.Jobs[0].Job.Prompt)
 	})
 
 	t.Run("ShowsErrorsAtTheirFields", func(t *testing.T) {

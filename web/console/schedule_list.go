@@ -8,10 +8,12 @@ import (
 
 	"github.com/a-h/templ"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/ui"
 )
 
 // schedulesShown is the number of schedules on a page.
@@ -57,6 +59,14 @@ func (r scheduleRow) state() string {
 // when says in words when it fires.
 func (r scheduleRow) when() string {
 	return schedule.Describe(r.Schedule)
+}
+
+// submits names what it submits.
+func (r scheduleRow) submits() string {
+	if r.Workflow == "" {
+		return r.Model
+	}
+	return ui.Upright(r.Workflow) + ", " + text.Count(r.WorkflowJobs, "job")
 }
 
 func (c *console) scheduleList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {

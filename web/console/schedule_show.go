@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,12 +27,31 @@ const (
 // scheduleShow is the view of one schedule's page.
 type scheduleShow struct {
 	scheduleRow
+	// Prompt is that of its job, and Nodes are those of its workflow.
 	Prompt   string
+	Nodes    []scheduledNode
 	Upcoming []time.Time
 	Slots    []*models.ScheduleSlot
 	// PausedName is the name of who paused it.
 	PausedName string
 	Now        time.Time
+}
+
+// scheduledNode is a node of the workflow that a schedule submits.
+type scheduledNode struct {
+	Key, Model, Prompt string
+	// After are the nodes that it names. It waits for those whose results it uses, too.
+	After []string
+}
+
+func (v *scheduleShow) show(request schedule.Request) {
+	if request.Job != nil {
+		v.Prompt = request.Job.Prompt
+		return
+	}
+	for _, n := range request.Workflow.Jobs[:min(len(request.Workflow.Jobs), nodesShown)] {
+		v.Nodes = append(v.Nodes, scheduledNode{n.Key, n.Job.Model, n.Job.Prompt, n.After})
+	}
 }
 
 // schedulePause is the view of the page that asks why a schedule is paused.
@@ -42,8 +62,11 @@ type schedulePause struct {
 	Errors map[string]string
 }
 
-// jobsPath is the address of the list of the schedule's jobs.
-func (r scheduleRow) jobsPath() string {
+// runsPath is the address of the list of what the schedule submitted.
+func (r scheduleRow) runsPath() string {
+	if r.Workflow != "" {
+		return workflowQuery{Schedule: r.ID}.path()
+	}
 	return jobQuery{Search: searchTerm("schedule", string(r.ID))}.path("/jobs")
 }
 
@@ -67,13 +90,13 @@ func (r scheduleRow) late() string {
 	return "none of them fires"
 }
 
-// overlaps says what happens while a job of an earlier slot has not ended.
+// overlaps says what happens while the run of an earlier slot has not ended.
 func (r scheduleRow) overlaps() string {
 	switch r.Overlap {
 	case models.RunOverlapSkip:
 		return "the slot is skipped"
 	case models.RunOverlapCancel:
-		return "the earlier job is cancelled"
+		return "the earlier one is cancelled"
 	}
 	return "both run"
 }
@@ -136,8 +159,8 @@ func (c *console) readSchedule(ctx context.Context, p jobs.Principal, id models.
 	if upcoming, err := c.Schedules.Upcoming(ctx, v.Schedule, upcomingShown); err == nil {
 		v.Upcoming = upcoming
 	}
-	if job, err := schedule.Template(c.Schedules.Sealer, v.Schedule); err == nil {
-		v.Prompt = job.Prompt
+	if request, err := schedule.RequestOf(c.Schedules.Sealer, v.Schedule); err == nil {
+		v.show(request)
 	}
 	key := models.KeyID(v.PausedBy)
 	if v.PausedName = text.Printable(v.PausedBy); key.Valid() {
@@ -193,7 +216,7 @@ func (c *console) scheduleTrigger(w http.ResponseWriter, r *http.Request, p jobs
 	if err != nil {
 		return apierror.Invalid("since", "The form is not complete: open the schedule's page again.")
 	}
-	job, err := c.Schedules.TriggerOnce(r.Context(), p, scheduleID(r), since)
+	slot, err := c.Schedules.FireNow(r.Context(), p, scheduleID(r), since)
 	var refused *apierror.Error
 	if errors.As(err, &refused) && refused.Code == apierror.CodeConflict {
 		return c.done(w, r, schedulePath(scheduleID(r)), refused.Message)
@@ -201,7 +224,7 @@ func (c *console) scheduleTrigger(w http.ResponseWriter, r *http.Request, p jobs
 	if err != nil {
 		return err
 	}
-	return c.done(w, r, schedulePath(scheduleID(r)), "The schedule fired: "+string(job.ID)+".")
+	return c.done(w, r, schedulePath(scheduleID(r)), "The schedule fired: "+cmp.Or(string(slot.JobID), string(slot.WorkflowID))+".")
 }
 
 func (c *console) scheduleDeleteAsk(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {

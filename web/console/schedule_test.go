@@ -10,6 +10,7 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/schedule"
+	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -20,8 +21,21 @@ func (b *browser) schedule(t *testing.T, name string) *models.Schedule {
 	t.Helper()
 	s, err := b.Schedules.Create(t.Context(), b.Client, schedule.Input{
 		Name: name, Cron: "0 9 * * *", Timezone: "Europe/Berlin", JitterSeconds: 30,
-		Job: jobs.Submission{Model: "testcard", Prompt: "fog " + markup},
+		Request: schedule.Request{Job: &jobs.Submission{Model: "testcard", Prompt: "fog " + markup}},
 	})
+	require.NoError(t, err)
+	return s
+}
+
+// filmSchedule makes a schedule of a workflow of two jobs.
+func filmSchedule(t *testing.T, b *browser) *models.Schedule {
+	t.Helper()
+	s, err := b.Schedules.Create(t.Context(), b.Client, schedule.Input{Name: "nightly", EverySeconds: 3600, Request: schedule.Request{Workflow: &workflow.Input{
+		Name: "harbour film", Jobs: []workflow.JobInput{
+			{Key: "shots.s1", Job: jobs.Submission{Model: "testcard", Prompt: "fog"}},
+			{Key: "shots.s2", After: []string{"shots.s1"}, Job: jobs.Submission{Model: "testcard", Prompt: "dawn " + markup}},
+		},
+	}}})
 	require.NoError(t, err)
 	return s
 }
@@ -130,6 +144,31 @@ func TestSchedule(t *testing.T) {
 		for _, at := range upcoming {
 			require.Contains(t, got.Body, `datetime="`+at.UTC().Format(time.RFC3339Nano)+`"`)
 		}
+	})
+
+	t.Run("ShowsAndFiresItsWorkflow", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		s := filmSchedule(t, b)
+		require.Contains(t, b.get(t, "/schedules").Body, "harbour film, 2 jobs")
+		f := b.formTo(t, schedulePath(s.ID), schedulePath(s.ID)+"/trigger")
+		fired := b.post(t, f.action, f.fields)
+		require.Equal(t, http.StatusSeeOther, fired.Status, fired.Body)
+		slots, err := models.ListSlots(t.Context(), b.DB, s.ID, time.Time{}, 1)
+		require.NoError(t, err)
+		made := workflowPath(slots[0].WorkflowID)
+
+		page := b.get(t, schedulePath(s.ID)).Body
+		for _, text := range []string{"harbour film, 2 jobs", "shots.s2", "dawn ", `href="` + made, `href="/workflows?schedule=` + string(s.ID)} {
+			require.Contains(t, page, text)
+		}
+		require.Regexp(t, `href="`+schedulePath(s.ID)+`"[^>]*>nightly<`, b.get(t, made).Body, "its page links the schedule")
+		other := b.SubmitWorkflow(t, b.Client, "other", "s1")
+		list := b.get(t, "/workflows?schedule="+string(s.ID)).Body
+		require.Contains(t, list, made)
+		require.NotContains(t, list, string(other.ID))
+		require.Equal(t, http.StatusNotFound, b.get(t, "/workflows?schedule=x").Status)
 	})
 
 	t.Run("IsPausedForAReasonAndResumed", func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/samber/lo"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
@@ -19,23 +20,47 @@ import (
 // workflowsShown is the number of workflows on a page.
 const workflowsShown = 50
 
-// workflowList is the view of the page with all workflows.
-type workflowList struct {
-	Rows []workflowRow
-	// After is where this page begins, or "" for the first one.
+// workflowQuery is which workflows a page shows.
+type workflowQuery struct {
+	// Schedule is the one that submitted them, or "".
+	Schedule models.ScheduleID
+	// After is where the page begins, or "" for the first one.
 	After string
+}
+
+func (q workflowQuery) path() string {
+	values := url.Values{}
+	if q.Schedule != "" {
+		values.Set("schedule", string(q.Schedule))
+	}
+	if q.After != "" {
+		values.Set("after", q.After)
+	}
+	if len(values) == 0 {
+		return "/workflows"
+	}
+	return "/workflows?" + values.Encode()
+}
+
+// workflowList is the view of the page with all workflows, or with those of a schedule.
+type workflowList struct {
+	workflowQuery
+	Rows []workflowRow
 	// Next is the address of the next page, or "".
 	Next string
 	Now  time.Time
 }
 
-// live returns the address of the list's stream. Only the first page has one.
+// live returns the address of the list's stream. Only the first page of all has one.
 func (v *workflowList) live() string {
-	if v.After != "" {
+	if v.workflowQuery != (workflowQuery{}) {
 		return ""
 	}
 	return "/workflows/live"
 }
+
+// first is the address of the first page.
+func (v *workflowList) first() string { return workflowQuery{Schedule: v.Schedule}.path() }
 
 // workflowRow is one workflow.
 type workflowRow struct {
@@ -60,7 +85,8 @@ func (r workflowRow) end(now time.Time) time.Time {
 }
 
 func (c *console) workflowList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	v, err := c.readWorkflows(r.Context(), p, r.URL.Query().Get("after"))
+	asked := r.URL.Query()
+	v, err := c.readWorkflows(r.Context(), p, workflowQuery{models.ScheduleID(asked.Get("schedule")), asked.Get("after")})
 	if err != nil {
 		return err
 	}
@@ -70,7 +96,7 @@ func (c *console) workflowList(w http.ResponseWriter, r *http.Request, p jobs.Pr
 
 func (c *console) workflowListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	return c.refresh(w, r, p, "/workflows/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
-		v, err := c.readWorkflows(ctx, p, "")
+		v, err := c.readWorkflows(ctx, p, workflowQuery{})
 		if err != nil {
 			return nil, err
 		}
@@ -81,17 +107,20 @@ func (c *console) workflowListLive(w http.ResponseWriter, r *http.Request, p job
 	})
 }
 
-func (c *console) readWorkflows(ctx context.Context, p jobs.Principal, after string) (*workflowList, error) {
-	found, err := c.Workflows.List(ctx, p, "", nil, paging.Request{First: workflowsShown, After: after})
+func (c *console) readWorkflows(ctx context.Context, p jobs.Principal, q workflowQuery) (*workflowList, error) {
+	if q.Schedule != "" && !q.Schedule.Valid() {
+		return nil, apierror.NotFound("schedule")
+	}
+	found, err := c.Workflows.List(ctx, p, models.WorkflowFilter{ScheduleID: q.Schedule}, paging.Request{First: workflowsShown, After: q.After})
 	if err != nil {
 		return nil, err
 	}
-	v := &workflowList{After: after}
+	v := &workflowList{workflowQuery: q}
 	if v.Rows, err = c.workflowRows(ctx, found.Items); err != nil {
 		return nil, err
 	}
 	if found.More {
-		v.Next = "/workflows?" + url.Values{"after": {found.End}}.Encode()
+		v.Next = workflowQuery{q.Schedule, found.End}.path()
 	}
 	return v, nil
 }

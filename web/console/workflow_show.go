@@ -31,8 +31,10 @@ const (
 // workflowShow is the view of one workflow's page.
 type workflowShow struct {
 	workflowRow
-	Nodes []workflowNode
-	Now   time.Time
+	// Schedule is the one that submitted it, or nil.
+	Schedule *models.WorkflowSchedule
+	Nodes    []workflowNode
+	Now      time.Time
 }
 
 // workflowNode is a node with its job.
@@ -300,6 +302,13 @@ func (c *console) readWorkflow(ctx context.Context, p jobs.Principal, id models.
 		return nil, err
 	}
 	v := &workflowShow{workflowRow: rows[0]}
+	by, err := c.Reader.SchedulesOf(ctx, []models.WorkflowID{id})
+	if err != nil {
+		return nil, err
+	}
+	if len(by) > 0 {
+		v.Schedule = by[0]
+	}
 	// On this page, a node is known by its key.
 	keys := strings.NewReplacer(lo.FlatMap(nodes, func(n *models.WorkflowNode, _ int) []string { return []string{string(n.JobID), n.Key} })...)
 	for _, n := range nodes {

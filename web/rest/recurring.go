@@ -3,11 +3,14 @@ package rest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/models"
@@ -16,7 +19,7 @@ import (
 
 const recurringPath = jobsPath + "/recurring"
 
-// recurringRequest makes a schedule that submits a job again and again.
+// recurringRequest makes a schedule that submits a job or a workflow again and again.
 type recurringRequest struct {
 	Name           *string    `json:"name,omitempty" doc:"Unique in the account. The default is made of the model and the time."`
 	JobType        *string    `json:"job_type,omitempty" doc:"The type of the job. The default is the model's type." example:"video.generate"`
@@ -24,13 +27,15 @@ type recurringRequest struct {
 	CronExpression *string    `json:"cron_expression,omitempty" doc:"Five fields, six with the second first, or a macro such as @daily. Give either this or every_seconds." example:"0 9 * * MON-FRI"`
 	EverySeconds   *int       `json:"every_seconds,omitempty" doc:"An interval in real time, 1 to 31,622,400."`
 	Timezone       *string    `json:"timezone,omitempty" doc:"A name of the IANA database. The default is UTC." example:"Europe/Berlin"`
-	Payload        object     `json:"payload" doc:"The prompt and the model's parameters."`
+	Payload        object     `json:"payload,omitempty" doc:"The prompt and the model's parameters. Give either this or workflow."`
 	Priority       *string    `json:"priority,omitempty" enum:"critical,high,normal,low"`
 	CatchUp        *string    `json:"catch_up,omitempty" enum:"skip,coalesce,all" doc:"What happens to slots that passed while no process could fire them. The default is coalesce: the last one fires."`
 	Overlap        *string    `json:"overlap,omitempty" enum:"allow,skip,cancel_previous" doc:"What happens to a slot while a job of an earlier one has not ended. The default is allow."`
 	StartAt        *time.Time `json:"start_at,omitempty"`
 	EndAt          *time.Time `json:"end_at,omitempty"`
 	CallbackURL    *string    `json:"callback_url,omitempty" doc:"An https URL that receives a webhook when a run of one of the jobs ends."`
+
+	Workflow *workflowRequest `json:"workflow,omitempty" doc:"A workflow in place of a job, as in POST /api/v1/workflows, without reuse and idempotency_key. With it, leave out payload, job_type, model, priority and callback_url."`
 }
 
 // recurring is a schedule.
@@ -41,7 +46,8 @@ type recurring struct {
 	EverySeconds   int               `json:"every_seconds,omitempty"`
 	Timezone       string            `json:"timezone"`
 	Description    string            `json:"description" doc:"When it fires, in words."`
-	Model          string            `json:"model"`
+	Model          string            `json:"model,omitempty" doc:"The job's model, unless it submits a workflow."`
+	Workflow       string            `json:"workflow,omitempty" doc:"The workflow's name, if it submits one."`
 	Paused         bool              `json:"paused"`
 	NextExecuteAt  *time.Time        `json:"next_execute_at" doc:"Null while it is paused, and after its last slot."`
 	LastExecuteAt  *time.Time        `json:"last_execute_at"`
@@ -74,7 +80,7 @@ type recurringPage struct {
 
 func (s *service) registerRecurring(api huma.API) {
 	serve(api, huma.Operation{
-		OperationID: "createRecurring", Method: http.MethodPost, Path: recurringPath, DefaultStatus: http.StatusCreated, Summary: "Submit a job again and again",
+		OperationID: "createRecurring", Method: http.MethodPost, Path: recurringPath, DefaultStatus: http.StatusCreated, Summary: "Submit a job or a workflow again and again",
 		Errors: []int{http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
 		RequestBody: example("A video every weekday", map[string]any{
 			"job_type": "video.generate", "model": "testcard", "cron_expression": "0 9 * * MON-FRI", "timezone": "Europe/Berlin", "priority": "normal",
@@ -93,7 +99,7 @@ func (s *service) registerRecurring(api huma.API) {
 	})
 	serve(api, huma.Operation{
 		OperationID: "deleteRecurring", Method: http.MethodDelete, Path: recurringPath + "/{id}", DefaultStatus: http.StatusNoContent, Summary: "End what is submitted again and again",
-		Description: "The jobs that it has submitted stay.",
+		Description: "What it has submitted stays.",
 		Errors:      []int{http.StatusNotFound},
 	}, func(ctx context.Context, in *recurringID) (*struct{}, error) {
 		return nil, s.Schedules.Delete(ctx, callerOf(ctx).Principal, in.ID)
@@ -106,19 +112,63 @@ var recurringNames = map[string]string{
 	"job.prompt": "payload.prompt", "job.params": "payload", "job.type": "job_type", "job.model": "model", "job.tier": "priority", "job.callbackUrl": "callback_url",
 }
 
+// recurringWords names the fields of an error as requests do.
+func recurringWords(err error) error {
+	var e *apierror.Error
+	if !errors.As(err, &e) || !strings.HasPrefix(e.Field, "workflow.") {
+		return renamed(err, recurringNames)
+	}
+	inner := *e
+	return inWorkflow(workflowWords(inner.In(strings.TrimPrefix(e.Field, "workflow."))))
+}
+
+// inWorkflow says that a field is one of the workflow.
+func inWorkflow(err error) error {
+	var e *apierror.Error
+	if !errors.As(err, &e) || e.Field == "" {
+		return err
+	}
+	shown := *e
+	return shown.In("workflow." + e.Field)
+}
+
+// request reads what is to be submitted, and the name that a schedule of it has by default.
+func (s *service) request(p jobs.Principal, asked *recurringRequest) (r schedule.Request, name string, err error) {
+	switch {
+	case asked.Workflow == nil && asked.Payload == nil:
+		return r, "", apierror.Invalid("payload", "Give either payload or workflow: it says what is submitted.")
+	case asked.Workflow == nil:
+		job, err := s.jobSubmission(p, &jobInput{Body: jobRequest{JobType: asked.JobType, Model: asked.Model, Payload: asked.Payload, Priority: asked.Priority, CallbackURL: asked.CallbackURL}})
+		return schedule.Request{Job: &job}, job.Model, jobWords(err)
+	}
+	for field, given := range map[string]bool{
+		"payload": asked.Payload != nil, "job_type": asked.JobType != nil, "model": asked.Model != nil, "priority": asked.Priority != nil, "callback_url": asked.CallbackURL != nil,
+	} {
+		if given {
+			return r, "", apierror.Invalid(field, "With workflow, leave out %s: the jobs of the workflow have it.", field)
+		}
+	}
+	graph, err := s.workflowGraph(p, asked.Workflow)
+	if err != nil {
+		return r, "", inWorkflow(err)
+	}
+	graph.IdempotencyKey = asked.Workflow.IdempotencyKey // which is refused
+	return schedule.Request{Workflow: graph}, graph.Name, nil
+}
+
 func (s *service) createRecurring(ctx context.Context, in *recurringInput) (*recurringOutput, error) {
 	asked, p := in.Body, callerOf(ctx).Principal
-	job, err := s.jobSubmission(p, &jobInput{Body: jobRequest{JobType: asked.JobType, Model: asked.Model, Payload: asked.Payload, Priority: asked.Priority, CallbackURL: asked.CallbackURL}})
+	request, name, err := s.request(p, &asked)
 	if err != nil {
-		return nil, jobWords(err)
+		return nil, err
 	}
 	made, err := s.Schedules.Create(ctx, p, schedule.Input{
-		Name: cmp.Or(value(asked.Name), job.Model+" "+time.Now().UTC().Format("2006-01-02 15:04:05.000000")),
+		Name: cmp.Or(value(asked.Name), name+" "+time.Now().UTC().Format("2006-01-02 15:04:05.000000")),
 		Cron: value(asked.CronExpression), EverySeconds: lo.FromPtr(asked.EverySeconds), Timezone: value(asked.Timezone),
 		CatchUp: models.CatchUp(strings.ToUpper(value(asked.CatchUp))), Overlap: models.RunOverlap(strings.ToUpper(value(asked.Overlap))),
-		StartAt: asked.StartAt, EndAt: asked.EndAt, Job: job,
+		StartAt: asked.StartAt, EndAt: asked.EndAt, Request: request,
 	})
-	return newRecurring(ctx, made, renamed(err, recurringNames))
+	return newRecurring(ctx, made, recurringWords(err))
 }
 
 func (s *service) listRecurring(ctx context.Context, in *recurringPage) (*recurringList, error) {
@@ -147,6 +197,6 @@ func newRecurring(ctx context.Context, one *models.Schedule, err error) (*recurr
 	}
 	return &recurringOutput{Location: callerOf(ctx).base + recurringPath + "/" + string(one.ID), Body: recurring{
 		RecurringID: one.ID, Name: one.Name, CronExpression: one.Cron, EverySeconds: one.EverySeconds, Timezone: one.Timezone, Description: schedule.Describe(one),
-		Model: one.Model, Paused: one.Paused(), NextExecuteAt: knownTime(one.NextFireAt), LastExecuteAt: knownTime(one.LastFireAt),
+		Model: one.Model, Workflow: one.Workflow, Paused: one.Paused(), NextExecuteAt: knownTime(one.NextFireAt), LastExecuteAt: knownTime(one.LastFireAt),
 	}}, nil
 }

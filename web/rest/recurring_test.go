@@ -61,6 +61,25 @@ func TestRecurring(t *testing.T) {
 		refused := a.post(t, path, request(change))
 		require.Contains(t, fmt.Sprint(refused.code(), ": ", refused.body["detail"]), says)
 	}
+	shots := func(prompt string) map[string]any {
+		return map[string]any{"name": "film", "jobs": []map[string]any{
+			{"key": "s1", "job": map[string]any{"model": "testcard", "payload": map[string]any{"prompt": prompt}}},
+			{"key": "s2", "after": []string{"s1"}, "job": map[string]any{"model": "testcard", "payload": map[string]any{"prompt": "dusk"}}},
+		}}
+	}
+	nightly := map[string]any{"cron_expression": "0 3 * * *", "workflow": shots("dawn")}
+	film := a.post(t, path, nightly)
+	require.Equal(t, http.StatusCreated, film.status, film.raw)
+	require.Equal(t, []any{"film", nil}, []any{film.body["workflow"], film.body["model"]})
+	for says, asked := range map[string]map[string]any{
+		"INVALID_INPUT payload: Give either payload or workflow":                   {"every_seconds": 60},
+		"INVALID_INPUT payload: With workflow, leave out payload":                  {"every_seconds": 60, "payload": map[string]any{}, "workflow": shots("dawn")},
+		"INVALID_INPUT workflow.jobs.s1.job.payload.prompt: The node s1: The prom": {"every_seconds": 60, "workflow": shots("")},
+		"INVALID_INPUT workflow.idempotency_key: The workflow of a schedule":       {"every_seconds": 60, "workflow": map[string]any{"name": "x", "idempotency_key": "k", "jobs": shots("dawn")["jobs"]}},
+	} {
+		refused := a.post(t, path, asked)
+		require.Contains(t, fmt.Sprint(refused.code(), ": ", refused.body["detail"]), says)
+	}
 	require.Equal(t, http.StatusUnprocessableEntity, a.post(t, path, request(map[string]any{"runAt": "x"})).status, "an unknown field")
 	require.Equal(t, http.StatusNotFound, a.get(t, path+"/sch_x").status)
 	require.Equal(t, http.StatusNoContent, a.ask(t, http.MethodDelete, path+"/"+id, "", nil).status)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/reelay/reelay/internal/httpguard"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/query"
@@ -170,11 +171,22 @@ func (s *service) createWorkflow(ctx context.Context, in *workflowInput) (*workf
 	if err != nil {
 		return nil, err
 	}
+	graph, err := s.workflowGraph(p, &asked)
+	if err != nil {
+		return nil, err
+	}
+	graph.IdempotencyKey = key
+	made, _, err := s.Workflows.Submit(ctx, p, *graph)
+	return s.workflowView(ctx, made, workflowWords(err))
+}
+
+// workflowGraph reads a workflow. Its idempotency key is left to the caller.
+func (s *service) workflowGraph(p jobs.Principal, asked *workflowRequest) (*workflow.Input, error) {
 	callback, err := readCallback(asked.CallbackURL)
 	if err != nil {
 		return nil, err
 	}
-	graph := workflow.Input{Name: asked.Name, CallbackURL: callback, Output: value(asked.Output), Reuse: lo.FromPtr(asked.Reuse), IdempotencyKey: key}
+	graph := &workflow.Input{Name: asked.Name, CallbackURL: callback, Output: value(asked.Output), Reuse: lo.FromPtr(asked.Reuse)}
 	for _, one := range asked.Jobs {
 		job, err := s.jobSubmission(p, &jobInput{Body: one.Job})
 		if err != nil {
@@ -184,8 +196,7 @@ func (s *service) createWorkflow(ctx context.Context, in *workflowInput) (*workf
 			Key: one.Key, After: one.After, OnParentFailure: models.FailurePolicy(strings.ToUpper(value(one.OnParentFailure))), Job: job,
 		})
 	}
-	made, _, err := s.Workflows.Submit(ctx, p, graph)
-	return s.workflowView(ctx, made, workflowWords(err))
+	return graph, nil
 }
 
 func (s *service) listWorkflows(ctx context.Context, in *workflowPage) (*workflowList, error) {
@@ -193,7 +204,7 @@ func (s *service) listWorkflows(ctx context.Context, in *workflowPage) (*workflo
 	if err != nil {
 		return nil, err
 	}
-	page, err := s.Workflows.List(ctx, callerOf(ctx).Principal, in.Name, status, paging.Request{First: in.Limit, After: in.Cursor})
+	page, err := s.Workflows.List(ctx, callerOf(ctx).Principal, models.WorkflowFilter{Name: in.Name, Status: status}, paging.Request{First: in.Limit, After: in.Cursor})
 	if err != nil {
 		return nil, err
 	}

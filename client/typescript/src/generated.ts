@@ -424,7 +424,7 @@ export type CatchUp =
   | 'COALESCE'
   | 'ALL';
 
-/** What happens to a slot while a job of an earlier one has not ended. */
+/** What happens to a slot while the job or the workflow of an earlier one has not ended. */
 export type Overlap =
   | 'ALLOW'
   | 'SKIP'
@@ -453,8 +453,16 @@ export type ScheduleInput = {
   everySeconds?: InputMaybe<Scalars['Int']['input']>;
   /** A name of the IANA database, such as Europe/Berlin. */
   timezone?: InputMaybe<Scalars['String']['input']>;
-  /** What each slot submits. It cannot have runAt, expiresAt, finishBy, dependsOn or idempotencyKey. */
-  job: SubmitJobInput;
+  /**
+   * What each slot submits: give either this or workflow. It cannot have runAt, expiresAt, finishBy, dependsOn or
+   * idempotencyKey.
+   */
+  job?: InputMaybe<SubmitJobInput>;
+  /**
+   * What each slot submits, all of it or none. Neither it nor its jobs can have what job cannot have, and it cannot have reuse.
+   * A schedule keeps 1 MiB of it: about 1,000 jobs with prompts of a few lines.
+   */
+  workflow?: InputMaybe<SubmitWorkflowInput>;
   catchUp?: InputMaybe<CatchUp>;
   /** How late a slot may fire, 0 to 2,678,400. */
   catchUpWindowSeconds?: InputMaybe<Scalars['Int']['input']>;
@@ -474,7 +482,7 @@ export type SlotCause =
   | 'TRIGGER'
   | 'BACKFILL';
 
-/** PENDING: the job is not submitted yet. FIRED is final. A backfill fires slots that were skipped or refused. */
+/** PENDING: nothing is submitted yet. FIRED is final. A backfill fires slots that were skipped or refused. */
 export type SlotState =
   | 'PENDING'
   | 'FIRED'
