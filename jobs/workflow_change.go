@@ -84,8 +84,8 @@ func (w *Workflows) Cancel(ctx context.Context, p Principal, id models.WorkflowI
 			return nil, apierror.Conflict("This workflow is %s: it is too late to cancel it.", locked.Status)
 		}
 		// A retry that was committed after the jobs were locked has opened others.
-		if n, err := models.CountOpenNodes(ctx, tx, id); err != nil || n != len(open) {
-			return nil, cmp.Or(err, models.ErrLostRace)
+		if locked.Open != len(open) {
+			return nil, models.ErrLostRace
 		}
 		if locked.CancelRequestedAt, err = models.Now(ctx, tx); err != nil {
 			return nil, err
@@ -131,6 +131,12 @@ func (w *Workflows) Retry(ctx context.Context, p Principal, id models.WorkflowID
 		if err != nil {
 			return nil, err
 		}
+		place := map[models.JobID]*models.WorkflowNode{}
+		for _, n := range nodes {
+			place[n.JobID] = n
+		}
+		// A skip may have been committed while this waited for the job.
+		failed = slices.DeleteFunc(failed, func(c *Change) bool { return !place[c.job.ID].SkippedAt.IsZero() })
 		now, err := models.GetWorkflow(ctx, tx, id)
 		switch {
 		case err != nil:
@@ -142,10 +148,6 @@ func (w *Workflows) Retry(ctx context.Context, p Principal, id models.WorkflowID
 		}
 		if err := p.AuditOf(ctx, tx, "retryWorkflow", now.AccountID, string(id), Payload{"jobs": len(failed)}); err != nil {
 			return nil, err
-		}
-		place := map[models.JobID]*models.WorkflowNode{}
-		for _, n := range nodes {
-			place[n.JobID] = n
 		}
 		slices.SortFunc(failed, func(a, b *Change) int { return cmp.Compare(place[a.job.ID].Position, place[b.job.ID].Position) })
 		ids := lo.Map(failed, func(c *Change, _ int) models.JobID { return c.job.ID })

@@ -174,27 +174,17 @@ func SaveWorkflowNode(ctx context.Context, tx bun.Tx, n *WorkflowNode) error {
 	return mustChange(tx.NewUpdate().Model(n).Column("tolerated", "skipped_at", "skipped_by", "overridden").WherePK().Exec(ctx))
 }
 
-// openStatuses are those of jobs that have not ended.
-var openStatuses = []JobStatus{JobScheduled, JobBlocked, JobQueued, JobAssigned, JobRunning, JobCompleting}
-
-// CountOpenNodes returns how many jobs LockNodeJobs would lock with open set.
-func CountOpenNodes(ctx context.Context, db bun.IDB, id WorkflowID) (n int, err error) {
-	err = db.NewRaw(`SELECT count(*) FROM workflow_nodes n JOIN jobs j ON j.id = n.job_id
-		WHERE n.workflow_id = ? AND NOT n.reused AND n.skipped_at IS NULL AND j.status IN (?)`, id, bun.List(openStatuses)).Scan(ctx, &n)
-	return n, err
-}
-
 // LockNodeJobs locks and returns the jobs of a workflow that it submitted itself, in the order of
-// their ids; only those that have not ended if open is set, otherwise only those that FAILED or
-// were CANCELLED.
+// their ids: those that have not ended if open is set, otherwise those that FAILED or were
+// CANCELLED, of nodes that were not skipped.
 func LockNodeJobs(ctx context.Context, tx bun.Tx, id WorkflowID, open bool) (jobs []*Job, err error) {
 	statuses := []JobStatus{JobFailed, JobCancelled}
 	if open {
-		statuses = openStatuses
+		statuses = []JobStatus{JobScheduled, JobBlocked, JobQueued, JobAssigned, JobRunning, JobCompleting}
 	}
 	err = tx.NewRaw(`SELECT j.* FROM workflow_nodes n JOIN jobs j ON j.id = n.job_id
-		WHERE n.workflow_id = ? AND NOT n.reused AND n.skipped_at IS NULL AND j.status IN (?)
-		ORDER BY j.id FOR NO KEY UPDATE OF j`, id, bun.List(statuses)).Scan(ctx, &jobs)
+		WHERE n.workflow_id = ? AND NOT n.reused AND (? OR n.skipped_at IS NULL) AND j.status IN (?)
+		ORDER BY j.id FOR NO KEY UPDATE OF j`, id, open, bun.List(statuses)).Scan(ctx, &jobs)
 	return jobs, err
 }
 

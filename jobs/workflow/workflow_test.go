@@ -524,6 +524,36 @@ func TestWorkflow(t *testing.T) {
 		})
 	}
 
+	t.Run("DoesNotRetryANodeThatIsSkippedMeanwhile", func(t *testing.T) {
+		t.Parallel()
+
+		r := newRig(t)
+		w := r.submit(t, node("a"), node("b"))
+		_, err := r.workflows.Cancel(t.Context(), r.Client, w.ID, "")
+		require.NoError(t, err)
+		// The skip keeps its lock on the job until the workflow is free. The retry has read the node then.
+		row, err := r.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = row.ExecContext(t.Context(), "SELECT FROM workflows FOR UPDATE")
+		require.NoError(t, err)
+		var both sync.WaitGroup
+		both.Go(func() {
+			_, err := r.workflows.Skip(t.Context(), r.Client, w.ID, "b")
+			assert.NoError(t, err)
+		})
+		r.WaitForLocks(t, 1)
+		both.Go(func() {
+			_, err := r.workflows.Retry(t.Context(), r.Client, w.ID, false)
+			assert.NoError(t, err)
+		})
+		r.WaitForLocks(t, 2)
+		require.NoError(t, row.Commit())
+		both.Wait()
+
+		require.Equal(t, map[string]models.JobStatus{"a": queued, "b": cancelled}, r.states(t, w))
+		r.RequireInvariants(t)
+	})
+
 	t.Run("ReleasesTheNextNodeInTheTransactionThatEndsItsParent", func(t *testing.T) {
 		t.Parallel()
 
