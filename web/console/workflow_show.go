@@ -3,7 +3,6 @@ package console
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -15,18 +14,13 @@ import (
 
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )
 
-const (
-	// nodesShown bounds the rows of the table of nodes and of the chart, and nodesDrawn the nodes
-	// of the graph: above that, it draws groups.
-	nodesShown = 500
-	nodesDrawn = 500
-)
+// nodesShown bounds the rows of the table of nodes and of the chart.
+const nodesShown = 500
 
 // workflowShow is the view of one workflow's page.
 type workflowShow struct {
@@ -115,103 +109,6 @@ func (v *workflowShow) cancellable() bool {
 // jobsPath is the address of the list of its jobs.
 func (v *workflowShow) jobsPath() string {
 	return jobQuery{Search: searchTerm("workflow", string(v.ID))}.path("/jobs")
-}
-
-// drawing is the graph for workflow.js: nodes, and edges as pairs of their indices.
-type drawing struct {
-	Nodes []drawnNode `json:"nodes"`
-	Edges [][2]int    `json:"edges"`
-}
-
-type drawnNode struct {
-	Key   string `json:"key"`
-	State string `json:"state"`
-	Note  string `json:"note"`
-	Link  string `json:"link"`
-}
-
-// drawing returns the graph. If it has many nodes, those with the same beginning of the key, or
-// else those at the same depth, are one.
-func (v *workflowShow) drawing() string {
-	var d drawing
-	place := map[string]int{}
-	if len(v.Nodes) <= nodesDrawn {
-		for i, n := range v.Nodes {
-			place[n.Key] = i
-			node := drawnNode{Key: n.Key, State: strings.ToLower(n.state()), Note: ui.Words(n.state())}
-			if n.Job != nil {
-				node.Link = string(jobPath(n.JobID))
-				if n.Job.Status.Live() {
-					node.Note = ui.Percent(n.Job.Progress.Percent)
-				}
-			}
-			d.Nodes = append(d.Nodes, node)
-		}
-	} else {
-		d.Nodes, place = v.groups()
-	}
-	seen := map[[2]int]bool{}
-	for _, n := range v.Nodes {
-		for _, key := range n.After {
-			edge := [2]int{place[key], place[n.Key]}
-			if edge[0] != edge[1] && !seen[edge] {
-				seen[edge] = true
-				d.Edges = append(d.Edges, edge)
-			}
-		}
-	}
-	drawn, _ := json.Marshal(d) // it is made of plain values only
-	return string(drawn)
-}
-
-// groups draws groups of nodes in the place of nodes.
-func (v *workflowShow) groups() (drawn []drawnNode, place map[string]int) {
-	place = map[string]int{}
-	byPrefix := len(lo.UniqBy(v.Nodes, func(n workflowNode) string { return prefix(n.Key) })) <= nodesDrawn
-	depth := map[string]int{}
-	index, nodes := map[string]int{}, [][]workflowNode{}
-	for _, n := range v.Nodes { // parents come first
-		for _, key := range n.After {
-			depth[n.Key] = max(depth[n.Key], depth[key]+1)
-		}
-		name := fmt.Sprintf("level %d", min(depth[n.Key], nodesDrawn-1)+1)
-		if byPrefix {
-			name = prefix(n.Key)
-		}
-		i, known := index[name]
-		if !known {
-			i = len(nodes)
-			index[name], nodes = i, append(nodes, nil)
-			drawn = append(drawn, drawnNode{Key: name})
-		}
-		nodes[i], place[n.Key] = append(nodes[i], n), i
-	}
-	for i, some := range nodes {
-		states := lo.CountValuesBy(some, func(n workflowNode) string { return n.state() })
-		drawn[i].State = strings.ToLower(groupState(states))
-		drawn[i].Note = fmt.Sprintf("%d of %d", states[string(models.JobCompleted)]+states["SKIPPED"], len(some))
-	}
-	return drawn, place
-}
-
-// prefix is a key without its last part.
-func prefix(key string) string {
-	if i := strings.LastIndexByte(key, '.'); i > 0 {
-		return key[:i]
-	}
-	return key
-}
-
-// groupState is the state of a group of nodes: that of the one that matters most.
-func groupState(states map[string]int) string {
-	for _, state := range []models.JobStatus{
-		models.JobFailed, models.JobRunning, models.JobCompleting, models.JobAssigned, models.JobQueued, models.JobBlocked, models.JobScheduled, models.JobCancelled,
-	} {
-		if states[string(state)] > 0 {
-			return string(state)
-		}
-	}
-	return string(models.JobCompleted)
 }
 
 // span is the node's time on a worker, on a scale from 0 to 100.
@@ -318,54 +215,4 @@ func (c *console) readWorkflow(ctx context.Context, p jobs.Principal, id models.
 		v.Nodes = append(v.Nodes, workflowNode{n, byID[n.JobID], reasons[n.JobID]})
 	}
 	return v, nil
-}
-
-func (c *console) workflowCancelAsk(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	found, err := c.Workflows.Get(r.Context(), p, workflowID(r))
-	if err != nil {
-		return err
-	}
-	return render(w, r, http.StatusOK, workflowCancelPage(found))
-}
-
-func (c *console) workflowCancel(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	if err := readForm(r); err != nil {
-		return err
-	}
-	_, err := c.Workflows.Cancel(r.Context(), p, workflowID(r), r.PostForm.Get("reason"))
-	return c.workflowDone(w, r, err, "The workflow is being cancelled.")
-}
-
-func (c *console) workflowRetry(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	_, err := c.Workflows.Retry(r.Context(), p, workflowID(r), false)
-	return c.workflowDone(w, r, err, "What failed runs again.")
-}
-
-func (c *console) workflowSkip(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	if err := readForm(r); err != nil {
-		return err
-	}
-	key := r.PostForm.Get("key")
-	_, err := c.Workflows.Skip(r.Context(), p, workflowID(r), key)
-	return c.workflowDone(w, r, err, "The node "+text.Clip(text.Printable(key), 100)+" is skipped.")
-}
-
-func (c *console) workflowOverride(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	if err := readForm(r); err != nil {
-		return err
-	}
-	key, parent := r.PostForm.Get("key"), r.PostForm.Get("parent")
-	_, err := c.Workflows.Override(r.Context(), p, workflowID(r), key, parent)
-	return c.workflowDone(w, r, err, fmt.Sprintf("The node %s does not wait for %s any more.", text.Clip(text.Printable(key), 100), text.Clip(text.Printable(parent), 100)))
-}
-
-// workflowDone returns to the workflow's page. A refusal is told there: a second click, or a node
-// that has gone on, is no error of the page.
-func (c *console) workflowDone(w http.ResponseWriter, r *http.Request, err error, told string) error {
-	if apierror.HasCode(err, apierror.CodeConflict) {
-		told = err.Error()
-	} else if err != nil {
-		return err
-	}
-	return c.done(w, r, workflowPath(workflowID(r)), told)
 }
