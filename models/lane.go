@@ -112,6 +112,19 @@ func ReadLanes(ctx context.Context, db bun.IDB) (states []LaneState, err error) 
 	return states, err
 }
 
+// ClosedQueue is a queue whose jobs do not start: an operator paused it, or halted all leases.
+type ClosedQueue struct {
+	Lane Tier `bun:"lane"`
+	// Model is "" for all models of the lane.
+	Model string `bun:"model"`
+}
+
+// ListClosedQueues returns the queues whose jobs do not start, in no particular order.
+func ListClosedQueues(ctx context.Context, db bun.IDB) (closed []ClosedQueue, err error) {
+	err = db.NewRaw("SELECT lane, model FROM closed_queues").Scan(ctx, &closed)
+	return closed, err
+}
+
 // ErrTurn means that the lane's turn changed after it was read.
 var ErrTurn = errors.New("it is another job's turn now")
 

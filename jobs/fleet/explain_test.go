@@ -31,6 +31,34 @@ func TestExplain(t *testing.T) {
 		jobstest.RequireCode(t, err, apierror.CodeNotFound)
 	})
 
+	for name, c := range map[string]struct {
+		close   string
+		desired int
+		reason  string
+	}{
+		"LeavesOutJobsWhileLeasesAreHalted":   {"INSERT INTO halts (what, halted_by, reason) VALUES ('LEASES', 'test', 'x')", 0, "0 waiting jobs and 0 busy workers need 0 workers (without the jobs of queues that are paused or halted)."},
+		"LeavesOutJobsOfAPausedModel":         {"INSERT INTO queue_pauses (lane, model, paused, changed_by) VALUES ('CRITICAL', 'testcard', true, 'test')", 0, "0 waiting jobs and 0 busy workers need 0 workers (without the jobs of queues that are paused or halted)."},
+		"CountsJobsWhileOtherLanesArePaused":  {"INSERT INTO queue_pauses (lane, model, paused, changed_by) VALUES ('BATCH', '', true, 'test')", 2, "2 waiting jobs and 0 busy workers need 2 workers (without the jobs of queues that are paused or halted)."},
+		"CountsJobsWhileOtherModelsArePaused": {"INSERT INTO queue_pauses (lane, model, paused, changed_by) VALUES ('CRITICAL', 'other', true, 'test')", 2, "2 waiting jobs and 0 busy workers need 2 workers."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, scaler, provider, pool := scaled(t, 0, 9)
+			for range 2 {
+				jobstest.SubmitAs(t, s, s.Admin, nil)
+			}
+			s.Exec(t, c.close)
+
+			got, err := s.Pools.Explain(t.Context(), s.Admin, pool.ID)
+
+			require.NoError(t, err)
+			require.Equal(t, c.desired, got.Desired)
+			require.Equal(t, c.reason, got.Reason)
+			require.NoError(t, scaler.Scale(t.Context()))
+			require.Len(t, provider.Running, c.desired)
+		})
+	}
+
 	t.Run("SizesAStaticPoolForWhoeverStartsItsMachines", func(t *testing.T) {
 		t.Parallel()
 		s, _, _, pool := scaled(t, 0, 9)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
@@ -48,7 +49,8 @@ func (o *outlook) look(ctx context.Context, tx bun.Tx, s *snapshot) (err error) 
 			s.pools[i].patient = patient[p.pool.ID]
 		}
 	}
-	s.expected, s.preempted = o.expected, o.preempted
+	s.expected = lo.Reject(o.expected, func(e Expected, _ int) bool { return s.isClosed(e.Lane, e.Model) })
+	s.preempted = o.preempted
 	return nil
 }
 

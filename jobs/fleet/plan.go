@@ -16,9 +16,11 @@ import (
 
 // snapshot is everything that the scaler decides from, read in one transaction.
 type snapshot struct {
-	now    time.Time
-	pools  []poolState
+	now   time.Time
+	pools []poolState
+	// queues leaves out those that are closed.
 	queues []models.QueueDemand
+	closed []models.ClosedQueue
 	times  estimate.RenderTimes
 	policy Policy
 	// preempted is how often the spot workers of each region were preempted lately.
@@ -27,6 +29,13 @@ type snapshot struct {
 	expected []Expected
 	// impatient has jobs without a wait target boot machines although cheaper ones are expected.
 	impatient bool
+}
+
+// isClosed reports whether the jobs of a queue do not start, so that they need no workers.
+func (s *snapshot) isClosed(lane models.Tier, model string) bool {
+	return slices.ContainsFunc(s.closed, func(c models.ClosedQueue) bool {
+		return c.Lane == lane && (c.Model == "" || c.Model == model)
+	})
 }
 
 // poolState is a pool and its workers that have not ended.
@@ -130,6 +139,9 @@ func plan(s snapshot) []*decision {
 	for i, p := range s.pools {
 		d := &decision{pool: p.pool, now: s.now, demand: shares[i].demand(), closed: shares[i].closed, frozen: p.frozen, waits: shares[i].waits, cheaper: shares[i].cheaper.of(shares[i])}
 		d.count()
+		if slices.ContainsFunc(s.closed, func(c models.ClosedQueue) bool { return c.Model == "" || slices.Contains(p.pool.Models, c.Model) }) {
+			d.reason += " (without the jobs of queues that are paused or halted)"
+		}
 		all = append(all, d)
 	}
 	mix(s, all)

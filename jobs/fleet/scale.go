@@ -150,9 +150,13 @@ func readSnapshot(ctx context.Context, tx bun.Tx, lock models.PoolLock, policy P
 		return s, fmt.Errorf("read render times: %w", err)
 	}
 	s.times = estimate.NewRenderTimes(known)
+	if s.closed, err = models.ListClosedQueues(ctx, tx); err != nil {
+		return s, fmt.Errorf("list the queues that are paused or halted: %w", err)
+	}
 	if s.queues, err = readDemands(ctx, tx, s.pools); err != nil {
 		return s, fmt.Errorf("sum up what waits: %w", err)
 	}
+	s.queues = slices.DeleteFunc(s.queues, func(q models.QueueDemand) bool { return s.isClosed(q.Lane, q.Model) })
 	return s, nil
 }
 
