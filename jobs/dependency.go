@@ -77,10 +77,8 @@ func (s *settlement) read(ctx context.Context, tx bun.Tx, awaited []models.JobID
 	if err != nil {
 		return fmt.Errorf("find the jobs that wait for others: %w", err)
 	}
-	for _, job := range waiting {
-		if s.over[job.ID] == nil { // else it ends with its parent, by this transaction
-			s.waiting[job.ID] = changeAt(tx, s.over[awaited[0]].now, job)
-		}
+	if err := s.wait(ctx, tx, waiting); err != nil {
+		return err
 	}
 	for _, edge := range edges {
 		if s.waiting[edge.JobID] != nil {
@@ -88,6 +86,22 @@ func (s *settlement) read(ctx context.Context, tx bun.Tx, awaited []models.JobID
 		}
 	}
 	return nil
+}
+
+// wait adds jobs that wait for others. Their time is read under their locks: it is not before the
+// ends of parents for which these locks waited.
+func (s *settlement) wait(ctx context.Context, tx bun.Tx, locked []*models.Job) error {
+	added := lo.Filter(locked, func(j *models.Job, _ int) bool {
+		return s.over[j.ID] == nil && s.waiting[j.ID] == nil // else it ends with its parent, or is known
+	})
+	if len(added) == 0 {
+		return nil
+	}
+	now, err := models.Now(ctx, tx)
+	for _, job := range added {
+		s.waiting[job.ID] = changeAt(tx, now, job)
+	}
+	return err
 }
 
 // settle fails what fails with its parents first, since a job may have other parents on which it
@@ -191,10 +205,8 @@ func (s *settlement) failUnfit(ctx context.Context, tx bun.Tx, parents []*Change
 	if err != nil {
 		return nil, fmt.Errorf("find the jobs that wait for others: %w", err)
 	}
-	for _, job := range below {
-		if s.over[job.ID] == nil && s.waiting[job.ID] == nil {
-			s.waiting[job.ID] = changeAt(tx, parents[0].now, job)
-		}
+	if err := s.wait(ctx, tx, below); err != nil {
+		return nil, err
 	}
 	for _, edge := range edges {
 		if s.waiting[edge.JobID] != nil && !slices.Contains(s.children[edge.DependsOn], edge) {

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { testrun.Main(m.Run) }
 // leases run out.
 func TestSoak(t *testing.T) {
 	t.Parallel()
-	o := options{Seed: 1, Minutes: 0.3, Agents: 6, Bin: t.TempDir()}
+	o := options{Seed: 1, Minutes: 0.3, Agents: 6, Nodes: 100, Bin: t.TempDir()}
 	build := exec.Command("go", "build", "-o", o.Bin, "github.com/reelay/reelay/cmd/reelay", "github.com/reelay/reelay/cmd/reelay-agent")
 	build.Stderr = os.Stderr
 	require.NoError(t, build.Run())
@@ -31,6 +31,39 @@ func TestSoak(t *testing.T) {
 	require.Empty(t, report.Failures)
 	require.Positive(t, report.Completed)
 	require.Equal(t, report.Completed, report.Videos)
+	require.Equal(t, 100, report.Graph.Nodes)
+}
+
+func TestGraph(t *testing.T) {
+	t.Parallel()
+
+	g := newGraph(maxGraph, rand.New(rand.NewPCG(1, 1)))
+	require.Len(t, g.nodes, maxGraph)
+	require.Equal(t, g, newGraph(maxGraph, rand.New(rand.NewPCG(1, 1))))
+	at := func(second int) time.Time { return time.Unix(int64(1000+second), 0) }
+	g = &graph{nodes: []graphNode{{key: "a"}, {key: "b"}, {key: "c", after: []int{0, 1}}}}
+	sound := func() []ran {
+		return []ran{
+			{Key: "a", Status: "COMPLETED", Succeeded: 1, Completions: 1, Began: at(0), CompletedAt: at(1), CompletedBy: "7"},
+			{Key: "b", Status: "COMPLETED", Succeeded: 1, Completions: 1, Began: at(0), CompletedAt: at(2), CompletedBy: "8"},
+			{Key: "c", Status: "COMPLETED", Succeeded: 1, Completions: 1, QueuedAt: at(2), QueuedBy: "8", Began: at(3), CompletedAt: at(4)},
+		}
+	}
+	require.Empty(t, g.compare(sound()))
+	for says, spoil := range map[string]func([]ran){
+		`node b is "FAILED"`:            func(r []ran) { r[1].Status = "FAILED" },
+		"2 attempts that succeeded":     func(r []ran) { r[1].Succeeded = 2 },
+		"2 completions":                 func(r []ran) { r[2].Completions = 2 },
+		"before b was completed":        func(r []ran) { r[2].Began = at(1) },
+		"was queued at":                 func(r []ran) { r[2].QueuedAt = at(1) },
+		"completed none of its parents": func(r []ran) { r[2].QueuedBy = "9" },
+	} {
+		rows := sound()
+		spoil(rows)
+		require.Len(t, g.compare(rows), 1, says)
+		require.Contains(t, g.compare(rows)[0], says)
+	}
+	require.Len(t, g.compare(sound()[:2]), 2)
 }
 
 func TestShuffled(t *testing.T) {
@@ -179,7 +212,7 @@ func TestMeter(t *testing.T) {
 func TestParse(t *testing.T) {
 	t.Parallel()
 
-	for _, args := range [][]string{{"--minutes", "0"}, {"--minutes", "NaN"}, {"--agents", "1"}, {"--reclaim", "-1"}, {"--bin", "/nowhere"}, {"now"}} {
+	for _, args := range [][]string{{"--minutes", "0"}, {"--minutes", "NaN"}, {"--agents", "1"}, {"--reclaim", "-1"}, {"--workflow", "10001"}, {"--bin", "/nowhere"}, {"now"}} {
 		_, err := parse(args)
 
 		require.Error(t, err, args)

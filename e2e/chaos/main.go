@@ -29,6 +29,7 @@ type options struct {
 	Bin     string
 	Keep    bool
 	Reclaim int // waves of reclamation instead of faults
+	Nodes   int // of the workflow that runs besides
 }
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -87,6 +88,7 @@ func parse(args []string) (options, error) {
 	flags.Float64Var(&o.Minutes, "minutes", 5, "minutes of faults; draining and checking take extra time")
 	flags.IntVar(&o.Agents, "agents", 44, "agents to run")
 	flags.IntVar(&o.Reclaim, "reclaim", 0, "instead of faults, let 70 % of the agents be lost at once this many times, and then some with notice")
+	flags.IntVar(&o.Nodes, "workflow", 200, "nodes of the workflow that runs besides; 0: none")
 	flags.BoolVar(&o.JSON, "json", false, "print the result as one JSON document")
 	flags.StringVar(&o.Bin, "bin", "bin", "folder with reelay and reelay-agent")
 	flags.BoolVar(&o.Keep, "keep", false, "keep the folder with all logs and data even if the run passes")
@@ -100,6 +102,8 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("--minutes is %g: it must be above 0, and 1440 at most", o.Minutes)
 	case o.Reclaim < 0 || o.Reclaim > 100:
 		return o, fmt.Errorf("--reclaim is %d: it must be from 0 to 100", o.Reclaim)
+	case o.Nodes < 0 || o.Nodes > maxGraph:
+		return o, fmt.Errorf("--workflow is %d: it must be from 0 to %d", o.Nodes, maxGraph)
 	case o.Agents < 2 || o.Agents > 500:
 		return o, fmt.Errorf("--agents is %d: it must be from 2 to 500", o.Agents)
 	}
@@ -121,7 +125,7 @@ func (o options) command() string {
 	if o.Reclaim > 0 {
 		return fmt.Sprintf("go tool task chaos -- --seed %d --agents %d --reclaim %d", o.Seed, o.Agents, o.Reclaim)
 	}
-	return fmt.Sprintf("go tool task chaos -- --seed %d --minutes %g --agents %d", o.Seed, o.Minutes, o.Agents)
+	return fmt.Sprintf("go tool task chaos -- --seed %d --minutes %g --agents %d --workflow %d", o.Seed, o.Minutes, o.Agents, o.Nodes)
 }
 
 // random returns a separate generator for each purpose, so that the sequences do not

@@ -77,6 +77,11 @@ func (r *report) print(out io.Writer) {
 	row("broken invariants", len(r.Breaches), 0)
 	row("videos compared byte by byte", r.Videos, "")
 	row("objects verified", r.Objects, "")
+	if g := r.Graph; g != nil {
+		row(fmt.Sprintf("nodes of the workflow, with %d edges and %d levels", g.Edges, g.Levels), g.Nodes, "")
+		row("their attempts", g.Attempts, "")
+		row("seconds until the workflow was completed", fmt.Sprintf("%.0f", g.Seconds), "")
+	}
 	w.Flush()
 
 	r.printRecoveries(out, w, row)

@@ -22,6 +22,7 @@ type soak struct {
 	fleet       *fleet
 	load        *load
 	ledger      *ledger
+	graph       *graph // nil: none
 	zombies     *zombies
 	faults      *faults
 	watch       *watcher
@@ -124,6 +125,9 @@ func (s *soak) start(ctx context.Context) (err error) {
 	}
 	s.load.want.Store(int64(max(2, s.Agents*8/10)))
 	s.load.long = s.Reclaim > 0
+	if s.Nodes > 0 && s.Reclaim == 0 {
+		s.graph = newGraph(s.Nodes, s.random(4))
+	}
 	return nil
 }
 
@@ -142,6 +146,9 @@ func (s *soak) trouble(ctx context.Context) {
 	defer stopWatching()
 	go s.watch.run(watching)
 
+	if s.graph != nil { // before the faults, which a request of a megabyte may not survive for minutes
+		s.graph.submit(ctx, s.load)
+	}
 	var running sync.WaitGroup
 	running.Go(func() { s.load.run(ctx, s.random(1)) })
 	running.Go(func() { s.load.reopen(ctx, s.random(2)) })
@@ -170,9 +177,9 @@ func (s *soak) tell(ctx context.Context) {
 
 func (s *soak) line(phase string) {
 	now := s.watch.last()
-	fmt.Fprintf(os.Stderr, "chaos: %5s %s: %d faults, %d agents; jobs: %d submitted, %d open (%d queued, %d running), %d completed, %d failed, %d cancelled; %d stale writes refused\n",
+	fmt.Fprintf(os.Stderr, "chaos: %5s %s: %d faults, %d agents; jobs: %d submitted, %d open (%d queued, %d running), %d completed, %d failed, %d cancelled; %d nodes open; %d stale writes refused\n",
 		rounded(time.Since(s.began)), phase, s.faults.total(), s.fleet.size(), len(s.ledger.all()),
-		now.Open, now.Queued, now.Running, now.Completed, now.Failed, now.Canceled, s.met.get(metStale))
+		now.Open, now.Queued, now.Running, now.Completed, now.Failed, now.Canceled, now.Nodes, s.met.get(metStale))
 }
 
 // drainLimit is how long the last jobs can take after the last fault: a render of 90 s that
@@ -185,7 +192,7 @@ func (s *soak) drain(ctx context.Context) bool {
 	defer cancel()
 	for said := time.Now(); ctx.Err() == nil; sleep(ctx, 300*time.Millisecond) {
 		now, err := s.watch.look(ctx)
-		if err == nil && now.Open == 0 {
+		if err == nil && now.Open+now.Nodes == 0 {
 			return true
 		}
 		if time.Since(said) > 5*time.Second {

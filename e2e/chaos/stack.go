@@ -47,6 +47,7 @@ type stack struct {
 	directAt     string   // past all faults
 
 	tenants   []*tenant
+	pipeline  *tenant // submits the workflow, and nothing else
 	operator  string
 	enrolment string
 	requests  *meter // of the requests to all apis
@@ -151,6 +152,7 @@ func (s *stack) prepare(ctx context.Context) error {
 		{"visitor", models.TierFree, 2, true},
 		{"archive", models.TierBatch, 18, false},
 		{"museum", models.TierBatch, 10, false},
+		{"pipeline", models.TierEnterprise, 0, false},
 	} {
 		account := jobs.NewAccount(t.name, t.tier)
 		if !t.narrow {
@@ -170,7 +172,7 @@ func (s *stack) prepare(ctx context.Context) error {
 		s.tenants = append(s.tenants, &tenant{account: account, key: key, share: t.share, narrow: t.narrow})
 	}
 	var err error
-	s.operator = s.tenants[0].key
+	s.operator, s.pipeline = s.tenants[0].key, s.tenants[len(s.tenants)-1]
 	_, s.enrolment, err = keys.Create(ctx, jobs.Host, auth.NewKey{AccountID: s.tenants[0].account.ID, Role: models.RoleWorker, Name: "chaos"})
 	return err
 }

@@ -26,6 +26,8 @@ type verdict struct {
 	Breaches    []string // invariants that do not hold
 	Videos      int      // compared byte by byte
 	Objects     int      // hashed again
+
+	Graph *graphReport `json:",omitempty"`
 }
 
 // finished is one job with its final state.
@@ -49,7 +51,7 @@ func (s *soak) verify(ctx context.Context) (*verdict, error) {
 		SELECT j.id, (j.metadata ->> 'n')::int AS n, j.status, coalesce(j.failure_class, '') AS class, j.run,
 			coalesce(j.idempotency_key, '') AS key, coalesce(r.object_key, '') AS video_key,
 			coalesce(j.completed_at, 'epoch') AS completed_at, coalesce(j.cancel_requested_at, 'epoch') AS cancelled_at
-		FROM jobs j LEFT JOIN artifacts r ON r.id = j.result_id`).Scan(ctx, &rows)
+		FROM jobs j LEFT JOIN artifacts r ON r.id = j.result_id WHERE j.workflow_id IS NULL`).Scan(ctx, &rows)
 	if err != nil {
 		return nil, fmt.Errorf("read the jobs: %w", err)
 	}
@@ -73,6 +75,9 @@ func (s *soak) verify(ctx context.Context) (*verdict, error) {
 	}
 	for n, unknown := range byRequest {
 		v.Breaches = append(v.Breaches, fmt.Sprintf("job %s is of request %d, which was never made", unknown[0].ID, n))
+	}
+	if err := s.verifyGraph(ctx, v); err != nil {
+		return v, err
 	}
 	if err := s.hashObjects(ctx, v); err != nil {
 		return v, err

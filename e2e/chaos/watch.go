@@ -9,11 +9,13 @@ import (
 	"github.com/reelay/reelay/jobs"
 )
 
-// sample is the state of the database at one moment.
+// sample is the state of the database at one moment. Only Nodes, those that are open, counts jobs of
+// the workflow.
 type sample struct {
 	At                          time.Time
 	Open, Queued, Running, Idle int
 	Completed, Failed, Canceled int
+	Nodes                       int
 }
 
 // watcher samples the database each second and bypasses all faults.
@@ -45,8 +47,9 @@ func (w *watcher) look(ctx context.Context) (sample, error) {
 		SELECT count(*) FILTER (WHERE completed_at IS NULL), count(*) FILTER (WHERE status = 'QUEUED'),
 			count(*) FILTER (WHERE status IN ('ASSIGNED', 'RUNNING', 'COMPLETING')),
 			count(*) FILTER (WHERE status = 'COMPLETED'), count(*) FILTER (WHERE status = 'FAILED'), count(*) FILTER (WHERE status = 'CANCELLED'),
-			(SELECT count(*) FROM workers WHERE status = 'IDLE' AND last_heartbeat_at > clock_timestamp() - interval '22 seconds')
-		FROM jobs`).Scan(ctx, &s.Open, &s.Queued, &s.Running, &s.Completed, &s.Failed, &s.Canceled, &s.Idle)
+			(SELECT count(*) FROM workers WHERE status = 'IDLE' AND last_heartbeat_at > clock_timestamp() - interval '22 seconds'),
+			(SELECT count(*) FROM jobs WHERE workflow_id IS NOT NULL AND completed_at IS NULL)
+		FROM jobs WHERE workflow_id IS NULL`).Scan(ctx, &s.Open, &s.Queued, &s.Running, &s.Completed, &s.Failed, &s.Canceled, &s.Idle, &s.Nodes)
 	return s, err
 }
 
