@@ -48,9 +48,11 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		// The workers find it on their PATH.
-		if err := os.WriteFile(filepath.Join(dir, "reelay-inference"), []byte(inference), 0o755); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
+		for name, program := range map[string]string{"reelay-inference": inference, "reelay-transcribe": transcribe} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(program), 0o755); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return 1
+			}
 		}
 		os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 		defer func() {

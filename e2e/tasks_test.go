@@ -30,9 +30,19 @@ const inference = `#!/usr/bin/env python3
 import json, sys
 job = json.load(open(sys.argv[1]))
 print(json.dumps({"percent": 50, "message": "counting"}), flush=True)
+print("the labels are", job["params"]["input"]["labels"], file=sys.stderr)
 video = open(job["inputs"]["files.0"], "rb").read()
 result = {"labels": len(job["params"]["input"]["labels"]), "video": video[4:8] == b"ftyp"}
 json.dump(result, open(job["outputs"]["output"], "w"))
+`
+
+// transcribe stands in for the program reelay-transcribe, which needs weights.
+const transcribe = `#!/usr/bin/env python3
+import json, sys
+job = json.load(open(sys.argv[1]))
+heard = "the sea is calm" if open(job["inputs"]["file"], "rb").read()[4:8] == b"ftyp" else ""
+print("heard:", heard, file=sys.stderr)
+json.dump({"text": heard, "language": "en", "durationSeconds": 1, "segments": []}, open(job["outputs"]["output"], "w"))
 `
 
 func TestTasks(t *testing.T) {
@@ -134,6 +144,47 @@ func TestTasks(t *testing.T) {
 		var output struct{ Body string }
 		require.NoError(t, json.Unmarshal(*job.Output, &output))
 		require.Equal(t, `/200{"said":"/fox!"}`, output.Body)
+	})
+
+	t.Run("InAWorkflowEachWorksOnWhatTheOneBeforeMade", func(t *testing.T) {
+		t.Parallel()
+		s := common(t)
+		c := s.client(t)
+		calls := make(chan string, 10)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			calls <- r.URL.Path + " " + string(body)
+			_, _ = w.Write([]byte("stored as 42"))
+		}))
+		t.Cleanup(server.Close)
+		node := func(key, model, params string) client.WorkflowJobInput {
+			raw := json.RawMessage(params)
+			return client.WorkflowJobInput{Key: key, Job: client.SubmitJobInput{Model: model, Params: &raw}}
+		}
+		film := node("film", "testcard", `{"durationSeconds": 1, "pace": 0}`)
+		film.Job.Prompt = new("a calm sea")
+
+		w, err := c.SubmitWorkflow(t.Context(), client.SubmitWorkflowInput{Name: "notes", Output: new("report"), Jobs: []client.WorkflowJobInput{
+			film,
+			node("words", "audio.transcribe", `{"file": "{{film.video}}"}`),
+			node("count", "inference.run", `{"input": {"labels": ["{{words.output.text}}", "{{words.output.language}}"]}, "files": ["{{film.video}}"]}`),
+			node("call", "http.call", `{"url": "`+server.URL+`/{{count.output.labels}}", "method": "POST", "body": {"said": "{{words.output.text}}"}}`),
+			node("report", "inference.run", `{"input": {"labels": ["{{call.output.body}}"]}, "files": ["{{film.video}}"]}`),
+		}})
+		require.NoError(t, err)
+		shown, err := c.WorkflowDetail(t.Context(), w.Id)
+		require.NoError(t, err)
+		until(t, c, shown.Output.Job.Id, func(job *client.Job) bool { return job.Status.Terminal() })
+
+		shown, err = c.WorkflowDetail(t.Context(), w.Id)
+		require.NoError(t, err)
+		require.Equal(t, client.WorkflowStatusCompleted, shown.Status, shown.Jobs)
+		require.Equal(t, `/2 {"said":"the sea is calm"}`, testrun.Receive(t, "the call", calls))
+		for node, says := range map[int]string{1: "heard: the sea is calm", 2: "the labels are ['the sea is calm', 'en']", 4: "the labels are ['stored as 42']"} {
+			log, errs, status := s.command(t, "logs", shown.Jobs[node].Job.Id)
+			require.Zero(t, status, errs)
+			require.Contains(t, log, says)
+		}
 	})
 
 	t.Run("ASchedulesCallsAreOnePerSlot", func(t *testing.T) {
