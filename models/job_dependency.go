@@ -45,7 +45,7 @@ func InsertDependencies(ctx context.Context, tx bun.Tx, rows []JobDependency) er
 func ShareParents(ctx context.Context, tx bun.Tx, jobs []JobID) (parents []*Job, err error) {
 	err = tx.NewRaw(`
 		SELECT j.* FROM jobs j
-		WHERE j.id IN (SELECT depends_on FROM job_dependencies WHERE job_id = ANY (?0::uuid[]) EXCEPT SELECT unnest(?0::uuid[]))
+		WHERE j.id = ANY (ARRAY(SELECT depends_on FROM job_dependencies WHERE job_id = ANY (?0::uuid[]) EXCEPT SELECT unnest(?0::uuid[])))
 		ORDER BY j.id FOR SHARE OF j`, uuidArray(jobs)).Scan(ctx, &parents)
 	return parents, err
 }
@@ -79,8 +79,9 @@ func ListChildren(ctx context.Context, db bun.IDB, on JobID, limit int) (childre
 // with its parent, and what depends on that. edges are their dependencies on ended jobs and on
 // each other.
 //
-// The array and the subquery in it keep PostgreSQL from joining whole tables at each of what may
-// be 10,000 levels.
+// The array in the recursion and the subquery in it keep PostgreSQL from joining whole tables at each
+// of what may be 10,000 levels. The array outside is needed for the locks: of rows for whose lock it
+// waited, PostgreSQL checks the conditions again, and takes an IN with a UNION for false then.
 func LockWaiting(ctx context.Context, tx bun.Tx, ended, failed []JobID) (waiting []*Job, edges []JobDependency, err error) {
 	err = tx.NewRaw(`
 		WITH RECURSIVE failing (id) AS (
@@ -91,9 +92,9 @@ func LockWaiting(ctx context.Context, tx bun.Tx, ended, failed []JobID) (waiting
 				WHERE d.depends_on = f.id AND d.on_failure <> 'CONTINUE'
 					AND (SELECT j.status FROM jobs j WHERE j.id = d.job_id) = 'BLOCKED')) FROM failing f)
 		SELECT j.* FROM jobs j
-		WHERE j.status = 'BLOCKED' AND j.id IN (
+		WHERE j.status = 'BLOCKED' AND j.id = ANY (ARRAY(
 			SELECT job_id FROM job_dependencies WHERE depends_on = ANY (?0::uuid[])
-			UNION ALL SELECT d.job_id FROM failing f JOIN job_dependencies d ON d.depends_on = f.id)
+			UNION SELECT d.job_id FROM failing f JOIN job_dependencies d ON d.depends_on = f.id))
 		ORDER BY j.id FOR NO KEY UPDATE OF j`, uuidArray(ended), uuidArray(failed)).Scan(ctx, &waiting)
 	if err != nil || len(waiting) == 0 {
 		return waiting, nil, err
