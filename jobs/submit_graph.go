@@ -182,7 +182,13 @@ func (g *Graph) at(i int, refused *apierror.Error) error {
 	}
 	node := g.jobs[i]
 	named := *refused
-	named.Message = fmt.Sprintf("The node %s: %s", node.Key, strings.ReplaceAll(refused.Message, string(node.JobID), node.Key))
+	message := refused.Message
+	for _, other := range g.jobs { // their ids are new, so that only the keys say anything
+		if strings.Contains(message, string(other.JobID)) {
+			message = strings.ReplaceAll(message, string(other.JobID), other.Key)
+		}
+	}
+	named.Message = fmt.Sprintf("The node %s: %s", node.Key, message)
 	return named.In(strings.TrimSuffix(fmt.Sprintf("jobs.%s.job.%s", node.Key, refused.Field), "."))
 }
 

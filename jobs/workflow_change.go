@@ -252,6 +252,9 @@ func (c *Change) giveUp(ctx context.Context) error {
 
 // lockNode locks the job of a node, and reads the node.
 func lockNode(ctx context.Context, tx bun.Tx, id models.WorkflowID, key string) (*models.WorkflowNode, *Change, error) {
+	if !text.Valid(key, 1, 100) { // PostgreSQL's texts cannot have every character
+		return nil, nil, apierror.NotFound("node").In("key")
+	}
 	nodes, err := models.GetWorkflowNodes(ctx, tx, id, key)
 	if err != nil {
 		return nil, nil, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/paging"
@@ -14,6 +15,9 @@ import (
 // List returns the caller's schedules, or all for operators and viewers, by name; or only those
 // of one name.
 func (v *Schedules) List(ctx context.Context, p jobs.Principal, name string, of paging.Request) (*paging.Page[*models.Schedule], error) {
+	if !text.Valid(name, 0, maxName) {
+		return nil, apierror.Invalid("name", "name can have up to %d printable characters.", maxName)
+	}
 	all := paging.ListOf("sch", p.Scope(), name)
 	mark, err := all.Begin(of)
 	if err != nil {

@@ -630,6 +630,7 @@ func TestBadWorkflows(t *testing.T) {
 		"an unknown result":  {[]workflow.JobInput{with(node("a"), func(in *jobs.Submission) { in.Params = []byte(`{"referenceImage": "{{b.lastFrame}}"}`) })}, "jobs.a.job.params", "no node"},
 		"a result of itself": {[]workflow.JobInput{with(node("a"), func(in *jobs.Submission) { in.Params = []byte(`{"referenceImage": "{{a.lastFrame}}"}`) })}, "jobs.a.after", "itself"},
 		"an unknown output":  {[]workflow.JobInput{node("a"), with(node("b"), func(in *jobs.Submission) { in.Params = []byte(`{"referenceImage": "{{a.sound}}"}`) })}, "jobs.b.job.params", "outputs"},
+		"a video as a frame": {[]workflow.JobInput{node("a"), with(node("b"), func(in *jobs.Submission) { in.Params = []byte(`{"referenceImage": "{{a.video}}"}`) })}, "jobs.b.job.params.referenceImage", "such as a.lastFrame"},
 		"a file in a prompt": {[]workflow.JobInput{node("a"), with(node("b"), func(in *jobs.Submission) { in.Prompt = "like {{a.video}}" })}, "jobs.b.job.prompt", "whole value"},
 		"another's job":      {[]workflow.JobInput{with(node("a"), func(in *jobs.Submission) { in.DependsOn = []models.JobID{theirs.ID} })}, "jobs.a.job", ""},
 		"another's video": {[]workflow.JobInput{with(node("a"), func(in *jobs.Submission) {

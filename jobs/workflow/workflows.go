@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/paging"
@@ -176,6 +177,9 @@ func (w *Workflows) reusable(ctx context.Context, p jobs.Principal, id models.Wo
 // List returns those of the caller's workflows that f selects, or of all for operators and viewers,
 // the newest first.
 func (w *Workflows) List(ctx context.Context, p jobs.Principal, f models.WorkflowFilter, of paging.Request) (*paging.Page[*models.Workflow], error) {
+	if !text.Valid(f.Name, 0, maxName) {
+		return nil, apierror.Invalid("name", "name can have up to %d printable characters.", maxName)
+	}
 	f.AccountID = p.Scope()
 	all := paging.ListOf("wfl", f)
 	mark, err := all.Begin(of)

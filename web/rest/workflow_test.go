@@ -46,6 +46,8 @@ func TestWorkflows(t *testing.T) {
 	padded := `{"name": "large", "jobs": [{"key": "a", "job": {"model": "testcard", "payload": {"prompt": "x"}}}]` + strings.Repeat(" ", 3<<20) + "}"
 	large := a.ask(t, http.MethodPost, path, padded, nil)
 	require.Equal(t, http.StatusCreated, large.status, large.raw)
+	require.Equal(t, "NOT_FOUND key", a.post(t, path+"/"+id+"/nodes/a%00/skip", nil).code())
+	require.Equal(t, "INVALID_INPUT name", a.get(t, path+"?name=%00").code())
 	listed := a.get(t, path+"?name=film&status=running")
 	require.Len(t, listed.body["workflows"], 1, listed.raw)
 	require.Empty(t, a.get(t, path+"?status=failed").body["workflows"])
