@@ -104,7 +104,7 @@ func (f *Film) checkShot(i int) {
 		f.problem(i, "params", "%s", err)
 	}
 	if d := cmp.Or(shot.DurationSeconds, f.Defaults.DurationSeconds); d != nil && !(*d > 0 && *d <= 86_400) {
-		f.problem(i, "durationSeconds", "takes %g s: durationSeconds must be above 0", *d)
+		f.problem(i, "durationSeconds", "takes %g s: durationSeconds must be above 0, and at most 86400", *d)
 	}
 }
 
