@@ -554,6 +554,40 @@ func TestWorkflow(t *testing.T) {
 		r.RequireInvariants(t)
 	})
 
+	// PostgreSQL checks a row again after it has waited for its lock. It must find it fit then, also by
+	// the plan that it takes for many nodes, which the settings force.
+	t.Run("CountsTwoParentsOfManyThatEndAtOnce", func(t *testing.T) {
+		t.Parallel()
+
+		r := newRig(t)
+		r.Exec(t, "UPDATE accounts SET max_queued = 10000")
+		nodes := []workflow.JobInput{node("a"), node("b"), node("d", "a")}
+		for i := range 3000 {
+			nodes = append(nodes, node(fmt.Sprint("c", i), "a", []string{"b", "d"}[min(i/20, 1)]))
+		}
+		w := r.submit(t, nodes...)
+		r.Exec(t, "ANALYZE jobs, job_dependencies")
+		all := r.nodes(t, w)
+		first, err := r.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = first.ExecContext(t.Context(), "UPDATE jobs SET blocked_by = blocked_by WHERE id = ?", all["c7"].ID)
+		require.NoError(t, err)
+		second, err := r.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = second.ExecContext(t.Context(), "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_seqscan = off")
+		require.NoError(t, err)
+		var waiting []*models.Job
+		var found sync.WaitGroup
+		found.Go(func() { waiting, _, err = models.LockWaiting(t.Context(), second, []models.JobID{all["b"].ID}, nil) })
+		r.WaitForLocks(t, 1)
+		require.NoError(t, first.Commit())
+		found.Wait()
+
+		require.NoError(t, err)
+		require.Len(t, waiting, 20)
+		require.NoError(t, second.Rollback())
+	})
+
 	t.Run("ReleasesTheNextNodeInTheTransactionThatEndsItsParent", func(t *testing.T) {
 		t.Parallel()
 
