@@ -63,7 +63,7 @@ func TestServeHTTP(t *testing.T) {
 		"RefusesAnUnknownKey":            {key: "rl_unknown", body: fine, status: 401, code: "UNAUTHENTICATED"},
 		"ReportsThatKeysCannotBeChecked": {key: "outage", body: fine, status: 503, code: "UNAVAILABLE"},
 		"HidesInternalErrors":            {key: "bug", body: fine, status: 500, code: "INTERNAL"},
-		"RefusesLargeBodies":             {body: strings.Repeat("[", 6<<20), status: 413, code: "INVALID_INPUT"},
+		"RefusesLargeBodies":             {body: strings.Repeat("[", 9<<20), status: 413, code: "INVALID_INPUT"},
 		"RefusesForms":                   {media: "application/x-www-form-urlencoded", body: "query=x", status: 415, code: "INVALID_INPUT"},
 		"RefusesMultipart":               {media: "multipart/form-data; boundary=b", body: "--b\r\nContent-Disposition: form-data; name=\"operations\"\r\n\r\n" + fine + "\r\n--b--\r\n", status: 415, code: "INVALID_INPUT"},
 		"RefusesPlainText":               {media: "text/plain", body: fine, status: 415, code: "INVALID_INPUT"},
