@@ -116,7 +116,7 @@ const (
 type SlotState string
 
 // The values of SlotState. FIRED is final. A backfill makes slots that were skipped or refused
-// PENDING again.
+// PENDING again, and a submit that was under way meanwhile makes them FIRED.
 const (
 	SlotPending SlotState = "PENDING"
 	SlotFired   SlotState = "FIRED"
@@ -284,10 +284,12 @@ func TakeDueSlots(ctx context.Context, db bun.IDB, limit int, again time.Duratio
 	return taken, err
 }
 
-// EndSlot writes how a pending slot ended, reads back when, and reports whether it was pending.
+// EndSlot writes how a pending slot ended, reads back when, and reports whether it did. What was
+// submitted counts: FIRED also replaces what a process wrote that did not see the submit yet.
 func EndSlot(ctx context.Context, db bun.IDB, s *ScheduleSlot) (bool, error) {
 	err := db.NewRaw(`UPDATE schedule_slots SET state = ?, reason = ?, job_id = ?, workflow_id = ?, due_at = NULL, ended_at = clock_timestamp()
-		WHERE schedule_id = ? AND slot = ? AND state = 'PENDING' RETURNING ended_at`, s.State, bun.NullZero(s.Reason), s.JobID, s.WorkflowID, s.ScheduleID, s.At).Scan(ctx, &s.EndedAt)
+		WHERE schedule_id = ? AND slot = ? AND (state = 'PENDING' OR state IN ('SKIPPED', 'REFUSED') AND ? = 'FIRED') RETURNING ended_at`,
+		s.State, bun.NullZero(s.Reason), s.JobID, s.WorkflowID, s.ScheduleID, s.At, s.State).Scan(ctx, &s.EndedAt)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}

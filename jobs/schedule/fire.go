@@ -161,8 +161,8 @@ func (r *Runner) submit(ctx context.Context, s *models.Schedule, slot *models.Sc
 	return err
 }
 
-// submitted ends a slot that was submitted by a process that was killed before it wrote that down,
-// whatever became of the schedule since. It reports whether it was.
+// submitted ends a slot that another process submitted and has not ended, since it is slow or was
+// killed, whatever became of the schedule since. It reports whether one did.
 func (r *Runner) submitted(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot) (bool, error) {
 	if s.Workflow != "" {
 		found, err := models.FindWorkflowByKey(ctx, r.DB, s.AccountID, key(slot))
@@ -253,7 +253,8 @@ func timed(slot *models.ScheduleSlot) bool {
 	return slot.Cause == models.SlotCron || slot.Cause == models.SlotCatchUp
 }
 
-// end writes the final state of a slot, and reports whether it was pending.
+// end writes the final state of a slot, and reports whether it did: another process may have ended
+// it before.
 func (r *Runner) end(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot, state models.SlotState, reason string) (bool, error) {
 	slot.State, slot.Reason = state, reason
 	ended, err := models.EndSlot(ctx, r.DB, slot)
@@ -272,6 +273,10 @@ func (r *Runner) observe(s *models.Schedule, slot *models.ScheduleSlot) {
 // refused ends a slot whose request was refused, or lets it wait if the refusal is about now only.
 func (r *Runner) refused(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot, why *apierror.Error) (bool, error) {
 	switch why.Code {
+	case apierror.CodeIdempotencyConflict: // what the schedule submitted before it was changed is there by now
+		if known, err := r.submitted(ctx, s, slot); err != nil || known {
+			return known, err
+		}
 	case apierror.CodeRateLimited, apierror.CodeQuotaExceeded, apierror.CodeOverloaded, apierror.CodeUnavailable:
 		if again, err := r.firesLater(ctx, s, slot); err != nil || again {
 			wait := refusedWait

@@ -268,6 +268,77 @@ func TestFire(t *testing.T) {
 		require.Equal(t, 1, r.Count(t, "jobs"))
 	})
 
+	t.Run("KeepsWhatASlowProcessSubmitsWhateverBecomesOfTheScheduleMeanwhile", func(t *testing.T) {
+		t.Parallel()
+
+		for _, in := range []schedule.Input{hourly("news"), film("news")} {
+			r := newRig(t)
+			s := r.create(t, in)
+			r.age(t, s, time.Hour)
+			_, err := r.runner.Decide(t.Context())
+			require.NoError(t, err)
+			r.soon(t)
+			held, err := r.DB.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			_, err = models.LockAccount(t.Context(), held, s.AccountID)
+			require.NoError(t, err)
+			var slow sync.WaitGroup
+			slow.Go(func() {
+				if fired, err := r.runner.Fire(t.Context()); err != nil || fired != 1 {
+					t.Error("it fired", fired, err)
+				}
+			})
+			r.WaitForLocks(t, 1)
+			_, err = r.schedules.Pause(t.Context(), r.Client, s.ID, "")
+			require.NoError(t, err)
+			r.soon(t)
+			_, err = newRunner(r.Stack, r.AnotherSubmitter()).Fire(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, models.SlotSkipped, r.slots(t, s)[0].State)
+
+			require.NoError(t, held.Rollback())
+			slow.Wait()
+
+			slot := r.slots(t, s)[0]
+			require.Equal(t, models.SlotFired, slot.State)
+			require.Empty(t, slot.Reason)
+			require.True(t, slot.JobID.Valid() || slot.WorkflowID.Valid())
+		}
+	})
+
+	t.Run("KeepsWhatAnotherProcessSubmittedBeforeTheScheduleWasChanged", func(t *testing.T) {
+		t.Parallel()
+
+		r := newRig(t)
+		news, harbour := r.create(t, hourly("news")), r.create(t, film("harbour"))
+		for _, s := range []*models.Schedule{news, harbour} {
+			r.age(t, s, time.Hour)
+		}
+		_, err := r.runner.Decide(t.Context())
+		require.NoError(t, err)
+		// As if it was killed after the submit, which this process did not see when it took the slots.
+		key := func(s *models.Schedule) *string {
+			return new(fmt.Sprintf("%s/%s", s.ID, r.slots(t, s)[0].At.UTC().Format(time.RFC3339Nano)))
+		}
+		first := *hourly("").Job
+		first.Prompt, first.IdempotencyKey = "rain", key(news)
+		job, _, err := r.Submitter.Submit(t.Context(), r.Client, first)
+		require.NoError(t, err)
+		graph := *film("").Workflow
+		graph.Name, graph.IdempotencyKey = "port", key(harbour)
+		made, _, err := r.runner.Workflows.Submit(t.Context(), r.Client, graph)
+		require.NoError(t, err)
+
+		r.soon(t)
+		fired, err := r.runner.Fire(t.Context())
+
+		require.NoError(t, err)
+		require.Equal(t, 2, fired)
+		require.Equal(t, job.ID, r.slots(t, news)[0].JobID)
+		require.Equal(t, made.ID, r.slots(t, harbour)[0].WorkflowID)
+		require.Equal(t, 1+2, r.Count(t, "jobs"))
+	})
+
 	t.Run("LetsOnlyTheLastSlotOfAFullAccountWait", func(t *testing.T) {
 		t.Parallel()
 
