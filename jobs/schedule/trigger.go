@@ -184,11 +184,11 @@ func (v *Schedules) fireSlots(ctx context.Context, p jobs.Principal, id models.S
 		if !mine[slot.At.UTC()] {
 			continue
 		}
-		// What fails here is fired by a pass soon.
-		if ended, err := v.fire(ctx, slot); err != nil || !ended || slot.State != models.SlotFired {
-			continue
+		// What fails here is fired by a pass soon. One that a pass fired first counts, too: its key gets
+		// the same job or workflow.
+		if _, err := v.fire(ctx, slot); err == nil && slot.State == models.SlotFired {
+			fired = append(fired, slot)
 		}
-		fired = append(fired, slot)
 	}
 	return fired, nil
 }

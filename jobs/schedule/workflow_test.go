@@ -1,7 +1,9 @@
 package schedule_test
 
 import (
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -142,6 +144,37 @@ func TestScheduledWorkflow(t *testing.T) {
 		again, err := r.schedules.FireSlots(t.Context(), r.Client, s.ID, past)
 		require.NoError(t, err)
 		require.Empty(t, again)
+	})
+
+	t.Run("IsAnsweredAlsoIfAPassFiresItsSlotsFirst", func(t *testing.T) {
+		t.Parallel()
+
+		for _, in := range []schedule.Input{hourly("news"), film("news")} {
+			r := newRig(t)
+			s := r.create(t, in)
+			r.age(t, s, 4*time.Hour)
+			s, err := r.schedules.Get(t.Context(), r.Client, s.ID)
+			require.NoError(t, err)
+			var once sync.Once
+			r.schedules.Observe = func(*models.ScheduleSlot, time.Duration) { // the first of them has ended
+				once.Do(func() {
+					r.soon(t)
+					passed, err := r.runner.Fire(t.Context())
+					require.NoError(t, err)
+					require.Equal(t, 2, passed)
+				})
+			}
+
+			fired, err := r.schedules.FireSlots(t.Context(), r.Client, s.ID, schedule.Backfill{From: s.CreatedAt, To: s.CreatedAt.Add(3 * time.Hour), MaxFires: 10})
+
+			require.NoError(t, err)
+			slots := r.slots(t, s)
+			slices.Reverse(slots)
+			require.Len(t, fired, 3)
+			for n, slot := range slots {
+				require.Equal(t, []any{models.SlotFired, slot.JobID, slot.WorkflowID}, []any{fired[n].State, fired[n].JobID, fired[n].WorkflowID})
+			}
+		}
 	})
 
 	t.Run("SaysThatTheModelOfANodeIsGone", func(t *testing.T) {
