@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/paging"
@@ -21,7 +22,7 @@ const recurringPath = jobsPath + "/recurring"
 
 // recurringRequest makes a schedule that submits a job or a workflow again and again.
 type recurringRequest struct {
-	Name           *string    `json:"name,omitempty" doc:"Unique in the account. The default is made of the model and the time."`
+	Name           *string    `json:"name,omitempty" doc:"Unique in the account. The default is made of the name of the model or the workflow, and the time."`
 	JobType        *string    `json:"job_type,omitempty" doc:"The type of the job. The default is the model's type." example:"video.generate"`
 	Model          *string    `json:"model,omitempty" doc:"A model's name. The default is the first model of the catalogue with this type."`
 	CronExpression *string    `json:"cron_expression,omitempty" doc:"Five fields, six with the second first, or a macro such as @daily. Give either this or every_seconds." example:"0 9 * * MON-FRI"`
@@ -30,7 +31,7 @@ type recurringRequest struct {
 	Payload        object     `json:"payload,omitempty" doc:"The prompt and the model's parameters. Give either this or workflow."`
 	Priority       *string    `json:"priority,omitempty" enum:"critical,high,normal,low"`
 	CatchUp        *string    `json:"catch_up,omitempty" enum:"skip,coalesce,all" doc:"What happens to slots that passed while no process could fire them. The default is coalesce: the last one fires."`
-	Overlap        *string    `json:"overlap,omitempty" enum:"allow,skip,cancel_previous" doc:"What happens to a slot while a job of an earlier one has not ended. The default is allow."`
+	Overlap        *string    `json:"overlap,omitempty" enum:"allow,skip,cancel_previous" doc:"What happens to a slot while the job or the workflow of an earlier one has not ended. The default is allow."`
 	StartAt        *time.Time `json:"start_at,omitempty"`
 	EndAt          *time.Time `json:"end_at,omitempty"`
 	CallbackURL    *string    `json:"callback_url,omitempty" doc:"An https URL that receives a webhook when a run of one of the jobs ends."`
@@ -141,11 +142,14 @@ func (s *service) request(p jobs.Principal, asked *recurringRequest) (r schedule
 		job, err := s.jobSubmission(p, &jobInput{Body: jobRequest{JobType: asked.JobType, Model: asked.Model, Payload: asked.Payload, Priority: asked.Priority, CallbackURL: asked.CallbackURL}})
 		return schedule.Request{Job: &job}, job.Model, jobWords(err)
 	}
-	for field, given := range map[string]bool{
-		"payload": asked.Payload != nil, "job_type": asked.JobType != nil, "model": asked.Model != nil, "priority": asked.Priority != nil, "callback_url": asked.CallbackURL != nil,
+	for _, of := range []struct {
+		field string
+		given bool
+	}{
+		{"payload", asked.Payload != nil}, {"job_type", asked.JobType != nil}, {"model", asked.Model != nil}, {"priority", asked.Priority != nil}, {"callback_url", asked.CallbackURL != nil},
 	} {
-		if given {
-			return r, "", apierror.Invalid(field, "With workflow, leave out %s: the jobs of the workflow have it.", field)
+		if of.given {
+			return r, "", apierror.Invalid(of.field, "With workflow, leave out %s: the jobs of the workflow have it.", of.field)
 		}
 	}
 	graph, err := s.workflowGraph(p, asked.Workflow)
@@ -156,6 +160,11 @@ func (s *service) request(p jobs.Principal, asked *recurringRequest) (r schedule
 	return schedule.Request{Workflow: graph}, graph.Name, nil
 }
 
+// defaultName names a schedule after what it submits. With the time, it is short enough for one.
+func defaultName(of string) string {
+	return strings.TrimSpace(text.Clip(of, 70) + time.Now().UTC().Format(" 2006-01-02 15:04:05.000000"))
+}
+
 func (s *service) createRecurring(ctx context.Context, in *recurringInput) (*recurringOutput, error) {
 	asked, p := in.Body, callerOf(ctx).Principal
 	request, name, err := s.request(p, &asked)
@@ -163,7 +172,7 @@ func (s *service) createRecurring(ctx context.Context, in *recurringInput) (*rec
 		return nil, err
 	}
 	made, err := s.Schedules.Create(ctx, p, schedule.Input{
-		Name: cmp.Or(value(asked.Name), name+" "+time.Now().UTC().Format("2006-01-02 15:04:05.000000")),
+		Name: cmp.Or(value(asked.Name), defaultName(name)),
 		Cron: value(asked.CronExpression), EverySeconds: lo.FromPtr(asked.EverySeconds), Timezone: value(asked.Timezone),
 		CatchUp: models.CatchUp(strings.ToUpper(value(asked.CatchUp))), Overlap: models.RunOverlap(strings.ToUpper(value(asked.Overlap))),
 		StartAt: asked.StartAt, EndAt: asked.EndAt, Request: request,

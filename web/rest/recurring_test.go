@@ -71,9 +71,17 @@ func TestRecurring(t *testing.T) {
 	film := a.post(t, path, nightly)
 	require.Equal(t, http.StatusCreated, film.status, film.raw)
 	require.Equal(t, []any{"film", nil}, []any{film.body["workflow"], film.body["model"]})
+	long := shots("dusk")
+	long["name"] = strings.Repeat("film ", 19) + "<end>"
+	film = a.post(t, path, map[string]any{"every_seconds": 60, "workflow": long})
+	require.Equal(t, http.StatusCreated, film.status, film.raw)
+	require.Equal(t, long["name"], film.body["workflow"])
+	require.Regexp(t, `^(film ){14}… \d{4}-`, film.body["name"])
 	for says, asked := range map[string]map[string]any{
 		"INVALID_INPUT payload: Give either payload or workflow":                   {"every_seconds": 60},
 		"INVALID_INPUT payload: With workflow, leave out payload":                  {"every_seconds": 60, "payload": map[string]any{}, "workflow": shots("dawn")},
+		"INVALID_INPUT model: With workflow, leave out model":                      {"every_seconds": 60, "callback_url": "x", "priority": "low", "model": "testcard", "workflow": shots("dawn")},
+		"INVALID_INPUT workflow.name: ":                                            {"every_seconds": 60, "workflow": map[string]any{"name": "", "jobs": shots("dawn")["jobs"]}},
 		"INVALID_INPUT workflow.jobs.s1.job.payload.prompt: The node s1: The prom": {"every_seconds": 60, "workflow": shots("")},
 		"INVALID_INPUT workflow.idempotency_key: The workflow of a schedule":       {"every_seconds": 60, "workflow": map[string]any{"name": "x", "idempotency_key": "k", "jobs": shots("dawn")["jobs"]}},
 	} {
