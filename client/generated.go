@@ -9326,7 +9326,7 @@ func (v *failJobResponse) GetFailJob() EndPayload { return v.FailJob }
 
 // fireScheduleResponse is returned by fireSchedule on success.
 type fireScheduleResponse struct {
-	// Fires it now, also if it is paused, and returns the slot with what it submitted. CONFLICT if the rule for overlaps forbids that.
+	// Fires it now, also if it is paused, and returns the slot with what it submitted. CONFLICT, which says why, if the rule for overlaps forbids that, if what it submits is refused, and while schedules are halted.
 	FireSchedule FiredSlot `json:"fireSchedule"`
 }
 

@@ -14,9 +14,10 @@ import (
 )
 
 // FireNow fires a schedule now, also if it is paused, and returns the slot, which has fired. It
-// returns CONFLICT if the rule for overlaps forbids that or schedules are halted, and the errors of a
-// submit. since is for a form that may be sent twice: the newest slot that its page knew. CONFLICT is
-// returned, too, if the schedule was fired by hand after that; the zero time means that it may.
+// returns CONFLICT, which says why, if the rule for overlaps forbids that, if what it submits is
+// refused, and if schedules are halted. since is for a form that may be sent twice: the newest slot
+// that its page knew. CONFLICT is returned, too, if the schedule was fired by hand after that; the
+// zero time means that it may.
 func (v *Schedules) FireNow(ctx context.Context, p jobs.Principal, id models.ScheduleID, since time.Time) (*models.ScheduleSlot, error) {
 	return v.fireNow(ctx, p, id, "fireSchedule", since)
 }
