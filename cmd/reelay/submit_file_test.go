@@ -143,7 +143,7 @@ func TestSubmitFile(t *testing.T) {
 		status, _, errs = call(t, t.Context(), append(args, "--file", file)...)
 
 		require.Equal(t, 1, status)
-		require.Contains(t, errs, "2 submitted, 1 were there already, 1 refused")
+		require.Contains(t, errs, "2 submitted, 1 was there already, 1 refused")
 		require.Contains(t, errs, "line 4: IDEMPOTENCY_CONFLICT: The key k belongs to another submission: this one was changed since")
 
 		require.NoError(t, os.WriteFile(file, []byte("{\"prompt\":\"a\"}\n"), 0o600))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/samber/lo"
 )
 
 const (
@@ -117,7 +118,7 @@ func (b *batch) progress(end int64, last bool) {
 	}
 	text := fmt.Sprintf("%d submitted", submitted)
 	if present > 0 {
-		text += fmt.Sprintf(", %d were there already", present)
+		text += fmt.Sprintf(", %d %s there already", present, lo.Ternary(present == 1, "was", "were"))
 	}
 	if r.Rejected > 0 {
 		text += fmt.Sprintf(", %d refused", r.Rejected)

@@ -76,11 +76,10 @@ func (v *Schedules) check(ctx context.Context, p jobs.Principal, in *Input) (mod
 	if err := in.checkOne(); err != nil {
 		return "", err
 	}
-	tier, err := v.checkNow(ctx, p, in.Request)
-	if err != nil {
+	if err := in.checkRepeated(); err != nil {
 		return "", err
 	}
-	return tier, in.checkRepeated()
+	return v.checkNow(ctx, p, in.Request)
 }
 
 // checkNow returns why a request could not be submitted now, and the highest tier of its jobs.
