@@ -126,24 +126,24 @@ type due struct {
 func (s *Scheduler) release(ctx context.Context, limit int, after places) (found due, err error) {
 	err = InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
 		found = due{last: maps.Clone(after)}
-		if err := models.ReadInOrder(ctx, tx); err != nil {
-			return err
-		}
 		var jobs []*models.Job
-		for _, lane := range models.Tiers {
-			some, err := models.LockDueJobs(ctx, tx, lane, after[lane], limit-len(jobs))
-			if err != nil {
-				return err
+		err := models.ReadInOrder(ctx, tx, func() error {
+			for _, lane := range models.Tiers {
+				some, err := models.LockDueJobs(ctx, tx, lane, after[lane], limit-len(jobs))
+				if err != nil {
+					return err
+				}
+				if len(some) > 0 {
+					found.last[lane] = some[len(some)-1].DuePlace()
+				}
+				if jobs = append(jobs, some...); len(jobs) == limit {
+					break
+				}
 			}
-			if len(some) > 0 {
-				found.last[lane] = some[len(some)-1].DuePlace()
-			}
-			if jobs = append(jobs, some...); len(jobs) == limit {
-				break
-			}
-		}
-		if len(jobs) == 0 {
 			return nil
+		})
+		if err != nil || len(jobs) == 0 {
+			return err
 		}
 		found.ids = lo.Map(jobs, func(j *models.Job, _ int) models.JobID { return j.ID })
 		now, err := models.Now(ctx, tx)

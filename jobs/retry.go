@@ -92,6 +92,17 @@ func (c *Change) reopen(ctx context.Context, o opening) error {
 // reopenAll opens the next runs of ended jobs, which are locked and in an order in which parents
 // come first. The caller saves them. If one is refused, name, if it is not nil, words the refusal.
 func reopenAll(ctx context.Context, tx bun.Tx, changes []*Change, o opening, name func(*models.Job, *apierror.Error) error) error {
+	refused := func(c *Change, err error) error {
+		if why := refusal(err); why != nil && name != nil {
+			return name(c.job, why)
+		}
+		return err
+	}
+	for _, c := range changes { // before anything else is locked
+		if err := c.mayReopen(); err != nil {
+			return refused(c, err)
+		}
+	}
 	runs := lo.Map(changes, func(c *Change, _ int) *models.JobRun {
 		return &models.JobRun{
 			JobID: c.job.ID, Run: c.job.Run, Status: c.job.Status, Params: c.job.Params, FailureClass: c.job.FailureClass,
@@ -110,12 +121,8 @@ func reopenAll(ctx context.Context, tx bun.Tx, changes []*Change, o opening, nam
 		return fmt.Errorf("drop the fetches of earlier runs: %w", err)
 	}
 	for _, c := range changes {
-		err := c.renew(ctx, o, all)
-		if refused := refusal(err); refused != nil && name != nil {
-			return name(c.job, refused)
-		}
-		if err != nil {
-			return err
+		if err := c.renew(ctx, o, all); err != nil {
+			return refused(c, err)
 		}
 	}
 	if o.fromScratch || o.edit != nil {
@@ -157,15 +164,20 @@ func readRelations(ctx context.Context, tx bun.Tx, changes []*Change, ids []mode
 	return all, apierror.Wrap(err, "read what jobs take from others")
 }
 
+// mayReopen returns why the job cannot have another run, or nil.
+func (c *Change) mayReopen() error {
+	switch {
+	case !c.job.DeletedAt.IsZero():
+		return apierror.Conflict("This job was deleted: submit a new one.")
+	case c.job.Status != models.JobFailed && c.job.Status != models.JobCancelled:
+		return apierror.Conflict("This job is %s: only a FAILED or CANCELLED one can run again.", c.job.Status)
+	}
+	return nil
+}
+
 // renew opens the next run of an ended job. Its parents in the same transaction were renewed before.
 func (c *Change) renew(ctx context.Context, o opening, all relations) error {
 	job := c.job
-	switch {
-	case !job.DeletedAt.IsZero():
-		return apierror.Conflict("This job was deleted: submit a new one.")
-	case job.Status != models.JobFailed && job.Status != models.JobCancelled:
-		return apierror.Conflict("This job is %s: only a FAILED or CANCELLED one can run again.", job.Status)
-	}
 	job.Run++
 	if err := c.apply(ctx, o); err != nil {
 		return err

@@ -84,7 +84,7 @@ func (w *Workflows) Cancel(ctx context.Context, p Principal, id models.WorkflowI
 			return nil, apierror.Conflict("This workflow is %s: it is too late to cancel it.", locked.Status)
 		}
 		// A retry that was committed after the jobs were locked has opened others.
-		if locked.Open != len(open) {
+		if locked.Open > len(open) {
 			return nil, models.ErrLostRace
 		}
 		if locked.CancelRequestedAt, err = models.Now(ctx, tx); err != nil {

@@ -29,8 +29,8 @@ func (j *Job) DuePlace() DuePlace { return DuePlace{j.RunAt, j.QueueOrder} }
 
 // LockDueJobs locks and returns delayed jobs of a lane whose time has come, the longest overdue
 // first and those of one time in the order of their account's queue, without their params and
-// metadata. They come after a place. It skips those that other transactions have locked. The
-// transaction must have called ReadInOrder, or PostgreSQL may sort all due jobs to find a few.
+// metadata. They come after a place. It skips those that other transactions have locked. Call it
+// within ReadInOrder, or PostgreSQL may sort all due jobs to find a few.
 func LockDueJobs(ctx context.Context, tx bun.Tx, lane Tier, after DuePlace, limit int) (found []*Job, err error) {
 	err = tx.NewSelect().Model(&found).ExcludeColumn("params", "metadata").
 		Where(delayedSQL).Where("j.lane = ?", lane).Where("j.run_at <= (SELECT clock_timestamp())").
@@ -39,10 +39,16 @@ func LockDueJobs(ctx context.Context, tx bun.Tx, lane Tier, after DuePlace, limi
 	return found, err
 }
 
-// ReadInOrder makes the transaction's statements read rows in the order of an index where there
-// is one. When many rows have the same time, PostgreSQL expects few of them and would sort.
-func ReadInOrder(ctx context.Context, tx bun.Tx) error {
-	_, err := tx.ExecContext(ctx, "SET LOCAL enable_sort = off")
+// ReadInOrder calls read, whose statements read rows in the order of an index where there is one.
+// When many rows have the same time, PostgreSQL expects few of them and would sort.
+func ReadInOrder(ctx context.Context, tx bun.Tx, read func() error) error {
+	if _, err := tx.ExecContext(ctx, "SET LOCAL enable_sort = off"); err != nil {
+		return err
+	}
+	if err := read(); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, "SET LOCAL enable_sort = on") // for the statements that follow
 	return err
 }
 

@@ -193,12 +193,13 @@ func TestHotQueries(t *testing.T) {
 			require.NoError(t, err)
 			var plan planned
 			require.NoError(t, watched.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-				require.NoError(t, models.ReadInOrder(ctx, tx))
-				// Many wait for one time: PostgreSQL expects few of them.
-				found, err := models.LockDueJobs(ctx, tx, models.TierPro, models.DuePlace{RunAt: due, Order: 1}, 1000)
-				require.Len(t, found, 1000)
-				plan = explain(t, tx, last.text)
-				return err
+				return models.ReadInOrder(ctx, tx, func() error {
+					// Many wait for one time: PostgreSQL expects few of them.
+					found, err := models.LockDueJobs(ctx, tx, models.TierPro, models.DuePlace{RunAt: due, Order: 1}, 1000)
+					require.Len(t, found, 1000)
+					plan = explain(t, tx, last.text)
+					return err
+				})
 			}))
 			require.Contains(t, plan.text, "jobs_due")
 			require.NotContains(t, plan.text, "Sort")
