@@ -74,7 +74,8 @@ type Schedule struct {
 	CatchUpWindowSeconds int        `bun:"catch_up_window_seconds"`
 	Overlap              RunOverlap `bun:"overlap"`
 
-	// The request, sealed; most functions leave it out, see withoutRequest.
+	// The request, sealed; all functions leave it out except InsertSchedule, SaveRequest and
+	// ReadRequest.
 	Ciphertext []byte `bun:"ciphertext"`
 	WrappedKey []byte `bun:"wrapped_key"`
 	// What lists show of it: either the job's Model, or the name of the Workflow and how many jobs
@@ -146,7 +147,7 @@ type ScheduleSlot struct {
 }
 
 // withoutRequest are the columns with the request. It can be as large as a workflow, so only those
-// who submit or change it read or write it.
+// who submit, show or change it read or write it.
 var withoutRequest = []string{"ciphertext", "wrapped_key"}
 
 // InsertSchedule writes a new schedule, and reads back what the database fills. It returns
@@ -171,10 +172,16 @@ func DeleteSchedule(ctx context.Context, tx bun.Tx, id ScheduleID) error {
 	return mustChange(tx.NewDelete().Model((*Schedule)(nil)).Where("id = ?", id).Exec(ctx))
 }
 
-// GetSchedule returns a schedule with its request, or sql.ErrNoRows.
+// ReadRequest reads the request into a schedule that was read without it. It returns sql.ErrNoRows
+// if the schedule is deleted.
+func ReadRequest(ctx context.Context, db bun.IDB, s *Schedule) error {
+	return db.NewSelect().Model(s).Column(withoutRequest...).WherePK().Scan(ctx)
+}
+
+// GetSchedule returns a schedule without its request, or sql.ErrNoRows.
 func GetSchedule(ctx context.Context, db bun.IDB, id ScheduleID) (*Schedule, error) {
 	s := new(Schedule)
-	return s, db.NewSelect().Model(s).Where("sc.id = ?", id).Scan(ctx)
+	return s, db.NewSelect().Model(s).ExcludeColumn(withoutRequest...).Where("sc.id = ?", id).Scan(ctx)
 }
 
 // GetScheduleByName returns an account's schedule of this name without its request, or

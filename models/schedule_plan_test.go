@@ -23,7 +23,7 @@ func TestScheduleQueries(t *testing.T) {
 		INSERT INTO schedules (id, account_id, created_by, name, every_seconds, timezone, dst_gap, dst_overlap, jitter_seconds, catch_up,
 			catch_up_window_seconds, overlap, ciphertext, wrapped_key, model, tier, decided_until, next_slot, next_fire_at)
 		SELECT ('ffffffff-0000-7000-8000-' || lpad(to_hex(i), 12, '0'))::uuid, gen_random_uuid(), gen_random_uuid(), i, 1, 'UTC', 'SHIFT', 'FIRST', 0, 'ALL',
-			60, 'SKIP', '', '', 'testcard', 'PRO', now(), at, at
+			60, 'SKIP', 'sealed', '', 'testcard', 'PRO', now(), at, at
 		FROM generate_series(1, 10000) i, LATERAL (SELECT now() + (i - 6) * interval '1 minute' AS at) t;
 		INSERT INTO schedule_slots (schedule_id, slot, cause, state, tier, job_id, ended_at)
 		SELECT 'ffffffff-0000-7000-8000-000000000001', now() - i * interval '1 minute', 'CRON', 'FIRED', 'PRO', gen_random_uuid(), now() - i * interval '1 minute'
@@ -55,6 +55,13 @@ func TestScheduleQueries(t *testing.T) {
 				return err
 			})
 		}, 6},
+		"ReadRequest": {func() error {
+			s, err := models.GetSchedule(t.Context(), watched, one)
+			require.NoError(t, err)
+			require.Empty(t, s.Ciphertext, "it may be as large as a workflow")
+			defer func() { require.NotEmpty(t, s.Ciphertext) }()
+			return models.ReadRequest(t.Context(), watched, s)
+		}, 1},
 		"TakeDueSlots": {func() error {
 			taken, err := models.TakeDueSlots(t.Context(), watched, 100, 0)
 			require.Len(t, taken, 6)

@@ -141,7 +141,7 @@ func (r *Runner) fire(ctx context.Context, slot *models.ScheduleSlot) (bool, err
 // submit submits the request of a schedule for a slot. The key makes it unique, also if two
 // processes submit it.
 func (r *Runner) submit(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot) error {
-	request, err := RequestOf(r.Sealer, s)
+	request, err := r.RequestOf(ctx, s)
 	if err != nil {
 		return err
 	}

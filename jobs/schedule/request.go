@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
@@ -18,7 +19,7 @@ type Request struct {
 }
 
 // maxRequest is how large a stored request may be, in bytes of JSON: a workflow of about 1000 jobs
-// with prompts of a few lines. Each slot reads it.
+// with prompts of a few lines. Each slot that fires reads it.
 const maxRequest = 1 << 20
 
 // checkOne refuses a request of no job or workflow, and one of both.
@@ -122,8 +123,16 @@ func (r Request) sealTo(s *models.Schedule, sealer *seal.Sealer) error {
 	return nil
 }
 
-// RequestOf returns what a schedule submits.
-func RequestOf(sealer *seal.Sealer, s *models.Schedule) (r Request, err error) {
+// RequestOf reads what a schedule submits. It returns NOT_FOUND if the schedule is deleted.
+func (r *Runner) RequestOf(ctx context.Context, s *models.Schedule) (Request, error) {
+	if err := models.ReadRequest(ctx, r.DB, s); err != nil {
+		return Request{}, apierror.Wrap(apierror.OrNotFound(err, "schedule"), "read the request of schedule %s", s.ID)
+	}
+	return unsealed(s, r.Sealer)
+}
+
+// unsealed returns what sealTo stored in a schedule.
+func unsealed(s *models.Schedule, sealer *seal.Sealer) (r Request, err error) {
 	plain, err := sealer.Open(seal.Sealed{Ciphertext: s.Ciphertext, WrappedKey: s.WrappedKey}, boundTo(s))
 	if err != nil {
 		return r, fmt.Errorf("decrypt the request: %w", err)

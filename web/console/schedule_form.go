@@ -110,7 +110,7 @@ func (c *console) editedSchedule(r *http.Request, p jobs.Principal, values url.V
 	if err != nil {
 		return nil, err
 	}
-	request, err := schedule.RequestOf(c.Schedules.Sealer, s)
+	request, err := c.Schedules.RequestOf(r.Context(), s)
 	if err != nil {
 		return nil, err
 	}

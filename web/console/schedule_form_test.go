@@ -60,7 +60,7 @@ func TestScheduleForm(t *testing.T) {
 		require.Equal(t, http.StatusSeeOther, b.post(t, f.action, f.fields).Status)
 		s = b.reloaded(t, s)
 		require.Equal(t, 90, s.EverySeconds)
-		request, err := schedule.RequestOf(b.Schedules.Sealer, s)
+		request, err := b.Schedules.RequestOf(t.Context(), s)
 		require.NoError(t, err)
 		job := request.Job
 		require.Equal(t, "the weather", job.Prompt)
@@ -81,7 +81,7 @@ func TestScheduleForm(t *testing.T) {
 		changed := b.reloaded(t, s)
 		require.Equal(t, s.AccountID, changed.AccountID)
 		require.Equal(t, s.Tier, changed.Tier, "that of its owner")
-		request, err := schedule.RequestOf(b.Schedules.Sealer, changed)
+		request, err := b.Schedules.RequestOf(t.Context(), changed)
 		require.NoError(t, err)
 		job := request.Job
 		require.Equal(t, "rain", job.Prompt)
@@ -103,7 +103,7 @@ func TestScheduleForm(t *testing.T) {
 
 		changed := b.reloaded(t, s)
 		require.Equal(t, 120, changed.EverySeconds)
-		request, err := schedule.RequestOf(b.Schedules.Sealer, changed)
+		request, err := b.Schedules.RequestOf(t.Context(), changed)
 		require.NoError(t, err)
 		require.Equal(t, "fog", request.Workflow.Jobs[0].Job.Prompt)
 	})

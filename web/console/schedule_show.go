@@ -159,8 +159,11 @@ func (c *console) readSchedule(ctx context.Context, p jobs.Principal, id models.
 	if upcoming, err := c.Schedules.Upcoming(ctx, v.Schedule, upcomingShown); err == nil {
 		v.Upcoming = upcoming
 	}
-	if request, err := schedule.RequestOf(c.Schedules.Sealer, v.Schedule); err == nil {
+	switch request, err := c.Schedules.RequestOf(ctx, v.Schedule); {
+	case err == nil:
 		v.show(request)
+	case models.IsOutage(err):
+		return nil, err
 	}
 	key := models.KeyID(v.PausedBy)
 	if v.PausedName = text.Printable(v.PausedBy); key.Valid() {
