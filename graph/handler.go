@@ -47,6 +47,9 @@ type Options struct {
 	// Machines verifies the identity token of a machine, which may then register a worker without
 	// a key. No machine may if it is nil.
 	Machines func(ctx context.Context, token string) (*jobs.Machine, error)
+	// Large has the places of requests of more than [httpguard.SmallBody]. They are refused if
+	// it is nil.
+	Large *httpguard.LargeBodies
 	// BatchWait is how long a batch of keys is collected: loader.Wait if it is 0.
 	BatchWait time.Duration
 }
@@ -107,7 +110,7 @@ func New(resolver *Resolver, keys *auth.KeyWatch, options Options) *API {
 	server.AroundResponses(resolver.respond(options.BatchWait))
 	server.AroundFields(writeApart)
 	server.AroundFields(showField)
-	return &API{server, sockets, keys, httpguard.NewLargeBodies(), options.Machines, base}
+	return &API{server, sockets, keys, options.Large, options.Machines, base}
 }
 
 // Close closes every socket with 1012, so that its client connects to another process,
@@ -127,7 +130,6 @@ func servedSchema() *ast.Schema {
 var (
 	errKeyInURL = apierror.Invalid("", "%s", urlkey.Refusal)
 	errTwoKeys  = apierror.Invalid("", "The request has the header Authorization twice: send it once.")
-	errBusy     = apierror.Later(apierror.CodeUnavailable, 2*time.Second, "Too many large requests are in progress.")
 )
 
 // ServeHTTP implements http.Handler. It authenticates the caller of every request but a
@@ -142,7 +144,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Header.Del("Upgrade") // an offer of HTTP/2, which a server may ignore
-	large := r.ContentLength > httpguard.SmallBody && !transport.WantsEvents(r)
+	large := a.large != nil && r.ContentLength > httpguard.SmallBody && !transport.WantsEvents(r)
 	if large {
 		r.Body = http.MaxBytesReader(w, r.Body, httpguard.LargeBody)
 	} else {
@@ -164,9 +166,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	httpguard.ConnOf(r.Context()).MarkKnown()
 	if large {
-		leave, ok := a.large.Enter(r.Context())
+		leave, ok := a.large.Enter(r.Context(), string(caller.Principal.AccountID))
 		if !ok {
-			transport.Refuse(w, r, http.StatusServiceUnavailable, errBusy)
+			transport.Refuse(w, r, http.StatusServiceUnavailable, apierror.ErrBusy)
 			return
 		}
 		defer leave()

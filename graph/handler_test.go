@@ -14,6 +14,8 @@ import (
 
 	"github.com/99designs/gqlgen/graphql/introspection"
 	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/internal/httpguard"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/auth"
@@ -38,7 +40,7 @@ func serveAlone(t *testing.T) string {
 			return jobs.Principal{}, errors.New("relation api_keys does not exist")
 		}
 		return jobs.Principal{}, apierror.ErrUnauthenticated
-	}}, graph.Options{Shared: func(origin string) bool { return origin == "https://app.example.com" }}))
+	}}, graph.Options{Shared: func(origin string) bool { return origin == "https://app.example.com" }, Large: httpguard.NewLargeBodies(2, 2, testrun.WaitLimit)}))
 	t.Cleanup(server.Close)
 	return server.URL
 }

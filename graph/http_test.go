@@ -11,9 +11,12 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/99designs/gqlgen/graphql/introspection"
 	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
@@ -178,6 +181,35 @@ func TestLargeBodiesAreRead(t *testing.T) {
 	}
 }
 
+func TestSlowUploads_DoNotDelayOtherAccounts(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		api := graph.New(&graph.Resolver{}, accountKeys(), graph.Options{Large: httpguard.NewLargeBodies(3, 2, 5*time.Second)})
+		post := func(account string, body io.Reader) *httptest.ResponseRecorder {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/graphql", body)
+			r.Header = http.Header{"Authorization": {"Bearer " + account}, "Content-Type": {"application/json"}}
+			r.ContentLength = 8_000_000
+			w := httptest.NewRecorder()
+			api.ServeHTTP(w, r)
+			return w
+		}
+		slow, stop := io.Pipe()
+		for range 2 {
+			go post("slow", slow)
+		}
+		synctest.Wait()
+
+		refused := post("slow", slow)
+		got := post("other", strings.NewReader(`{"query": "{ viewer { role } }"}`))
+
+		require.Equal(t, http.StatusServiceUnavailable, refused.Code, refused.Body)
+		require.Equal(t, "2", refused.Header().Get("Retry-After"))
+		require.Equal(t, http.StatusOK, got.Code, got.Body)
+		require.NoError(t, stop.Close())
+	})
+}
+
 func TestTwoKeysAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, second := range []string{"Bearer client", "Bearer other", ""} {
@@ -204,6 +236,13 @@ func TestCutShort(t *testing.T) {
 
 	require.Equal(t, http.StatusServiceUnavailable, told.Code)
 	require.Contains(t, told.Body.String(), `"UNAVAILABLE"`)
+}
+
+// accountKeys accepts the id of an account as the key of its client.
+func accountKeys() *auth.KeyWatch {
+	return &auth.KeyWatch{Authenticate: func(_ context.Context, secret string) (jobs.Principal, error) {
+		return jobs.Principal{AccountID: models.AccountID(secret), Role: models.RoleClient}, nil
+	}}
 }
 
 // clientKeys accepts any key as a client's.

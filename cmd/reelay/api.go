@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/version"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
@@ -173,6 +174,14 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 	return group.Wait()
 }
 
+const (
+	// largeAtOnce bounds the memory that large requests over GraphQL and REST use together: a
+	// body has up to httpguard.LargeBody, and takes about ten times its size once decoded.
+	largeAtOnce = 4
+	largeEach   = 2 // of one account
+	largeWait   = 5 * time.Second
+)
+
 func (s *stack) handler(publicURL string) http.Handler {
 	reader, base := s.reader(), s.cfg.hosts.base(publicURL)
 	watcher := &watch.Watcher{Reader: reader, News: s.notifier.News}
@@ -191,9 +200,10 @@ func (s *stack) handler(publicURL string) http.Handler {
 	})
 
 	keys := &auth.KeyWatch{Authenticate: (&auth.KeyCache{Authenticate: s.keys().Authenticate}).Get}
+	large := httpguard.NewLargeBodies(largeAtOnce, largeEach, largeWait)
 	restAPI := rest.New(rest.Config{
 		Keys: keys, Submitter: submitter, Canceller: canceller, Inputs: s.inputs(), Reader: reader, Watcher: watcher, Pools: s.pools(), Operator: operator, Schedules: s.schedules(submitter), Workflows: s.workflows(submitter),
-		Base: base,
+		Base: base, Large: large,
 	})
 	videosAPI := videos.New(videos.Config{
 		Authenticate: keys.Authenticate, Videos: s.videos(submitter), Models: s.videoModels, VideosKept: s.cfg.retention.Videos,
@@ -208,7 +218,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Keys:      s.keys(), Members: s.members(), Accounts: &auth.Accounts{DB: s.db, Notifier: s.notifier},
 		Registry: s.registry, Letters: s.letters(), Bulk: s.bulk(), Webhooks: s.webhooks(), Inputs: s.inputs(), Alerts: s.alerts(), Schedules: s.schedules(submitter), Workflows: s.workflows(submitter),
 		Examine: s.examine, RedisVersion: s.redisVersion,
-	}, keys, graph.Options{HideSchema: s.cfg.introspection == "off", Shared: s.cfg.origins.include, Base: base, Machines: s.machines(publicURL)})
+	}, keys, graph.Options{HideSchema: s.cfg.introspection == "off", Shared: s.cfg.origins.include, Base: base, Large: large, Machines: s.machines(publicURL)})
 
 	shared := s.cfg.origins.share
 	mux := http.NewServeMux()

@@ -2,38 +2,51 @@ package httpguard
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
 const (
-	// SmallBody is the size up to which any body is read, in bytes.
+	// SmallBody is the size up to which a body needs no place, in bytes.
 	SmallBody = 1 << 20
-	// LargeBody is the size up to which a body is read that has a place, in bytes. It
-	// has room for a workflow of 10,000 jobs.
+	// LargeBody is the size up to which GraphQL and REST read a body that has a place, in
+	// bytes. It has room for a workflow of 10,000 jobs.
 	LargeBody = 8 << 20
-	// largeAtOnce is how many places there are: decoded, a body takes about ten times its size.
-	largeAtOnce = 2
-	placeWait   = 5 * time.Second
 )
 
-// LargeBodies are the places of large bodies. They bound the memory of a process, whatever its
-// clients send.
-type LargeBodies struct{ places chan struct{} }
-
-// NewLargeBodies returns free places.
-func NewLargeBodies() *LargeBodies {
-	return &LargeBodies{make(chan struct{}, largeAtOnce)}
+// LargeBodies are the places of large bodies. They bound the memory that such bodies use,
+// whatever clients send. A body has its place before it is read, so one account has only a
+// share of them: its slow uploads do not hold up the other accounts.
+type LargeBodies struct {
+	all  chan struct{}
+	each int
+	own  sync.Map // account → chan struct{}, of each places
+	wait time.Duration
 }
 
-// Enter takes a place until leave is called. It waits for one, up to 5 seconds, and reports
+// NewLargeBodies returns places for all bodies at the same time, each of them of one account. A
+// body waits for its place as long as wait.
+func NewLargeBodies(all, each int, wait time.Duration) *LargeBodies {
+	return &LargeBodies{all: make(chan struct{}, all), each: each, wait: wait}
+}
+
+// Enter waits for a place of the account, which is free again when leave is called. It reports
 // whether it has one.
-func (l *LargeBodies) Enter(ctx context.Context) (leave func(), ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, placeWait)
+func (l *LargeBodies) Enter(ctx context.Context, account string) (leave func(), ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, l.wait)
 	defer cancel()
+	share, _ := l.own.LoadOrStore(account, make(chan struct{}, l.each))
+	own := share.(chan struct{})
 	select {
-	case l.places <- struct{}{}:
-		return func() { <-l.places }, true
+	case own <- struct{}{}:
 	case <-ctx.Done():
+		return nil, false
+	}
+	select {
+	case l.all <- struct{}{}:
+		return func() { <-l.all; <-own }, true
+	case <-ctx.Done():
+		<-own
 		return nil, false
 	}
 }

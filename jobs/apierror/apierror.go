@@ -68,6 +68,8 @@ var (
 	// ErrUnavailable is how an outage of PostgreSQL is told to a caller: see
 	// models.IsOutage. What was asked may have been done.
 	ErrUnavailable = Later(CodeUnavailable, 2*time.Second, "The database cannot be reached now.")
+	// ErrBusy refuses a large request before its body is read: there is no place for it.
+	ErrBusy = Later(CodeUnavailable, 2*time.Second, "Too many large requests are in progress.")
 	// ErrUnauthenticated means that no valid key came with the request.
 	ErrUnauthenticated = New(CodeUnauthenticated, "This request has no valid key: send the header Authorization: Bearer rl_live_…")
 )

@@ -3,13 +3,13 @@ package rest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"mime"
 	"net/http"
 	"net/url"
 	"path"
 	"strings"
-	"time"
 
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs/apierror"
@@ -62,14 +62,18 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	} else {
 		bound := int64(httpguard.SmallBody)
 		if pattern == createWorkflow && r.ContentLength > bound {
-			leave, ok := h.large.Enter(r.Context())
+			leave, ok := h.large.Enter(r.Context(), string(p.AccountID))
 			if !ok {
-				return errBusy
+				return apierror.ErrBusy
 			}
 			defer leave()
 			bound = httpguard.LargeBody
 		}
-		if err := readBody(w, r, bound); err != nil {
+		err := readBody(w, r, bound)
+		if pattern == createWorkflow && r.ContentLength < 0 && isTooLarge(err) {
+			return refused(http.StatusRequestEntityTooLarge, "The body is larger than %d KiB. A workflow may have %d KiB if its size is known: send it with a Content-Length.", bound>>10, httpguard.LargeBody>>10)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -156,8 +160,10 @@ func wantsStream(r *http.Request) (bool, error) {
 	return false, refused(http.StatusNotAcceptable, "This path responds with application/json or text/event-stream: accept one of them.")
 }
 
-// errBusy refuses a large body for which there is no place.
-var errBusy = apierror.Later(apierror.CodeUnavailable, 2*time.Second, "Too many large requests are in progress.")
+func isTooLarge(err error) bool {
+	refusal, ok := errors.AsType[*door.Refusal](err)
+	return ok && refusal.Reason == door.TooLarge
+}
 
 // readBody reads and checks a body of up to bound bytes before anything decodes it.
 func readBody(w http.ResponseWriter, r *http.Request, bound int64) error {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
@@ -40,7 +41,7 @@ func newAPI(t *testing.T) *api {
 	inside := rest.New(rest.Config{
 		Keys:      &auth.KeyWatch{Authenticate: s.Keys.Authenticate, Every: 20 * time.Millisecond},
 		Submitter: s.Submitter, Canceller: s.Canceller, Inputs: s.Inputs, Reader: s.Reader, Watcher: s.Watcher, Pools: s.Pools, Operator: s.Operator, Schedules: s.Schedules, Workflows: s.Workflows,
-		Base: func(*http.Request) string { return s.Base },
+		Base: func(*http.Request) string { return s.Base }, Large: httpguard.NewLargeBodies(2, 2, testrun.WaitLimit),
 	})
 	asked, end := context.WithCancel(t.Context())
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
-	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/web/door"
 )
 
@@ -29,7 +28,7 @@ func New(config Config) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(document)
 	})
-	h := &handler{inside: mux, authenticate: config.Keys.Authenticate, base: config.Base, bodies: map[string]bool{}, large: httpguard.NewLargeBodies()}
+	h := &handler{inside: mux, authenticate: config.Keys.Authenticate, base: config.Base, bodies: map[string]bool{}, large: config.Large}
 	for path, item := range described.Paths {
 		h.bodies[http.MethodPost+" "+path] = item.Post != nil && item.Post.RequestBody != nil
 	}

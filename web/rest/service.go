@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/fleet"
@@ -29,6 +30,8 @@ type Config struct {
 	Operator  *jobs.Operator
 	Schedules *schedule.Schedules
 	Workflows *workflow.Workflows
+	// Large has the places of workflows of more than [httpguard.SmallBody].
+	Large *httpguard.LargeBodies
 	// Base returns the scheme and host at which the caller reaches this server, such
 	// as https://reelay.example. Links begin with it; without it they are paths.
 	Base func(*http.Request) string

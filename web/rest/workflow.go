@@ -112,7 +112,7 @@ type workflowList struct {
 func (s *service) registerWorkflows(api huma.API) {
 	serve(api, huma.Operation{
 		OperationID: "createWorkflow", Method: http.MethodPost, Path: workflowsPath, DefaultStatus: http.StatusCreated, Summary: "Submit jobs that depend on each other",
-		Description: "Accepts all of them, or none. The body may have 8 MiB.", MaxBodyBytes: httpguard.LargeBody,
+		Description: "Accepts all of them, or none. The body may have 8 MiB with a `Content-Length`, and 1 MiB without.", MaxBodyBytes: httpguard.LargeBody,
 		Errors: []int{http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
 		RequestBody: example("A shot that continues another, and both as one film", map[string]any{
 			"name": "film", "output": "film", "jobs": []map[string]any{

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/reelay/reelay/internal/httpguard"
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/web/door"
 )
 
@@ -18,8 +20,6 @@ const (
 	maxBody = 30 << 20
 	// maxFile bounds the image in a request.
 	maxFile = 20 << 20
-	// smallBody is the size up to which a body needs no slot, see largeBodies.
-	smallBody = 1 << 20
 
 	maxParts     = 64
 	maxKeyLength = 128
@@ -43,12 +43,12 @@ func (a *api) readFields(w http.ResponseWriter, c *call) (fields, error) {
 	if err != nil || mediaType != "application/json" && mediaType != "multipart/form-data" {
 		return nil, door.UnsupportedMedia("Unsupported content type: send application/json or multipart/form-data.")
 	}
-	if c.ContentLength < 0 || c.ContentLength > smallBody {
-		release, err := a.large.take(c.Context(), c.caller.AccountID)
-		if err != nil {
-			return nil, err
+	if c.ContentLength < 0 || c.ContentLength > httpguard.SmallBody {
+		leave, ok := a.large.Enter(c.Context(), string(c.caller.AccountID))
+		if !ok {
+			return nil, apierror.ErrBusy
 		}
-		c.release = release
+		c.leave = leave
 	}
 	body := http.MaxBytesReader(w, c.Body, maxBody)
 	if mediaType == "application/json" {

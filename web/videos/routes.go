@@ -21,8 +21,8 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("X-Request-Id", id)
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
-	c := &call{Request: r, came: time.Now(), release: func() {}}
-	defer func() { c.release() }()
+	c := &call{Request: r, came: time.Now(), leave: func() {}}
+	defer func() { c.leave() }()
 	door.Serve(w, r, func(w http.ResponseWriter) error {
 		answer, err := a.answer(w, c)
 		if err == nil && answer != nil {

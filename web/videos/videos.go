@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/video"
 	"github.com/reelay/reelay/models"
@@ -31,11 +32,21 @@ type Config struct {
 
 type api struct {
 	Config
-	large *largeBodies
+	large *httpguard.LargeBodies
 }
 
+const (
+	// largeAtOnce bounds the memory that bodies use: each about three times maxBody, until
+	// its response is sent.
+	largeAtOnce = 8
+	largeEach   = 3 // of one account
+	largeWait   = time.Minute
+)
+
 // New returns a handler for all paths below /v1/.
-func New(c Config) http.Handler { return &api{Config: c, large: newLargeBodies()} }
+func New(c Config) http.Handler {
+	return &api{Config: c, large: httpguard.NewLargeBodies(largeAtOnce, largeEach, largeWait)}
+}
 
 // call is one request of an authenticated caller.
 type call struct {
@@ -43,8 +54,8 @@ type call struct {
 	came   time.Time
 	secret string
 	caller jobs.Principal
-	// release frees the slot of a large body.
-	release func()
+	// leave frees the place of a large body.
+	leave func()
 }
 
 // action handles a call. Its result is sent as JSON with status 200. If the result is
