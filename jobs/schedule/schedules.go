@@ -76,10 +76,12 @@ func (v *Schedules) check(ctx context.Context, p jobs.Principal, in *Input) (mod
 	if err := in.checkOne(); err != nil {
 		return "", err
 	}
-	if err := in.checkRepeated(); err != nil {
+	// First what a submit would refuse: what belongs to another account is NOT_FOUND everywhere.
+	tier, err := v.checkNow(ctx, p, in.Request)
+	if err != nil {
 		return "", err
 	}
-	return v.checkNow(ctx, p, in.Request)
+	return tier, in.checkRepeated()
 }
 
 // checkNow returns why a request could not be submitted now, and the highest tier of its jobs.
