@@ -79,7 +79,7 @@ func (c *Change) dueSoon() bool {
 }
 
 // Due queues the jobs that waited only for their start time, in the order of the lanes, and
-// returns how many it queued: 20,000 at most. If a batch fails, its jobs are queued one by one,
+// returns how many it queued: 50,000 at most. If a batch fails, its jobs are queued one by one,
 // and only those that fail remain for the next pass. Any number of processes may call it at
 // once.
 func (s *Scheduler) Due(ctx context.Context) (int, error) {

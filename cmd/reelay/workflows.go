@@ -21,7 +21,7 @@ func workflowsCommand() *cobra.Command {
 	cmd := listWorkflows(&cobra.Command{
 		Use:   "workflows",
 		Short: "Submit jobs that depend on each other as one graph",
-		Long: "Lists the workflows, newest first. Its subcommands submit, cancel and retry them, and let nodes go on\n" +
+		Long: "Lists the workflows, newest first. Its subcommands submit, cancel and retry them, and release nodes\n" +
 			"that wait for others. docs/users/workflows.md describes the file of `reelay workflows run`.",
 		Example: "  reelay workflows run -f film.yaml --wait\n  reelay workflows show wfl_01937d3e",
 		Args:    noSuchCommand,

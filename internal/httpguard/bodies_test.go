@@ -34,6 +34,6 @@ func TestLargeBodiesWaitForAPlace(t *testing.T) {
 		require.True(t, ok, "another account's place is free")
 		go leave()
 		_, ok = enter("other")
-		require.True(t, ok, "a wait in vain has kept no share")
+		require.True(t, ok, "a wait without a place keeps no share")
 	})
 }

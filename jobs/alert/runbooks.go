@@ -14,7 +14,7 @@ var runbooks = map[string]Runbook{
 	},
 	"halted": {
 		Meaning: "For more than an hour no schedule fires, or no waiting job starts, since an operator halted them. Running jobs continue and new ones are accepted.",
-		Causes:  []string{"An incident or a migration that takes longer than planned.", "Nobody resumed them afterwards."},
+		Causes:  []string{"An incident or a migration that takes longer than planned.", "They were not resumed afterwards."},
 		Steps: []string{
 			"The banner on every page, and `reelay halt`, say what is halted, by whom and why. Ask them.",
 			"If the reason is gone: the button in the banner, or `reelay resume all`.",

@@ -209,7 +209,7 @@ func (r *Runner) clear(ctx context.Context, s *models.Schedule, slot *models.Sch
 		return err == nil, false, err
 	}
 	if i := slices.IndexFunc(open, models.OpenRun.Pending); i >= 0 && timed(slot) {
-		// Nobody knows yet whether what it submits will run beside this one's.
+		// It is not known yet whether what that slot submits will run beside this one's.
 		slot.Reason = fmt.Sprintf("it waits for the slot of %s", open[i].At.UTC().Format(time.RFC3339))
 		return false, false, models.DelaySlot(ctx, r.DB, slot, max(open[i].Wait, Every))
 	}

@@ -175,7 +175,7 @@ func (v *Schedules) Update(ctx context.Context, p jobs.Principal, id models.Sche
 		return nil, err
 	}
 	owner := p
-	if known.AccountID != p.AccountID { // what it submits is the owner's, whoever changes it
+	if known.AccountID != p.AccountID { // its owner submits, also if an operator changes it
 		owner = submitter(known)
 	}
 	tier, err := v.check(ctx, owner, &in)

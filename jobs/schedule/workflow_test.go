@@ -210,7 +210,7 @@ func TestWorkflowInput(t *testing.T) {
 		"no such result":     {func(in *workflow.Input) { in.Jobs[0].Job.Params = []byte(`{"referenceImage": "{{s1.sound}}"}`) }, "workflow.jobs.s2.job.params"},
 		"a result that does not fit": {func(in *workflow.Input) { in.Jobs[0].Job.Params = []byte(`{"referenceImage": "{{s1.video}}"}`) },
 			"workflow.jobs.s2.job.params.referenceImage"},
-		"a file of nobody": {func(in *workflow.Input) {
+		"a file that does not exist": {func(in *workflow.Input) {
 			in.Jobs[1].Job.Params = []byte(`{"referenceImage": "` + string(models.NewArtifactID()) + `"}`)
 		},
 			"workflow.jobs.s1.job.params.referenceImage"},
