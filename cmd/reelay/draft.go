@@ -92,6 +92,7 @@ func (o *draftOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	o.paramTexts(cmd.Context(), c, &in)
 	if _, err := o.attach(cmd.Context(), c, &in, inputs); err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ func estimateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			o.paramTexts(cmd.Context(), c, &in)
 			if _, err := o.attach(cmd.Context(), c, &in, inputs); err != nil {
 				return o.target.explain(err)
 			}

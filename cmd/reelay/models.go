@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -242,7 +241,7 @@ func applyModels(cmd *cobra.Command, dryRun bool) *cobra.Command {
 	var file string
 	apply := &apiCall{target: target{admin: true}}
 	cmd = apply.command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
-		source, err := readSpecFile(file)
+		source, err := readSpecFile(file, cmd.InOrStdin())
 		if err != nil {
 			return nil, nil, err
 		}
@@ -256,27 +255,14 @@ func applyModels(cmd *cobra.Command, dryRun bool) *cobra.Command {
 	return cmd
 }
 
-// maxSpecFile is one byte more than the API accepts of a file of models or pools.
-const maxSpecFile = 256<<10 + 1
+// maxSpecFile is how many bytes the API accepts of a file of models or pools.
+const maxSpecFile = 256 << 10
 
-func readSpecFile(path string) (string, error) {
-	in := io.Reader(os.Stdin)
-	switch path {
-	case "":
+func readSpecFile(path string, stdin io.Reader) (string, error) {
+	if path == "" {
 		return "", errors.New("-f is missing: name the file with -f FILE")
-	case "-":
-	default:
-		f, err := os.Open(path)
-		if err != nil {
-			return "", err
-		}
-		defer f.Close()
-		in = f
 	}
-	data, err := io.ReadAll(io.LimitReader(in, maxSpecFile))
-	if err == nil && len(data) == maxSpecFile {
-		err = fmt.Errorf("%s has more than %d bytes", path, maxSpecFile-1)
-	}
+	data, err := readWritten(path, stdin, maxSpecFile)
 	return string(data), err
 }
 

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/internal/wellformed"
 )
 
 // maxFile limits the size of a file that an argument names. The API accepts less.
@@ -23,15 +24,17 @@ type fields map[string]json.RawMessage
 func parseFields(base string, pairs []string, stdin io.Reader) (fields, error) {
 	object := fields{}
 	if path, isFile := strings.CutPrefix(base, "@"); isFile {
-		text, err := readText(path, stdin)
-		if err != nil {
+		var err error
+		if base, err = readText(path, stdin); err != nil {
 			return nil, err
 		}
-		base = text
 	}
 	if base != "" {
 		if err := json.Unmarshal([]byte(base), &object); err != nil || object == nil {
 			return nil, errors.New("this is not a JSON object such as {\"seed\": 7}")
+		}
+		if err := wellformed.JSON([]byte(base)); err != nil { // a decoder would take the last of two values
+			return nil, unreadable(err)
 		}
 	}
 	given := map[string]bool{}
@@ -39,6 +42,9 @@ func parseFields(base string, pairs []string, stdin io.Reader) (fields, error) {
 		name, value, found := strings.Cut(pair, "=")
 		if !found || name == "" {
 			return nil, fmt.Errorf("%q is not name=value", pair)
+		}
+		if !utf8.ValidString(pair) {
+			return nil, fmt.Errorf("%s is not valid UTF-8", text.Printable(name))
 		}
 		if given[name] {
 			return nil, fmt.Errorf("%s is given twice", name)
@@ -83,25 +89,33 @@ func (f fields) message() *json.RawMessage {
 // readText reads a file, or standard input for "-". It returns an error if the text is too
 // long or is not UTF-8.
 func readText(path string, stdin io.Reader) (string, error) {
+	data, err := readWritten(path, stdin, maxFile)
+	return string(data), err
+}
+
+// readWritten reads a file that people write, or standard input for "-", of up to limit bytes, without its byte
+// order mark. It returns an error if the file is longer or is not UTF-8.
+func readWritten(path string, stdin io.Reader, limit int64) ([]byte, error) {
 	in := stdin
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		defer file.Close()
 		in = file
 	}
-	text, err := io.ReadAll(io.LimitReader(in, maxFile+1))
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("read %s: %w", path, err)
-	case len(text) > maxFile:
-		return "", fmt.Errorf("%s is longer than %d bytes", path, maxFile)
-	case !utf8.Valid(text):
-		return "", fmt.Errorf("%s is not valid UTF-8", path)
+	data, err := io.ReadAll(io.LimitReader(in, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	return string(text), nil
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("%s is longer than %d bytes", path, limit)
+	}
+	if data, err = text.OfFile(data); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return data, nil
 }
 
 // parseEnum parses one value of an enum of the API, in upper or lower case.

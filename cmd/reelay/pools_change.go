@@ -171,7 +171,7 @@ func applyPools(cmd *cobra.Command, dryRun bool) *cobra.Command {
 	var file string
 	apply := &apiCall{target: target{operator: true}}
 	cmd = apply.command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
-		source, err := readSpecFile(file)
+		source, err := readSpecFile(file, cmd.InOrStdin())
 		if err != nil {
 			return nil, nil, err
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -23,19 +22,19 @@ type scheduleFile struct {
 
 // scheduleEntry is one schedule of a file.
 type scheduleEntry struct {
-	Name                 string            `yaml:"name"`
-	Cron                 string            `yaml:"cron"`
-	EverySeconds         int               `yaml:"everySeconds"`
-	Timezone             string            `yaml:"timezone"`
-	DSTGap               client.DstGap     `yaml:"dstGap"`
-	DSTOverlap           client.DstOverlap `yaml:"dstOverlap"`
-	JitterSeconds        int               `yaml:"jitterSeconds"`
-	CatchUp              client.CatchUp    `yaml:"catchUp"`
-	CatchUpWindowSeconds *int              `yaml:"catchUpWindowSeconds"`
-	Overlap              client.Overlap    `yaml:"overlap"`
-	StartAt              *time.Time        `yaml:"startAt"`
-	EndAt                *time.Time        `yaml:"endAt"`
-	Job                  yamlfile.Document `yaml:"job"`
+	Name                 string                                 `yaml:"name"`
+	Cron                 string                                 `yaml:"cron"`
+	EverySeconds         int                                    `yaml:"everySeconds"`
+	Timezone             string                                 `yaml:"timezone"`
+	DSTGap               client.DstGap                          `yaml:"dstGap"`
+	DSTOverlap           client.DstOverlap                      `yaml:"dstOverlap"`
+	JitterSeconds        int                                    `yaml:"jitterSeconds"`
+	CatchUp              client.CatchUp                         `yaml:"catchUp"`
+	CatchUpWindowSeconds *int                                   `yaml:"catchUpWindowSeconds"`
+	Overlap              client.Overlap                         `yaml:"overlap"`
+	StartAt              *time.Time                             `yaml:"startAt"`
+	EndAt                *time.Time                             `yaml:"endAt"`
+	Job                  yamlfile.Shaped[client.SubmitJobInput] `yaml:"job"`
 	// Workflow has the form of the file of `reelay workflows run`.
 	Workflow *workflowFile `yaml:"workflow"`
 }
@@ -65,8 +64,8 @@ func (e *scheduleEntry) input(file *yamlfile.File, place string) client.Schedule
 }
 
 // readSchedules reads a file of schedules. An error names the line.
-func readSchedules(path string) ([]client.ScheduleInput, error) {
-	data, err := readAll(path)
+func readSchedules(path string, stdin io.Reader) ([]client.ScheduleInput, error) {
+	data, err := readWritten(path, stdin, maxWorkflow)
 	if err != nil {
 		return nil, err
 	}
@@ -95,20 +94,6 @@ func readSchedules(path string) ([]client.ScheduleInput, error) {
 	return all, file.Err()
 }
 
-// readAll reads a file of YAML, or standard input for "-".
-func readAll(path string) ([]byte, error) {
-	from := io.Reader(os.Stdin)
-	if path != "-" {
-		file, err := os.Open(path)
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		from = file
-	}
-	return io.ReadAll(io.LimitReader(from, maxWorkflow+1))
-}
-
 func schedulesApplyCommand() *cobra.Command {
 	var path string
 	call := &apiCall{}
@@ -122,7 +107,7 @@ func schedulesApplyCommand() *cobra.Command {
 	cmd.Flags().StringVarP(&path, "file", "f", "", "the file; - is standard input")
 	_ = cmd.MarkFlagRequired("file")
 	return call.command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, printer, error) {
-		all, err := readSchedules(path)
+		all, err := readSchedules(path, cmd.InOrStdin())
 		if err != nil {
 			return nil, nil, err
 		}

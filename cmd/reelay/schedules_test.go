@@ -52,9 +52,9 @@ func TestSchedules(t *testing.T) {
 
 	const yaml = "schedules:\n- name: news\n  everySeconds: 2\n  overlap: SKIP\n  workflow:\n    name: harbour\n    output: b\n    jobs:\n" +
 		"    - {key: a, job: {model: testcard, prompt: a fox, priority: 5}}\n    - {key: b, after: [a], onParentFailure: CONTINUE, job: {model: http.call, params: {url: \"{{a.video}}\"}}}\n" +
-		"- name: single\n  cron: \"@daily\"\n  job: {model: testcard, prompt: fog}\n"
+		"- name: 007\n  cron: \"@daily\"\n  job: {model: testcard, prompt: 1.10, userId: 010, metadata: {order: \"007\", price: 1.10}}\n"
 	const asJSON = `{"schedules": [{"name": "news", "everySeconds": 2, "overlap": "SKIP", "workflow": {"name": "harbour", "output": "b", "jobs": [{"key": "a", "job": {"model": "testcard", "prompt": "a fox", "priority": 5}}, {"key": "b", "after": ["a"], "onParentFailure": "CONTINUE", "job": {"model": "http.call", "params": {"url":"{{a.video}}"}}}]}}]}`
-	for _, file := range []string{yaml, asJSON} {
+	for _, file := range []string{"\ufeff" + yaml, asJSON} {
 		status, out, errs := call(t, t.Context(), append(args, "schedules", "apply", "-f", shots(t, file))...)
 		require.Zero(t, status, errs)
 		require.Contains(t, out, "news: every 2 s; next at ")
@@ -68,7 +68,8 @@ func TestSchedules(t *testing.T) {
 	require.Equal(t, 5, *film.Jobs[0].Job.Priority)
 	require.Equal(t, client.FailurePolicyContinue, *film.Jobs[1].OnParentFailure)
 	require.Nil(t, s.applied[1].Workflow)
-	require.Equal(t, "fog", *s.applied[1].Job.Prompt)
+	require.Equal(t, []string{"007", "1.10", "010"}, []string{s.applied[1].Name, *s.applied[1].Job.Prompt, *s.applied[1].Job.UserId})
+	require.JSONEq(t, `{"order": "007", "price": 1.10}`, string(*s.applied[1].Job.Metadata))
 
 	for file, says := range map[string]string{
 		"schedules: [{name: x, everySeconds: 2}]": "needs a job or a workflow",

@@ -101,14 +101,9 @@ func (o *storyboardOptions) run(cmd *cobra.Command, path string) error {
 
 // readFilm reads the file of a film.
 func readFilm(path string) (*storyboard.Film, error) {
-	file, err := os.Open(path)
+	data, err := readWritten(path, os.Stdin, storyboard.MaxBytes)
 	if err != nil {
 		return nil, err
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, storyboard.MaxBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	return storyboard.Read(filepath.Base(path), data)
 }

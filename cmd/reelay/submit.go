@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -158,6 +159,7 @@ func (o *submitOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	o.paramTexts(cmd.Context(), c, &in)
 	if in.DependsOn, err = fullIDs(cmd.Context(), c, "job", in.DependsOn); err != nil {
 		return o.target.explain(err)
 	}
@@ -237,6 +239,17 @@ func (o *submitOptions) input(cmd *cobra.Command) (in client.SubmitJobInput, inp
 	}
 	in.Metadata = metadata.message()
 	return in, inputs, o.limits(cmd, &in)
+}
+
+// paramTexts writes the values of --param that the model takes as texts as texts.
+func (o *submitOptions) paramTexts(ctx context.Context, c *client.Client, in *client.SubmitJobInput) {
+	if len(o.param) == 0 || in.Params == nil {
+		return
+	}
+	params := fields{}
+	_ = json.Unmarshal(*in.Params, &params) // it was made of fields
+	params.texts(ctx, c, in.Model, o.param)
+	in.Params = params.message()
 }
 
 // limits copies the flags that were given. The API chooses the others.

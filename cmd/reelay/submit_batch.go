@@ -39,7 +39,7 @@ type batch struct {
 	// These count the jobs for the progress, also those of pages of which other rows still wait.
 	submitted, present atomic.Int64
 
-	texts    func(model, param string) bool
+	kinds    *paramKinds
 	report   batchReport
 	rejected *rejects
 }
@@ -76,7 +76,7 @@ func newBatch(o *submitOptions, c *client.Client, d *display, out io.Writer, siz
 // run submits everything in in. Its error says how to submit the rest.
 func (b *batch) run(ctx context.Context, in io.Reader) error {
 	if b.options.format == "csv" {
-		b.texts = textParams(ctx, b.client)
+		b.kinds = readParamKinds(ctx, b.client)
 	}
 	sending, stop := context.WithCancel(ctx)
 	pages := make(chan *filePage, pagesAtOnce-2) // one more is with the sender, and one with the loop below
@@ -160,7 +160,7 @@ func (b *batch) send(ctx context.Context, in io.Reader, pages chan<- *filePage) 
 		page = &filePage{sent: make(chan error, 1), end: next.end}
 		return ctx.Err() == nil
 	}
-	for e := range b.options.entries(in, b.texts) {
+	for e := range b.options.entries(in, b.kinds) {
 		line = e.at
 		if e.err != nil {
 			page.err = fmt.Errorf("%s, %s %d: %w; nothing from there on was submitted", b.options.file, e.unit, line, e.err)
@@ -190,6 +190,9 @@ func (b *batch) read(e entry) (row *outcome, size int) {
 		return refuse(e.problem)
 	}
 	in, err := readSubmission(e.text)
+	if errors.Is(err, errIncomplete) && e.unit == "line" && e.row == nil {
+		err = fmt.Errorf("%w. An object is on one line, as jq -c writes it, or begins and ends with a brace on a line of its own", err)
+	}
 	if err != nil {
 		return refuse(err)
 	}
@@ -347,29 +350,4 @@ func (g *pauseGate) left() (time.Duration, string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return time.Until(g.until), g.why
-}
-
-// textParams returns a function that reports whether a parameter of a model is a text. It knows none
-// if the models cannot be read.
-func textParams(ctx context.Context, c *client.Client) func(model, param string) bool {
-	ctx, cancel := quickly(ctx)
-	defer cancel()
-	all, err := c.Models(ctx)
-	if err != nil {
-		return nil
-	}
-	type name struct{ model, param string }
-	texts := map[name]bool{}
-	for _, m := range all {
-		var schema struct {
-			Properties map[string]struct{ Type any }
-		}
-		if json.Unmarshal(m.ParamsSchema, &schema) != nil {
-			continue
-		}
-		for param, property := range schema.Properties {
-			texts[name{m.Name, param}] = property.Type == "string"
-		}
-	}
-	return func(model, param string) bool { return texts[name{model, param}] }
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -22,16 +23,27 @@ import (
 type table struct {
 	columns []column
 	header  []string
-	// texts reports whether a parameter of a model is a text, whatever it looks like.
-	texts func(model, param string) bool
+	// model is that of rows without one.
+	model string
+	kinds *paramKinds
 }
 
 // column is what the cells of a column are.
 type column struct {
-	group, field string // group is params, metadata, retry, draft or ""
+	group, field string // group is params, metadata, retry, draft or ""; without a name, both are empty
 	text         bool   // a cell is not read as JSON
 	enum         bool   // a cell is written in upper case
 	list         bool   // a cell has several words
+	number       bool
+	whole        bool // a number without a fraction
+}
+
+// name is what the header calls the column.
+func (c column) name() string {
+	if c.group == "" {
+		return c.field
+	}
+	return c.group + "." + c.field
 }
 
 const (
@@ -59,6 +71,7 @@ func columnsOf(group string, of reflect.Type) map[string]column {
 			}
 		default:
 			all[name] = column{group: group, field: name, enum: isEnum, list: kind.Kind() == reflect.Slice,
+				number: kind.Kind() >= reflect.Int && kind.Kind() <= reflect.Float64, whole: kind.Kind() < reflect.Float32,
 				text: kind.Kind() == reflect.String || kind.Kind() == reflect.Struct} // a struct of another package is a time
 		}
 	}
@@ -72,7 +85,7 @@ func parseHeader(header []string) ([]column, error) {
 	}
 	var all []column
 	seen := map[string]bool{}
-	for i, name := range header {
+	for _, name := range header {
 		name = strings.TrimSpace(name)
 		group, field, grouped := strings.Cut(name, ".")
 		c, known := submissionColumns[name]
@@ -80,8 +93,9 @@ func parseHeader(header []string) ([]column, error) {
 			c, known = column{group: group, field: field}, true
 		}
 		switch {
-		case name == "":
-			return nil, fmt.Errorf("column %d has no name", i+1)
+		case name == "": // its cells must be empty
+			all = append(all, column{})
+			continue
 		case !known:
 			return nil, unknownColumn(name)
 		case seen[name]:
@@ -109,10 +123,11 @@ func unknownColumn(name string) error {
 }
 
 // rows yields the rows of a CSV file, after its header.
-func (t *table) rows(in io.Reader, yield func(entry) bool) {
+func (t *table) rows(in *bufio.Reader, yield func(entry) bool) {
+	separator, skipped := separatorOf(in)
 	left := &io.LimitedReader{R: in, N: maxElement}
 	reader := csv.NewReader(left)
-	reader.FieldsPerRecord = -1
+	reader.FieldsPerRecord, reader.Comma = -1, separator
 	for first := true; ; {
 		left.N = maxElement
 		cells, err := reader.Read()
@@ -124,9 +139,10 @@ func (t *table) rows(in io.Reader, yield func(entry) bool) {
 		if err == nil || errors.As(err, &wrong) && left.N > 0 && !first {
 			line := 0
 			if wrong != nil {
-				line, err = wrong.StartLine, fmt.Errorf("its quotation marks are wrong (%w): write a quotation mark within a cell twice, and one around the cell", wrong.Err)
+				line, err = wrong.StartLine+skipped, fmt.Errorf("its quotation marks are wrong (%w): write a quotation mark within a cell twice, and one around the cell", wrong.Err)
 			} else {
 				line, _ = reader.FieldPos(0)
+				line += skipped
 			}
 			e := entry{unit: "line", at: line, end: end, header: t.header, row: cells}
 			switch {
@@ -162,12 +178,36 @@ func (t *table) rows(in io.Reader, yield func(entry) bool) {
 	}
 }
 
+// separatorOf returns what separates the cells, and how many lines of in it consumed: one that says so, such
+// as sep=; of spreadsheets. Where a comma separates decimals, spreadsheets write semicolons; as text, tabs.
+func separatorOf(in *bufio.Reader) (separator rune, lines int) {
+	head, _ := in.Peek(maxLine)
+	first, _, _ := bytes.Cut(head, []byte("\n"))
+	says := strings.Trim(strings.TrimSuffix(string(first), "\r"), `"`)
+	if rest, ok := strings.CutPrefix(strings.ToLower(says), "sep="); ok && len(rest) == 1 && strings.Contains(",;\t|", rest) && len(first) < len(head) {
+		_, _ = in.Discard(len(first) + 1) // it was peeked
+		return rune(rest[0]), 1
+	}
+	switch {
+	case bytes.ContainsRune(first, ','):
+		return ',', 0
+	case bytes.ContainsRune(first, ';'):
+		return ';', 0
+	case bytes.ContainsRune(first, '\t'):
+		return '\t', 0
+	}
+	return ',', 0
+}
+
 func empty(cells []string) bool {
 	return !slices.ContainsFunc(cells, func(cell string) bool { return strings.TrimSpace(cell) != "" })
 }
 
 // submission makes the JSON of a row. An empty cell leaves its field out.
 func (t *table) submission(cells []string) (json.RawMessage, error) {
+	for len(cells) > len(t.columns) && strings.TrimSpace(cells[len(cells)-1]) == "" {
+		cells = cells[:len(cells)-1] // spreadsheets write cells of columns that were emptied
+	}
 	if len(cells) != len(t.columns) {
 		return nil, fmt.Errorf("it has %s, and the header has %d: quote cells that have commas", text.Count(len(cells), "cell"), len(t.columns))
 	}
@@ -178,6 +218,7 @@ func (t *table) submission(cells []string) (json.RawMessage, error) {
 			model = strings.TrimSpace(cells[i])
 		}
 	}
+	model = cmp.Or(model, t.model)
 	if size > maxLine {
 		return nil, fmt.Errorf("it is longer than %d kB", maxLine>>10)
 	}
@@ -190,6 +231,9 @@ func (t *table) submission(cells []string) (json.RawMessage, error) {
 		if !utf8.ValidString(cell) {
 			return nil, errors.New("it is not valid UTF-8: save the file as CSV UTF-8")
 		}
+		if c == (column{}) {
+			return nil, fmt.Errorf("column %d has no name, and its cell is %q: name the column, or empty the cell", i+1, text.Clip(strings.TrimSpace(cell), 40))
+		}
 		into := all
 		if c.group != "" {
 			if groups[c.group] == nil {
@@ -197,7 +241,11 @@ func (t *table) submission(cells []string) (json.RawMessage, error) {
 			}
 			into = groups[c.group]
 		}
-		into[c.field] = t.value(c, model, cell)
+		value, err := t.value(c, model, cell)
+		if err != nil {
+			return nil, err
+		}
+		into[c.field] = value
 	}
 	for group, of := range groups {
 		all[group] = *of.message()
@@ -209,34 +257,43 @@ func (t *table) submission(cells []string) (json.RawMessage, error) {
 }
 
 // value returns a cell as JSON.
-func (t *table) value(c column, model, cell string) json.RawMessage {
+func (t *table) value(c column, model, cell string) (json.RawMessage, error) {
 	trimmed := strings.TrimSpace(cell)
+	if cellError.MatchString(trimmed) {
+		return nil, errCell(c.name(), trimmed)
+	}
+	if c.group == paramsGroup {
+		kind := t.kinds.kind(model, c.field)
+		c.text, c.whole, c.number = kind == "string", kind == "integer", kind == "integer" || kind == "number"
+	}
 	switch {
 	case c.enum:
 		cell = strings.ToUpper(trimmed)
 	case c.list && !strings.HasPrefix(trimmed, "["):
 		words, _ := json.Marshal(strings.Fields(trimmed)) // texts only
-		return words
-	case !c.text && !(c.group == paramsGroup && t.texts != nil && t.texts(model, c.field)):
-		if value := jsonValue(trimmed); value[0] != '"' || trimmed[0] == '"' {
-			return value
+		return words, nil
+	case c.number && unreadableNumber(trimmed, c.whole) != "":
+		return nil, fmt.Errorf("%s is %s: %s", c.name(), text.Clip(trimmed, 40), unreadableNumber(trimmed, c.whole))
+	case !c.text:
+		if value := spreadsheetValue(trimmed); value[0] != '"' || trimmed[0] == '"' {
+			return value, nil
 		}
 	case c.field != "prompt":
 		cell = trimmed
 	}
-	return jsonText(cell)
+	return jsonText(cell), nil
 }
 
 // withoutMark removes the mark that some programs write at the beginning of a file in UTF-8. It
 // refuses UTF-16.
 func withoutMark(in *bufio.Reader) error {
 	head, _ := in.Peek(3)
-	switch {
-	case bytes.Equal(head, []byte("\xef\xbb\xbf")):
+	if bytes.Equal(head, []byte("\xef\xbb\xbf")) {
 		_, err := in.Discard(3)
 		return err
-	case bytes.HasPrefix(head, []byte("\xff\xfe")), bytes.HasPrefix(head, []byte("\xfe\xff")):
-		return errors.New("it is in UTF-16: save it as UTF-8")
+	}
+	if text.InUTF16(head) {
+		return errors.New("it is in UTF-16: save it as UTF-8 (spreadsheets call it CSV UTF-8)")
 	}
 	return nil
 }

@@ -14,7 +14,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/internal/wellformed"
+	"github.com/reelay/reelay/internal/yamlfile"
 )
 
 // maxLine is more than the API accepts for one submission.
@@ -58,20 +60,47 @@ func entries(from *bufio.Reader, yield func(entry) bool) {
 	}
 }
 
+// lines yields each line that is not empty, or an object that is spread over lines: from a line with
+// nothing but { to one with nothing but }, as indented JSON has them.
 func lines(in io.Reader, line int, yield func(entry) bool) {
 	scanner := bufio.NewScanner(in)
 	scanner.Buffer(nil, maxLine)
 	end := int64(0)
+	var open []byte // an object that has begun
+	var opens string
+	began := 0
 	for ; scanner.Scan(); line++ {
 		end += int64(len(scanner.Bytes()) + 1)
-		if text := bytes.TrimSpace(scanner.Bytes()); len(text) > 0 && !yield(entry{unit: "line", at: line, text: bytes.Clone(text), end: end}) {
+		text := bytes.TrimSpace(scanner.Bytes())
+		indent := string(scanner.Bytes()[:bytes.Index(scanner.Bytes(), text)])
+		switch {
+		case open == nil && len(text) == 0:
+			continue
+		case open == nil && string(text) == "{":
+			open, opens, began = append([]byte(nil), '{', '\n'), indent, line
+			continue
+		case open != nil && len(open)+len(scanner.Bytes()) > maxLine:
+			yield(entry{unit: "line", at: began, err: fmt.Errorf("it is longer than %d kB: a brace may not be closed", maxLine>>10)})
+			return
+		case open != nil && (string(text) != "}" || indent != opens):
+			open = append(append(open, scanner.Bytes()...), '\n')
+			continue
+		}
+		e := entry{unit: "line", at: line, text: bytes.Clone(text), end: end}
+		if open != nil {
+			e.at, e.text, open = began, append(open, '}'), nil
+		}
+		if !yield(e) {
 			return
 		}
 	}
-	if err := scanner.Err(); errors.Is(err, bufio.ErrTooLong) {
+	switch err := scanner.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
 		yield(entry{unit: "line", at: line, err: fmt.Errorf("it is longer than %d kB", maxLine>>10)})
-	} else if err != nil {
+	case err != nil:
 		yield(entry{unit: "line", at: line, err: err})
+	case open != nil:
+		yield(entry{unit: "line", at: began, text: open, end: end})
 	}
 }
 
@@ -105,13 +134,15 @@ func elements(in io.Reader, yield func(entry) bool) {
 	}
 }
 
+var errIncomplete = errors.New("its JSON is incomplete: a bracket, brace or quotation mark is not closed")
+
 // unreadable describes a JSON error.
 func unreadable(err error) error {
 	var syntax *json.SyntaxError // of an array's element
 	var refused *jsontext.SyntacticError
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return errors.New("its JSON is incomplete: a bracket, brace or quotation mark is not closed")
+		return errIncomplete
 	case errors.As(err, &syntax):
 		return fmt.Errorf("it is not valid JSON: %w at byte %d", err, syntax.Offset)
 	case errors.As(err, &refused):
@@ -122,13 +153,16 @@ func unreadable(err error) error {
 
 // readSubmission decodes a submission field by field, so that an error can name the
 // field.
-func readSubmission(text json.RawMessage) (in client.SubmitJobInput, err error) {
-	if err := wellformed.JSON(text); err != nil {
+func readSubmission(raw json.RawMessage) (in client.SubmitJobInput, err error) {
+	if err := wellformed.JSON(raw); err != nil {
 		return in, unreadable(err)
 	}
 	var fields map[string]json.RawMessage
-	if json.Unmarshal(text, &fields) != nil || fields == nil {
+	if json.Unmarshal(raw, &fields) != nil || fields == nil {
 		return in, errors.New(`it must be a JSON object, such as {"prompt": "a fox"}`)
+	}
+	if unknown := unknownField(raw, reflect.TypeOf(in)); unknown != "" {
+		return in, fmt.Errorf("a submission has no field %s", unknown)
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		one, err := json.Marshal(map[string]json.RawMessage{name: fields[name]})
@@ -144,14 +178,53 @@ func readSubmission(text json.RawMessage) (in client.SubmitJobInput, err error) 
 	return in, nil
 }
 
+// unknownField names a field of JSON that a Go type does not have with exactly this name, and what may be meant. It
+// returns "" if there is none. The decoder takes Prompt for prompt.
+func unknownField(raw json.RawMessage, t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() == reflect.Slice && t != reflect.TypeFor[json.RawMessage]() {
+		var entries []json.RawMessage
+		_ = json.Unmarshal(raw, &entries) // the decoder says what is wrong with it
+		for _, one := range entries {
+			if unknown := unknownField(one, t.Elem()); unknown != "" {
+				return unknown
+			}
+		}
+	}
+	if t.Kind() != reflect.Struct || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		return ""
+	}
+	known := map[string]reflect.Type{}
+	for field := range t.Fields() {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "-" {
+			known[name] = field.Type
+		}
+	}
+	var given map[string]json.RawMessage
+	_ = json.Unmarshal(raw, &given) // as above
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		of, ok := known[name]
+		if !ok {
+			hint := ""
+			if near := yamlfile.Nearest(name, slices.Sorted(maps.Keys(known))); near != "" {
+				hint = "; did you mean " + near + "?"
+			}
+			return fmt.Sprintf("%q%s", text.Clip(name, 64), hint)
+		}
+		if unknown := unknownField(given[name], of); unknown != "" {
+			return unknown
+		}
+	}
+	return ""
+}
+
 // badField describes an error in a field of a submission.
 func badField(name string, err error) error {
 	var mistyped *json.UnmarshalTypeError
 	if errors.As(err, &mistyped) {
 		return fmt.Errorf("%s must be %s; it is of the kind %s", mistyped.Field, inWords[mistyped.Type.Kind()], mistyped.Value)
-	}
-	if _, unknown, ok := strings.Cut(err.Error(), "unknown field "); ok {
-		return fmt.Errorf("a submission has no field %s", unknown)
 	}
 	return fmt.Errorf("%s must be a time as in 2027-01-02T15:04:05Z", name) // nothing else has its own rules
 }

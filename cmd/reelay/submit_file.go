@@ -127,7 +127,7 @@ func same(a, b string) bool {
 }
 
 // entries returns what yields the submissions of the file.
-func (o *submitOptions) entries(in io.Reader, texts func(model, param string) bool) func(yield func(entry) bool) {
+func (o *submitOptions) entries(in io.Reader, kinds *paramKinds) func(yield func(entry) bool) {
 	return func(yield func(entry) bool) {
 		from := bufio.NewReaderSize(in, maxLine)
 		if err := withoutMark(from); err != nil {
@@ -135,7 +135,7 @@ func (o *submitOptions) entries(in io.Reader, texts func(model, param string) bo
 			return
 		}
 		if o.format == "csv" {
-			(&table{texts: texts}).rows(from, yield)
+			(&table{model: o.model, kinds: kinds}).rows(from, yield)
 			return
 		}
 		entries(from, yield)

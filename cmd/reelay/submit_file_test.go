@@ -35,12 +35,25 @@ func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		OperationName string
 		Variables     struct{ Inputs []json.RawMessage }
 	}
-	_ = json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&request)
+	body, _ := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+	_ = json.Unmarshal(body, &request)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch request.OperationName {
 	case "models":
-		io.WriteString(w, `{"data":{"models":[{"name":"ltx","paramsSchema":{"properties":{"code":{"type":"string"}}}}]}}`)
+		io.WriteString(w, `{"data":{"models":[{"name":"ltx","paramsSchema":{"properties":{"code":{"type":"string"},"fps":{"type":"integer"},"guidance":{"type":"number"},"muted":{"type":"boolean"}}}},
+			{"name":"testcard","paramsSchema":{"properties":{"style":{"type":"string"}}}},{"name":"wan","paramsSchema":{"properties":{"code":{"type":["string","null"]},"fps":{"type":"string"}}}}]}}`)
+		return
+	case "modelAliases":
+		io.WriteString(w, `{"data":{"modelAliases":[{"name":"best","version":1,"models":[{"name":"ltx","weight":1},{"name":"wan","weight":1}]}]}}`)
+		return
+	case "submitJob":
+		var request struct {
+			Variables struct{ Input json.RawMessage }
+		}
+		_ = json.Unmarshal(body, &request)
+		c.jobs["one"] = request.Variables.Input
+		io.WriteString(w, `{"data":{"submitJob":{"job":{"id":"job_1"}}}}`)
 		return
 	case "jobTotals":
 		fmt.Fprintf(w, `{"data":{"jobTotals":{"total":%d}}}`, len(c.jobs))
@@ -384,13 +397,15 @@ func TestSubmitCSV(t *testing.T) {
 			"prompt\n":                     "has no submissions",
 			"promt\na fox\n":               "line 1: there is no column \"promt\"; did you mean prompt? The columns are atMostOnce,",
 			"prompt,colour\n":              "there is no column \"colour\". The columns are",
-			"prompt;model\n":               "columns are separated by commas",
+			"prompt;model\n":               "has no submissions",
+			"prompt;modell\na;b\n":         "there is no column \"modell\"; did you mean model?",
 			"prompt,prompt\n":              "there are two columns named prompt",
-			"prompt,\n":                    "column 2 has no name",
+			"prompt,\n,x\n":                "line 2: INVALID_INPUT: This is not a submission: column 2 has no name, and its cell is \"x\"",
 			"params\n":                     "there is no column \"params\"",
 			"params.\n":                    "there is no column \"params.\"",
 			"\"prompt\n":                   "line 1: ",
-			"\xff\xfep\x00":                "it is in UTF-16: save it as UTF-8",
+			"\xff\xfep\x00":                "it is in UTF-16: save it as UTF-8 (spreadsheets call it CSV UTF-8)",
+			"p\x00r\x00":                   "it is in UTF-16: save it as UTF-8",
 			strings.Repeat("prompt,", 300): "there are 301 columns",
 			"prompt\na fox\n\"" + strings.Repeat("x\n", 1<<20): "line 3: the row is longer than 256 kB: a quotation mark may not be closed; nothing from there on was submitted",
 		} {

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 
 	"github.com/reelay/reelay/client"
@@ -31,38 +31,29 @@ type workflowFile struct {
 }
 
 type workflowNode struct {
-	Key             string               `yaml:"key" json:"key"`
-	After           []string             `yaml:"after" json:"after"`
-	OnParentFailure client.FailurePolicy `yaml:"onParentFailure" json:"onParentFailure"`
-	Job             yamlfile.Document    `yaml:"job" json:"-"`
-	JSON            json.RawMessage      `yaml:"-" json:"job"`
+	Key             string                                 `yaml:"key" json:"key"`
+	After           []string                               `yaml:"after" json:"after"`
+	OnParentFailure client.FailurePolicy                   `yaml:"onParentFailure" json:"onParentFailure"`
+	Job             yamlfile.Shaped[client.SubmitJobInput] `yaml:"job" json:"-"`
+	JSON            json.RawMessage                        `yaml:"-" json:"job"`
 }
 
 // readWorkflow reads the file of a workflow, or standard input for "-". An error names the line, or
 // for JSON the node. What the server checks is left to it.
 func readWorkflow(path string, stdin io.Reader) (in client.SubmitWorkflowInput, err error) {
-	from := stdin
-	if path != "-" {
-		file, err := os.Open(path)
-		if err != nil {
-			return in, err
-		}
-		defer file.Close()
-		from = file
-	}
-	data, err := io.ReadAll(io.LimitReader(from, maxWorkflow+1))
+	data, err := readWritten(path, stdin, maxWorkflow)
 	if err != nil {
-		return in, fmt.Errorf("read %s: %w", path, err)
+		return in, err
 	}
 	name := filepath.Base(path)
-	if len(data) > maxWorkflow {
-		return in, fmt.Errorf("%s: the file may have %d MB; it is longer", name, maxWorkflow>>20)
-	}
 	var read workflowFile
 	problems := &nodeProblems{name: name, place: "$"}
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) && wellformed.JSON(data) == nil {
 		decoder := json.NewDecoder(bytes.NewReader(data))
 		decoder.DisallowUnknownFields()
+		if unknown := unknownField(data, reflect.TypeOf(read)); unknown != "" {
+			return in, fmt.Errorf("%s: a workflow has no field %s", name, unknown)
+		}
 		if err := decoder.Decode(&read); err != nil {
 			return in, fmt.Errorf("%s: %w", name, badWorkflow(err))
 		}

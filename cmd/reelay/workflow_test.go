@@ -278,9 +278,13 @@ func TestWorkflows(t *testing.T) {
 			"name: x\njobs:\n- key: a\n  onParentFailure: STOP\n  job: {model: x}": "onParentFailure of the node a is STOP: it must be CASCADE, CONTINUE or RETRY_PARENT",
 			`{"jobs": [{"key": "a", "job": {"priority": "high"}}]}`:                "the job of the node a: priority must be a whole number",
 			`{"jobs": [{"key": 5}]}`:                                               "jobs.key must be a text; it is a number",
-			`{"nodes": []}`:                                                        `unknown field "nodes"`,
+			`{"nodes": []}`:                                                        `a workflow has no field "nodes"`,
+			`{"Name": "x", "jobs": []}`:                                            `a workflow has no field "Name"; did you mean name?`,
+			`{"jobs": [{"Key": "a"}]}`:                                             `a workflow has no field "Key"; did you mean key?`,
+			"name: x\njobs:\n- key: a\n  job: {prompt: x, priority: 010}":          `:4: priority is 010, which some programs read as octal`,
+			"name: caf\xe9":                                                        "line 1 is not valid UTF-8: save the file as UTF-8",
 			"a: &a [x]\nb: *a":                                                     "anchors, aliases and tags of YAML are not supported",
-			"# " + strings.Repeat("x", maxWorkflow):                                "the file may have 10 MB",
+			"# " + strings.Repeat("x", maxWorkflow):                                "is longer than 10485760 bytes",
 		} {
 			status, _, errs := call(t, t.Context(), append(args, "workflows", "run", "-f", shots(t, text))...)
 			require.Equal(t, 1, status)

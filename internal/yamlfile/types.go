@@ -1,6 +1,7 @@
 package yamlfile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -105,6 +106,9 @@ func (f *File) wholeNumbers(node ast.Node, t reflect.Type) error {
 
 // typeOf returns the type of the value that a map or a struct has for a key, or nil.
 func typeOf(t reflect.Type, key string) reflect.Type {
+	if t = plain(t); t == nil {
+		return nil
+	}
 	switch t.Kind() {
 	case reflect.Map:
 		return t.Elem()
@@ -113,7 +117,7 @@ func typeOf(t reflect.Type, key string) reflect.Type {
 		return nil
 	}
 	for field := range t.Fields() {
-		name, options, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+		name, options, _ := strings.Cut(cmp.Or(field.Tag.Get("yaml"), field.Tag.Get("json")), ",")
 		if name == key {
 			return field.Type
 		}

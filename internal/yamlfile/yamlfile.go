@@ -47,19 +47,18 @@ type Document json.RawMessage
 
 // UnmarshalYAML implements yaml.NodeUnmarshaler. With yaml.BytesUnmarshaler, the decoder would format
 // all of the file for each part.
-func (d *Document) UnmarshalYAML(part ast.Node) error {
-	var v any
-	if err := yaml.NodeToValue(part, &v, yaml.UseOrderedMap()); err != nil {
-		return err
-	}
-	text, err := yaml.MarshalWithOptions(v, yaml.JSON())
-	*d = bytes.TrimSpace(text)
+func (d *Document) UnmarshalYAML(part ast.Node) (err error) {
+	*d, err = inJSON(part)
 	return err
 }
 
 // Read decodes a file into a value with yaml tags. It refuses unknown and repeated keys,
 // anchors, tags, several documents and deep nesting. An error names the file and the line. what says
 // what the file has, for an empty one.
+//
+// A field that is a text keeps what is written, quoted or not; null alone means that it is not given. Other
+// unquoted values are those of YAML 1.2. A number with a zero at its beginning is refused, as YAML 1.1 reads
+// it as octal.
 func Read(name, what string, data []byte, into any) (*File, error) {
 	return ReadUpTo(MaxBytes, name, what, data, into)
 }
@@ -70,6 +69,13 @@ func ReadUpTo(limit int, name, what string, data []byte, into any) (*File, error
 	if len(data) > limit {
 		return nil, fmt.Errorf("%s: the file may have %d bytes; it is longer", name, limit)
 	}
+	data, err := text.OfFile(data)
+	if err != nil {
+		return nil, f.encoding(err)
+	}
+	if line := controlLine(data); line > 0 {
+		return nil, fmt.Errorf("%s:%d: the line has a control character: remove it, or write it as an escape within quotation marks", name, line)
+	}
 	if deep(data) {
 		return nil, fmt.Errorf("%s: the file is nested more than %d levels deep", name, maxDepth)
 	}
@@ -77,15 +83,21 @@ func ReadUpTo(limit int, name, what string, data []byte, into any) (*File, error
 	if err != nil {
 		return nil, f.syntax(err)
 	}
+	parsed.Docs = slices.DeleteFunc(parsed.Docs, func(doc *ast.DocumentNode) bool {
+		return doc.Body == nil || doc.Body.Type() == ast.DirectiveType // a marker without a text, and %YAML
+	})
 	switch {
 	case len(parsed.Docs) > 1:
 		return nil, fmt.Errorf("%s: the file has %d YAML documents: it must have one", name, len(parsed.Docs))
-	case len(parsed.Docs) == 0 || parsed.Docs[0].Body == nil:
+	case len(parsed.Docs) == 0:
 		return nil, fmt.Errorf("%s: the file is empty: it must have %s", name, what)
 	}
 	f.root = parsed.Docs[0].Body
 	if line := aliasLine(f.root); line > 0 {
-		return nil, fmt.Errorf("%s:%d: anchors, aliases and tags of YAML are not supported: repeat the text", name, line)
+		return nil, fmt.Errorf("%s:%d: anchors, aliases and tags of YAML are not supported: repeat the text, or quote a text that begins with &, * or !", name, line)
+	}
+	if f.root, err = f.resolve(f.root, f.into); err != nil {
+		return nil, err
 	}
 	if err := f.wholeNumbers(f.root, f.into); err != nil {
 		return nil, err
@@ -153,9 +165,43 @@ func firstLine(node ast.Node) int {
 func (f *File) syntax(err error) error {
 	var at yaml.Error
 	if errors.As(err, &at) && at.GetToken() != nil {
-		return fmt.Errorf("%s:%d: %s", f.name, at.GetToken().Position.Line, text.Clip(cmp.Or(f.wrongType(err), at.GetMessage()+f.suggestion(err)), maxText))
+		return fmt.Errorf("%s:%d: %s", f.name, at.GetToken().Position.Line, text.Clip(cmp.Or(f.wrongType(err), advice(at.GetMessage()), at.GetMessage()+f.suggestion(err)), maxText))
 	}
 	return fmt.Errorf("%s: %s", f.name, text.Clip(text.Printable(err.Error()), maxText))
+}
+
+// advice says what to do about some problems of syntax. It returns "" for the others.
+func advice(message string) string {
+	switch {
+	case strings.Contains(message, "'\t'"):
+		return "the line is indented with a tab: indent it with spaces"
+	case strings.HasPrefix(message, "mapping value is not allowed"):
+		return "a second colon makes no sense here: quote a text that has a colon and a space in it"
+	case strings.HasSuffix(message, "is a reserved character"):
+		return message + " at the beginning of a text: quote the text"
+	case strings.HasPrefix(message, "unexpected directive"):
+		return "% is a reserved character at the beginning of a text: quote the text"
+	}
+	return ""
+}
+
+// encoding is the error of a file that is not in UTF-8.
+func (f *File) encoding(err error) error {
+	var wrong *text.NotUTF8
+	if errors.As(err, &wrong) && wrong.Line > 0 {
+		return fmt.Errorf("%s:%d: the line is not valid UTF-8: save the file as UTF-8", f.name, wrong.Line)
+	}
+	return fmt.Errorf("%s: %w", f.name, err)
+}
+
+// controlLine returns the first line with a character that YAML does not allow, or 0. The parser takes
+// them.
+func controlLine(data []byte) int {
+	i := bytes.IndexFunc(data, func(r rune) bool { return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0x7f })
+	if i < 0 {
+		return 0
+	}
+	return 1 + bytes.Count(data[:i], []byte("\n"))
 }
 
 // deep reports whether brackets or indentation nest deeper than maxDepth, before the parser

@@ -182,6 +182,22 @@ func TestRead(t *testing.T) {
 	}
 }
 
+func TestReadKeepsTexts(t *testing.T) {
+	t.Parallel()
+
+	film, err := storyboard.Read("film.yaml", []byte("\ufeffname: 1.10\r\nstyle: 12:30\r\ndefaults: {durationSeconds: 2}\r\nshots:\r\n- {key: 010, prompt: 007}\r\n- {prompt: 1.10}\r\n"))
+
+	require.NoError(t, err)
+	require.Equal(t, []string{"1.10", "12:30", "010", "007", "1.10"}, []string{film.Name, film.Style, film.Shots[0].Key, film.Shots[0].Prompt, film.Shots[1].Prompt})
+	for text, says := range map[string]string{
+		"name: x\ndefaults: {durationSeconds: 010}\nshots: [{prompt: x}]": "film.yaml:2: durationSeconds is 010, which some programs read as octal: write 10",
+		"name: x\nshots: [{prompt: caf\xe9}]":                             "film.yaml:2: the line is not valid UTF-8: save the file as UTF-8",
+	} {
+		_, err := storyboard.Read("film.yaml", []byte(text))
+		require.ErrorContains(t, err, says)
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	for _, path := range []string{"../../../../docs/users/examples/harbour.yaml", "testdata/chain.yaml"} {
 		data, err := os.ReadFile(path)
