@@ -1348,6 +1348,43 @@ func (v *DraftUsage) GetContinued() DraftSum { return v.Continued }
 // GetDiscarded returns DraftUsage.Discarded, and is useful for accessing the field via an interface.
 func (v *DraftUsage) GetDiscarded() DraftSum { return v.Discarded }
 
+// DrainLeftOut includes the GraphQL fields of DrainLeftOut requested by the fragment DrainLeftOut.
+// The GraphQL type's documentation follows.
+//
+// Queued jobs that a time to empty queues leaves out.
+type DrainLeftOut struct {
+	Reason DrainObstacle `json:"reason"`
+	Jobs   int           `json:"jobs"`
+	// The reason in a few words.
+	Message string `json:"message"`
+}
+
+// GetReason returns DrainLeftOut.Reason, and is useful for accessing the field via an interface.
+func (v *DrainLeftOut) GetReason() DrainObstacle { return v.Reason }
+
+// GetJobs returns DrainLeftOut.Jobs, and is useful for accessing the field via an interface.
+func (v *DrainLeftOut) GetJobs() int { return v.Jobs }
+
+// GetMessage returns DrainLeftOut.Message, and is useful for accessing the field via an interface.
+func (v *DrainLeftOut) GetMessage() string { return v.Message }
+
+// Why queued jobs do not start: all leases are halted, their queue is paused, nothing can run them, or no worker that can is ready.
+type DrainObstacle string
+
+const (
+	DrainObstacleHalted     DrainObstacle = "HALTED"
+	DrainObstaclePaused     DrainObstacle = "PAUSED"
+	DrainObstacleNoCapacity DrainObstacle = "NO_CAPACITY"
+	DrainObstacleNoWorker   DrainObstacle = "NO_WORKER"
+)
+
+var AllDrainObstacle = []DrainObstacle{
+	DrainObstacleHalted,
+	DrainObstaclePaused,
+	DrainObstacleNoCapacity,
+	DrainObstacleNoWorker,
+}
+
 // DrainedWorker includes the requested fields of the GraphQL type Worker.
 type DrainedWorker struct {
 	Id     string       `json:"id"`
@@ -3869,8 +3906,11 @@ type Overview struct {
 	// Null if no worker has a price.
 	CostUsdPerHour   *float64 `json:"costUsdPerHour"`
 	WastedUsdPerHour *float64 `json:"wastedUsdPerHour"`
-	// Seconds to empty all queues if no job is added: the estimated work by the workers that take jobs. Null without workers.
+	// Seconds to empty all queues if no job is added: the estimated work of the jobs that drainLeavesOut does not name, by the
+	// workers that can run it and take jobs now. Null if jobs wait but none of them starts.
 	EstimatedDrainSeconds *float64 `json:"estimatedDrainSeconds"`
+	// The waiting jobs of all queues that do not start as things are, by reason.
+	DrainLeavesOut []DrainLeftOut `json:"drainLeavesOut"`
 }
 
 // GetAt returns Overview.At, and is useful for accessing the field via an interface.
@@ -3941,6 +3981,9 @@ func (v *Overview) GetWastedUsdPerHour() *float64 { return v.WastedUsdPerHour }
 
 // GetEstimatedDrainSeconds returns Overview.EstimatedDrainSeconds, and is useful for accessing the field via an interface.
 func (v *Overview) GetEstimatedDrainSeconds() *float64 { return v.EstimatedDrainSeconds }
+
+// GetDrainLeavesOut returns Overview.DrainLeavesOut, and is useful for accessing the field via an interface.
+func (v *Overview) GetDrainLeavesOut() []DrainLeftOut { return v.DrainLeavesOut }
 
 // PageInfo includes the GraphQL fields of PageInfo requested by the fragment PageInfo.
 type PageInfo struct {
@@ -4485,11 +4528,20 @@ type Queue struct {
 	WaitSecondsP50 *float64 `json:"waitSecondsP50"`
 	// 95th percentile of the same waits.
 	WaitSecondsP95 *float64 `json:"waitSecondsP95"`
-	// Seconds until the queue is empty if no job is added: depth × mean render / workers. Null for a whole lane, and without workers.
+	// Seconds until the queue is empty if no job is added: depth × mean render / workers, of the jobs that drainLeavesOut does
+	// not name. Null for a whole lane, and if jobs wait but none of them starts.
 	EstimatedDrainSeconds *float64 `json:"estimatedDrainSeconds"`
+	// The waiting jobs that do not start as things are, by reason. Empty for a whole lane.
+	DrainLeavesOut []DrainLeftOut `json:"drainLeavesOut"`
+	// Why none of its waiting jobs starts, or that nothing runs its model's jobs, in a few words. Null if its jobs start, and for a whole lane.
+	BlockedReason *string `json:"blockedReason"`
+	// The names of the pools that run its model's jobs, paused ones included. Empty for a whole lane.
+	ServedBy []string `json:"servedBy"`
+	// How many workers without a pool run its model's jobs.
+	WorkersWithoutPool int `json:"workersWithoutPool"`
 	// Whether all pools that serve it have as many workers as they may have, and none is idle. Pools that are paused do not count.
 	AtMaximum bool `json:"atMaximum"`
-	// What sets how fast the queue empties, in a few words, such as 'at the maximum of 4 workers' or 'no pool serves it'. Null for a whole lane.
+	// What sets how fast the queue empties, in a few words, such as 'at the maximum of 4 workers' or 'no pool and no worker serves it'. Null for a whole lane.
 	DrainCause *string `json:"drainCause"`
 	// While paused, workers get none of its jobs. Running jobs continue.
 	Paused bool `json:"paused"`
@@ -4520,6 +4572,18 @@ func (v *Queue) GetWaitSecondsP95() *float64 { return v.WaitSecondsP95 }
 
 // GetEstimatedDrainSeconds returns Queue.EstimatedDrainSeconds, and is useful for accessing the field via an interface.
 func (v *Queue) GetEstimatedDrainSeconds() *float64 { return v.EstimatedDrainSeconds }
+
+// GetDrainLeavesOut returns Queue.DrainLeavesOut, and is useful for accessing the field via an interface.
+func (v *Queue) GetDrainLeavesOut() []DrainLeftOut { return v.DrainLeavesOut }
+
+// GetBlockedReason returns Queue.BlockedReason, and is useful for accessing the field via an interface.
+func (v *Queue) GetBlockedReason() *string { return v.BlockedReason }
+
+// GetServedBy returns Queue.ServedBy, and is useful for accessing the field via an interface.
+func (v *Queue) GetServedBy() []string { return v.ServedBy }
+
+// GetWorkersWithoutPool returns Queue.WorkersWithoutPool, and is useful for accessing the field via an interface.
+func (v *Queue) GetWorkersWithoutPool() int { return v.WorkersWithoutPool }
 
 // GetAtMaximum returns Queue.AtMaximum, and is useful for accessing the field via an interface.
 func (v *Queue) GetAtMaximum() bool { return v.AtMaximum }
@@ -15179,7 +15243,15 @@ query overview {
 		costUsdPerHour
 		wastedUsdPerHour
 		estimatedDrainSeconds
+		drainLeavesOut {
+			... DrainLeftOut
+		}
 	}
+}
+fragment DrainLeftOut on DrainLeftOut {
+	reason
+	jobs
+	message
 }
 `
 
@@ -15388,12 +15460,23 @@ fragment Queue on Queue {
 	waitSecondsP50
 	waitSecondsP95
 	estimatedDrainSeconds
+	drainLeavesOut {
+		... DrainLeftOut
+	}
+	blockedReason
+	servedBy
+	workersWithoutPool
 	atMaximum
 	drainCause
 	paused
 	pause {
 		... QueuePause
 	}
+}
+fragment DrainLeftOut on DrainLeftOut {
+	reason
+	jobs
+	message
 }
 fragment QueuePause on QueuePause {
 	tier
@@ -15915,12 +15998,23 @@ fragment Queue on Queue {
 	waitSecondsP50
 	waitSecondsP95
 	estimatedDrainSeconds
+	drainLeavesOut {
+		... DrainLeftOut
+	}
+	blockedReason
+	servedBy
+	workersWithoutPool
 	atMaximum
 	drainCause
 	paused
 	pause {
 		... QueuePause
 	}
+}
+fragment DrainLeftOut on DrainLeftOut {
+	reason
+	jobs
+	message
 }
 fragment QueuePause on QueuePause {
 	tier
@@ -16819,12 +16913,23 @@ fragment Queue on Queue {
 	waitSecondsP50
 	waitSecondsP95
 	estimatedDrainSeconds
+	drainLeavesOut {
+		... DrainLeftOut
+	}
+	blockedReason
+	servedBy
+	workersWithoutPool
 	atMaximum
 	drainCause
 	paused
 	pause {
 		... QueuePause
 	}
+}
+fragment DrainLeftOut on DrainLeftOut {
+	reason
+	jobs
+	message
 }
 fragment QueuePause on QueuePause {
 	tier

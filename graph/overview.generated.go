@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/history"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -1102,7 +1103,7 @@ func (ec *executionContext) _Overview_estimatedDrainSeconds(ctx context.Context,
 			return ec.fieldContext_Overview_estimatedDrainSeconds(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.EstimatedDrainSeconds, nil
+			return obj.EstimatedDrainSeconds(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
@@ -1113,7 +1114,39 @@ func (ec *executionContext) _Overview_estimatedDrainSeconds(ctx context.Context,
 	)
 }
 func (ec *executionContext) fieldContext_Overview_estimatedDrainSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Overview", field, false, false, errors.New("field of type Float does not have child fields"))
+	return graphql.NewScalarFieldContext("Overview", field, true, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Overview_drainLeavesOut(ctx context.Context, field graphql.CollectedField, obj *query.Overview) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Overview_drainLeavesOut(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DrainLeavesOut(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []estimate.LeftOut) graphql.Marshaler {
+			return ec.marshalNDrainLeftOut2ᚕgithubᚗcomᚋreelayᚋreelayᚋjobsᚋestimateᚐLeftOutᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Overview_drainLeavesOut(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Overview",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_DrainLeftOut(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 // endregion **************************** field.gotpl *****************************
@@ -1472,6 +1505,11 @@ func (ec *executionContext) _Overview(ctx context.Context, sel ast.SelectionSet,
 		case "estimatedDrainSeconds":
 			out.Values[i] = ec._Overview_estimatedDrainSeconds(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "drainLeavesOut":
+			out.Values[i] = ec._Overview_drainLeavesOut(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
 		default:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -21,6 +22,10 @@ type QueueResolver interface {
 	WaitSecondsP50(ctx context.Context, obj *models.QueueCount) (*float64, error)
 	WaitSecondsP95(ctx context.Context, obj *models.QueueCount) (*float64, error)
 	EstimatedDrainSeconds(ctx context.Context, obj *models.QueueCount) (*float64, error)
+	DrainLeavesOut(ctx context.Context, obj *models.QueueCount) ([]*estimate.LeftOut, error)
+	BlockedReason(ctx context.Context, obj *models.QueueCount) (*string, error)
+	ServedBy(ctx context.Context, obj *models.QueueCount) ([]string, error)
+	WorkersWithoutPool(ctx context.Context, obj *models.QueueCount) (int, error)
 	AtMaximum(ctx context.Context, obj *models.QueueCount) (bool, error)
 	DrainCause(ctx context.Context, obj *models.QueueCount) (*string, error)
 	WaitTargetSeconds(ctx context.Context, obj *models.QueueCount) (*float64, error)
@@ -36,6 +41,75 @@ type QueueAccountResolver interface {
 // endregion ***************************** args.gotpl *****************************
 
 // region    **************************** field.gotpl *****************************
+
+func (ec *executionContext) _DrainLeftOut_reason(ctx context.Context, field graphql.CollectedField, obj *estimate.LeftOut) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DrainLeftOut_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Obstacle, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v estimate.Obstacle) graphql.Marshaler {
+			return ec.marshalNDrainObstacle2githubᚗcomᚋreelayᚋreelayᚋjobsᚋestimateᚐObstacle(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DrainLeftOut_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DrainLeftOut", field, false, false, errors.New("field of type DrainObstacle does not have child fields"))
+}
+
+func (ec *executionContext) _DrainLeftOut_jobs(ctx context.Context, field graphql.CollectedField, obj *estimate.LeftOut) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DrainLeftOut_jobs(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Jobs, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DrainLeftOut_jobs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DrainLeftOut", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _DrainLeftOut_message(ctx context.Context, field graphql.CollectedField, obj *estimate.LeftOut) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DrainLeftOut_message(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Why(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DrainLeftOut_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DrainLeftOut", field, true, false, errors.New("field of type String does not have child fields"))
+}
 
 func (ec *executionContext) _Queue_tier(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
@@ -219,6 +293,107 @@ func (ec *executionContext) _Queue_estimatedDrainSeconds(ctx context.Context, fi
 }
 func (ec *executionContext) fieldContext_Queue_estimatedDrainSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Queue", field, true, true, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Queue_drainLeavesOut(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Queue_drainLeavesOut(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Queue().DrainLeavesOut(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*estimate.LeftOut) graphql.Marshaler {
+			return ec.marshalNDrainLeftOut2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋestimateᚐLeftOutᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Queue_drainLeavesOut(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Queue",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_DrainLeftOut(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Queue_blockedReason(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Queue_blockedReason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Queue().BlockedReason(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Queue_blockedReason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Queue", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Queue_servedBy(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Queue_servedBy(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Queue().ServedBy(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Queue_servedBy(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Queue", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Queue_workersWithoutPool(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Queue_workersWithoutPool(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Queue().WorkersWithoutPool(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Queue_workersWithoutPool(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Queue", field, true, true, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _Queue_atMaximum(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
@@ -642,6 +817,54 @@ func (ec *executionContext) fieldContext_QueuePause_reason(_ context.Context, fi
 
 // region    **************************** object.gotpl ****************************
 
+var drainLeftOutImplementors = []string{"DrainLeftOut"}
+
+func (ec *executionContext) _DrainLeftOut(ctx context.Context, sel ast.SelectionSet, obj *estimate.LeftOut) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, drainLeftOutImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("DrainLeftOut")
+		case "reason":
+			out.Values[i] = ec._DrainLeftOut_reason(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "jobs":
+			out.Values[i] = ec._DrainLeftOut_jobs(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "message":
+			out.Values[i] = ec._DrainLeftOut_message(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var queueImplementors = []string{"Queue"}
 
 func (ec *executionContext) _Queue(ctx context.Context, sel ast.SelectionSet, obj *models.QueueCount) graphql.Marshaler {
@@ -766,6 +989,158 @@ func (ec *executionContext) _Queue(ctx context.Context, sel ast.SelectionSet, ob
 				}()
 				res = ec._Queue_estimatedDrainSeconds(ctx, field, obj)
 				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "drainLeavesOut":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Queue_drainLeavesOut(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "blockedReason":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Queue_blockedReason(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "servedBy":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Queue_servedBy(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "workersWithoutPool":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Queue_workersWithoutPool(ctx, field, obj)
+				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
 				return res
@@ -1100,6 +1475,69 @@ func (ec *executionContext) _QueuePause(ctx context.Context, sel ast.SelectionSe
 // endregion **************************** object.gotpl ****************************
 
 // region    ***************************** type.gotpl *****************************
+
+func (ec *executionContext) marshalNDrainLeftOut2githubᚗcomᚋreelayᚋreelayᚋjobsᚋestimateᚐLeftOut(ctx context.Context, sel ast.SelectionSet, v estimate.LeftOut) graphql.Marshaler {
+	return ec._DrainLeftOut(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNDrainLeftOut2ᚕgithubᚗcomᚋreelayᚋreelayᚋjobsᚋestimateᚐLeftOutᚄ(ctx context.Context, sel ast.SelectionSet, v []estimate.LeftOut) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNDrainLeftOut2githubᚗcomᚋreelayᚋreelayᚋjobsᚋestimateᚐLeftOut(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNDrainLeftOut2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋestimateᚐLeftOutᚄ(ctx context.Context, sel ast.SelectionSet, v []*estimate.LeftOut) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNDrainLeftOut2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋestimateᚐLeftOut(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNDrainLeftOut2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋestimateᚐLeftOut(ctx context.Context, sel ast.SelectionSet, v *estimate.LeftOut) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._DrainLeftOut(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalNDrainObstacle2githubᚗcomᚋreelayᚋreelayᚋjobsᚋestimateᚐObstacle(ctx context.Context, v any) (estimate.Obstacle, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := estimate.Obstacle(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNDrainObstacle2githubᚗcomᚋreelayᚋreelayᚋjobsᚋestimateᚐObstacle(ctx context.Context, sel ast.SelectionSet, v estimate.Obstacle) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
 
 func (ec *executionContext) marshalNQueue2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐQueueCountᚄ(ctx context.Context, sel ast.SelectionSet, v []*models.QueueCount) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {

@@ -7,9 +7,11 @@ package graph
 
 import (
 	"context"
+	"slices"
 
 	"github.com/reelay/reelay/graph/loader"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 )
 
@@ -51,19 +53,43 @@ func (r *queueResolver) WaitSecondsP95(ctx context.Context, obj *models.QueueCou
 }
 
 func (r *queueResolver) EstimatedDrainSeconds(ctx context.Context, obj *models.QueueCount) (*float64, error) {
-	return r.Reader.Estimates.Drain(obj.Lane, obj.Model, obj.Depth), nil
+	capacity, err := r.capacity(ctx, obj)
+	return capacity.Drain.Seconds, err
+}
+
+func (r *queueResolver) DrainLeavesOut(ctx context.Context, obj *models.QueueCount) ([]*estimate.LeftOut, error) {
+	capacity, err := r.capacity(ctx, obj)
+	return pointers(capacity.Drain.LeftOut), err
+}
+
+func (r *queueResolver) BlockedReason(ctx context.Context, obj *models.QueueCount) (*string, error) {
+	capacity, err := r.capacity(ctx, obj)
+	if why := capacity.Blocked(); why != "" {
+		return &why, err
+	}
+	return nil, err
+}
+
+func (r *queueResolver) ServedBy(ctx context.Context, obj *models.QueueCount) ([]string, error) {
+	capacity, err := r.capacity(ctx, obj)
+	return slices.Concat([]string{}, capacity.ServedBy), err
+}
+
+func (r *queueResolver) WorkersWithoutPool(ctx context.Context, obj *models.QueueCount) (int, error) {
+	capacity, err := r.capacity(ctx, obj)
+	return capacity.Poolless, err
 }
 
 func (r *queueResolver) AtMaximum(ctx context.Context, obj *models.QueueCount) (bool, error) {
-	capacity, err := load(ctx).Capacities.Load(ctx, loader.Queue{Lane: obj.Lane, Model: obj.Model})
-	return obj.Model != "" && capacity.AtMaximum, err
+	capacity, err := r.capacity(ctx, obj)
+	return capacity.AtMaximum, err
 }
 
 func (r *queueResolver) DrainCause(ctx context.Context, obj *models.QueueCount) (*string, error) {
 	if obj.Model == "" {
 		return nil, nil
 	}
-	capacity, err := load(ctx).Capacities.Load(ctx, loader.Queue{Lane: obj.Lane, Model: obj.Model})
+	capacity, err := r.capacity(ctx, obj)
 	return &capacity.Cause, err
 }
 

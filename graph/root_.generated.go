@@ -866,6 +866,18 @@ func (ec *executionContext) childFields_DraftUsage(ctx context.Context, field gr
 	return nil, fmt.Errorf("no field named %q was found under type DraftUsage", field.Name)
 }
 
+func (ec *executionContext) childFields_DrainLeftOut(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "reason":
+		return ec.fieldContext_DrainLeftOut_reason(ctx, field)
+	case "jobs":
+		return ec.fieldContext_DrainLeftOut_jobs(ctx, field)
+	case "message":
+		return ec.fieldContext_DrainLeftOut_message(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DrainLeftOut", field.Name)
+}
+
 func (ec *executionContext) childFields_EndPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "job":
@@ -1578,6 +1590,8 @@ func (ec *executionContext) childFields_Overview(ctx context.Context, field grap
 		return ec.fieldContext_Overview_wastedUsdPerHour(ctx, field)
 	case "estimatedDrainSeconds":
 		return ec.fieldContext_Overview_estimatedDrainSeconds(ctx, field)
+	case "drainLeavesOut":
+		return ec.fieldContext_Overview_drainLeavesOut(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Overview", field.Name)
 }
@@ -1840,6 +1854,14 @@ func (ec *executionContext) childFields_Queue(ctx context.Context, field graphql
 		return ec.fieldContext_Queue_waitSecondsP95(ctx, field)
 	case "estimatedDrainSeconds":
 		return ec.fieldContext_Queue_estimatedDrainSeconds(ctx, field)
+	case "drainLeavesOut":
+		return ec.fieldContext_Queue_drainLeavesOut(ctx, field)
+	case "blockedReason":
+		return ec.fieldContext_Queue_blockedReason(ctx, field)
+	case "servedBy":
+		return ec.fieldContext_Queue_servedBy(ctx, field)
+	case "workersWithoutPool":
+		return ec.fieldContext_Queue_workersWithoutPool(ctx, field)
 	case "atMaximum":
 		return ec.fieldContext_Queue_atMaximum(ctx, field)
 	case "drainCause":

@@ -52,7 +52,9 @@ func TestEstimateJobs(t *testing.T) {
 		require.InDelta(t, 270, *estimate.WaitSeconds, slack)
 		require.Equal(t, 3, estimate.Position)
 		require.InDelta(t, 90, *estimate.RenderSeconds, 0.1)
-		require.InDelta(t, 180, *s.Estimates.Drain(models.TierEnterprise, "testcard", 2), 0.1)
+		drains, err := s.Reader.Drains(t.Context())
+		require.NoError(t, err)
+		require.InDelta(t, 180, *drains.Of(models.TierEnterprise, "testcard").Seconds, 0.1)
 	})
 
 	t.Run("CountsTheTimeUntilAJobIsDue", func(t *testing.T) {

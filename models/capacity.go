@@ -16,6 +16,10 @@ type Capacity struct {
 	Busy    int `bun:"busy"`
 	// Quarantined is how many idle workers get no job, because their hosts are in quarantine.
 	Quarantined int `bun:"quarantined"`
+	// Poolless is how many of the booting, idle and busy workers belong to no pool, and PoollessIdle
+	// how many of the idle ones.
+	Poolless     int `bun:"poolless"`
+	PoollessIdle int `bun:"poolless_idle"`
 	// Most is how many workers the pools may have together. It is 0 without a pool.
 	Most int `bun:"most"`
 	// Opens is Most without pools that cannot boot workers: their machines come by themselves, or
@@ -34,6 +38,12 @@ type Capacity struct {
 	BootSeconds *float64 `bun:"boot_seconds"`
 }
 
+// Possible reports whether there is a worker of this kind, or a pool can have one, now or when an
+// operator ends its pause or its price falls.
+func (c *Capacity) Possible() bool {
+	return c.Booting+c.Idle+c.Busy+c.Quarantined+c.Most > 0 || c.Paused || c.Dear
+}
+
 // ListCapacity returns the capacity for any of these models.
 func ListCapacity(ctx context.Context, db bun.IDB, models []string) ([]Capacity, error) {
 	var found []Capacity
@@ -43,14 +53,15 @@ func ListCapacity(ctx context.Context, db bun.IDB, models []string) ([]Capacity,
 			count(*) FILTER (WHERE status = 'IDLE') AS idle,
 			count(*) FILTER (WHERE status = 'QUARANTINED') AS quarantined,
 			count(*) FILTER (WHERE status = 'BUSY') AS busy,
+			count(*) FILTER (WHERE poolless AND status <> 'QUARANTINED') AS poolless, count(*) FILTER (WHERE poolless AND status = 'IDLE') AS poolless_idle,
 			sum(max_workers) AS most, sum(opens) AS opens, bool_or(paused) AS paused, bool_or(dear) AS dear, bool_or(batch_waits) AS batch_waits,
 			min(created_at) FILTER (WHERE status = 'BOOTING') AS booting_since, max(boot_seconds) AS boot_seconds
 		FROM (
-			SELECT models, tiers, accounts, gpu_type, region, capacity_class, price_per_hour_usd, CASE WHEN status = 'IDLE' AND quarantined_until > clock_timestamp() THEN 'QUARANTINED' ELSE status END AS status,
+			SELECT models, tiers, accounts, gpu_type, region, capacity_class, price_per_hour_usd, CASE WHEN status = 'IDLE' AND quarantined_until > clock_timestamp() THEN 'QUARANTINED' ELSE status END AS status, pool_id IS NULL AS poolless,
 				0 AS max_workers, 0 AS opens, false AS paused, false AS dear, false AS batch_waits, created_at, NULL::float8 AS boot_seconds
 			FROM workers WHERE ended_at IS NULL AND status IN ('BOOTING', 'IDLE', 'BUSY')
 			UNION ALL
-			SELECT models, tiers, accounts, gpu_type, region, capacity_class, pool_price(pools), '', CASE WHEN paused_at IS NULL AND NOT dear THEN max_workers ELSE 0 END,
+			SELECT models, tiers, accounts, gpu_type, region, capacity_class, pool_price(pools), '', false, CASE WHEN paused_at IS NULL AND NOT dear THEN max_workers ELSE 0 END,
 				CASE WHEN paused_at IS NULL AND NOT dear AND provider <> 'static' AND coalesce(provider_problem, '') = '' AND coalesce(backoff_until <= clock_timestamp(), true) THEN max_workers ELSE 0 END, paused_at IS NOT NULL, dear, batch_waits, NULL, (
 				SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM boots.took)::float8)
 				FROM (

@@ -117,11 +117,13 @@ type ClosedQueue struct {
 	Lane Tier `bun:"lane"`
 	// Model is "" for all models of the lane.
 	Model string `bun:"model"`
+	// Halted means that it is closed by a halt of all leases.
+	Halted bool `bun:"halted"`
 }
 
 // ListClosedQueues returns the queues whose jobs do not start, in no particular order.
 func ListClosedQueues(ctx context.Context, db bun.IDB) (closed []ClosedQueue, err error) {
-	err = db.NewRaw("SELECT lane, model FROM closed_queues").Scan(ctx, &closed)
+	err = db.NewRaw("SELECT lane, model, halted FROM closed_queues").Scan(ctx, &closed)
 	return closed, err
 }
 

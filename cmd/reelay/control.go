@@ -150,7 +150,7 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "forget jobs", Every: upkeepEvery, Run: counted(upkeep.ForgetJobs)},
 				{Name: "forget the rest", Every: upkeepEvery, Run: counted(upkeep.ForgetRest)},
 				{Name: "keep events", Every: eventsEvery, Run: counted(upkeep.KeepEvents)},
-				{Name: "history", Every: history.Every, Run: counted((&history.Recorder{DB: s.db}).Pass)},
+				{Name: "history", Every: history.Every, Run: counted((&history.Recorder{DB: s.db, Catalogue: s.catalogue}).Pass)},
 				{Name: "alerts", Every: alert.Every, Run: counted((&alert.Evaluator{DB: s.db, History: &history.Reader{DB: s.db}, Config: s.cfg.alerts}).Pass)},
 				{Name: "alert notices", Every: alert.NotifyEvery, Run: counted(notifier.Pass)},
 				{Name: "alert digest", Every: upkeepEvery, Run: counted(notifier.Digest)},

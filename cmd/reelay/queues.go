@@ -58,9 +58,13 @@ var queueTable = output.Table[client.Queue]{
 	None: "No queued or running jobs, and no paused queue.",
 }
 
-// queueState says whether a queue is paused, by whom, since when and why.
+// queueState says whether a queue is paused, by whom, since when and why, or why its jobs do not
+// start.
 func queueState(q client.Queue) string {
 	if q.Pause == nil {
+		if q.BlockedReason != nil {
+			return *q.BlockedReason
+		}
 		return "active"
 	}
 	state := fmt.Sprintf("paused by %s %s", q.Pause.By, ago(&q.Pause.At))

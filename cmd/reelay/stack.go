@@ -149,7 +149,7 @@ func (s *stack) sources() metrics.Sources {
 		GPUs:    func(ctx context.Context) ([]models.PoolGPUs, error) { return s.reader().PoolGPUs(ctx) },
 		Pools:   func(ctx context.Context) ([]*query.PoolStatus, error) { return s.reader().Pools(ctx) },
 		Drafts:  func(ctx context.Context) (models.DraftUsage, error) { return s.reader().RecentDrafts(ctx) },
-		Drain:   func(lane models.Tier, model string, depth int) *float64 { return s.estimates.Drain(lane, model, depth) },
+		Drains:  func(ctx context.Context) (*estimate.Drains, error) { return s.reader().Drains(ctx) },
 		Workers: func(ctx context.Context) ([]models.WorkerCount, error) { return s.reader().WorkerCounts(ctx) },
 		Health:  func(ctx context.Context) (*models.Health, error) { return s.reader().Health(ctx) },
 	}

@@ -99,7 +99,7 @@ func (o *overview) print(s *output.Screen) error {
 		parts []string
 	}{
 		{"jobs", []string{fmt.Sprintf("%d queued", v.Queued), fmt.Sprintf("%d running", v.Running), fmt.Sprintf("%d scheduled", v.Scheduled), fmt.Sprintf("%d blocked", v.Blocked),
-			"queues empty in " + known(v.EstimatedDrainSeconds, formatSeconds)}},
+			drainFigure(v)}},
 		{"rate", []string{known(v.SubmittedPerMinute, decimal) + "/min submitted", known(v.CompletedPerMinute, decimal) + "/min completed",
 			known(v.FailureRate, percent) + " failed", text.Count(v.DeadLetters, "dead letter")}},
 		{"waits", []string{"p50 " + known(v.WaitSecondsP50, formatSeconds), "p95 " + known(v.WaitSecondsP95, formatSeconds), "run p50 " + known(v.RenderSecondsP50, formatSeconds),
@@ -124,6 +124,22 @@ func (o *overview) print(s *output.Screen) error {
 	busy := slices.Clone(o.Workers)
 	slices.SortStableFunc(busy, func(a, b client.Worker) int { return cmp.Compare(activity(a), activity(b)) })
 	return workerTable.Write(s, busy)
+}
+
+// drainFigure says in how long the queues are empty, and which jobs that leaves out.
+func drainFigure(v *client.Overview) string {
+	var left []string
+	for _, l := range v.DrainLeavesOut {
+		left = append(left, fmt.Sprintf("%s: %s", text.Count(l.Jobs, "job"), l.Message))
+	}
+	out := strings.Join(left, "; ")
+	switch {
+	case v.EstimatedDrainSeconds == nil && out != "":
+		return "no queued job starts (" + out + ")"
+	case out != "":
+		return "queues empty in " + formatSeconds(*v.EstimatedDrainSeconds) + " (without " + out + ")"
+	}
+	return "queues empty in " + known(v.EstimatedDrainSeconds, formatSeconds)
 }
 
 // figures lists figures after a name, on as many lines as the width of a terminal needs.

@@ -343,40 +343,6 @@ func (o *Outlook) renderSeconds(classes []*class, job load) float64 {
 	return sum / float64(max(n, 1))
 }
 
-// drain returns how long a queue of that depth takes to empty without new jobs: depth × mean
-// render / workers. It is nil without workers.
-func (o *Outlook) drain(lane models.Tier, model string, depth int) *float64 {
-	if model == "" {
-		return nil
-	}
-	if depth == 0 {
-		return new(0.0)
-	}
-	ofQueue := func(l *line, part load) bool { return l.Lane == lane && part.Model == model }
-	var classes []*class
-	workers := 0
-	for _, c := range o.classes {
-		if slices.ContainsFunc(o.lines, func(l *line) bool {
-			return slices.ContainsFunc(l.head, func(part load) bool { return ofQueue(l, part) && c.Serves(part.Queue, l.account) })
-		}) {
-			classes = append(classes, c)
-			workers += len(c.hands)
-		}
-	}
-	work, jobs := 0.0, 0
-	for _, l := range o.lines {
-		for _, part := range l.head {
-			if ofQueue(l, part) {
-				work, jobs = work+o.renderSeconds(classes, part), jobs+1
-			}
-		}
-	}
-	if workers == 0 || jobs == 0 {
-		return nil
-	}
-	return new(Rounded(float64(depth) * work / float64(jobs) / float64(workers)))
-}
-
 // Remaining returns the seconds that are left of a job that was estimated at total seconds and
 // has been held for held seconds. If the job reported progress, that decides, otherwise the
 // elapsed time does. The more the job has done since it was resumed, the more its own pace

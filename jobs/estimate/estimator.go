@@ -161,13 +161,6 @@ func (e *Estimator) Submitted(job *models.Job, account *models.Account) {
 	e.Look(func(o *Outlook) { o.enter(newQuery(job, account)) })
 }
 
-// Drain returns how many seconds a lane's queue of a model and depth takes to empty without
-// new jobs; nil if that is unknown.
-func (e *Estimator) Drain(lane models.Tier, model string, depth int) (seconds *float64) {
-	e.Look(func(o *Outlook) { seconds = o.drain(lane, model, depth) })
-	return seconds
-}
-
 func newQuery(job *models.Job, account *models.Account) query {
 	return query{
 		load: load{job.Queue(), kindOf(job), job.EstimatedGPUSeconds}, account: job.AccountID,

@@ -68,15 +68,6 @@ func (r RenderTimes) Ratio(kind models.Kind, gpuType string) float64 {
 	return 1
 }
 
-// Work is the GPU seconds of the queued jobs, as jobs of their models took so far: the catalogue's
-// estimate for models of which none completed.
-func (r RenderTimes) Work(queues []models.QueueCount) (seconds float64) {
-	for _, q := range queues {
-		seconds += q.GPUSeconds * r.Ratio(models.Kind{Model: q.Model}, "")
-	}
-	return seconds
-}
-
 // Seconds is how long a job keeps a worker busy, averaged over all GPU types.
 func (r RenderTimes) Seconds(job *models.Job) float64 {
 	return job.EstimatedGPUSeconds * r.Ratio(kindOf(job), "")

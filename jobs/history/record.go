@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -14,6 +15,8 @@ import (
 // Recorder writes the history.
 type Recorder struct {
 	DB *bun.DB
+	// Catalogue has the models. nil stands for an empty one.
+	Catalogue *catalogue.Catalogue
 }
 
 const (
@@ -124,7 +127,7 @@ func (r *Recorder) record(ctx context.Context, s span, at time.Time, fresh bool)
 	}
 	known := &models.HistorySpan{Seconds: s.seconds(), At: at, Minutes: s.seconds() / 60}
 	if fresh {
-		if err := sample(ctx, r.DB, known, rows); err != nil {
+		if err := r.sample(ctx, known, rows); err != nil {
 			return false, fmt.Errorf("read gauges: %w", err)
 		}
 	}
@@ -154,21 +157,24 @@ func compute(ctx context.Context, db bun.IDB, from, to time.Time) (*models.Histo
 }
 
 // sample reads the gauges of this moment into a span.
-func sample(ctx context.Context, db bun.IDB, known *models.HistorySpan, rows *models.HistoryRows) error {
-	queues, err := models.CountQueues(ctx, db)
+func (r *Recorder) sample(ctx context.Context, known *models.HistorySpan, rows *models.HistoryRows) error {
+	queues, err := models.CountQueues(ctx, r.DB)
 	if err != nil {
 		return err
 	}
-	gauges, pools, err := models.SampleHistory(ctx, db, countedWaiting)
+	gauges, pools, err := models.SampleHistory(ctx, r.DB, countedWaiting)
 	if err != nil {
 		return err
 	}
 	known.Samples, known.HistoryGauges = 1, gauges
-	times, err := models.ListRenderTimes(ctx, db)
+	snapshot := new(catalogue.Snapshot)
+	if r.Catalogue != nil {
+		snapshot = r.Catalogue.Current()
+	}
+	drains, err := estimate.ReadDrains(ctx, r.DB, snapshot)
 	if err != nil {
 		return err
 	}
-	takers := 0.0
 	for _, q := range queues {
 		if q.Model == "" || q.Depth == 0 && q.Running == 0 {
 			continue
@@ -179,26 +185,12 @@ func sample(ctx context.Context, db bun.IDB, known *models.HistorySpan, rows *mo
 		}
 		rows.Jobs = append(rows.Jobs, row)
 	}
-	for _, p := range pools {
-		takers += p.Busy + p.Idle
-	}
-	if drain := Drain(estimate.NewRenderTimes(times).Work(queues), takers); drain != nil {
-		known.DrainSeconds, known.DrainSamples = *drain, 1
+	if drain := drains.All(); drain.Seconds != nil {
+		known.DrainSeconds, known.DrainSamples = *drain.Seconds, 1
 	}
 	rows.Pools = append(rows.Pools, pools...)
 	rows.Jobs, rows.Pools = mergeJobs(rows.Jobs), mergePools(rows.Pools)
 	return nil
-}
-
-// Drain returns how long workers take to empty the queues if no job is added, in seconds: the
-// estimated work of the queued jobs by the workers that take jobs. It is nil if there is work and
-// no worker.
-func Drain(gpuSeconds, workers float64) *float64 {
-	if gpuSeconds > 0 && workers <= 0 {
-		return nil
-	}
-	drain := gpuSeconds / max(workers, 1)
-	return &drain
 }
 
 // sumUp writes the spans of a length of which all shorter ones are known.

@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/internal/version"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/checkpoints"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
@@ -47,9 +48,8 @@ var _ jobs.Observer = (*Metrics)(nil)
 type Sources struct {
 	// Queues lists what waits and runs.
 	Queues func(context.Context) ([]models.QueueCount, error)
-	// Drain says how many seconds a lane's queue of a model and depth takes to empty, nil if that
-	// is unknown.
-	Drain func(lane models.Tier, model string, depth int) *float64
+	// Drains says how long the queues take to empty.
+	Drains func(context.Context) (*estimate.Drains, error)
 	// Plans says how often workers save checkpoints.
 	Plans func() []checkpoints.PoolPlan
 	// GPUs sums up the GPUs of each pool.

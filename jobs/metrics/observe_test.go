@@ -88,12 +88,6 @@ func TestGauges(t *testing.T) {
 			}
 			return counts, nil
 		},
-		Drain: func(_ models.Tier, model string, depth int) *float64 {
-			if model == "nobody" {
-				return nil
-			}
-			return new(float64(depth))
-		},
 		Workers: func(context.Context) ([]models.WorkerCount, error) {
 			return []models.WorkerCount{{Status: models.WorkerIdle, Count: 1}, {Status: models.WorkerBusy, Count: 3}}, nil
 		},
@@ -107,12 +101,10 @@ func TestGauges(t *testing.T) {
 	require.Subset(t, lines, []string{
 		`reelay_queue_depth{model="a",tier="PRO"} 3`, `reelay_queue_depth{model="other",tier="PRO"} 30`, `reelay_queue_running{model="a",tier="PRO"} 1`,
 		`reelay_queue_oldest_wait_seconds{tier="PRO"} 9`, `reelay_queue_paused{tier="PRO"} 1`, `reelay_queue_paused{tier="FREE"} 0`,
-		`reelay_estimated_drain_time_seconds{tier="PRO"} 10`,
 		`reelay_workers{status="BUSY"} 3`, `reelay_workers{status="BOOTING"} 0`, `reelay_worker_utilization 0.75`,
 		`reelay_outbox_lag_seconds 1.5`, `reelay_scheduler_lag_seconds 2.5`, `reelay_stalled_jobs 3`, `reelay_dlq_size 4`,
 		`reelay_halted_seconds{what="leases"} 5`, `reelay_halted_seconds{what="schedules"} 0`,
 	})
-	require.NotContains(t, fmt.Sprint(lines), `reelay_estimated_drain_time_seconds{tier="FREE"}`, "nobody can work on it: unknown is not 0")
 }
 
 func TestSlot(t *testing.T) {

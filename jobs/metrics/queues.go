@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 )
 
@@ -13,19 +14,66 @@ var (
 	oldestDesc  = desc("reelay_queue_oldest_wait_seconds", "How long the longest waiting job of a tier has waited. Absent if none waits.", "tier")
 	pausedDesc  = desc("reelay_queue_paused", "1 if an operator paused the tier, or a model in it.", "tier")
 	drainDesc   = desc("reelay_estimated_drain_time_seconds",
-		"How long a tier's queue takes to empty without new jobs: depth × mean render / workers, of its slowest model. Absent if unknown, such as without workers.", "tier")
+		"How long a tier's queues take to empty without new jobs: depth × mean render / workers. Absent if jobs wait and none of them can start.", "tier")
+	drainAllDesc = desc("reelay_estimated_drain_time_all_seconds",
+		"How long all queues together take to empty without new jobs. Absent if jobs wait and none of them can start.")
+	leftOutDesc = desc("reelay_queue_stuck_jobs", "Queued jobs that do not start, and that the times to empty the queues leave out, by tier and reason.", "tier", "reason")
 )
 
 // newQueues is what waits and runs. Models beyond the bound are summed up.
 func newQueues(from Sources) prometheus.Collector {
 	models := newBound(maxModels)
-	return &gauges[[]queueCount]{
-		what: "the queues", every: readEvery, read: from.Queues,
-		descs: []*prometheus.Desc{depthDesc, runningDesc, oldestDesc, pausedDesc, drainDesc},
-		emit: func(queues []queueCount, into chan<- prometheus.Metric) {
-			emitDepths(queues, models, into)
-			emitTiers(queues, from.Drain, into)
+	return &gauges[queueGauges]{
+		what: "the queues", every: readEvery, read: from.queues(),
+		descs: []*prometheus.Desc{depthDesc, runningDesc, oldestDesc, pausedDesc, drainDesc, drainAllDesc, leftOutDesc},
+		emit: func(g queueGauges, into chan<- prometheus.Metric) {
+			emitDepths(g.queues, models, into)
+			emitTiers(g.queues, into)
+			if g.drains != nil {
+				emitDrains(g, into)
+			}
 		},
+	}
+}
+
+// queueGauges are the queues, and how long they take to empty.
+type queueGauges struct {
+	queues []queueCount
+	drains *estimate.Drains
+}
+
+// queues reads both, or is nil if there is no source.
+func (s *Sources) queues() func(context.Context) (queueGauges, error) {
+	if s.Queues == nil {
+		return nil
+	}
+	return func(ctx context.Context) (g queueGauges, err error) {
+		if g.queues, err = s.Queues(ctx); err != nil || s.Drains == nil {
+			return g, err
+		}
+		g.drains, err = s.Drains(ctx)
+		return g, err
+	}
+}
+
+// emitDrains emits how long the lanes that have or had jobs take to empty, and all of them.
+func emitDrains(g queueGauges, into chan<- prometheus.Metric) {
+	seen := map[models.Tier]bool{}
+	for _, q := range g.queues {
+		if q.Model == "" || seen[q.Lane] {
+			continue
+		}
+		seen[q.Lane] = true
+		drain := g.drains.Of(q.Lane, "")
+		if drain.Seconds != nil {
+			into <- gauge(drainDesc, *drain.Seconds, string(q.Lane))
+		}
+		for _, left := range drain.LeftOut {
+			into <- gauge(leftOutDesc, float64(left.Jobs), string(q.Lane), string(left.Obstacle))
+		}
+	}
+	if all := g.drains.All(); all.Seconds != nil {
+		into <- gauge(drainAllDesc, *all.Seconds)
 	}
 }
 
@@ -47,10 +95,10 @@ func emitDepths(queues []queueCount, models *bound, into chan<- prometheus.Metri
 	}
 }
 
-func emitTiers(queues []queueCount, drain func(lane models.Tier, model string, depth int) *float64, into chan<- prometheus.Metric) {
+func emitTiers(queues []queueCount, into chan<- prometheus.Metric) {
 	type sum struct {
-		oldest, drain *float64
-		paused, vague bool
+		oldest *float64
+		paused bool
 	}
 	tiers := map[models.Tier]*sum{}
 	for _, q := range queues {
@@ -61,21 +109,10 @@ func emitTiers(queues []queueCount, drain func(lane models.Tier, model string, d
 		}
 		s.oldest = larger(s.oldest, q.OldestWaitSeconds)
 		s.paused = s.paused || q.Paused()
-		if drain == nil || q.Model == "" {
-			continue
-		}
-		if takes := drain(q.Lane, q.Model, q.Depth); takes != nil {
-			s.drain = larger(s.drain, takes)
-		} else {
-			s.vague = true
-		}
 	}
 	for tier, s := range tiers {
 		if s.oldest != nil {
 			into <- gauge(oldestDesc, *s.oldest, string(tier))
-		}
-		if s.drain != nil && !s.vague {
-			into <- gauge(drainDesc, *s.drain, string(tier))
 		}
 		into <- gauge(pausedDesc, oneIf(s.paused), string(tier))
 	}

@@ -27,9 +27,8 @@ type Overview struct {
 	CostUSDPerHour, WastedUSDPerHour                                   *float64
 	// GPUUtilization is how busy the GPUs say they are now, from 0 to 1.
 	GPUUtilization *float64
-	// EstimatedDrainSeconds is the time to empty all queues if no job is added: the work, as such
-	// jobs took so far, by the workers that take jobs.
-	EstimatedDrainSeconds *float64
+	// Drain is the time to empty all queues if no job is added.
+	Drain estimate.Drain
 
 	// Recent are the figures of the last ten minutes, Hour those of the last hour.
 	Recent, Hour *history.Figures
@@ -44,6 +43,12 @@ type Overview struct {
 
 // OverviewPrice is what an overview costs of the caller's share of reads.
 const OverviewPrice = 4 * CountPrice
+
+// EstimatedDrainSeconds is Drain without what it leaves out.
+func (o *Overview) EstimatedDrainSeconds() *float64 { return o.Drain.Seconds }
+
+// DrainLeavesOut is what Drain leaves out.
+func (o *Overview) DrainLeavesOut() []estimate.LeftOut { return o.Drain.LeftOut }
 
 const (
 	recentSpan = 10 * time.Minute
@@ -75,11 +80,11 @@ func (r *Reader) overview(ctx context.Context) (*Overview, error) {
 	if o.Queues, err = models.CountQueues(ctx, r.DB); err != nil {
 		return nil, err
 	}
-	known, err := models.ListRenderTimes(ctx, r.DB)
+	drains, err := r.Drains(ctx)
 	if err != nil {
 		return nil, err
 	}
-	work := estimate.NewRenderTimes(known).Work(o.Queues)
+	o.Drain = drains.All()
 	if o.Halts, err = models.ListHalts(ctx, r.DB); err != nil {
 		return nil, err
 	}
@@ -99,12 +104,12 @@ func (r *Reader) overview(ctx context.Context) (*Overview, error) {
 		return nil, err
 	}
 	o.Hour = before.And(o.Recent)
-	o.figures(work)
+	o.figures()
 	return o, nil
 }
 
-// figures derives the figures from what was read. work is the GPU seconds of the queued jobs.
-func (o *Overview) figures(work float64) {
+// figures derives the figures from what was read.
+func (o *Overview) figures() {
 	for _, q := range o.Queues {
 		o.Queued += q.Depth
 		o.Running += q.Running
@@ -120,7 +125,6 @@ func (o *Overview) figures(work float64) {
 	if gpus > 0 {
 		o.GPUUtilization = new(busy / gpus)
 	}
-	o.EstimatedDrainSeconds = history.Drain(work, float64(o.WorkersIdle+o.WorkersBusy))
 	o.SubmittedPerMinute, o.CompletedPerMinute = o.Recent.SubmittedPerMinute(), o.Recent.CompletedPerMinute()
 	h := o.Hour
 	o.FailureRate = h.FailureRate()

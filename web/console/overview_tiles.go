@@ -9,6 +9,7 @@ import (
 
 	"github.com/a-h/templ"
 	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )
@@ -55,13 +56,36 @@ func (v *overview) jobTiles() []tile {
 		{"Queued", ui.Count(v.Queued, 0), fmt.Sprintf("oldest %s · %s scheduled · %s blocked", ui.Seconds(oldest), ui.Count(v.Scheduled, 10_000), ui.Count(v.Blocked, 10_000)),
 			"Jobs that wait for a worker", "/queues", levelOf(&queued, deepQueue, veryDeepQueue)},
 		{"Running", ui.Count(v.Running, 0), "on " + text.Count(v.WorkersBusy, "busy worker"), "Jobs that a worker holds", "/jobs?status=RUNNING", "calm"},
-		{"Queues empty in", ui.Seconds(v.EstimatedDrainSeconds), "if no job is added", "The estimated work of the queued jobs by the workers that take jobs", "/queues", levelOf(v.EstimatedDrainSeconds, slowDrain, verySlowDrain)},
+		{"Queues empty in", drainText(v.Drain), drainNote(v.Drain), "The estimated work of the queued jobs by the workers that can run it and take jobs now. Jobs that do not start are left out.", "/queues", drainLevel(v.Drain)},
 		{"Completed", ui.Figure(v.CompletedPerMinute, "/min"), "submitted " + ui.Figure(v.SubmittedPerMinute, "/min") + ", 10 min", "Of the last ten minutes", "/jobs?status=COMPLETED", "calm"},
 		{"Failure rate", ui.Figure(v.FailureRate, "%"), v.failedNote(), "Of the jobs that ended; without those that customers caused or cancelled", "/jobs?status=FAILED", levelOf(v.FailureRate, fewFailures, manyFailures)},
 		{"Wait p50 / p95", brief(v.WaitSecondsP50) + " / " + brief(v.WaitSecondsP95), "pickup p99 " + ui.Seconds(h.Pickup(0.99)), "From queued to the first lease", "/queues", levelOf(v.WaitSecondsP95, longWait, veryLongWait)},
 		{"Render p50 / p95", brief(v.RenderSecondsP50) + " / " + brief(v.RenderSecondsP95), "p99 " + ui.Seconds(h.Render(0.99)), "How long workers held a completed job", "/models", levelOf(v.RenderSecondsP95, longRender, veryLongRender)},
 		{"Dead letters", ui.Count(v.DeadLetters, 0), "open, for operators", "Jobs that failed for good and wait for a decision", "/dead-letters", levelOf(&dead, someDeadLetters, manyDeadLetters)},
 	}
+}
+
+// drainNote says what the time to empty the queues leaves out.
+func drainNote(d estimate.Drain) string {
+	switch left := d.LeftOutText(); {
+	case left == "":
+		return "if no job is added"
+	case d.Seconds == nil:
+		return left
+	default:
+		return "without " + left
+	}
+}
+
+// drainLevel grades the time to empty the queues. Jobs that nothing will start are bad, unless an
+// operator keeps them.
+func drainLevel(d estimate.Drain) string {
+	for _, l := range d.LeftOut {
+		if l.Obstacle == estimate.ObstacleNoCapacity || l.Obstacle == estimate.ObstacleNoWorker {
+			return "bad"
+		}
+	}
+	return levelOf(d.Seconds, slowDrain, verySlowDrain)
 }
 
 func (v *overview) failedNote() string {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )
@@ -61,19 +62,29 @@ func (q *queueView) waits() string {
 // have.
 func (q *queueView) full() bool { return q.Depth > 0 && q.Limit.AtMaximum }
 
-// drains says in how long the queue is empty if no job is added.
+// drains says in how long the queue is empty if no job is added, and which of its jobs that leaves
+// out.
 func (q *queueView) drains() string {
-	switch {
-	case q.Depth == 0:
+	if q.Depth == 0 {
 		return "empty"
-	case q.Pause != nil:
-		return "never, it is paused"
-	case q.Drain == nil:
-		return ui.Unknown
-	case q.AtMost:
-		return "at most " + ui.Seconds(q.Drain)
 	}
-	return ui.Seconds(q.Drain)
+	d := q.Limit.Drain
+	if len(d.LeftOut) == 0 {
+		return drainText(d)
+	}
+	if d.Seconds == nil && len(d.LeftOut) == 1 {
+		return drainText(d) + ", " + d.LeftOut[0].Why()
+	}
+	return drainText(d) + ", " + drainNote(d)
+}
+
+// drainText is the time to empty queues: never if an operator has to act before any of their jobs
+// starts.
+func drainText(d estimate.Drain) string {
+	if d.Never() {
+		return "never"
+	}
+	return ui.Seconds(d.Seconds)
 }
 
 // partOf formats a part of a whole in percent.

@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 )
 
 const (
@@ -44,12 +45,8 @@ type queueView struct {
 	Own *models.Pause
 	// Wait is how long jobs waited that started within the last hour, or nil if none did.
 	Wait *models.QueueWait
-	// Drain is in how many seconds it is empty if no job is added, or nil if that is unknown. If
-	// AtMost is set, its models share workers: it is the sum of theirs.
-	Drain  *float64
-	AtMost bool
-	// Limit is what the pools can do for it. A lane has that of its models: at the maximum if one of
-	// them with waiting jobs is.
+	// Limit is what workers and pools can do for it, and how long that takes. A lane is at the
+	// maximum if one of its models with waiting jobs is.
 	Limit query.QueueCapacity
 }
 
@@ -95,7 +92,7 @@ func (c *console) readQueues(ctx context.Context, p jobs.Principal) (*queueList,
 	if err != nil {
 		return nil, err
 	}
-	if v.Lanes, err = c.readLanes(ctx, sharesShown, "", pools); err != nil {
+	if v.Lanes, err = c.readLanes(ctx, sharesShown, ""); err != nil {
 		return nil, err
 	}
 	ids := make([]models.PoolID, len(pools))
@@ -114,7 +111,7 @@ func (c *console) readQueues(ctx context.Context, p jobs.Principal) (*queueList,
 
 // readLanes reads all lanes, and of each lane, or of just one, the accounts with the most waiting
 // jobs.
-func (c *console) readLanes(ctx context.Context, accounts int, of models.Tier, pools []*query.PoolStatus) ([]laneView, error) {
+func (c *console) readLanes(ctx context.Context, accounts int, of models.Tier) ([]laneView, error) {
 	queues, err := c.Reader.Queues(ctx)
 	if err != nil {
 		return nil, err
@@ -131,17 +128,23 @@ func (c *console) readLanes(ctx context.Context, accounts int, of models.Tier, p
 	if err != nil {
 		return nil, err
 	}
+	for _, tier := range models.Tiers {
+		queues = append(queues, models.QueueCount{Lane: tier})
+	}
+	capacities, err := c.Reader.QueueCapacities(ctx, queues)
+	if err != nil {
+		return nil, err
+	}
+	limits := lo.KeyBy(capacities, func(q query.QueueCapacity) [2]string { return [2]string{string(q.Lane), q.Model} })
 	lanes := lanesOf(queues, pauses)
 	for i := range lanes {
 		lane := &lanes[i]
-		lane.Wait = waitOf(waits, lane.Lane, "")
+		lane.Wait, lane.Limit = waitOf(waits, lane.Lane, ""), limits[[2]string{string(lane.Lane), ""}]
 		for j := range lane.Models {
 			q := &lane.Models[j]
-			q.Wait, q.Drain = waitOf(waits, q.Lane, q.Model), c.Reader.Estimates.Drain(q.Lane, q.Model, q.Depth)
-			q.Limit = query.CapacityOf(q.Lane, q.Model, pools, time.Now())
+			q.Wait, q.Limit = waitOf(waits, q.Lane, q.Model), limits[[2]string{string(q.Lane), q.Model}]
 			lane.Limit.AtMaximum = lane.Limit.AtMaximum || q.full()
 		}
-		lane.Drain, lane.AtMost = drainOf(lane.Models)
 		for _, share := range shares {
 			if share.Lane == lane.Lane {
 				lane.Shares = append(lane.Shares, share)
@@ -149,22 +152,6 @@ func (c *console) readLanes(ctx context.Context, accounts int, of models.Tier, p
 		}
 	}
 	return lanes, nil
-}
-
-// drainOf returns in how many seconds all of some queues are empty. If several have jobs, they may
-// share workers: then it is the sum, which is the longest that it can take.
-func drainOf(queues []queueView) (seconds *float64, atMost bool) {
-	sum, n := 0.0, 0
-	for _, q := range queues {
-		if q.Depth == 0 {
-			continue
-		}
-		if q.Drain == nil {
-			return nil, false
-		}
-		sum, n = sum+*q.Drain, n+1
-	}
-	return &sum, n > 1
 }
 
 func waitOf(waits []models.QueueWait, lane models.Tier, model string) *models.QueueWait {

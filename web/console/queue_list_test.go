@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -76,24 +78,23 @@ func TestQueueFigures(t *testing.T) {
 		require.Regexp(t, `(?s)<tr id="lane-ENTERPRISE".*?30 s <span class="badge is-missed">`, b.get(t, "/queues").Body)
 	})
 
-	t.Run("AddUpHowLongALaneTakesToEmpty", func(t *testing.T) {
+	t.Run("SayWhenAQueueIsEmpty", func(t *testing.T) {
 		t.Parallel()
 
-		q := func(depth int, drain *float64) queueView {
-			return queueView{QueueCount: models.QueueCount{Depth: depth}, Drain: drain}
-		}
 		for name, c := range map[string]struct {
-			queues []queueView
-			want   string
+			depth int
+			drain estimate.Drain
+			want  string
 		}{
-			"one model":    {[]queueView{q(2, new(60.0)), q(0, nil)}, "1 min 00 s"},
-			"two models":   {[]queueView{q(2, new(60.0)), q(1, new(30.0))}, "at most 1 min 30 s"},
-			"unknown":      {[]queueView{q(2, nil), q(1, new(30.0))}, "n/a"},
-			"empty queues": {nil, "empty"},
+			"known":            {2, estimate.Drain{Seconds: new(60.0)}, "1 min 00 s"},
+			"empty":            {0, estimate.Drain{Seconds: new(0.0)}, "empty"},
+			"paused":           {2, estimate.Drain{LeftOut: []estimate.LeftOut{{Obstacle: estimate.ObstaclePaused, Jobs: 2}}}, "never, paused"},
+			"nothing can run":  {1, estimate.Drain{LeftOut: []estimate.LeftOut{{Obstacle: estimate.ObstacleNoCapacity, Jobs: 1}}}, "never, no worker and no pool can run it"},
+			"no worker":        {2, estimate.Drain{LeftOut: []estimate.LeftOut{{Obstacle: estimate.ObstacleNoWorker, Jobs: 2}}}, "n/a, no worker that can run them is ready"},
+			"some are skipped": {2, estimate.Drain{Seconds: new(60.0), LeftOut: []estimate.LeftOut{{Obstacle: estimate.ObstaclePaused, Jobs: 1}}}, "1 min 00 s, without 1 job: paused"},
 		} {
-			all := q(len(c.queues), nil)
-			all.Drain, all.AtMost = drainOf(c.queues)
-			require.Equal(t, c.want, all.drains(), name)
+			q := queueView{QueueCount: models.QueueCount{Depth: c.depth}, Limit: query.QueueCapacity{Drain: c.drain}}
+			require.Equal(t, c.want, q.drains(), name)
 		}
 	})
 }

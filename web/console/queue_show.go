@@ -71,11 +71,7 @@ func (c *console) readLane(ctx context.Context, p jobs.Principal, lane models.Ti
 		return nil, err
 	}
 	defer read.End()
-	pools, err := c.Reader.Pools(ctx)
-	if err != nil {
-		return nil, err
-	}
-	lanes, err := c.readLanes(ctx, laneAccounts, lane, pools)
+	lanes, err := c.readLanes(ctx, laneAccounts, lane)
 	if err != nil {
 		return nil, err
 	}

@@ -22,19 +22,35 @@ type overview struct {
 	WorkersBooting  int       `json:"workers_booting" doc:"Workers that are not ready yet."`
 	WorkersDraining int       `json:"workers_draining" doc:"Workers that take no further job."`
 
-	SubmittedPerMinute    *float64 `json:"submitted_per_minute" doc:"Submitted jobs per minute, in the last ten minutes."`
-	CompletedPerMinute    *float64 `json:"completed_per_minute" doc:"Completed jobs per minute, in the last ten minutes."`
-	FailureRate           *float64 `json:"failure_rate" doc:"The share of the jobs that ended in the last hour that failed, 0 to 1, without failures that customers caused."`
-	WaitSecondsP50        *float64 `json:"wait_seconds_p50" doc:"Seconds from queued to the first lease in the last hour, median."`
-	WaitSecondsP95        *float64 `json:"wait_seconds_p95" doc:"The same, 95th percentile."`
-	RenderSecondsP50      *float64 `json:"render_seconds_p50" doc:"Seconds that workers held a completed job in the last hour, median."`
-	RenderSecondsP95      *float64 `json:"render_seconds_p95" doc:"The same, 95th percentile."`
-	PreemptionsPerHour    *float64 `json:"preemptions_per_hour" doc:"Attempts of the last hour that lost their worker."`
-	RecoverySecondsP95    *float64 `json:"recovery_seconds_p95" doc:"Seconds until a job that lost its worker ran again, 95th percentile of the last hour."`
-	GPUUtilization        *float64 `json:"gpu_utilization" doc:"How busy the GPUs say they are, 0 to 1."`
-	CostUSDPerHour        *float64 `json:"cost_usd_per_hour" doc:"What the workers of the last hour cost. Null if none has a price."`
-	WastedUSDPerHour      *float64 `json:"wasted_usd_per_hour" doc:"The part of it for work that was lost."`
-	EstimatedDrainSeconds *float64 `json:"estimated_drain_seconds" doc:"Seconds to empty all queues if no job is added. Null without workers."`
+	SubmittedPerMinute    *float64  `json:"submitted_per_minute" doc:"Submitted jobs per minute, in the last ten minutes."`
+	CompletedPerMinute    *float64  `json:"completed_per_minute" doc:"Completed jobs per minute, in the last ten minutes."`
+	FailureRate           *float64  `json:"failure_rate" doc:"The share of the jobs that ended in the last hour that failed, 0 to 1, without failures that customers caused."`
+	WaitSecondsP50        *float64  `json:"wait_seconds_p50" doc:"Seconds from queued to the first lease in the last hour, median."`
+	WaitSecondsP95        *float64  `json:"wait_seconds_p95" doc:"The same, 95th percentile."`
+	RenderSecondsP50      *float64  `json:"render_seconds_p50" doc:"Seconds that workers held a completed job in the last hour, median."`
+	RenderSecondsP95      *float64  `json:"render_seconds_p95" doc:"The same, 95th percentile."`
+	PreemptionsPerHour    *float64  `json:"preemptions_per_hour" doc:"Attempts of the last hour that lost their worker."`
+	RecoverySecondsP95    *float64  `json:"recovery_seconds_p95" doc:"Seconds until a job that lost its worker ran again, 95th percentile of the last hour."`
+	GPUUtilization        *float64  `json:"gpu_utilization" doc:"How busy the GPUs say they are, 0 to 1."`
+	CostUSDPerHour        *float64  `json:"cost_usd_per_hour" doc:"What the workers of the last hour cost. Null if none has a price."`
+	WastedUSDPerHour      *float64  `json:"wasted_usd_per_hour" doc:"The part of it for work that was lost."`
+	EstimatedDrainSeconds *float64  `json:"estimated_drain_seconds" doc:"Seconds to empty all queues if no job is added, without the jobs that drain_leaves_out counts. Null if jobs wait but none of them starts."`
+	DrainLeavesOut        []leftOut `json:"drain_leaves_out" doc:"The waiting jobs that do not start as things are, by reason."`
+}
+
+// leftOut is queued jobs that the time to empty queues leaves out.
+type leftOut struct {
+	Reason  string `json:"reason" enum:"HALTED,PAUSED,NO_CAPACITY,NO_WORKER" doc:"Why they do not start: all leases are halted, their queue is paused, nothing can run them, or no worker that can is ready."`
+	Jobs    int    `json:"jobs" doc:"How many jobs."`
+	Message string `json:"message" doc:"The reason in a few words."`
+}
+
+func leftOutOf(o *query.Overview) []leftOut {
+	all := make([]leftOut, len(o.Drain.LeftOut))
+	for i, l := range o.Drain.LeftOut {
+		all[i] = leftOut{string(l.Obstacle), l.Jobs, l.Why()}
+	}
+	return all
 }
 
 type overviewOutput struct {
@@ -64,7 +80,7 @@ func (s *service) registerOverview(api huma.API) {
 			SubmittedPerMinute: o.SubmittedPerMinute, CompletedPerMinute: o.CompletedPerMinute, FailureRate: o.FailureRate,
 			WaitSecondsP50: o.WaitSecondsP50, WaitSecondsP95: o.WaitSecondsP95, RenderSecondsP50: o.RenderSecondsP50, RenderSecondsP95: o.RenderSecondsP95,
 			PreemptionsPerHour: o.PreemptionsPerHour, RecoverySecondsP95: o.RecoverySecondsP95, GPUUtilization: o.GPUUtilization,
-			CostUSDPerHour: o.CostUSDPerHour, WastedUSDPerHour: o.WastedUSDPerHour, EstimatedDrainSeconds: o.EstimatedDrainSeconds,
+			CostUSDPerHour: o.CostUSDPerHour, WastedUSDPerHour: o.WastedUSDPerHour, EstimatedDrainSeconds: o.Drain.Seconds, DrainLeavesOut: leftOutOf(o),
 		}}, nil
 	})
 }

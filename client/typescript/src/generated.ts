@@ -418,6 +418,13 @@ export type PoolChangeKind =
   | 'CHANGED'
   | 'UNCHANGED';
 
+/** Why queued jobs do not start: all leases are halted, their queue is paused, nothing can run them, or no worker that can is ready. */
+export type DrainObstacle =
+  | 'HALTED'
+  | 'PAUSED'
+  | 'NO_CAPACITY'
+  | 'NO_WORKER';
+
 /** What happens to slots that passed while no process could fire them: none fires, the last one fires, or each does. */
 export type CatchUp =
   | 'SKIP'
