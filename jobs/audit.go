@@ -14,7 +14,42 @@ import (
 // Audit records an operator's action in the transaction that performs it; an action with
 // effects outside the database is recorded before. action is the name of the API's mutation.
 // The payload has ids, and values before and after, but never a prompt or a secret.
+//
+// It returns FORBIDDEN if the caller lost its rights since it was authenticated: see Stands. The
+// caller must then roll its transaction back.
 func (p Principal) Audit(ctx context.Context, db bun.IDB, action, target string, more Payload) error {
+	if err := p.Stands(ctx, db); err != nil {
+		return err
+	}
+	return p.Record(ctx, db, action, target, more)
+}
+
+// Stands returns FORBIDDEN if the caller's member was disabled or got another role, or its key
+// was revoked or has expired, since the caller was authenticated. Otherwise it holds the
+// caller's row until the transaction ends: rights that are taken away meanwhile are taken after
+// the action. The running server and bulk operations, which were checked when they began, stand.
+func (p Principal) Stands(ctx context.Context, db bun.IDB) error {
+	var stands bool
+	var err error
+	switch {
+	case p.Bulk != "":
+		return nil
+	case p.Member != nil:
+		stands, err = models.HoldMember(ctx, db, p.Member.ID, p.Role)
+	case p.KeyID != "":
+		stands, err = models.HoldAPIKey(ctx, db, p.KeyID)
+	default:
+		return nil
+	}
+	if err == nil && !stands {
+		return apierror.Forbidden("Your login or key lost its rights while this was in progress. Nothing was changed. Log in again.")
+	}
+	return apierror.Wrap(err, "check the caller's rights")
+}
+
+// Record is Audit for what the caller may do without its rights, such as to log out, or for a
+// caller whose rights this transaction has checked and then takes away.
+func (p Principal) Record(ctx context.Context, db bun.IDB, action, target string, more Payload) error {
 	if p.Bulk != "" {
 		more["bulkOperation"] = p.Bulk
 	}

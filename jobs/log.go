@@ -22,7 +22,7 @@ const (
 
 // AppendLog stores a part of the output of the held job's runtime, which readers see while the
 // attempt runs, and extends the lease. position is the number of bytes that were sent before; a
-// repeated call with the same position replaces its part. AppendLog returns INVALID_INPUT for a
+// repeated call with the same position replaces its part, and parts after it. AppendLog returns INVALID_INPUT for a
 // part that is too long or is not text, RATE_LIMITED if the parts follow each other within 0.5 s,
 // and LEASE_LOST.
 func (h *Holder) AppendLog(ctx context.Context, p Principal, f Fence, position int64, part string) (*Answer, error) {

@@ -2,6 +2,8 @@ package jobs_test
 
 import (
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,6 +50,54 @@ func TestAppendLog(t *testing.T) {
 		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
 		_, err = s.Reader.LiveLog(t.Context(), stranger, fence.AttemptID, 0)
 		jobstest.RequireCode(t, err, apierror.CodeNotFound)
+	})
+
+	t.Run("TakesOnePartInHalfASecondWhateverItsPosition", func(t *testing.T) {
+		t.Parallel()
+
+		s, worker, fence, send := setUp(t)
+		send(100, "first")
+		for _, position := range []int64{100, 0, 99, 105, 1 << 40} {
+			_, err := s.Holder.AppendLog(t.Context(), worker, fence, position, "too soon")
+			jobstest.RequireCode(t, err, apierror.CodeRateLimited)
+		}
+
+		all, err := s.Reader.LiveLog(t.Context(), s.Client, fence.AttemptID, 0)
+		require.NoError(t, err)
+		require.Equal(t, "first", all.Text, "a refused part changes nothing")
+	})
+
+	t.Run("TakesOneOfManyEqualPartsAtOnce", func(t *testing.T) {
+		t.Parallel()
+
+		s, worker, fence, _ := setUp(t)
+		var taken atomic.Int64
+		var calls sync.WaitGroup
+		for range 20 {
+			calls.Go(func() {
+				if _, err := s.Holder.AppendLog(t.Context(), worker, fence, 0, "again"); err == nil {
+					taken.Add(1)
+				}
+			})
+		}
+		calls.Wait()
+
+		require.EqualValues(t, 1, taken.Load())
+	})
+
+	t.Run("KeepsABoundedLogWhateverThePositions", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, fence, send := setUp(t)
+		part := strings.Repeat("x", jobs.MaxLogPartBytes)
+		for i := range 12 {
+			send(int64(1000-i), part) // backwards
+			send(int64(1_000_000*i), part)
+		}
+
+		var kept int
+		require.NoError(t, s.DB.NewRaw("SELECT sum(octet_length(text)) FROM attempt_logs WHERE attempt_id = ?", fence.AttemptID).Scan(t.Context(), &kept))
+		require.LessOrEqual(t, kept, jobs.LiveLogBytes+jobs.MaxLogPartBytes)
 	})
 
 	t.Run("KeepsTheEnd", func(t *testing.T) {

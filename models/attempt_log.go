@@ -15,23 +15,26 @@ type LogChunk struct {
 }
 
 // AppendLog stores a part of the output of a live attempt, and removes those that end
-// at least keep bytes before it. A part with the position of an earlier one replaces that one. AppendLog
-// reports false if the attempt has ended, or if another part was stored within the pause.
+// at least keep bytes before it, and those that begin after it: so an attempt has keep bytes and one part
+// at most, whatever positions its worker sends. A part with the position of an earlier one replaces that one.
+// AppendLog reports false if the attempt has ended, or if any part was stored within the pause.
 //
 // The lock keeps the attempt from ending at the same time, so that the deletion of its job, which
 // must have ended, leaves no part behind.
 func AppendLog(ctx context.Context, db bun.IDB, attempt AttemptID, part LogChunk, keep int, pause time.Duration) (bool, error) {
 	n, err := affected(db.NewRaw(`
-		WITH live AS (SELECT id FROM job_attempts WHERE id = ?0 AND ended_at IS NULL FOR SHARE),
+		WITH live AS (
+			SELECT a.id FROM job_attempts a
+			WHERE a.id = ?0 AND a.ended_at IS NULL AND NOT EXISTS (
+				SELECT FROM attempt_logs l WHERE l.attempt_id = a.id AND l.created_at > clock_timestamp() - make_interval(secs => ?4))
+			FOR SHARE),
 		old AS (
 			DELETE FROM attempt_logs l USING live
-			WHERE l.attempt_id = live.id AND l.position + octet_length(l.text) <= ?1 - ?3)
+			WHERE l.attempt_id = live.id AND (l.position + octet_length(l.text) <= ?1 - ?3 OR l.position > ?1))
 		INSERT INTO attempt_logs (attempt_id, position, text)
 		SELECT live.id, ?1, ?2 FROM live
-		WHERE NOT EXISTS (
-			SELECT FROM attempt_logs l WHERE l.attempt_id = live.id AND l.position < ?1
-				AND l.created_at > clock_timestamp() - make_interval(secs => ?4))
-		ON CONFLICT (attempt_id, position) DO UPDATE SET text = EXCLUDED.text, created_at = EXCLUDED.created_at`,
+		ON CONFLICT (attempt_id, position) DO UPDATE SET text = EXCLUDED.text, created_at = EXCLUDED.created_at
+			WHERE attempt_logs.created_at <= clock_timestamp() - make_interval(secs => ?4)`,
 		attempt, part.Position, part.Text, keep, pause.Seconds()).Exec(ctx))
 	return n > 0, err
 }

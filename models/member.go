@@ -65,6 +65,21 @@ func LockMember(ctx context.Context, tx bun.Tx, id MemberID) (*Member, error) {
 	return m, err
 }
 
+// LockMembers locks the rows of members in the order of their ids until the transaction ends.
+func LockMembers(ctx context.Context, tx bun.Tx, ids []MemberID) error {
+	var locked []MemberID
+	return tx.NewSelect().Model((*Member)(nil)).Column("id").Where("m.id IN (?)", bun.List(ids)).Order("m.id").For("UPDATE").Scan(ctx, &locked)
+}
+
+// HoldMember reports whether a member has a role and is not disabled, and keeps both so until
+// the transaction ends.
+func HoldMember(ctx context.Context, db bun.IDB, id MemberID, role Role) (bool, error) {
+	var ids []MemberID
+	err := db.NewSelect().Model((*Member)(nil)).Column("id").
+		Where("m.id = ? AND m.role = ? AND m.disabled_at IS NULL", id, role).For("SHARE").Scan(ctx, &ids)
+	return len(ids) == 1, err
+}
+
 // FindMemberByEmail returns the member with a normal e-mail address, or sql.ErrNoRows.
 func FindMemberByEmail(ctx context.Context, db bun.IDB, email string) (*Member, error) {
 	m := new(Member)

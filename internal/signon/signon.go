@@ -102,7 +102,7 @@ func (p *Provider) Begin(ctx context.Context) (url string, attempt Attempt, err 
 }
 
 // Finish redeems the code with which the provider sent a person back. It checks the state, the
-// nonce, and the signature, issuer, audience and times of the token. It returns ErrRefused if
+// nonce, and the signature, issuer, audience, authorized party and times of the token. It returns ErrRefused if
 // one of them is wrong, or ErrDown.
 func (p *Provider) Finish(ctx context.Context, attempt Attempt, state, code string) (*Claims, error) {
 	if attempt.State == "" || subtle.ConstantTimeCompare([]byte(attempt.State), []byte(state)) != 1 {
@@ -127,7 +127,29 @@ func (p *Provider) Finish(ctx context.Context, attempt Attempt, state, code stri
 	if subtle.ConstantTimeCompare([]byte(attempt.Nonce), []byte(id.Nonce)) != 1 {
 		return nil, fmt.Errorf("%w: another nonce", ErrRefused)
 	}
+	if err := p.authorized(id); err != nil {
+		return nil, err
+	}
 	return p.claims(ctx, found, token, id)
+}
+
+// authorized refuses a token that was issued for another party, although this client is one of
+// its audiences (OpenID Connect Core 1.0, section 3.1.3.7, steps 3 to 5). No other audience is
+// trusted: a token for several must name this client as its authorized party.
+func (p *Provider) authorized(id *oidc.IDToken) error {
+	var claims struct {
+		Party *string `json:"azp"`
+	}
+	if err := id.Claims(&claims); err != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	switch {
+	case claims.Party == nil && len(id.Audience) > 1:
+		return fmt.Errorf("%w: a token for several audiences, without an authorized party (azp)", ErrRefused)
+	case claims.Party != nil && *claims.Party != p.config.ClientID:
+		return fmt.Errorf("%w: a token that was issued for another party (azp)", ErrRefused)
+	}
+	return nil
 }
 
 // claims reads the claims of a verified token. What it lacks is asked for at the provider's

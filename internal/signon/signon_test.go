@@ -1,6 +1,7 @@
 package signon_test
 
 import (
+	"encoding/json"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
 	"github.com/oauth2-proxy/mockoidc"
 	"github.com/reelay/reelay/internal/signon"
 	"github.com/stretchr/testify/require"
@@ -116,6 +118,61 @@ func TestProvider(t *testing.T) {
 
 		require.ErrorIs(t, err, signon.ErrRefused)
 		require.ErrorContains(t, err, "audience")
+	})
+
+	t.Run("TakesATokenOnlyIfThisClientIsItsParty", func(t *testing.T) {
+		t.Parallel()
+
+		for name, c := range map[string]struct {
+			audience any
+			party    any
+			refused  bool
+		}{
+			"one audience":                    {audience: "reelay"},
+			"one audience, this party":        {audience: []string{"reelay"}, party: "reelay"},
+			"several audiences, this party":   {audience: []string{"other", "reelay"}, party: "reelay"},
+			"several audiences, other party":  {audience: []string{"reelay", "other"}, party: "other", refused: true},
+			"several audiences, no party":     {audience: []string{"reelay", "other"}, refused: true},
+			"one audience, other party":       {audience: "reelay", party: "other", refused: true},
+			"one audience, an empty party":    {audience: "reelay", party: "", refused: true},
+			"one audience, a party of a list": {audience: "reelay", party: []string{"reelay"}, refused: true},
+		} {
+			var m *mockoidc.MockOIDC
+			m, config := server(t, func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.URL.Path != mockoidc.TokenEndpoint {
+						next.ServeHTTP(w, r)
+						return
+					}
+					answer := httptest.NewRecorder()
+					next.ServeHTTP(answer, r)
+					var tokens map[string]any
+					claims := jwt.MapClaims{}
+					if json.Unmarshal(answer.Body.Bytes(), &tokens) == nil {
+						_, _, _ = jwt.NewParser().ParseUnverified(tokens["id_token"].(string), claims)
+						if claims["aud"] = c.audience; c.party != nil {
+							claims["azp"] = c.party
+						}
+						tokens["id_token"], _ = m.Keypair.SignJWT(claims)
+					}
+					w.Header().Set("Content-Type", "application/json")
+					_ = json.NewEncoder(w).Encode(tokens)
+				})
+			})
+			m.ClientID, config.ClientID = "reelay", "reelay"
+			p := signon.New(config)
+			address, attempt, err := p.Begin(t.Context())
+			require.NoError(t, err, name)
+			back := visit(t, address)
+
+			_, err = p.Finish(t.Context(), attempt, back.Get("state"), back.Get("code"))
+
+			if c.refused {
+				require.ErrorIs(t, err, signon.ErrRefused, name)
+			} else {
+				require.NoError(t, err, name)
+			}
+		}
 	})
 
 	t.Run("SaysThatTheProviderIsDown", func(t *testing.T) {

@@ -215,6 +215,9 @@ func (k *Keys) Revoke(ctx context.Context, p jobs.Principal, id models.KeyID) er
 		if err != nil {
 			return err
 		}
+		if err := p.Stands(ctx, tx); err != nil {
+			return err
+		}
 		if slices.Equal(admins, []models.KeyID{id}) {
 			return apierror.Conflict("This is the last ADMIN key that is valid: create another one first.")
 		}
@@ -225,7 +228,7 @@ func (k *Keys) Revoke(ctx context.Context, p jobs.Principal, id models.KeyID) er
 		if err != nil {
 			return err
 		}
-		return p.Audit(ctx, tx, "revokeApiKey", string(id), keyPayload(key))
+		return p.Record(ctx, tx, "revokeApiKey", string(id), keyPayload(key))
 	})
 	return apierror.Wrap(err, "revoke key %s", id)
 }

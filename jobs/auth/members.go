@@ -264,7 +264,9 @@ func (m *Members) ResetPassword(ctx context.Context, p jobs.Principal, id models
 
 func isSelf(p jobs.Principal, id models.MemberID) bool { return p.Member != nil && p.Member.ID == id }
 
-// change changes a member under its row's lock, and records that.
+// change changes a member under its row's lock, and records that. It locks the caller's row, too,
+// and reads the caller's rights again under that lock: of two admins who disable each other at
+// once, the second is refused, so one always remains.
 func (m *Members) change(
 	ctx context.Context, p jobs.Principal, action string, id models.MemberID, do func(context.Context, bun.Tx, *models.Member) (jobs.Payload, error),
 ) (member *models.Member, err error) {
@@ -275,7 +277,17 @@ func (m *Members) change(
 		return nil, apierror.NotFound("member")
 	}
 	err = jobs.InTx(ctx, m.DB, func(ctx context.Context, tx bun.Tx) error {
-		if member, err = models.LockMember(ctx, tx, id); err != nil {
+		both := []models.MemberID{id}
+		if p.Member != nil {
+			both = append(both, p.Member.ID)
+		}
+		if err := models.LockMembers(ctx, tx, both); err != nil {
+			return err
+		}
+		if err := p.Stands(ctx, tx); err != nil {
+			return err
+		}
+		if member, err = models.GetMember(ctx, tx, id); err != nil {
 			return apierror.OrNotFound(err, "member")
 		}
 		note, err := do(ctx, tx, member)

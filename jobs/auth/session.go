@@ -93,7 +93,7 @@ func (k *Keys) LogOut(ctx context.Context, token string) error {
 			}
 			p = principalOf(member, session.KeyID)
 		}
-		return p.Audit(ctx, tx, "logOut", string(session.ID), jobs.Payload{})
+		return p.Record(ctx, tx, "logOut", string(session.ID), jobs.Payload{})
 	})
 	return apierror.Wrap(err, "end the session")
 }

@@ -1,13 +1,14 @@
 package console
 
 import (
+	"bufio"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -101,14 +102,15 @@ func (e exportedJob) cells() []string {
 	return cells
 }
 
-// harmless keeps a spreadsheet from taking a text for a formula: it begins with an apostrophe
-// then.
-func harmless(cell string) string {
-	if strings.HasPrefix(strings.TrimLeft(cell, " \t\r\n"), "=") || cell != "" && strings.ContainsRune("=+-@\t\r\n", rune(cell[0])) {
-		return "'" + cell
-	}
-	return cell
-}
+// formulaStart finds where a spreadsheet could let a formula begin: at the start of a cell, and
+// after each character at which one of another locale or setting splits cells and lines. Spaces,
+// invisible characters and quotes before the sign do not count. Besides the ASCII signs there
+// are their full-width forms, which Excel in Japanese, Chinese and Korean takes for them.
+var formulaStart = regexp.MustCompile("((?:^|[;\t\r\n|])[\\p{Z}\\p{C}\"'`]*)([=+\\-@＝＋－＠])")
+
+// harmless keeps a spreadsheet from taking a text, or a part of it, for a formula: an apostrophe
+// is before the sign then.
+func harmless(cell string) string { return formulaStart.ReplaceAllString(cell, "$1'$2") }
 
 // jobExport sends the jobs that match, up to exportLimit, as CSV or as JSON lines. It reads and
 // sends them page by page.
@@ -178,10 +180,22 @@ func jsonLines(w io.Writer) (write func(exportedJob) error, flush func() error) 
 }
 
 func csvLines(w io.Writer) (write func(exportedJob) error, flush func() error) {
-	lines := csv.NewWriter(w)
-	_ = lines.Write(exportColumns) // flush returns its error
-	return func(e exportedJob) error { return lines.Write(e.cells()) }, func() error {
-		lines.Flush()
-		return lines.Error()
+	lines := bufio.NewWriter(w)
+	writeQuoted(lines, exportColumns)
+	return func(e exportedJob) error { writeQuoted(lines, e.cells()); return nil }, lines.Flush
+}
+
+// writeQuoted writes a line of CSV (RFC 4180) in which every cell is quoted, whatever is in it, so
+// that a spreadsheet whose list separator is a semicolon keeps cells with one whole. An error stays
+// with the writer, whose Flush returns it.
+func writeQuoted(w *bufio.Writer, cells []string) {
+	for i, cell := range cells {
+		if i > 0 {
+			_ = w.WriteByte(',')
+		}
+		_ = w.WriteByte('"')
+		_, _ = w.WriteString(strings.ReplaceAll(cell, `"`, `""`))
+		_ = w.WriteByte('"')
 	}
+	_, _ = w.WriteString("\r\n")
 }
