@@ -62,6 +62,25 @@ func (c *Client) RevokeAPIKey(ctx context.Context, id string) error {
 	return err
 }
 
+// ChangeFilter narrows the feed of changes. Empty fields match everything.
+type ChangeFilter struct {
+	Kinds []ChangeKind
+	// Target is the id or the name of what was changed.
+	Target string
+	// Since and Until bound the time; Until is excluded.
+	Since, Until time.Time
+}
+
+// Changes returns one page of what changed in the installation, newest first. It needs a key of
+// an operator, admin or viewer.
+func (c *Client) Changes(ctx context.Context, f ChangeFilter, first int, after string) (*ChangePage, error) {
+	data, err := changes(ctx, caller{c}, f.Kinds, optional(f.Target), optional(f.Since), optional(f.Until), optional(first), optional(after))
+	if err != nil {
+		return nil, err
+	}
+	return &data.Changes, nil
+}
+
 // AuditLog returns one page of the operators' actions, newest first, limited to those
 // on one target unless target is "". It needs an ADMIN key.
 func (c *Client) AuditLog(ctx context.Context, target string, first int, after string) (*AuditPage, error) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
 
@@ -19,6 +20,12 @@ func (r *mutationResolver) UpdateAccount(ctx context.Context, id string, input a
 
 func (r *mutationResolver) CreateAccount(ctx context.Context, input auth.AccountInput) (*models.Account, error) {
 	return r.Resolver.Accounts.Create(ctx, principal(ctx), input)
+}
+
+func (r *queryResolver) Changes(ctx context.Context, kinds []query.ChangeKind, target *string, since *time.Time, until *time.Time, first *int, after *string) (*Connection[query.Change], error) {
+	return connected(r.Reader.Changes(ctx, principal(ctx), query.ChangeFilter{
+		Kinds: kinds, Target: valueOr(target, ""), Since: valueOr(since, time.Time{}), Until: valueOr(until, time.Time{}),
+	}, pageOf(first, after)))
 }
 
 func (r *queryResolver) Accounts(ctx context.Context, first *int, after *string) (*Connection[models.Account], error) {

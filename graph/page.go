@@ -2,6 +2,7 @@ package graph
 
 import (
 	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
 
@@ -32,6 +33,8 @@ type (
 	AccountConnection         = Connection[models.Account]
 	AuditEdge                 = Edge[models.AuditEntry]
 	AuditConnection           = Connection[models.AuditEntry]
+	ChangeEdge                = Edge[query.Change]
+	ChangeConnection          = Connection[query.Change]
 	BulkOperationEdge         = Edge[models.BulkOperation]
 	BulkOperationConnection   = Connection[models.BulkOperation]
 	JobEventEdge              = Edge[models.JobEvent]

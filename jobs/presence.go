@@ -20,8 +20,11 @@ type Presence struct {
 	Kind models.ProcessKind
 	// Version and Host describe the process to operators.
 	Version, Host string
+	// Settings are the process's settings, as SafeSettings returns them. A change is recorded.
+	Settings map[string]string
 
-	process uuid.UUID // known after the first pass
+	process  uuid.UUID // known after the first pass
+	recorded bool
 }
 
 const (
@@ -51,6 +54,12 @@ func (p *Presence) Pass(ctx context.Context) error {
 	self := &models.Process{ID: p.process, Kind: p.Kind, Version: p.Version, Host: p.Host}
 	if err := models.WriteReplica(ctx, p.DB, self, processKept); err != nil {
 		return fmt.Errorf("write that this process runs: %w", err)
+	}
+	if !p.recorded {
+		if err := p.recordSetup(ctx); err != nil {
+			return err
+		}
+		p.recorded = true
 	}
 	if p.Kind != models.ProcessAPI {
 		return nil

@@ -108,7 +108,7 @@ func openAPI(ctx context.Context, cfg config, listener net.Listener, publicURL s
 // presenceOf returns what records that this process is alive.
 func presenceOf(db *bun.DB, kind models.ProcessKind) *jobs.Presence {
 	host, _ := os.Hostname() // operators see that it is unknown
-	return &jobs.Presence{DB: db, Kind: kind, Version: version.Current().String(), Host: host}
+	return &jobs.Presence{DB: db, Kind: kind, Version: version.Current().String(), Host: host, Settings: jobs.SafeSettings(recordedSettings())}
 }
 
 // gate passes requests to the API once it is open.

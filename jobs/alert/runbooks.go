@@ -75,7 +75,7 @@ var runbooks = map[string]Runbook{
 	"completion": {
 		Meaning: "Fewer than 95 % of the jobs that ended in the last hour completed. Failures that customers caused do not count.",
 		Causes:  []string{"A model or its runtime is broken, often after a change.", "A bad host eats jobs.", "The object store or the network fails."},
-		Steps:   []string{"Dead letters (/dead-letters): the largest group names the cause, with the last log.", "Audit (/audit): what changed before it began? Models are versioned: apply the version before.", "Workers (/workers): hosts with the most crashes; quarantine one that stands out.", "When it is repaired, redrive the group: a canary first."},
+		Steps:   []string{"Dead letters (/dead-letters): the largest group names the cause, with the last log.", "Changes (/changes): what changed before it began? Models are versioned: apply the version before.", "Workers (/workers): hosts with the most crashes; quarantine one that stands out.", "When it is repaired, redrive the group: a canary first."},
 	},
 	"failures": {
 		Meaning: "More than a tenth of the jobs that ended in the last hour failed, without failures that customers caused.",

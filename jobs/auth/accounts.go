@@ -148,7 +148,7 @@ func (a *Accounts) Update(ctx context.Context, p jobs.Principal, id models.Accou
 		account.Version = counted.Version
 		stands = jobs.Standing(id, counted)
 		before, after := difference(before, limitsOf(account))
-		return p.Audit(ctx, tx, "updateAccount", string(id), jobs.Payload{"before": before, "after": after})
+		return p.Audit(ctx, tx, "updateAccount", string(id), jobs.Payload{"name": account.Name, "before": before, "after": after})
 	})
 	if err != nil {
 		return nil, apierror.Wrap(err, "update account %s", id)

@@ -196,7 +196,7 @@ func (s *Pools) Pause(ctx context.Context, p jobs.Principal, id models.PoolID) (
 		if drained, err = models.DrainPool(ctx, tx, id, jobs.LeavesPaused); err != nil {
 			return err
 		}
-		return p.Audit(ctx, tx, "pausePool", string(id), jobs.Payload{"draining": len(drained)})
+		return p.Audit(ctx, tx, "pausePool", string(id), jobs.Payload{"name": pool.Name, "draining": len(drained)})
 	})
 	if err != nil {
 		return nil, err
@@ -215,7 +215,7 @@ func (s *Pools) Resume(ctx context.Context, p jobs.Principal, id models.PoolID) 
 		if err := models.UpdatePool(ctx, tx, pool); err != nil {
 			return err
 		}
-		return p.Audit(ctx, tx, "resumePool", string(id), jobs.Payload{})
+		return p.Audit(ctx, tx, "resumePool", string(id), jobs.Payload{"name": pool.Name})
 	})
 }
 

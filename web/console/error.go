@@ -78,7 +78,9 @@ func (c *console) fail(w http.ResponseWriter, r *http.Request, err error, back s
 		return // the browser is gone
 	}
 	f := describe(r.Context(), err)
-	f.Back = back
+	if f.Back = back; f.Status == http.StatusForbidden {
+		f.Back = home() // the same page would refuse again
+	}
 	if f.RequestID != "" {
 		door.Log(r.Context(), f.RequestID, err, "method", r.Method, "path", r.URL.Path)
 	}

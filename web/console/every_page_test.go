@@ -150,6 +150,6 @@ var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
 		"schedule of a workflow": schedulePath(nightly.ID), "edit schedule of a workflow": schedulePath(nightly.ID) + "/edit", "workflows of a schedule": "/workflows?schedule=" + string(nightly.ID),
 		"workflows": "/workflows", "workflow": workflowPath(film.ID), "cancel workflow": workflowPath(film.ID) + "/cancel",
 		"accounts": "/accounts", "new account": "/accounts/new", "edit account": "/accounts/" + string(b.Account.ID) + "/edit", "members": "/members", "member": "/members/" + string(invitation.Member.ID), "join": "/join/" + invitation.Token,
-		"keys": "/keys", "new key": "/keys/new", "revoke": "/keys/" + string(key.KeyID) + "/revoke", "audit": "/audit", "me": "/me",
+		"keys": "/keys", "new key": "/keys/new", "revoke": "/keys/" + string(key.KeyID) + "/revoke", "audit": "/audit", "changes": "/changes", "me": "/me",
 	}
 })

@@ -21,6 +21,8 @@ type overview struct {
 	Pools []*query.PoolStatus
 	// Alerts are those that fire.
 	Alerts []*models.Alert
+	// Changes are the newest ones of the last day.
+	Changes []*query.Change
 	// Welcome is the address of this Reelay, for its first steps, or "" if it has had a job.
 	Welcome string
 	Range   chartRange
@@ -105,6 +107,9 @@ func (c *console) readOverview(ctx context.Context, p jobs.Principal) (*overview
 	if v.Alerts, err = c.Alerts.Active(ctx, p); err != nil {
 		return nil, err
 	}
+	if v.Changes, err = c.newestChanges(ctx, p); err != nil {
+		return nil, err
+	}
 	for _, lane := range lanesOf(v.Queues, v.Pauses) {
 		of := v.Hour.Of(history.Selection{Lane: lane.Lane})
 		v.Lanes = append(v.Lanes, laneNow{laneView: lane, P50: of.Wait(0.5), P95: of.Wait(0.95)})
@@ -119,7 +124,11 @@ const chartsFor = 10 * time.Second
 // last ten seconds.
 func (c *console) readCharts(ctx context.Context, span chartRange) (overviewCharts, error) {
 	past, err := c.readPast(ctx, span)
-	return overviewCharts{span, chartsOf(past)}, err
+	if err != nil {
+		return overviewCharts{}, err
+	}
+	charts := chartsOf(past)
+	return overviewCharts{span, charts}, c.mark(ctx, span, charts)
 }
 
 // readPast returns the history of a time, as all viewers of this process share it.

@@ -189,7 +189,7 @@ func ways(ctx context.Context, now time.Time) (all [][2]string) {
 	yesterday := now.UTC().AddDate(0, 0, -1).Format(time.DateOnly)
 	for _, way := range [][2]string{
 		{"/heatmap?hours=12", "Waste of the night"}, {"/queues", "Who fills the queues"}, {"/workers", "Which hosts fail"},
-		{"/webhooks", "Webhook deliveries"}, {"/audit?since=" + yesterday, "What changed since yesterday"},
+		{"/webhooks", "Webhook deliveries"}, {"/changes?since=" + yesterday, "What changed since yesterday"},
 	} {
 		path, _, _ := strings.Cut(way[0], "?")
 		if hasPage(path) && (may(ctx, models.RoleAdmin) || !slices.Contains(adminSections, path)) {

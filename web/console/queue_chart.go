@@ -35,7 +35,11 @@ func (c *console) queueCharts(w http.ResponseWriter, r *http.Request, _ jobs.Pri
 // readQueueCharts returns the charts of all lanes, or of the models of one lane.
 func (c *console) readQueueCharts(ctx context.Context, span chartRange, lane models.Tier) (overviewCharts, error) {
 	past, err := c.readPast(ctx, span)
-	return overviewCharts{span, queueChartsOf(past, lane)}, err
+	if err != nil {
+		return overviewCharts{}, err
+	}
+	charts := queueChartsOf(past, lane)
+	return overviewCharts{span, charts}, c.mark(ctx, span, charts)
 }
 
 func queueChartsOf(past []*history.Figures, lane models.Tier) []ui.ChartData {

@@ -265,6 +265,7 @@ func (c *console) routes() []route {
 		{pattern: "POST /keys/{id}/revoke", serve: c.keyRevoke, admin: true, back: "/keys"},
 
 		{pattern: "GET /audit", serve: c.auditList, admin: true},
+		{pattern: "GET /changes", serve: c.changeList},
 
 		{pattern: "GET /me", serve: c.me},
 		{pattern: "POST /me/password", serve: c.changePassword, own: true, back: "/me"},

@@ -46,6 +46,7 @@ var navigation = []group{
 	{"Operate", []section{
 		{"Alerts", "/alerts", "g a", "the alert"},
 		{"Webhooks", "/webhooks", "g e", "the endpoint"},
+		{"Changes", "/changes", "g i", ""},
 		{"Doctor", "/doctor", "g f", ""},
 		{"System", "/system", "g s", ""},
 		{"asynq", "/asynqmon", "g z", ""},

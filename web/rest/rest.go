@@ -53,6 +53,7 @@ func (s *service) register(mux *http.ServeMux) *huma.OpenAPI {
 	s.registerQueue(api)
 	s.registerHalts(api)
 	s.registerOverview(api)
+	s.registerChanges(api)
 	s.registerPools(api)
 	s.registerDrafts(api)
 	// Requests have no other fields. Later releases can add fields to responses.

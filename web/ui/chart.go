@@ -31,6 +31,33 @@ type ChartData struct {
 	// Link is the page that explains the chart, or "".
 	Link   string
 	Series []Series
+	// Marks are what happened meanwhile.
+	Marks []ChartMark
+}
+
+// ChartMark is a vertical line in a chart: something that was changed at that time.
+type ChartMark struct {
+	At time.Time `json:"-"`
+	// Unix is At in seconds.
+	Unix int64  `json:"at"`
+	Text string `json:"text"`
+}
+
+// marks are those within the time of the chart.
+func (c ChartData) marks() []ChartMark {
+	within := []ChartMark{}
+	for _, m := range c.Marks {
+		if !m.At.Before(c.From) && m.At.Before(c.to()) {
+			m.Unix = m.At.Unix()
+			within = append(within, m)
+		}
+	}
+	return within
+}
+
+// markPath is a vertical line in a box that is 100 wide and 40 high.
+func (c ChartData) markPath(m ChartMark) string {
+	return "M" + number(100*float64(m.At.Sub(c.From))/float64(max(c.to().Sub(c.From), 1))) + " 2V39"
 }
 
 // data is what chart.js reads.
@@ -40,11 +67,12 @@ func (c ChartData) data() string {
 		series = []Series{}
 	}
 	raw, err := json.Marshal(struct {
-		From   int64    `json:"from"`
-		Step   int64    `json:"step"`
-		Unit   string   `json:"unit"`
-		Series []Series `json:"series"`
-	}{c.From.Unix(), int64(c.Step / time.Second), c.Unit, rounded(series)})
+		From   int64       `json:"from"`
+		Step   int64       `json:"step"`
+		Unit   string      `json:"unit"`
+		Series []Series    `json:"series"`
+		Marks  []ChartMark `json:"marks"`
+	}{c.From.Unix(), int64(c.Step / time.Second), c.Unit, rounded(series), c.marks()})
 	if err != nil {
 		panic(fmt.Sprintf("chart %s: %v", c.ID, err)) // NaN is no value of a chart
 	}
@@ -204,7 +232,11 @@ func (c ChartData) words() string {
 	for _, s := range c.Series {
 		said = append(said, s.Label+" "+Figure(s.last(), c.Unit))
 	}
-	return c.Title + ", newest values: " + strings.Join(said, ", ") + "."
+	words := c.Title + ", newest values: " + strings.Join(said, ", ") + "."
+	for _, m := range c.marks() {
+		words += " " + m.At.UTC().Format("15:04 UTC") + ": " + m.Text + "."
+	}
+	return words
 }
 
 // axis formats a time of the scale below the chart.

@@ -41,6 +41,25 @@ if (typeof uPlot === "function") {
 	const known = (data) => data.series.some((s) => s.values.some((v) => v !== null));
 	const last = (values) => values.findLast((v) => v !== null) ?? null;
 
+	// What was changed between a point and the next one.
+	const marksAt = (data, at) => (data.marks ?? []).filter((m) => m.at >= data.x[at] && m.at < data.x[at] + data.step).map((m) => m.text);
+	const drawMarks = (u, data, colour) => {
+		const { ctx, bbox } = u;
+		ctx.save();
+		ctx.strokeStyle = colour;
+		ctx.lineWidth = devicePixelRatio;
+		ctx.setLineDash([2 * devicePixelRatio, 2 * devicePixelRatio]);
+		for (const m of data.marks ?? []) {
+			// A point stands for the time until the next one, and is drawn at its beginning.
+			const x = Math.round(u.valToPos(Math.min(m.at, data.x.at(-1)), "x", true));
+			ctx.beginPath();
+			ctx.moveTo(x, bbox.top);
+			ctx.lineTo(x, bbox.top + bbox.height);
+			ctx.stroke();
+		}
+		ctx.restore();
+	};
+
 	const legend = (chart, at) => {
 		const values = chart.figure.querySelectorAll(".chart-legend b");
 		chart.data.series.forEach((s, i) => {
@@ -50,7 +69,7 @@ if (typeof uPlot === "function") {
 		if (ends.length !== 2) return;
 		const clock = (t) => new Date(t * 1000).toLocaleString([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
 		ends[0].textContent = at === null ? clock(chart.data.x[0]) : clock(chart.data.x[at]);
-		ends[1].textContent = at === null ? clock(chart.data.x.at(-1) + chart.data.step) : "";
+		ends[1].textContent = at === null ? clock(chart.data.x.at(-1) + chart.data.step) : marksAt(chart.data, at).join("; ");
 	};
 
 	const options = (chart) => {
@@ -82,7 +101,7 @@ if (typeof uPlot === "function") {
 					points: { show: data.x.length < 2, size: 4 },
 				})),
 			],
-			hooks: { setCursor: [(u) => legend(chart, u.cursor.left >= 0 ? (u.cursor.idx ?? null) : null)] },
+			hooks: { draw: [(u) => drawMarks(u, chart.data, quiet)], setCursor: [(u) => legend(chart, u.cursor.left >= 0 ? (u.cursor.idx ?? null) : null)] },
 		};
 	};
 

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestChangesCommand(t *testing.T) {
+	t.Parallel()
+
+	answer := func(w http.ResponseWriter, _ *http.Request) {
+		w.Write([]byte(`{"data":{"changes":{"edges":[{"node":{"id":"aud_1","at":"2026-11-27T01:02:03Z","kind":"POOL","action":"updatePool","actor":"ana@example.com (operator)",
+			"target":"pol_1","title":"Pool l4 changed","details":["maxWorkers: 3 → 5"]}}],"pageInfo":{"hasNextPage":false}}}}`))
+	}
+	t.Run("ShowsATableAndJSON", func(t *testing.T) {
+		t.Parallel()
+
+		server, url := serveFaulty(t, answer, answer)
+		status, out, errs := call(t, t.Context(), "changes", "--kind", "pool", "--since", "24h", "--endpoint", url, "--key", "rl_x")
+		require.Equal(t, 0, status, errs)
+		require.Regexp(t, `2026-11-27T01:02:03Z +pool +Pool l4 changed +ana@example.com`, out)
+		asked := server.received()[0]
+		require.Equal(t, []any{"POOL"}, asked["kinds"])
+		require.NotEmpty(t, asked["since"])
+
+		status, out, errs = call(t, t.Context(), "changes", "--json", "--endpoint", url, "--key", "rl_x")
+		require.Equal(t, 0, status, errs)
+		require.True(t, json.Valid([]byte(out)))
+		require.Contains(t, out, "maxWorkers: 3 → 5")
+	})
+
+	t.Run("RefusesWrongFlags", func(t *testing.T) {
+		t.Parallel()
+
+		for flag, wrong := range map[string]string{"--kind": "coffee", "--since": "yesterday", "--until": "-3h"} {
+			status, _, errs := call(t, t.Context(), "changes", flag, wrong, "--endpoint", "http://127.0.0.1:1", "--key", "rl_x")
+			require.Equal(t, 2, status, flag)
+			require.Contains(t, errs, flag)
+		}
+	})
+}

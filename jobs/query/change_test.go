@@ -1,0 +1,150 @@
+package query_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestChanges(t *testing.T) {
+	t.Parallel()
+
+	all := paging.Request{First: 50}
+	titles := func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f query.ChangeFilter) (found []string) {
+		t.Helper()
+		page, err := s.Reader.Changes(t.Context(), p, f, all)
+		require.NoError(t, err)
+		for _, c := range page.Items {
+			found = append(found, c.Title)
+		}
+		return found
+	}
+
+	t.Run("TellOperatorsAndViewersWhatChangedWithoutTheRest", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		viewer := s.NewKey(t, s.NewAccount(t, "ops", models.TierCritical), models.RoleViewer)
+		pool := jobstest.AddPool(t, s, 0, 5)
+		_, err := s.Pools.Pause(t.Context(), s.Admin, pool.ID)
+		require.NoError(t, err)
+		_, err = s.Operator.PauseQueue(t.Context(), s.Admin, models.TierPro, "", "ticket 4711")
+		require.NoError(t, err)
+		_, err = s.Operator.Halt(t.Context(), s.Admin, []models.HaltTarget{models.HaltSchedules}, "storage")
+		require.NoError(t, err)
+		s.NewMember(t, "ana@example.com", models.RoleOperator)
+		one := 5
+		_, err = s.Accounts.Update(t.Context(), s.Admin, s.Account.ID, auth.AccountInput{MaxRunning: &one})
+		require.NoError(t, err)
+		job := s.Submit(t)
+		_, err = s.Canceller.Cancel(t.Context(), s.Admin, job.ID)
+		require.NoError(t, err)
+
+		page, err := s.Reader.Changes(t.Context(), viewer, query.ChangeFilter{}, all)
+		require.NoError(t, err)
+		var told []string
+		for _, c := range page.Items {
+			told = append(told, c.Title)
+			require.NotEmpty(t, c.Actor)
+			require.NotContains(t, strings.Join(c.Details, "\n")+c.Title, string(job.ID), "jobs are for the audit log")
+		}
+		require.Contains(t, told, "Pool "+pool.Name+" paused")
+		require.Contains(t, told, "Queue PRO paused")
+		require.Contains(t, told, "SCHEDULES halted")
+		require.Contains(t, told, "Member ana@example.com created")
+		require.NotContains(t, strings.Join(told, "\n"), "{", "each word of a title has a value")
+		require.Contains(t, page.Items[0].Details, "maxRunning: 20 → 5")
+	})
+
+	t.Run("AreFilteredAndPaged", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		for _, lane := range []models.Tier{models.TierPro, models.TierFree, models.TierPro} {
+			_, err := s.Operator.PauseQueue(t.Context(), s.Admin, lane, "", "")
+			require.NoError(t, err)
+		}
+		_, err := s.Operator.Halt(t.Context(), s.Admin, []models.HaltTarget{models.HaltLeases}, "why")
+		require.NoError(t, err)
+
+		require.Equal(t, []string{"LEASES halted"}, titles(t, s, s.Admin, query.ChangeFilter{Kinds: []query.ChangeKind{query.ChangeHalt}}))
+		require.Equal(t, []string{"Queue FREE paused"}, titles(t, s, s.Admin, query.ChangeFilter{Target: "FREE"}))
+		require.Empty(t, titles(t, s, s.Admin, query.ChangeFilter{Until: time.Now().Add(-time.Hour)}))
+		queues := query.ChangeFilter{Kinds: []query.ChangeKind{query.ChangeQueue}}
+		first, err := s.Reader.Changes(t.Context(), s.Admin, queues, paging.Request{First: 2})
+		require.NoError(t, err)
+		require.True(t, first.More)
+		rest, err := s.Reader.Changes(t.Context(), s.Admin, queues, paging.Request{First: 2, After: first.End})
+		require.NoError(t, err)
+		require.Len(t, rest.Items, 1)
+		require.False(t, rest.More)
+	})
+
+	t.Run("RefuseWhoMayNotAndWhatIsWrong", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		_, err := s.Reader.Changes(t.Context(), s.Client, query.ChangeFilter{}, all)
+		jobstest.RequireCode(t, err, apierror.CodeForbidden)
+		for name, f := range map[string]query.ChangeFilter{
+			"unknown kind": {Kinds: []query.ChangeKind{"COFFEE"}}, "NUL": {Target: "a\x00"}, "long": {Target: strings.Repeat("x", 300)},
+			"backwards": {Since: time.Now(), Until: time.Now().Add(-time.Hour)},
+		} {
+			_, err := s.Reader.Changes(t.Context(), s.Admin, f, all)
+			require.ErrorIs(t, err, &apierror.Error{Code: apierror.CodeInvalidInput}, name)
+		}
+	})
+}
+
+func TestChangesOfProcesses(t *testing.T) {
+	t.Parallel()
+
+	s := jobstest.New(t)
+	start := func(version string, settings map[string]string) {
+		t.Helper()
+		process := &jobs.Presence{DB: s.DB, Kind: models.ProcessAPI, Version: version, Host: "one", Settings: jobs.SafeSettings(settings)}
+		require.NoError(t, process.Pass(t.Context()))
+		require.NoError(t, process.Pass(t.Context()))
+	}
+	processes := query.ChangeFilter{Kinds: []query.ChangeKind{query.ChangeProcess}}
+	count := func() int {
+		t.Helper()
+		page, err := s.Reader.Changes(t.Context(), s.Admin, processes, paging.Request{First: 50})
+		require.NoError(t, err)
+		return len(page.Items)
+	}
+	settings := map[string]string{
+		"DATABASE_URL": "postgres://reelay:hunter2@db.example:5432/reelay?password=hunter3#hunter4", "REDIS_URL": "redis://:hunter5@127.0.0.1:4711/0",
+		"REELAY_OIDC_CLIENT_SECRET": "hunter6", "REELAY_SPOT_PERCENT": "70", "GCS_BUCKET": "",
+	}
+
+	start("1.0", settings)
+	require.Equal(t, 0, count(), "the first start changes nothing")
+	settings["REDIS_URL"] = "redis://:hunter5@127.0.0.1:4712/0"
+	start("1.0", settings)
+	require.Equal(t, 0, count(), "nor does the same again, with a store of this machine at another port")
+	delete(settings, "REELAY_OIDC_CLIENT_SECRET")
+	settings["DATABASE_URL"] = "postgres://reelay:hunter2@other.example:5432/reelay"
+	settings["REELAY_SPOT_PERCENT"] = "50"
+	start("1.1", settings)
+
+	page, err := s.Reader.Changes(t.Context(), s.Admin, processes, paging.Request{First: 50})
+	require.NoError(t, err)
+	require.Len(t, page.Items, 1)
+	require.Equal(t, []string{
+		"DATABASE_URL: postgres://db.example:5432/reelay → postgres://other.example:5432/reelay", "REELAY_OIDC_CLIENT_SECRET: (set) → none",
+		"REELAY_SPOT_PERCENT: 70 → 50", "version: 1.0 → 1.1", "host: one",
+	}, page.Items[0].Details)
+	var stored string
+	require.NoError(t, s.DB.NewRaw("SELECT string_agg(setup::text, '') || (SELECT string_agg(payload::text, '') FROM audit_log) FROM process_setups").Scan(t.Context(), &stored))
+	require.NotContains(t, stored, "hunter")
+}

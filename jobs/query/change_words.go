@@ -1,0 +1,161 @@
+package query
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/models"
+)
+
+// changeWord says how an action of the audit log is told in the feed of changes.
+type changeWord struct {
+	kind ChangeKind
+	// title is a sentence. {target}, {name} and the other words in braces are values of the
+	// payload, before a change if they are not in what is after it.
+	title string
+}
+
+// changeWords are the actions that change the installation, by the name of the mutation. What
+// operators do to an account's jobs, schedules, endpoints and files is not among them: only
+// admins read that, in the audit log.
+var changeWords = map[string]changeWord{
+	"applyModels":   {ChangeModel, "Models applied: {target}"},
+	"removeModel":   {ChangeModel, "Model {target} removed"},
+	"restoreModel":  {ChangeModel, "Model {target} restored"},
+	"restoreModels": {ChangeModel, "Models restored: {target}"},
+
+	"createPool": {ChangePool, "Pool {name} created"},
+	"updatePool": {ChangePool, "Pool {name} changed"},
+	"deletePool": {ChangePool, "Pool {name} deleted"},
+	"pausePool":  {ChangePool, "Pool {name} paused"},
+	"resumePool": {ChangePool, "Pool {name} resumed"},
+
+	"drainWorker":       {ChangeWorker, "Worker {target} drained"},
+	"terminateWorker":   {ChangeWorker, "Worker {target} terminated"},
+	"preemptWorker":     {ChangeWorker, "Worker {target} preempted by an operator"},
+	"quarantineWorker":  {ChangeWorker, "Host of worker {target} quarantined"},
+	"releaseQuarantine": {ChangeWorker, "Host of worker {target} released from quarantine"},
+
+	"pauseQueue":  {ChangeQueue, "Queue {target} {model} paused"},
+	"resumeQueue": {ChangeQueue, "Queue {target} {model} resumed"},
+	"halt":        {ChangeHalt, "{target} halted"},
+	"resume":      {ChangeHalt, "{target} resumed"},
+
+	"createAccount": {ChangeAccount, "Account {name} created"},
+	"updateAccount": {ChangeAccount, "Account {name} changed"},
+
+	"createMember":        {ChangeMember, "Member {email} created"},
+	"updateMember":        {ChangeMember, "Member {email} changed"},
+	"disableMember":       {ChangeMember, "Member {email} disabled"},
+	"enableMember":        {ChangeMember, "Member {email} enabled"},
+	"resetMemberPassword": {ChangeMember, "Password of member {email} reset"},
+
+	"createApiKey": {ChangeKey, "Key {name} created"},
+	"revokeApiKey": {ChangeKey, "Key {name} revoked"},
+
+	"silenceAlerts": {ChangeAlert, "Alerts {rule} silenced"},
+	"endSilence":    {ChangeAlert, "Silence of alerts {rule} ended"},
+
+	"startProcess": {ChangeProcess, "Process {target} started with another version or other settings"},
+}
+
+var inBraces = regexp.MustCompile(`\{\w+\}`)
+
+// hiddenDetails are values of payloads that the feed leaves out: addresses of people, numbers
+// that say nothing, and settings of providers, which may hold a secret.
+var hiddenDetails = []string{"address", "bulkOperation", "settings", "id", "prefix"}
+
+// changeOf tells an act of the audit log as a change.
+func changeOf(act *models.AuditEntry) *Change {
+	words := changeWords[act.Action]
+	payload := readPayload(act.Payload)
+	c := &Change{ID: string(act.ID), At: act.At, Kind: words.kind, Action: act.Action, Actor: safe(act.Actor), Target: safe(act.Target)}
+	c.Title = strings.Join(strings.Fields(inBraces.ReplaceAllStringFunc(words.title, func(word string) string {
+		name := strings.Trim(word, "{}")
+		if name == "target" {
+			return c.Target
+		}
+		for _, in := range []map[string]any{payload.after, payload.all, payload.before} {
+			if value, ok := in[name]; ok && value != nil && value != "" {
+				return inPlainText(value)
+			}
+		}
+		return ""
+	})), " ")
+	c.Details = payload.lines(words.title)
+	return c
+}
+
+// changePayload is what an act of the audit log says of itself.
+type changePayload struct {
+	all, before, after map[string]any
+}
+
+func readPayload(raw json.RawMessage) (p changePayload) {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	if decoder.Decode(&p.all) != nil {
+		return changePayload{}
+	}
+	p.before, _ = p.all["before"].(map[string]any)
+	p.after, _ = p.all["after"].(map[string]any)
+	return p
+}
+
+// lines returns what differs, one value a line, then the other values, but for those in the title.
+func (p changePayload) lines(title string) []string {
+	lines := []string{}
+	for _, name := range slices.Sorted(maps.Keys(p.after)) {
+		is, was := inPlainText(p.after[name]), inPlainText(p.before[name])
+		switch {
+		case is == was:
+		case slices.Contains(hiddenDetails, name):
+			lines = append(lines, safe(name)+" changed")
+		case p.before == nil:
+			lines = append(lines, safe(name)+": "+is)
+		default:
+			lines = append(lines, safe(name)+": "+was+" → "+is)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.all)) {
+		if value := inPlainText(p.all[name]); name != "after" && name != "before" && value != "none" && !slices.Contains(hiddenDetails, name) && !strings.Contains(title, "{"+name+"}") {
+			lines = append(lines, safe(name)+": "+value)
+		}
+	}
+	return lines
+}
+
+// inPlainText returns a value of a payload as text.
+func inPlainText(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return "none"
+	case string:
+		if v == "" {
+			return "none"
+		}
+		return safe(v)
+	case []any:
+		parts := make([]string, len(v))
+		for i, one := range v {
+			parts[i] = inPlainText(one)
+		}
+		if len(parts) == 0 {
+			return "none"
+		}
+		return safe(strings.Join(parts, ", "))
+	}
+	data, err := json.Marshal(value)
+	if err != nil {
+		return "?"
+	}
+	return safe(string(data))
+}
+
+// safe returns a text that some person or program wrote, short and without control characters.
+func safe(s string) string { return text.Clip(text.Printable(s), 300) }

@@ -1,0 +1,135 @@
+package console
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/ui"
+)
+
+// changeList is the view of the feed of changes.
+type changeList struct {
+	// Values are the filter, as it stands in the address.
+	Values url.Values
+	Rows   []*query.Change
+	Older  string
+	Errors map[string]string
+	Now    time.Time
+}
+
+// changeFields are the parts of the filter.
+var changeFields = []string{"kind", "target", "since", "until"}
+
+// changeList shows what changed in the installation, to all who see the console.
+func (c *console) changeList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	asked := r.URL.Query()
+	v := &changeList{Values: url.Values{}, Errors: map[string]string{}, Now: time.Now()}
+	for _, name := range changeFields {
+		if value := strings.TrimSpace(asked.Get(name)); value != "" {
+			v.Values.Set(name, value)
+		}
+	}
+	filter := query.ChangeFilter{Target: v.Values.Get("target")}
+	if kind := query.ChangeKind(strings.ToUpper(v.Values.Get("kind"))); slices.Contains(query.ChangeKinds, kind) {
+		filter.Kinds = []query.ChangeKind{kind}
+	} else if kind != "" {
+		v.Errors["kind"] = "There is no such kind of change."
+	}
+	for name, to := range map[string]*time.Time{"since": &filter.Since, "until": &filter.Until} {
+		if value := v.Values.Get(name); value != "" {
+			var err error
+			if *to, err = readAuditTime(value); err != nil {
+				v.Errors[name] = "This must be a time in UTC, such as 2026-11-26T03:00."
+			}
+		}
+	}
+	if len(v.Errors) > 0 {
+		return render(w, r, http.StatusUnprocessableEntity, changeListPage(v))
+	}
+	found, err := c.Reader.Changes(r.Context(), p, filter, paging.Request{First: accessListSize, After: asked.Get("after")})
+	if err != nil {
+		return err
+	}
+	if v.Rows = found.Items; found.More {
+		older := maps.Clone(v.Values)
+		older.Set("after", found.End)
+		v.Older = "/changes?" + older.Encode()
+	}
+	return render(w, r, http.StatusOK, changeListPage(v))
+}
+
+// with returns the address of the feed with another value of the filter.
+func (v *changeList) with(name, value string) string {
+	narrowed := maps.Clone(v.Values)
+	narrowed.Set(name, value)
+	return "/changes?" + narrowed.Encode()
+}
+
+// changePath returns the address of the page about what was changed, or "".
+func changePath(ctx context.Context, change *query.Change) string {
+	if path := targetPath(change.Target); path != "" {
+		section, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+		if slices.Contains(adminSections, "/"+section) && !may(ctx, models.RoleAdmin) {
+			return ""
+		}
+		return path
+	}
+	switch change.Kind {
+	case query.ChangeModel:
+		return "/models"
+	case query.ChangeQueue:
+		return "/queues"
+	case query.ChangeAlert:
+		return "/alerts"
+	case query.ChangeHalt, query.ChangeProcess:
+		return "/system"
+	}
+	if models.IDKind(change.Target) == "wrk" {
+		return "/workers/" + change.Target
+	}
+	return ""
+}
+
+// overviewChanges is how many changes the overview shows.
+const overviewChanges = 5
+
+// newestChanges returns the newest changes of the last day.
+func (c *console) newestChanges(ctx context.Context, p jobs.Principal) ([]*query.Change, error) {
+	found, err := c.Reader.Changes(ctx, p, query.ChangeFilter{Since: time.Now().Add(-24 * time.Hour)}, paging.Request{First: overviewChanges})
+	if err != nil {
+		return nil, err
+	}
+	return found.Items, nil
+}
+
+// maxMarks is how many changes the charts of a page mark.
+const maxMarks = 50
+
+// markedKinds are the kinds of changes that move the figures of a chart.
+var markedKinds = []query.ChangeKind{query.ChangeModel, query.ChangePool, query.ChangeQueue, query.ChangeHalt, query.ChangeProcess}
+
+// mark marks the newest changes in charts of a time.
+func (c *console) mark(ctx context.Context, span chartRange, charts []ui.ChartData) error {
+	filter := query.ChangeFilter{Kinds: markedKinds, Since: time.Now().Add(-span.Length - span.Step)}
+	found, err := c.Reader.Changes(ctx, jobs.Host, filter, paging.Request{First: maxMarks})
+	if err != nil {
+		return err
+	}
+	marks := make([]ui.ChartMark, 0, len(found.Items))
+	for _, change := range found.Items {
+		marks = append(marks, ui.ChartMark{At: change.At, Text: ui.Upright(change.Title)})
+	}
+	for i := range charts {
+		charts[i].Marks = marks
+	}
+	return nil
+}
