@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,13 +19,25 @@ func TestChangesCommand(t *testing.T) {
 	t.Run("ShowsATableAndJSON", func(t *testing.T) {
 		t.Parallel()
 
-		server, url := serveFaulty(t, answer, answer)
+		var asked struct {
+			Variables struct {
+				Kinds []string
+				Since string
+			}
+		}
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if asked.Variables.Kinds == nil {
+				_ = json.NewDecoder(r.Body).Decode(&asked)
+			}
+			answer(w, r)
+		}))
+		t.Cleanup(server.Close)
+		url := server.URL
 		status, out, errs := call(t, t.Context(), "changes", "--kind", "pool", "--since", "24h", "--endpoint", url, "--key", "rl_x")
 		require.Equal(t, 0, status, errs)
 		require.Regexp(t, `2026-11-27T01:02:03Z +pool +Pool l4 changed +ana@example.com`, out)
-		asked := server.received()[0]
-		require.Equal(t, []any{"POOL"}, asked["kinds"])
-		require.NotEmpty(t, asked["since"])
+		require.Equal(t, []string{"POOL"}, asked.Variables.Kinds)
+		require.NotEmpty(t, asked.Variables.Since)
 
 		status, out, errs = call(t, t.Context(), "changes", "--json", "--endpoint", url, "--key", "rl_x")
 		require.Equal(t, 0, status, errs)

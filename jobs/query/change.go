@@ -88,7 +88,7 @@ func (r *Reader) Changes(ctx context.Context, p jobs.Principal, f ChangeFilter, 
 	if !text.Valid(f.Target, 0, jobs.MaxTargetRunes) {
 		return nil, apierror.Invalid("target", "target may have %d printable characters.", jobs.MaxTargetRunes)
 	}
-	all := paging.ListOf("chg", "", f)
+	all := paging.ListOf("aud", "changes", f)
 	mark, err := all.Begin(of)
 	if err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ func TestChanges(t *testing.T) {
 		require.Contains(t, told, "SCHEDULES halted")
 		require.Contains(t, told, "Member ana@example.com created")
 		require.NotContains(t, strings.Join(told, "\n"), "{", "each word of a title has a value")
-		require.Contains(t, page.Items[0].Details, "maxRunning: 20 → 5")
+		require.Contains(t, page.Items[0].Details, "maxRunning: 200 → 5")
 	})
 
 	t.Run("AreFilteredAndPaged", func(t *testing.T) {
