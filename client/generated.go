@@ -860,6 +860,101 @@ var AllCatchUp = []CatchUp{
 	CatchUpAll,
 }
 
+// Change includes the requested fields of the GraphQL type Change.
+// The GraphQL type's documentation follows.
+//
+// A change of the installation that every operator may read: who changed a model, pool, queue, halt, account, member, key or silence, and that a
+// process started with another version or other settings. It is an entry of the audit log, without what belongs to an account's jobs, and
+// without secrets.
+type Change struct {
+	Id   string     `json:"id"`
+	At   time.Time  `json:"at"`
+	Kind ChangeKind `json:"kind"`
+	// The name of the mutation, or startProcess.
+	Action string `json:"action"`
+	// The name of the key at that time, the e-mail address and role of a member, or reelay.
+	Actor string `json:"actor"`
+	// The id or the name of what was changed.
+	Target string `json:"target"`
+	// One sentence, such as: Pool l4-spot changed
+	Title string `json:"title"`
+	// Lines such as: maxWorkers: 3 → 5
+	Details []string `json:"details"`
+}
+
+// GetId returns Change.Id, and is useful for accessing the field via an interface.
+func (v *Change) GetId() string { return v.Id }
+
+// GetAt returns Change.At, and is useful for accessing the field via an interface.
+func (v *Change) GetAt() time.Time { return v.At }
+
+// GetKind returns Change.Kind, and is useful for accessing the field via an interface.
+func (v *Change) GetKind() ChangeKind { return v.Kind }
+
+// GetAction returns Change.Action, and is useful for accessing the field via an interface.
+func (v *Change) GetAction() string { return v.Action }
+
+// GetActor returns Change.Actor, and is useful for accessing the field via an interface.
+func (v *Change) GetActor() string { return v.Actor }
+
+// GetTarget returns Change.Target, and is useful for accessing the field via an interface.
+func (v *Change) GetTarget() string { return v.Target }
+
+// GetTitle returns Change.Title, and is useful for accessing the field via an interface.
+func (v *Change) GetTitle() string { return v.Title }
+
+// GetDetails returns Change.Details, and is useful for accessing the field via an interface.
+func (v *Change) GetDetails() []string { return v.Details }
+
+// ChangeEdge includes the requested fields of the GraphQL type ChangeEdge.
+type ChangeEdge struct {
+	Node Change `json:"node"`
+}
+
+// GetNode returns ChangeEdge.Node, and is useful for accessing the field via an interface.
+func (v *ChangeEdge) GetNode() Change { return v.Node }
+
+// What a change of the installation is about.
+type ChangeKind string
+
+const (
+	ChangeKindModel   ChangeKind = "MODEL"
+	ChangeKindPool    ChangeKind = "POOL"
+	ChangeKindWorker  ChangeKind = "WORKER"
+	ChangeKindQueue   ChangeKind = "QUEUE"
+	ChangeKindHalt    ChangeKind = "HALT"
+	ChangeKindAccount ChangeKind = "ACCOUNT"
+	ChangeKindMember  ChangeKind = "MEMBER"
+	ChangeKindKey     ChangeKind = "KEY"
+	ChangeKindAlert   ChangeKind = "ALERT"
+	ChangeKindProcess ChangeKind = "PROCESS"
+)
+
+var AllChangeKind = []ChangeKind{
+	ChangeKindModel,
+	ChangeKindPool,
+	ChangeKindWorker,
+	ChangeKindQueue,
+	ChangeKindHalt,
+	ChangeKindAccount,
+	ChangeKindMember,
+	ChangeKindKey,
+	ChangeKindAlert,
+	ChangeKindProcess,
+}
+
+// ChangePage includes the requested fields of the GraphQL type ChangeConnection.
+type ChangePage struct {
+	Edges    []ChangeEdge `json:"edges"`
+	PageInfo PageInfo     `json:"pageInfo"`
+}
+
+// GetEdges returns ChangePage.Edges, and is useful for accessing the field via an interface.
+func (v *ChangePage) GetEdges() []ChangeEdge { return v.Edges }
+
+// GetPageInfo returns ChangePage.PageInfo, and is useful for accessing the field via an interface.
+func (v *ChangePage) GetPageInfo() PageInfo { return v.PageInfo }
+
 // CheckpointPlan includes the requested fields of the GraphQL type CheckpointPlan.
 // The GraphQL type's documentation follows.
 //
@@ -6969,6 +7064,34 @@ func (v *__cancelWorkflowInput) GetId() string { return v.Id }
 // GetReason returns __cancelWorkflowInput.Reason, and is useful for accessing the field via an interface.
 func (v *__cancelWorkflowInput) GetReason() *string { return v.Reason }
 
+// __changesInput is used internally by genqlient
+type __changesInput struct {
+	Kinds  []ChangeKind `json:"kinds,omitempty"`
+	Target *string      `json:"target,omitempty"`
+	Since  *time.Time   `json:"since,omitempty"`
+	Until  *time.Time   `json:"until,omitempty"`
+	First  *int         `json:"first,omitempty"`
+	After  *string      `json:"after,omitempty"`
+}
+
+// GetKinds returns __changesInput.Kinds, and is useful for accessing the field via an interface.
+func (v *__changesInput) GetKinds() []ChangeKind { return v.Kinds }
+
+// GetTarget returns __changesInput.Target, and is useful for accessing the field via an interface.
+func (v *__changesInput) GetTarget() *string { return v.Target }
+
+// GetSince returns __changesInput.Since, and is useful for accessing the field via an interface.
+func (v *__changesInput) GetSince() *time.Time { return v.Since }
+
+// GetUntil returns __changesInput.Until, and is useful for accessing the field via an interface.
+func (v *__changesInput) GetUntil() *time.Time { return v.Until }
+
+// GetFirst returns __changesInput.First, and is useful for accessing the field via an interface.
+func (v *__changesInput) GetFirst() *int { return v.First }
+
+// GetAfter returns __changesInput.After, and is useful for accessing the field via an interface.
+func (v *__changesInput) GetAfter() *string { return v.After }
+
 // __commitArtifactInput is used internally by genqlient
 type __commitArtifactInput struct {
 	AttemptId    string         `json:"attemptId"`
@@ -8579,6 +8702,15 @@ type cancelWorkflowResponse struct {
 
 // GetCancelWorkflow returns cancelWorkflowResponse.CancelWorkflow, and is useful for accessing the field via an interface.
 func (v *cancelWorkflowResponse) GetCancelWorkflow() Workflow { return v.CancelWorkflow }
+
+// changesResponse is returned by changes on success.
+type changesResponse struct {
+	// What changed in the installation, newest first. kinds empty means all; target must be equal; since and until bound the time.
+	Changes ChangePage `json:"changes"`
+}
+
+// GetChanges returns changesResponse.Changes, and is useful for accessing the field via an interface.
+func (v *changesResponse) GetChanges() ChangePage { return v.Changes }
 
 // commitArtifactResponse is returned by commitArtifact on success.
 type commitArtifactResponse struct {
@@ -11720,6 +11852,68 @@ func cancelWorkflow(
 	}
 
 	data_ = &cancelWorkflowResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by changes.
+const changes_Operation = `
+query changes ($kinds: [ChangeKind!], $target: String, $since: Time, $until: Time, $first: Int, $after: String) {
+	changes(kinds: $kinds, target: $target, since: $since, until: $until, first: $first, after: $after) {
+		edges {
+			node {
+				id
+				at
+				kind
+				action
+				actor
+				target
+				title
+				details
+			}
+		}
+		pageInfo {
+			... PageInfo
+		}
+	}
+}
+fragment PageInfo on PageInfo {
+	hasNextPage
+	endCursor
+}
+`
+
+func changes(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	kinds []ChangeKind,
+	target *string,
+	since *time.Time,
+	until *time.Time,
+	first *int,
+	after *string,
+) (data_ *changesResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "changes",
+		Query:  changes_Operation,
+		Variables: &__changesInput{
+			Kinds:  kinds,
+			Target: target,
+			Since:  since,
+			Until:  until,
+			First:  first,
+			After:  after,
+		},
+	}
+
+	data_ = &changesResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

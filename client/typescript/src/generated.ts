@@ -35,6 +35,19 @@ export type AccountInput = {
   draftsKeptHours?: InputMaybe<Scalars['Int']['input']>;
 };
 
+/** What a change of the installation is about. */
+export type ChangeKind =
+  | 'MODEL'
+  | 'POOL'
+  | 'WORKER'
+  | 'QUEUE'
+  | 'HALT'
+  | 'ACCOUNT'
+  | 'MEMBER'
+  | 'KEY'
+  | 'ALERT'
+  | 'PROCESS';
+
 /** P1: act now. P2: within the hour. P3: on the next working day. */
 export type Severity =
   | 'P1'
