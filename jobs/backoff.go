@@ -65,8 +65,14 @@ func planRetry(f failures, jitter time.Duration) retryPlan {
 	case models.FailModelCrash, models.FailOutOfMemory, models.FailCheckpointCorrupt, models.FailDefectiveResult:
 		plan.delay = 0 // another worker may succeed
 	}
-	if f.retryAfterSeconds != nil && f.class == models.FailRateLimited {
-		plan.delay = time.Duration(*f.retryAfterSeconds) * time.Second
+	if f.retryAfterSeconds == nil {
+		return plan
+	}
+	switch asked := time.Duration(*f.retryAfterSeconds) * time.Second; f.class {
+	case models.FailRateLimited:
+		plan.delay = asked
+	case models.FailProvider, models.FailEndpoint:
+		plan.delay = max(plan.delay, asked)
 	}
 	return plan
 }

@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
@@ -41,6 +42,29 @@ func letter(t *testing.T, s *jobstest.Stack, id models.DeadLetterID) *models.Dea
 
 func TestDeadLetters(t *testing.T) {
 	t.Parallel()
+
+	t.Run("OfADeadEndpointAreForTheOwnerOfTheJob", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		_, _, err := s.Submitter.Submit(t.Context(), s.Client, jobs.Submission{
+			Model: "testcard", Prompt: "a fox", Params: []byte(`{"durationSeconds": 1, "pace": 0}`), MaxAttempts: new(1),
+		})
+		require.NoError(t, err)
+
+		_, letter := fails(t, s, s.Worker(t, "one"), models.FailEndpoint, "example.com returned status 500; expected 200–299.")
+		stats, err := s.Reader.DeadLetterStats(t.Context(), nil)
+		require.NoError(t, err)
+		groups, err := s.Reader.DeadLetterGroups(t.Context(), models.DeadLetterFilter{Audience: []models.Audience{models.AudienceCustomer}})
+		require.NoError(t, err)
+		health, err := models.ReadHealth(t.Context(), s.DB, time.Minute, 100)
+		require.NoError(t, err)
+
+		require.Equal(t, models.AudienceCustomer, letter.Audience())
+		require.Zero(t, stats.Total)
+		require.Len(t, groups, 1)
+		require.Zero(t, health.DeadLetters)
+	})
 
 	t.Run("AreGroupedByTheirCause", func(t *testing.T) {
 		t.Parallel()

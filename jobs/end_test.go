@@ -105,7 +105,7 @@ func TestComplete(t *testing.T) {
 			require.Equal(t, apierror.CodeInvalidInput, refused.Code)
 			require.Regexp(t, `^result(\.0)*\.?…?$`, refused.Field, "what is too deep is named by its place")
 		}
-		end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video, Output: json.RawMessage(`{"frames": 24, "note": "\ud800"}`)})
+		end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video, Output: json.RawMessage(`{"frames": 24, "note": "\ud800", "text": "x\\u0000y"}`)})
 		require.NoError(t, err)
 		require.Equal(t, job.ID, end.Job.ID)
 		s.RequireInvariants(t)

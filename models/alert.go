@@ -242,21 +242,29 @@ func ClaimDigest(ctx context.Context, tx bun.Tx, day string) (bool, error) {
 	return n > 0, err
 }
 
-// WebhookHealth counts the webhook deliveries that ended since a time.
+// WebhookHealth counts the webhook deliveries that were made since a time, and the accounts that
+// they were for. A dead endpoint is for its owner to mend: it makes one account failing.
 type WebhookHealth struct {
-	Delivered int `bun:"delivered"`
-	GivenUp   int `bun:"given_up"`
+	Deliveries int `bun:"deliveries"` // that ended, or were tried three times
+	Accounts   int `bun:"accounts"`
+	// Failing are the accounts of which more than half of the deliveries failed three times or for
+	// good.
+	Failing int `bun:"failing"`
 }
 
 // CountWebhooks counts how the webhook deliveries that were made within the last long ended. It
 // finds them by their ids, which begin with the time in milliseconds.
 func CountWebhooks(ctx context.Context, db bun.IDB, long time.Duration) (*WebhookHealth, error) {
 	h := new(WebhookHealth)
-	err := db.NewRaw(`SELECT count(*) FILTER (WHERE state = 'DELIVERED') AS delivered,
-			count(*) FILTER (WHERE state = 'GIVEN_UP' OR tries >= 3 AND state = 'PENDING') AS given_up
-		FROM webhook_deliveries WHERE id >= (
-			SELECT (left(hex, 8) || '-' || right(hex, 4) || '-0000-0000-000000000000')::uuid
-			FROM (SELECT lpad(to_hex((extract(epoch FROM clock_timestamp() - make_interval(secs => ?)) * 1000)::bigint), 12, '0') AS hex) bound)`, long.Seconds()).Scan(ctx, h)
+	err := db.NewRaw(`
+		WITH ended AS (
+			SELECT account_id, count(*) AS n, count(*) FILTER (WHERE state <> 'DELIVERED') AS failed
+			FROM webhook_deliveries WHERE (state <> 'PENDING' OR tries >= 3) AND id >= (
+				SELECT (left(hex, 8) || '-' || right(hex, 4) || '-0000-0000-000000000000')::uuid
+				FROM (SELECT lpad(to_hex((extract(epoch FROM clock_timestamp() - make_interval(secs => ?)) * 1000)::bigint), 12, '0') AS hex) bound)
+			GROUP BY account_id)
+		SELECT coalesce(sum(n), 0) AS deliveries, count(*) AS accounts, count(*) FILTER (WHERE 2 * failed > n) AS failing FROM ended`,
+		long.Seconds()).Scan(ctx, h)
 	return h, err
 }
 

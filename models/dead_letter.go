@@ -33,13 +33,13 @@ const (
 )
 
 // operatorsSQL selects the dead letters that operators must act on. The index
-// dead_letters_of_operators has the same condition.
-const operatorsSQL = "failure_class NOT IN ('INVALID_INPUT', 'CONTENT_POLICY', 'DEPENDENCY_FAILED', 'BUDGET_EXCEEDED')"
+// dead_letters_for_operators has the same condition.
+const operatorsSQL = "failure_class NOT IN ('INVALID_INPUT', 'CONTENT_POLICY', 'DEPENDENCY_FAILED', 'BUDGET_EXCEEDED', 'ENDPOINT_FAILED')"
 
 // Audience returns the party that must act on a dead letter of the class.
 func (c FailureClass) Audience() Audience {
 	switch c {
-	case FailInvalidInput, FailContentPolicy, FailDependency, FailBudget:
+	case FailInvalidInput, FailContentPolicy, FailDependency, FailBudget, FailEndpoint:
 		return AudienceCustomer
 	}
 	return AudienceOperator

@@ -61,6 +61,7 @@ const (
 	FailRateLimited       FailureClass = "RATE_LIMITED"
 	FailProvider          FailureClass = "PROVIDER_UNAVAILABLE"
 	FailTimeout           FailureClass = "TIMEOUT"
+	FailEndpoint          FailureClass = "ENDPOINT_FAILED" // a server that the job names
 	FailPreempted         FailureClass = "PREEMPTED"
 	FailWorkerLost        FailureClass = "WORKER_LOST"
 	FailYielded           FailureClass = "YIELDED" // it gave way to a job of a higher lane
@@ -78,7 +79,7 @@ const (
 
 // FailureClasses lists them all.
 var FailureClasses = []FailureClass{
-	FailTransient, FailRateLimited, FailProvider, FailTimeout, FailPreempted, FailWorkerLost, FailYielded, FailModelCrash, FailOutOfMemory,
+	FailTransient, FailRateLimited, FailProvider, FailTimeout, FailEndpoint, FailPreempted, FailWorkerLost, FailYielded, FailModelCrash, FailOutOfMemory,
 	FailCheckpointCorrupt, FailDefectiveResult, FailInvalidInput, FailContentPolicy, FailUnauthorized, FailBudget, FailDependency, FailPoison,
 }
 

@@ -17,7 +17,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
 // These bound how long a caller waits for a PostgreSQL that is busy or does not answer. The
@@ -97,7 +96,7 @@ func open(ctx context.Context, dsn string, maxConns, maxReads int, limit func(*p
 	// pgx's pool keeps the idle connections. database/sql would hoard them.
 	plain.SetMaxIdleConns(0)
 	// A newer schema can have columns that this binary does not know.
-	db := bun.NewDB(plain, pgdialect.New(), bun.WithDiscardUnknownColumns())
+	db := bun.NewDB(plain, newDialect(), bun.WithDiscardUnknownColumns())
 	return db, func() { db.Close(); closePools() }, nil
 }
 

@@ -56,13 +56,10 @@ func (t *attempt) own(result *runtime.Result) error {
 	return nil
 }
 
-// maxOutput is the largest output that the control plane stores, in bytes.
-const maxOutput = 256 << 10
-
 // storable refuses an output that the API cannot store. Every host would deliver the same, so
 // the class is the one that is tried on only one more.
 func (t *attempt) storable(output json.RawMessage) error {
-	err := runtime.CheckJSON(output, maxOutput)
+	err := runtime.CheckJSON(output, runtime.MaxOutput)
 	if err == nil {
 		return nil
 	}

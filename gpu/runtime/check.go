@@ -71,8 +71,8 @@ func (m *Metrics) check() error {
 }
 
 func (m *Result) check() error {
-	if len(m.Output) > maxOutput {
-		return fmt.Errorf("an output of %d bytes; at most %d are allowed", len(m.Output), maxOutput)
+	if len(m.Output) > MaxOutput {
+		return fmt.Errorf("an output of %d bytes; at most %d are allowed", len(m.Output), MaxOutput)
 	}
 	return nil
 }
@@ -81,7 +81,7 @@ func (m *Cancelled) check() error { return nil }
 
 func (f *Failure) check() error {
 	switch f.Class {
-	case Transient, RateLimited, ProviderUnavailable, Timeout, ModelCrash, OutOfMemory,
+	case Transient, RateLimited, ProviderUnavailable, Timeout, EndpointFailed, ModelCrash, OutOfMemory,
 		CheckpointCorrupt, InvalidInput, ContentPolicy, Unauthorized:
 	default:
 		return fmt.Errorf("class is %q", f.Class)

@@ -13,11 +13,10 @@ import (
 const ProtocolVersion = 2
 
 const (
-	maxLine   = 1 << 20   // bytes of a line, including the newline
-	maxTexts  = 2000      // bytes of a message for people
-	maxDetail = 16 << 10  // bytes of a failure's detail
-	maxOutput = 256 << 10 // bytes of a result's output, which the control plane stores
-	maxInfo   = 16_000    // bytes of a checkpoint's info, encoded as the agent sends it
+	maxLine   = 1 << 20  // bytes of a line, including the newline
+	maxTexts  = 2000     // bytes of a message for people
+	maxDetail = 16 << 10 // bytes of a failure's detail
+	maxInfo   = 16_000   // bytes of a checkpoint's info, encoded as the agent sends it
 	maxCount  = math.MaxInt32
 
 	maxVersion = 100    // bytes of the version of a model
@@ -35,6 +34,9 @@ const (
 	PhaseEncoding     Phase = "ENCODING"
 )
 
+// MaxOutput is the largest output of a job that the control plane stores, in bytes.
+const MaxOutput = 256 << 10
+
 // FailureClass decides what happens to a job after a failure. The values are
 // those of the API.
 type FailureClass string
@@ -45,12 +47,14 @@ const (
 	RateLimited         FailureClass = "RATE_LIMITED"
 	ProviderUnavailable FailureClass = "PROVIDER_UNAVAILABLE"
 	Timeout             FailureClass = "TIMEOUT"
-	ModelCrash          FailureClass = "MODEL_CRASH"
-	OutOfMemory         FailureClass = "OUT_OF_MEMORY"
-	CheckpointCorrupt   FailureClass = "CHECKPOINT_CORRUPT"
-	InvalidInput        FailureClass = "INVALID_INPUT"
-	ContentPolicy       FailureClass = "CONTENT_POLICY"
-	Unauthorized        FailureClass = "UNAUTHORIZED"
+	// EndpointFailed is for a server that the job itself names: its owner must act.
+	EndpointFailed    FailureClass = "ENDPOINT_FAILED"
+	ModelCrash        FailureClass = "MODEL_CRASH"
+	OutOfMemory       FailureClass = "OUT_OF_MEMORY"
+	CheckpointCorrupt FailureClass = "CHECKPOINT_CORRUPT"
+	InvalidInput      FailureClass = "INVALID_INPUT"
+	ContentPolicy     FailureClass = "CONTENT_POLICY"
+	Unauthorized      FailureClass = "UNAUTHORIZED"
 )
 
 // DefectiveResult is the class of a video that the agent refused. A runtime cannot

@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,7 +30,7 @@ func CheckJSON(raw json.RawMessage, most int) error {
 		return errors.New("has an object with a repeated key")
 	case err != nil:
 		return fmt.Errorf("cannot be stored: %w", err)
-	case bytes.Contains(raw, []byte(`\u0000`)):
+	case wellformed.HasNUL(raw):
 		return errors.New("has a NUL character")
 	}
 	var value any

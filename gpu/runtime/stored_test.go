@@ -12,7 +12,7 @@ import (
 func TestCheckJSON(t *testing.T) {
 	t.Parallel()
 	nested := func(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
-	for _, raw := range []string{"", "null", `{"a": [1, 2.5, "é"]}`, nested(MaxDepth), `"` + strings.Repeat("x", 98) + `"`} {
+	for _, raw := range []string{"", "null", `{"a": [1, 2.5, "é"]}`, `{"a": "x\\u0000y", "\\u0000": "\\\\u0000"}`, nested(MaxDepth), `"` + strings.Repeat("x", 98) + `"`} {
 		require.NoError(t, CheckJSON(json.RawMessage(raw), 100+2*MaxDepth), raw)
 	}
 	for raw, says := range map[string]string{
@@ -20,6 +20,8 @@ func TestCheckJSON(t *testing.T) {
 		"\"\xff\"":                          "not valid UTF-8",
 		`"\ud800"`:                          "half of a character",
 		`{"a": "\u0000"}`:                   "NUL",
+		`{"\\\u0000": 1}`:                   "NUL",
+		`["\\\\\u0000"]`:                    "NUL",
 		`{"a": 1, "a": 2}`:                  "repeated key",
 		`1e999`:                             "out of range",
 		`"` + strings.Repeat("x", 99) + `"`: "takes 101 bytes; at most 100",

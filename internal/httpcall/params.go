@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/internal/outbound"
+	"github.com/reelay/reelay/internal/text"
 	"golang.org/x/net/http/httpguts"
 )
 
@@ -88,17 +89,22 @@ func (p *Params) checkHeaders() error {
 	return nil
 }
 
-// readExpected reads statuses such as 201, and ranges such as "200-299".
+// readExpected reads statuses such as 201, and ranges such as "200-299" and "2xx".
 func (p *Params) readExpected() error {
-	for _, raw := range p.ExpectedStatus {
-		first, last, isRange := strings.Cut(strings.Trim(string(raw), `"`), "-")
+	for i, raw := range p.ExpectedStatus {
+		said := strings.TrimSpace(strings.Trim(string(raw), `"`))
+		first, last, isRange := strings.Cut(said, "-")
+		if class, ok := strings.CutSuffix(strings.ToLower(said), "xx"); ok && len(class) == 1 {
+			first, last, isRange = class+"00", class+"99", true
+		}
 		if !isRange {
 			last = first
 		}
-		from, err1 := strconv.Atoi(first)
-		to, err2 := strconv.Atoi(last)
+		from, err1 := strconv.Atoi(strings.TrimSpace(first))
+		to, err2 := strconv.Atoi(strings.TrimSpace(last))
 		if err1 != nil || err2 != nil || from < 200 || to > 599 || from > to {
-			return problem("expectedStatus", "may hold statuses from 200 to 599, such as 201, and ranges, such as \"200-299\".")
+			return problem(fmt.Sprintf("expectedStatus.%d", i),
+				"is %s: name a status from 200 to 599, such as 201, or a range, such as \"200-299\" or \"2xx\".", text.Clip(string(raw), 40))
 		}
 		p.ranges = append(p.ranges, [2]int{from, to})
 	}
@@ -111,6 +117,17 @@ func (p *Params) readExpected() error {
 // Expects reports whether a response with this status is a success.
 func (p *Params) Expects(status int) bool {
 	return slices.ContainsFunc(p.ranges, func(r [2]int) bool { return r[0] <= status && status <= r[1] })
+}
+
+// Expected names the statuses that are a success, such as "200–299, 404".
+func (p *Params) Expected() string {
+	names := make([]string, len(p.ranges))
+	for i, r := range p.ranges {
+		if names[i] = strconv.Itoa(r[0]); r[1] > r[0] {
+			names[i] += "–" + strconv.Itoa(r[1])
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // Address returns the parsed URL, or a *Problem if the policy does not allow it.

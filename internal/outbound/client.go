@@ -201,6 +201,17 @@ func ReadAll(body io.Reader, limit int64) ([]byte, error) {
 	return data, nil
 }
 
+// Local reports whether a call failed because of this machine: it has no way to the network, or
+// no file handle or port is left.
+func Local(err error) bool {
+	for _, own := range []error{syscall.ENETUNREACH, syscall.ENETDOWN, syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS} {
+		if errors.Is(err, own) {
+			return true
+		}
+	}
+	return false
+}
+
 // Reason describes, for the author of the URL, why a call failed. It contains neither the
 // URL, which may hold a secret, nor the resolved addresses, which may be ours.
 func Reason(err error) string {

@@ -18,7 +18,7 @@ const (
 // classes are the failure classes that a rule can name.
 var classes = []string{
 	"INVALID_INPUT", "CONTENT_POLICY", "UNAUTHORIZED", "TRANSIENT", "TIMEOUT", "RATE_LIMITED",
-	"PROVIDER_UNAVAILABLE", "OUT_OF_MEMORY", "MODEL_CRASH",
+	"PROVIDER_UNAVAILABLE", "ENDPOINT_FAILED", "OUT_OF_MEMORY", "MODEL_CRASH",
 }
 
 // extensions are the endings of each output's file, which decide its media type.

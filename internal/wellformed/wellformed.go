@@ -61,6 +61,20 @@ func HasLoneSurrogate(text string) bool {
 	return false
 }
 
+// HasNUL reports whether JSON contains a NUL character in a string or a key, which PostgreSQL
+// cannot store. The text \u0000, which JSON writes with a second backslash, is none.
+func HasNUL(json []byte) bool {
+	for i := 0; i < len(json); i++ {
+		if json[i] == '\\' {
+			if bytes.HasPrefix(json[i:], []byte(`\u0000`)) {
+				return true
+			}
+			i++ // skip the escaped character, which may be a backslash
+		}
+	}
+	return bytes.IndexByte(json, 0) >= 0
+}
+
 // escapedUnit returns the UTF-16 unit of a \u escape at the beginning of text, or -1.
 func escapedUnit(text string) rune {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {

@@ -147,12 +147,16 @@ func now(figure func(*models.Health) float64) func(*State) *float64 {
 	}
 }
 
-// webhookFailures is the share of deliveries of the last hour that failed three times or for good.
+// webhookFailures is the share of accounts whose deliveries of the last hour fail. That of one
+// account is for its owner to mend.
 func webhookFailures(s *State) *float64 {
-	if s.Webhooks == nil || s.Webhooks.Delivered+s.Webhooks.GivenUp < leastEnded {
+	if s.Webhooks == nil || s.Webhooks.Deliveries < leastEnded {
 		return nil
 	}
-	share := float64(s.Webhooks.GivenUp) / float64(s.Webhooks.Delivered+s.Webhooks.GivenUp)
+	share := 0.0
+	if s.Webhooks.Failing > 1 {
+		share = float64(s.Webhooks.Failing) / float64(s.Webhooks.Accounts)
+	}
 	return &share
 }
 
@@ -220,6 +224,6 @@ func plumbingRules() []*Rule {
 		{Name: "outbox-lag", Title: "Age of the oldest message in the outbox", Severity: models.SeverityP1, Threshold: 60, Unit: history.Seconds, Value: now(func(h *models.Health) float64 { return h.OutboxLagSeconds })},
 		{Name: "start-lag", Title: "Delay of the most overdue scheduled job", Severity: models.SeverityP2, Threshold: 60, Unit: history.Seconds, For: time.Minute, Value: now(func(h *models.Health) float64 { return h.SchedulerLagSeconds })},
 		{Name: "halted", Title: "Time since schedules or leases were halted", Severity: models.SeverityP2, Threshold: 3600, Unit: history.Seconds, Value: now(func(h *models.Health) float64 { return max(h.SchedulesHaltedSeconds, h.LeasesHaltedSeconds) })},
-		{Name: "webhook-failures", Title: "Share of webhook deliveries of the last hour that fail", Severity: models.SeverityP3, Threshold: 0.1, For: 5 * time.Minute, Unit: history.Share, Value: webhookFailures},
+		{Name: "webhook-failures", Title: "Share of accounts whose webhooks of the last hour fail", Severity: models.SeverityP3, Threshold: 0.1, For: 5 * time.Minute, Unit: history.Share, Value: webhookFailures},
 	}
 }

@@ -143,7 +143,7 @@ var runbooks = map[string]Runbook{
 		Steps:   []string{"System (/system): the processes of control.", "doctor (/doctor)."},
 	},
 	"webhook-failures": {
-		Meaning: "More than a tenth of the webhooks of the last hour failed three times or for good.",
+		Meaning: "Of more than a tenth of the accounts, and of two at least, most webhooks of the last hour failed three times or for good. The dead endpoint of one account raises no alert: its owner must act.",
 		Causes:  []string{"A customer's endpoint is down or refuses signatures.", "Outgoing connections are blocked."},
 		Steps:   []string{"Webhooks (/webhooks): is it one endpoint? Then tell its owner: deliveries are retried for 24 hours.", "If it is all of them: can this network reach the internet?", "Failed deliveries can be sent again from the job's page."},
 	},

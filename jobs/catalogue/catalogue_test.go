@@ -257,20 +257,23 @@ func TestParamsOfACall(t *testing.T) {
 	model, err := snapshot.Model("http.call")
 	require.NoError(t, err)
 
-	for _, accepted := range []string{`{"url": "https://example.com/"}`, `{"url": "http://localhost:8080/", "method": "POST", "body": {"a": 1}}`} {
+	for _, accepted := range []string{`{"url": "https://example.com/"}`, `{"url": "http://localhost:8080/", "method": "POST", "body": {"a": 1}}`,
+		`{"url": "https://example.com/", "expectedStatus": ["200", "2xx", "300-302", 404]}`} {
 		_, err := model.Params(json.RawMessage(accepted))
 		require.NoError(t, err, accepted)
 	}
 	for refused, says := range map[string]string{
-		`{"url": "example.com"}`:                                             "params.url is not allowed: This is not an absolute URL",
-		`{"url": "ftp://example.com/"}`:                                      "params.url is not allowed: The URL must begin with https://",
-		`{"url": "https://10.0.0.1/"}`:                                       "params.url is not allowed: The URL leads to an address that is not public",
-		`{"url": "https://example.com/", "method": "TRACE"}`:                 "params.method",
-		`{"url": "https://example.com/", "body": "x"}`:                       "params.body is not allowed with the method GET",
-		`{"url": "https://example.com/", "headers": {"host": "tiger"}}`:      "params.headers must not have Host",
-		`{"url": "https://example.com/", "headers": {"a": "tiger\r\nb: c"}}`: "params.headers has a header whose name or value",
-		`{"url": "https://example.com/", "expectedStatus": ["300-200"]}`:     "params.expectedStatus may hold",
-		`{"url": "https://example.com/", "expectedStatus": [99]}`:            "params.expectedStatus",
+		`{"url": "example.com"}`:                                              "params.url is not allowed: This is not an absolute URL",
+		`{"url": "ftp://example.com/"}`:                                       "params.url is not allowed: The URL must begin with https://",
+		`{"url": "https://10.0.0.1/"}`:                                        "params.url is not allowed: The URL leads to an address that is not public",
+		`{"url": "https://example.com/", "method": "TRACE"}`:                  "params.method",
+		`{"url": "https://example.com/", "body": "x"}`:                        "params.body is not allowed with the method GET",
+		`{"url": "https://example.com/", "headers": {"host": "tiger"}}`:       "params.headers must not have Host",
+		`{"url": "https://example.com/", "headers": {"a": "tiger\r\nb: c"}}`:  "params.headers has a header whose name or value",
+		`{"url": "https://example.com/", "expectedStatus": [201, "300-200"]}`: `params.expectedStatus.1 is "300-200": name a status from 200 to 599, such as 201, or a range, such as "200-299" or "2xx".`,
+		`{"url": "https://example.com/", "expectedStatus": ["abc"]}`:          `params.expectedStatus.0 is "abc": name a status`,
+		`{"url": "https://example.com/", "expectedStatus": [true]}`:           "it must be a whole number or a string, and is true or false",
+		`{"url": "https://example.com/", "expectedStatus": [99]}`:             "params.expectedStatus",
 	} {
 		_, err := model.Params(json.RawMessage(refused))
 		require.ErrorContains(t, err, says, refused)

@@ -132,7 +132,7 @@ func schemaError(err error) error {
 		return fmt.Errorf("validate params: %w", err)
 	}
 	for len(failed.Causes) > 0 {
-		failed = failed.Causes[0]
+		failed = likeliest(failed)
 	}
 	place := append([]string{"params"}, failed.InstanceLocation...)
 	switch k := failed.ErrorKind.(type) {
@@ -144,6 +144,25 @@ func schemaError(err error) error {
 	field := text.Clip(strings.Join(place, "."), strictjson.MaxField)
 	reason := bound(failed.ErrorKind)
 	return apierror.Invalid(field, "%s is not what this model takes: %s. The list of models has its parameters.", field, text.Clip(reason, 300))
+}
+
+// likeliest returns the cause of a refusal that the caller most likely meant to satisfy: of several
+// alternatives the first that takes the type of the value, or one for all types that are taken.
+func likeliest(failed *jsonschema.ValidationError) *jsonschema.ValidationError {
+	switch failed.ErrorKind.(type) {
+	case *kind.AnyOf, *kind.OneOf:
+	default:
+		return failed.Causes[0]
+	}
+	types := &kind.Type{}
+	for _, cause := range failed.Causes {
+		mismatch, is := cause.ErrorKind.(*kind.Type)
+		if !is || len(cause.InstanceLocation) != len(failed.InstanceLocation) {
+			return cause
+		}
+		types.Got, types.Want = mismatch.Got, append(types.Want, mismatch.Want...)
+	}
+	return &jsonschema.ValidationError{SchemaURL: failed.SchemaURL, InstanceLocation: failed.InstanceLocation, ErrorKind: types}
 }
 
 // bound describes what a schema refuses, in words. It writes numbers in full: the schema

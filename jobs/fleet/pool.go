@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/internal/wellformed"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
@@ -269,7 +269,7 @@ func (s *Pools) check(pool *models.Pool) error {
 		return apierror.Invalid("models", "A pool runs 1 to %d models.", catalogue.MaxWorkerModels)
 	case len(spec.Settings) > maxSettings:
 		return apierror.Invalid("settings", "settings may have %d bytes.", maxSettings)
-	case bytes.Contains(spec.Settings, []byte(`\u0000`)):
+	case wellformed.HasNUL(spec.Settings):
 		return apierror.Invalid("settings", "settings may not have NUL characters (\\u0000): the database cannot store them.")
 	}
 	var object map[string]any

@@ -96,11 +96,8 @@ func storable(value any, depth int) *Flaw {
 	return nil
 }
 
-// holdsNUL reports whether a text contains NUL, which PostgreSQL cannot store. bun also
-// writes the six characters \u0000 as NUL.
-func holdsNUL(text string) bool {
-	return strings.ContainsRune(text, 0) || strings.Contains(text, `\u0000`)
-}
+// holdsNUL reports whether a text contains NUL, which PostgreSQL cannot store.
+func holdsNUL(text string) bool { return strings.ContainsRune(text, 0) }
 
 // plainNumber reports whether a float64 is near the number: it is not too large, and
 // not rounded to 0.

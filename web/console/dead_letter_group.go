@@ -197,6 +197,8 @@ func advice(class models.FailureClass) string {
 		return "The videos were broken. If all are on one host, quarantine the host and redrive."
 	case models.FailInvalidInput, models.FailContentPolicy, models.FailBudget:
 		return "The owner of the jobs caused this and must act. A redrive without changes fails again."
+	case models.FailEndpoint:
+		return "The server that the jobs name did not answer as expected. Their owner must act; a redrive helps once the server answers again."
 	case models.FailDependency:
 		return "These are cascades: redrive the jobs that they depend on."
 	}

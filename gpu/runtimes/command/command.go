@@ -35,9 +35,6 @@ type model struct{}
 // Load does nothing: a program loads what it needs when it starts.
 func (model) Load(context.Context, string) error { return nil }
 
-// maxOutput is the largest output that the control plane stores, in bytes.
-const maxOutput = 256 << 10
-
 // Render runs the program and collects the files that it wrote.
 func (model) Render(ctx context.Context, job *runtime.Job) (runtime.Result, error) {
 	settings, problems := program.Parse(job.Settings)
@@ -157,13 +154,13 @@ func (r *run) result() (runtime.Result, error) {
 			return runtime.Result{}, err
 		}
 		defer file.Close()
-		data, err := io.ReadAll(io.LimitReader(file, maxOutput+1))
+		data, err := io.ReadAll(io.LimitReader(file, runtime.MaxOutput+1))
 		if err != nil {
 			return runtime.Result{}, err
 		}
-		if len(data) > maxOutput {
+		if len(data) > runtime.MaxOutput {
 			return runtime.Result{}, runtime.Failf(runtime.InvalidInput,
-				"The program %s wrote an output of more than %d bytes: it must write less.", r.name, maxOutput)
+				"The program %s wrote an output of more than %d bytes: it must write less.", r.name, runtime.MaxOutput)
 		}
 		if !json.Valid(data) {
 			return runtime.Result{}, runtime.Failf(runtime.InvalidInput,

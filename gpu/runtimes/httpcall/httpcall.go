@@ -3,6 +3,7 @@
 package httpcall
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -27,8 +28,12 @@ const (
 	maxBody    = 64 << 10 // bytes of a response's body that are kept
 	maxHeaders = 50       // headers of a response that are kept
 	maxHeader  = 1024     // bytes of each
-	maxLater   = 24 * time.Hour
-	beatEvery  = 30 * time.Second // the agent counts 5 minutes without progress as a hang
+	// maxHeadersJSON and maxBodyJSON bound what headers and body take as JSON, where a control
+	// character takes six bytes: a result that cannot be stored would repeat the call.
+	maxHeadersJSON = 96 << 10
+	maxBodyJSON    = runtime.MaxOutput - maxHeadersJSON - 1<<10
+	maxLater       = 24 * time.Hour
+	beatEvery      = 30 * time.Second // the agent counts 5 minutes without progress as a hang
 )
 
 // Run serves an agent, one job at a time, until the agent sends shutdown or in
@@ -47,7 +52,8 @@ func (caller) Load(context.Context, string) error { return nil }
 type output struct {
 	Status  int               `json:"status"`
 	Headers map[string]string `json:"headers"`
-	// Body is the text of the response, or its base64 form if Base64 is set.
+	// Body is the text of the response, or its base64 form if Base64 is set. It is cut if
+	// Truncated is set.
 	Body      string `json:"body"`
 	Base64    bool   `json:"base64,omitempty"`
 	Truncated bool   `json:"truncated,omitempty"`
@@ -104,54 +110,72 @@ func call(client outbound.Client, request *http.Request, p *httpcall.Params) (*o
 	}
 	defer response.Body.Close()
 	if !p.Expects(response.StatusCode) {
-		return nil, unexpected(request, response)
+		return nil, unexpected(request, response, p)
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody+1))
-	if err != nil {
+	if err != nil && (repeatable(request.Method) || request.Context().Err() != nil) {
 		return nil, unreached(request, err)
 	}
 	o := &output{Status: response.StatusCode, Headers: headersOf(response.Header), Millis: time.Since(began).Milliseconds()}
-	if len(body) > maxBody {
-		o.Truncated = true
-		body = body[:maxBody]
+	o.keep(body, err != nil)
+	return o, nil
+}
+
+// repeatable reports whether a call of the method that the server has accepted may be made again,
+// only to read its answer.
+func repeatable(method string) bool { return method != http.MethodPost && method != http.MethodPatch }
+
+// keep stores a body, of which the end is missing if it is cut or longer than the limit.
+func (o *output) keep(body []byte, cut bool) {
+	if o.Truncated = cut || len(body) > maxBody; o.Truncated {
+		body = body[:min(len(body), maxBody)]
 		for range utf8.UTFMax - 1 { // a character that was cut
 			if r, size := utf8.DecodeLastRune(body); r == utf8.RuneError && size == 1 {
 				body = body[:len(body)-1]
 			}
 		}
 	}
-	if o.Body = string(body); !utf8.Valid(body) || strings.ContainsRune(o.Body, 0) {
+	o.Body = string(body)
+	if !utf8.Valid(body) || strings.ContainsRune(o.Body, 0) || jsonBytes(o.Body) > maxBodyJSON {
 		o.Body, o.Base64 = base64.StdEncoding.EncodeToString(body), true
 	}
-	return o, nil
 }
 
-// unreached describes a call without an answer. A URL that is not allowed stays so; everything
-// else may pass.
+// jsonBytes returns how many bytes a text takes as JSON.
+func jsonBytes(text string) int {
+	encoded, _ := json.Marshal(text) // a text can always be encoded
+	return len(encoded)
+}
+
+// unreached describes a call without an answer. A URL that is not allowed stays so. A server that
+// cannot be reached is for the job's owner to mend, unless this machine's own network fails.
 func unreached(request *http.Request, err error) error {
-	class := runtime.Transient
+	class := runtime.EndpointFailed
 	if refused := (outbound.Refusal("")); errors.As(err, &refused) {
 		class = runtime.InvalidInput
+	} else if outbound.Local(err) {
+		class = runtime.Transient
 	}
 	return runtime.Failf(class, "The call of %s failed: %s.", request.URL.Hostname(), outbound.Reason(err))
 }
 
+// laterLimited is how many seconds to wait after 429 without Retry-After.
+const laterLimited = 60
+
 // unexpected classifies an answer that the job does not expect.
-func unexpected(request *http.Request, response *http.Response) error {
-	failure := runtime.Failf(runtime.InvalidInput, "%s answered with the status %d, which expectedStatus does not have.",
-		request.URL.Hostname(), response.StatusCode)
+func unexpected(request *http.Request, response *http.Response, p *httpcall.Params) error {
+	failure := runtime.Failf(runtime.InvalidInput, "%s returned status %d; expected %s.",
+		request.URL.Hostname(), response.StatusCode, p.Expected())
+	asked := later(response.Header.Get("Retry-After"), time.Now())
 	switch code := response.StatusCode; {
 	case code == http.StatusTooManyRequests:
-		failure.Class = runtime.RateLimited
+		failure.Class, failure.RetryAfterSeconds = runtime.EndpointFailed, cmp.Or(asked, laterLimited)
 	case code == http.StatusServiceUnavailable:
-		failure.Class = runtime.ProviderUnavailable
+		failure.Class, failure.RetryAfterSeconds = runtime.EndpointFailed, asked
 	case code >= 500, code == http.StatusRequestTimeout, code == http.StatusTooEarly:
-		failure.Class = runtime.Transient
+		failure.Class = runtime.EndpointFailed
 	case code >= 300 && code < 400:
-		failure.Message += " A redirect is not followed: name the URL to which it leads, or expect the status."
-	}
-	if failure.Class == runtime.RateLimited || failure.Class == runtime.ProviderUnavailable {
-		failure.RetryAfterSeconds = later(response.Header.Get("Retry-After"), time.Now())
+		failure.Message += " Redirects are not followed: call the URL to which it leads, or expect the status."
 	}
 	return failure
 }
@@ -176,11 +200,14 @@ func headersOf(all http.Header) map[string]string {
 		}
 	}
 	slices.Sort(names)
-	kept := map[string]string{}
+	kept, left := map[string]string{}, maxHeadersJSON
 	for _, name := range names[:min(len(names), maxHeaders)] {
 		value := strings.ToValidUTF8(strings.ReplaceAll(strings.Join(all[name], ", "), "\x00", ""), "�")
 		if len(value) > maxHeader {
 			value = strings.ToValidUTF8(value[:maxHeader], "") + "…"
+		}
+		if left -= jsonBytes(name) + jsonBytes(value) + 2; left < 0 {
+			break
 		}
 		kept[name] = value
 	}

@@ -1,6 +1,7 @@
 package httpcall_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,6 +90,7 @@ func call(t *testing.T, p *runtime.Process, params map[string]any) (o output) {
 	start(t, p, params)
 	result, ok := next(t, p).(*runtime.Result)
 	require.True(t, ok)
+	require.NoError(t, runtime.CheckJSON(result.Output, runtime.MaxOutput))
 	require.NoError(t, json.Unmarshal(result.Output, &o))
 	return o
 }
@@ -96,6 +99,10 @@ func TestCall(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	begun := make(chan struct{}, 1)
+	var calls atomic.Int64
+	answers := map[string]string{
+		"escape": `{"a":"x\u0000y"}`, "escaped": `{"a":"\\u0000","\\\u0000":1}`, "surrogate": `"\ud800"`, "quotes": `"\"'<&>`, "newline": "a\r\n\tb",
+	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/echo":
@@ -107,6 +114,19 @@ func TestCall(t *testing.T) {
 			fmt.Fprint(w, strings.Repeat("é", 40_000))
 		case "/binary":
 			_, _ = w.Write([]byte{0, 0xff})
+		case "/text":
+			_, _ = w.Write([]byte(answers[r.URL.RawQuery]))
+		case "/heads":
+			for i := range 60 {
+				w.Header().Set(fmt.Sprintf("X-Head-%02d", i), strings.Repeat("<", 400))
+			}
+			_, _ = w.Write(bytes.Repeat([]byte{7}, 70_000))
+		case "/breaks":
+			if r.URL.RawQuery == "count" {
+				calls.Add(1)
+			}
+			w.Header().Set("Content-Length", "100")
+			fmt.Fprint(w, "ordered é"[:len("ordered é")-1])
 		case "/redirect":
 			http.Redirect(w, r, "/echo", http.StatusFound)
 		case "/later":
@@ -128,6 +148,11 @@ func TestCall(t *testing.T) {
 	t.Run("ReturnsTheAnswer", func(t *testing.T) {
 		t.Parallel()
 		p := launch(t, "loopback", "")
+		for query, text := range answers {
+			o := call(t, p, map[string]any{"url": server.URL + "/text?" + query, "method": "POST", "body": "x"})
+			require.False(t, o.Base64, query)
+			require.Equal(t, text, o.Body)
+		}
 
 		o := call(t, p, map[string]any{"url": server.URL + "/echo", "method": "POST", "headers": map[string]string{"x-token": "tiger"}, "body": map[string]int{"a": 1}})
 		require.Equal(t, 200, o.Status)
@@ -149,6 +174,19 @@ func TestCall(t *testing.T) {
 		require.Equal(t, 302, o.Status)
 		require.Equal(t, "/echo", o.Headers["Location"])
 		require.NotContains(t, p.Tail(), "tiger")
+
+		o = call(t, p, map[string]any{"url": server.URL + "/heads"})
+		require.True(t, o.Base64 && o.Truncated, "as text it would take 384 KiB")
+		require.NotEmpty(t, o.Headers)
+
+		for i, method := range []string{"POST", "PATCH"} {
+			o = call(t, p, map[string]any{"url": server.URL + "/breaks?count", "method": method})
+			require.Equal(t, "ordered ", o.Body, "half a character is left out")
+			require.True(t, o.Truncated)
+			require.EqualValues(t, i+1, calls.Load())
+		}
+		start(t, p, map[string]any{"url": server.URL + "/breaks"})
+		require.IsType(t, &runtime.Failure{}, next(t, p), "a GET can be repeated")
 	})
 
 	for name, c := range map[string]struct {
@@ -157,14 +195,17 @@ func TestCall(t *testing.T) {
 		after  int
 		says   string
 	}{
-		"a limit of calls":     {map[string]any{"url": server.URL + "/later?429"}, runtime.RateLimited, 77, "429"},
-		"an outage":            {map[string]any{"url": server.URL + "/later?503"}, runtime.ProviderUnavailable, 77, "503"},
-		"an error of a server": {map[string]any{"url": server.URL + "/later?500"}, runtime.Transient, 0, "500"},
-		"a slow request":       {map[string]any{"url": server.URL + "/later?408"}, runtime.Transient, 0, "408"},
+		"a limit of calls":     {map[string]any{"url": server.URL + "/later?429"}, runtime.EndpointFailed, 77, "429"},
+		"an outage":            {map[string]any{"url": server.URL + "/later?503"}, runtime.EndpointFailed, 77, "503"},
+		"an error of a server": {map[string]any{"url": server.URL + "/later?500"}, runtime.EndpointFailed, 0, "127.0.0.1 returned status 500; expected 200–299."},
+		"an error of others":   {map[string]any{"url": server.URL + "/later?500", "expectedStatus": []any{201, "2xx"}}, runtime.EndpointFailed, 0, "expected 201, 200–299."},
+		"a slow request":       {map[string]any{"url": server.URL + "/later?408"}, runtime.EndpointFailed, 0, "408"},
+		"a broken answer":      {map[string]any{"url": server.URL + "/breaks"}, runtime.EndpointFailed, 0, "127.0.0.1"},
+		"no certificate":       {map[string]any{"url": strings.Replace(server.URL, "http:", "https:", 1) + "/echo"}, runtime.EndpointFailed, 0, "127.0.0.1"},
 		"nothing there":        {map[string]any{"url": server.URL + "/later?404"}, runtime.InvalidInput, 0, "404"},
 		"an unexpected 200":    {map[string]any{"url": server.URL + "/echo", "expectedStatus": []any{201}}, runtime.InvalidInput, 0, "200"},
 		"a redirect":           {map[string]any{"url": server.URL + "/redirect"}, runtime.InvalidInput, 0, "not followed"},
-		"a refused connection": {map[string]any{"url": "http://127.0.0.1:1024/secret"}, runtime.Transient, 0, "127.0.0.1"},
+		"a refused connection": {map[string]any{"url": "http://127.0.0.1:1024/secret"}, runtime.EndpointFailed, 0, "127.0.0.1"},
 		"a private address":    {map[string]any{"url": "https://10.0.0.1/"}, runtime.InvalidInput, 0, "not public"},
 		"a name of a network":  {map[string]any{"url": "https://metadata.internal/"}, runtime.InvalidInput, 0, "not public"},
 		"a body of a GET":      {map[string]any{"url": server.URL, "body": "x"}, runtime.InvalidInput, 0, "params.body"},
@@ -173,7 +214,7 @@ func TestCall(t *testing.T) {
 		"a method":             {map[string]any{"url": server.URL, "method": "TRACE"}, runtime.InvalidInput, 0, "params.method"},
 		"no range":             {map[string]any{"url": server.URL, "expectedStatus": []any{"300-200"}}, runtime.InvalidInput, 0, "expectedStatus"},
 		"a time":               {map[string]any{"url": server.URL, "timeoutSeconds": 301}, runtime.InvalidInput, 0, "timeoutSeconds"},
-		"a slow server":        {map[string]any{"url": server.URL + "/hang?tiger", "timeoutSeconds": 0.05}, runtime.Transient, 0, "failed"},
+		"a slow server":        {map[string]any{"url": server.URL + "/hang?tiger", "timeoutSeconds": 0.05}, runtime.EndpointFailed, 0, "failed"},
 	} {
 		t.Run("FailsAfter "+name, func(t *testing.T) {
 			t.Parallel()

@@ -60,6 +60,12 @@ class ProviderUnavailable(Failure):
     failure_class = "PROVIDER_UNAVAILABLE"
 
 
+class EndpointFailed(Failure):
+    """A server that the job itself names failed: its owner must act. The job is retried."""
+
+    failure_class = "ENDPOINT_FAILED"
+
+
 class OutOfMemory(Failure):
     """This GPU is too small. The job is retried, on a larger one if there is one."""
 
