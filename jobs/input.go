@@ -63,7 +63,9 @@ func (i *Inputs) Request(ctx context.Context, p Principal, contentType string, s
 	if slices.Contains(media.ContentTypes, contentType) {
 		limit, what = media.MaxBytes, "A video or sound"
 	}
-	switch {
+	switch advice := media.AdviceOn(contentType); {
+	case advice != "":
+		return nil, apierror.Invalid("contentType", "The file cannot be used: it is %s.", advice)
 	case limit == picture.MaxBytes && !slices.Contains(picture.ContentTypes, contentType):
 		return nil, apierror.Invalid("contentType", "The content type of an input must be one of %s.",
 			strings.Join(append(slices.Clone(picture.ContentTypes), media.ContentTypes...), ", "))

@@ -117,7 +117,7 @@ func TestInputFetch(t *testing.T) {
 			"cannot be fetched: it answered 302": func(w http.ResponseWriter, r *http.Request) {
 				http.Redirect(w, r, "http://169.254.169.254/", http.StatusFound)
 			},
-			"cannot be used: it is not a JPEG, PNG or WebP image": func(w http.ResponseWriter, _ *http.Request) {
+			"cannot be used: it is SVG: convert it to JPEG, PNG or WebP": func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "image/png")
 				_, _ = w.Write([]byte("<svg><script/></svg>"))
 			},

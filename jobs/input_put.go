@@ -1,7 +1,9 @@
 package jobs
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -17,11 +19,22 @@ import (
 const MaxPutBytes = 64 << 20
 
 // PutFile stores a file that came in the body of a request, and returns the id by which a job
-// names it: an image of up to 20 MB, or a video or sound of up to MaxPutBytes, whose beginning is
-// checked when a job names it. It returns INVALID_INPUT and QUOTA_EXCEEDED as Put and Request do.
+// names it: an image of up to 20 MB, or a video or sound of up to MaxPutBytes. It returns INVALID_INPUT and QUOTA_EXCEEDED as Put and Request do.
 func (i *Inputs) PutFile(ctx context.Context, p Principal, contentType string, body io.Reader) (models.ArtifactID, error) {
 	if plain, _, err := mime.ParseMediaType(contentType); err == nil {
 		contentType = plain
+	}
+	head, err := io.ReadAll(io.LimitReader(body, media.HeadBytes))
+	if err != nil {
+		return "", apierror.Invalid("", "The file did not arrive whole.")
+	}
+	body = io.MultiReader(bytes.NewReader(head), body)
+	kind := media.Detect(head)
+	switch advice := kind.Advice(); {
+	case advice != "":
+		return "", apierror.Invalid("", "The file cannot be used: it is %s.", advice)
+	case !slices.Contains(media.ContentTypes, contentType) && slices.Contains(media.ContentTypes, kind.Type):
+		contentType = kind.Type // browsers call a QuickTime file video/quicktime
 	}
 	if !slices.Contains(media.ContentTypes, contentType) {
 		a, err := i.Put(ctx, p, "", body)
@@ -32,6 +45,9 @@ func (i *Inputs) PutFile(ctx context.Context, p Principal, contentType string, b
 	}
 	if err := p.RequireChange(); err != nil {
 		return "", err
+	}
+	if fault := media.Fault(""); len(head) > 0 && errors.As(media.Check(contentType, head), &fault) {
+		return "", apierror.Invalid("", "The file cannot be used: %s.", fault)
 	}
 	data, err := io.ReadAll(io.LimitReader(body, MaxPutBytes+1))
 	switch {

@@ -6,8 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
+
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/reelay/reelay/client"
@@ -166,10 +167,13 @@ func inputType(file *os.File) (string, error) {
 	}
 	head = head[:n]
 	limit := int64(picture.MaxBytes)
-	kind := http.DetectContentType(head)
-	if kind != "image/jpeg" && kind != "image/png" && kind != "image/webp" {
+	found := media.Detect(head)
+	kind := found.Type
+	if !slices.Contains(picture.ContentTypes, kind) {
 		limit = media.MaxBytes
-		if kind, err = media.TypeOf(file.Name(), head); err != nil {
+		if kind, err = media.TypeOf(file.Name(), head); err != nil && found.Name != "" {
+			return "", err
+		} else if err != nil {
 			return "", errors.New("it is not a JPEG, PNG or WebP image, nor an MP4, WebM, MP3, M4A, WAV, FLAC or Ogg file")
 		}
 	}

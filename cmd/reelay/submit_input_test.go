@@ -71,6 +71,7 @@ func TestSubmitInputs(t *testing.T) {
 	video := file("a.mp4", "\x00\x00\x00\x20ftypisom\x00\x00\x02\x00")
 	sound := file("a.m4a", "\x00\x00\x00\x20ftypM4A \x00\x00\x02\x00")
 	text := file("a.txt", "this is text")
+	heic := file("photo.heic", "\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic")
 	serve := func(t *testing.T) (*reception, []string) {
 		t.Helper()
 		r := &reception{}
@@ -123,6 +124,7 @@ func TestSubmitInputs(t *testing.T) {
 			"clips=":         "write name=@file",
 			"clips=" + video: "write clips=@" + video,
 			"clips=@" + text: "nor an MP4",
+			"image=@" + heic: "photo.heic cannot be used: it is HEIC: convert it to JPEG, PNG or WebP",
 			"clips=@nowhere": "no such file",
 			"title=art_1":    "given twice",
 		} {

@@ -13,6 +13,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/reelay/reelay/internal/media"
 	"golang.org/x/image/webp"
 )
 
@@ -30,7 +31,7 @@ const (
 // ContentTypes are the supported types.
 var ContentTypes = []string{"image/jpeg", "image/png", "image/webp"}
 
-// Info describes an image.
+// Info describes an image as it is shown.
 type Info struct {
 	ContentType string `json:"-"`
 	Width       int    `json:"width"`
@@ -42,7 +43,7 @@ type Fault string
 
 func (f Fault) Error() string { return string(f) }
 
-// errKind is returned for everything else, including SVG and HTML.
+// errKind is returned for everything else that has no name.
 const errKind = Fault("it is not a JPEG, PNG or WebP image")
 
 // kind is one file format.
@@ -70,7 +71,8 @@ func isWebP(data []byte) bool {
 // turns limits concurrent decoding to two images, since each can take 200 MB.
 var turns = make(chan struct{}, 2)
 
-// Decode decodes an image. It returns a Fault if data is not a supported image, is damaged
+// Decode decodes an image and turns it upright, as its EXIF data says. Info has the size of the
+// upright image. It returns a Fault if data is not a supported image, is damaged
 // or exceeds a limit. If ctx ends, it returns the cause.
 func Decode(ctx context.Context, data []byte) (image.Image, Info, error) {
 	info, format, err := inspect(data)
@@ -96,7 +98,11 @@ func Decode(ctx context.Context, data []byte) (image.Image, Info, error) {
 	case decoded.Bounds().Dx() != info.Width || decoded.Bounds().Dy() != info.Height:
 		return nil, info, Fault("it is damaged: its size differs from the one in its header")
 	}
-	return decoded, info, nil
+	turn := orientation(info.ContentType, data)
+	if turn >= 5 {
+		info.Width, info.Height = info.Height, info.Width
+	}
+	return upright(decoded, turn), info, nil
 }
 
 // Check decodes an image to validate it. It returns the errors of Decode.
@@ -124,6 +130,9 @@ func inspect(data []byte) (Info, kind, error) {
 				info.Width, info.Height, MaxPixels/1_000_000, maxSide))
 		}
 		return info, format, nil
+	}
+	if advice := media.Detect(data[:min(len(data), media.HeadBytes)]).Advice(); advice != "" {
+		return Info{}, kind{}, Fault("it is " + advice)
 	}
 	return Info{}, kind{}, errKind
 }
