@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/strictjson"
 	"github.com/reelay/reelay/models"
@@ -99,10 +100,21 @@ func (r UploadRequest) valid() error {
 		return err
 	}
 	media, _, err := mime.ParseMediaType(r.ContentType)
+	if err == nil && runs(media) {
+		return apierror.Invalid("contentType", "A %s may not be %s: a browser could run what is in it.", rule.name, text.Clip(media, 100))
+	}
 	if err != nil || len(r.ContentType) > 100 || !slices.ContainsFunc(rule.contentTypes, func(t string) bool { return strings.HasPrefix(media, t) }) {
 		return apierror.Invalid("contentType", "The content type of a %s begins with %s.", rule.name, strings.Join(rule.contentTypes, " or "))
 	}
 	return nil
+}
+
+// runs reports whether a browser runs programs in files of a media type: SVG and other XML, scripts
+// and documents.
+func runs(media string) bool {
+	_, subtype, _ := strings.Cut(media, "/")
+	return strings.HasSuffix(subtype, "xml") || strings.HasPrefix(subtype, "svg") || strings.Contains(subtype, "script") ||
+		strings.Contains(subtype, "html") || subtype == "pdf" || subtype == "x-shockwave-flash"
 }
 
 // Our folders in the bucket, which may hold other people's too; inputsFolder is

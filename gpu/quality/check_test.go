@@ -3,7 +3,9 @@ package quality_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"image/jpeg"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -38,6 +40,19 @@ func TestExpect(t *testing.T) {
 		require.NoError(t, err)
 		require.Nil(t, report.Defect)
 	}
+
+	t.Run("AcceptsFewFramesThatAllDiffer", func(t *testing.T) {
+		t.Parallel()
+		for _, fps := range []int{1, 2, 3, 5} {
+			for _, seconds := range []float64{0.5, 1, 2, 3} {
+				frames := max(1, int(math.Round(seconds*float64(fps))))
+				path := video(t, fmt.Sprintf("testsrc2=s=160x90:r=%d", fps), "-t", "9", "-frames:v", strconv.Itoa(frames))
+				report, err := quality.Check(t.Context(), path, quality.Expect{FPS: float64(fps), DurationSeconds: seconds})
+				require.NoError(t, err)
+				require.Nil(t, report.Defect, "%g s at %d frames per second", seconds, fps)
+			}
+		}
+	})
 
 	t.Run("AcceptsBlackPicturesIfAllowed", func(t *testing.T) {
 		t.Parallel()

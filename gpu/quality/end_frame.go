@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"strconv"
+
+	"github.com/reelay/reelay/gpu/hdr"
 )
 
 // End is one of the two ends of a video.
@@ -21,7 +23,7 @@ const (
 var tails = []float64{5, 60, 0}
 
 // EndFrame writes the first or last frame of the video at path that decodes, as it is shown, as
-// a PNG of the same size to a new file. It looks at pictures only, however long the sound is. It
+// a PNG to a new file: in the size of the video, but with square pixels, and in SDR. It looks at pictures only, however long the sound is. It
 // returns ErrNoFrame, wrapped with the reason, if no frame decodes, ErrMissing without ffmpeg,
 // or ctx's cause.
 func EndFrame(ctx context.Context, path string, end End, to string) error {
@@ -37,7 +39,7 @@ func EndFrame(ctx context.Context, path string, end End, to string) error {
 		return fmt.Errorf("%w: %s", ErrNoFrame, defect.Message)
 	}
 	if end == FirstFrame {
-		return writeFrame(ctx, programs.ffmpeg, path, 0, 0, to)
+		return c.writeFrame(ctx, programs.ffmpeg, path, 0, 0, to)
 	}
 	length := c.seconds
 	if length == 0 {
@@ -55,7 +57,7 @@ func EndFrame(ctx context.Context, path string, end End, to string) error {
 			return err
 		}
 		if n > 0 {
-			return writeFrame(ctx, programs.ffmpeg, path, from, n-1, to)
+			return c.writeFrame(ctx, programs.ffmpeg, path, from, n-1, to)
 		}
 	}
 	return fmt.Errorf("%w: the video has no frame", ErrNoFrame)
@@ -79,13 +81,30 @@ func countFrames(ctx context.Context, ffmpeg, path string, from float64) (int, e
 	return len(m.frames), err
 }
 
+// maxShape is the longest pixel that is believed.
+const maxShape = 16
+
+// shown adds filters to others that make the pixels square and the colours SDR. ffmpeg rotates the
+// frames before, and turns the shape of the pixels with them.
+func (c container) shown(ctx context.Context, filters string) string {
+	if c.shape > 1.0/maxShape && c.shape < maxShape && c.shape != 1 {
+		filters += `,scale='max(1,round(iw*max(sar,1)))':'max(1,round(ih/min(sar,1)))',setsar=1`
+	}
+	if hdr.Kind(c.transfer) != "" {
+		if missing, err := hdr.Missing(ctx); err == nil && missing == "" {
+			filters += "," + hdr.Filters(c.transfer, c.primaries, c.matrix)
+		}
+	}
+	return filters
+}
+
 // writeFrame writes frame n of those from a time on, counted from 0.
-func writeFrame(ctx context.Context, ffmpeg, path string, from float64, n int, to string) error {
+func (c container) writeFrame(ctx context.Context, ffmpeg, path string, from float64, n int, to string) error {
 	picture, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	args := append(pictures(path, from), "-vf", fmt.Sprintf(`select=eq(n\,%d)`, n), "-frames:v", "1", "-pix_fmt", "rgb24", "-c:v", "png", "-f", "image2pipe", "pipe:1")
+	args := append(pictures(path, from), "-vf", c.shown(ctx, fmt.Sprintf(`select=eq(n\,%d)`, n)), "-frames:v", "1", "-pix_fmt", "rgb24", "-c:v", "png", "-f", "image2pipe", "pipe:1")
 	var size int64
 	said, _, err := run(ctx, ffmpeg, args, func(r io.Reader) (err error) {
 		size, err = io.Copy(picture, r)

@@ -160,6 +160,9 @@ func (m *measured) moving(e Expect, n *Numbers) *finding {
 		return nil
 	}
 	from, to := m.stillest(e.Thresholds)
+	if from == to {
+		return nil // nothing repeats: each frame of a low rate is as long as the limit
+	}
 	return found(Frozen, m.around(from, to), "The same picture is shown for %.2f s, from %.2f s to %.2f s, of %.2f s.",
 		n.FrozenSeconds, m.frames[from].at, m.frames[to].at, n.Seconds)
 }

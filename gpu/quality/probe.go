@@ -20,6 +20,10 @@ type container struct {
 	frames        int     // 0 if the header does not say
 	start         float64 // of the first frame
 	fps           float64
+	shape         float64 // the width of a pixel to its height; 0 if unknown
+	transfer      string  // the transfer function, primaries and matrix, as ffprobe names them
+	primaries     string
+	matrix        string
 	audio         *sound // nil: no track
 	cut           bool   // the file is shorter than its boxes say
 }
@@ -50,7 +54,7 @@ func probe(ctx context.Context, ffprobe, path string) (container, *Defect, error
 	}
 	var out []byte
 	args := append([]string{"-v", "error", "-threads", "1", "-of", "json", "-show_entries",
-		"format=duration:stream=codec_type,codec_name,width,height,avg_frame_rate,nb_frames,start_time,duration,channels,sample_rate:" +
+		"format=duration:stream=codec_type,codec_name,width,height,avg_frame_rate,nb_frames,start_time,duration,channels,sample_rate,sample_aspect_ratio,color_transfer,color_primaries,color_space:" +
 			"stream_disposition=attached_pic"}, input(path)...)
 	said, ok, err := run(ctx, ffprobe, args, func(r io.Reader) (err error) {
 		out, err = io.ReadAll(io.LimitReader(r, maxProbe))
@@ -79,6 +83,10 @@ type stream struct {
 	Duration    string `json:"duration"`
 	Channels    int    `json:"channels"`
 	SampleRate  string `json:"sample_rate"`
+	Shape       string `json:"sample_aspect_ratio"`
+	Transfer    string `json:"color_transfer"`
+	Primaries   string `json:"color_primaries"`
+	Matrix      string `json:"color_space"`
 	Disposition struct {
 		Picture int `json:"attached_pic"`
 	} `json:"disposition"`
@@ -102,6 +110,7 @@ func parseProbe(out []byte) (container, *Defect, error) {
 			c.frames, _ = strconv.Atoi(s.Frames)
 			c.start, c.fps = number(s.Start), fraction(s.Rate)
 			c.seconds, c.limit = number(s.Duration), number(answer.Format.Duration)
+			c.shape, c.transfer, c.primaries, c.matrix = fraction(strings.Replace(s.Shape, ":", "/", 1)), s.Transfer, s.Primaries, s.Matrix
 		case s.Type == "audio" && c.audio == nil:
 			c.audio = &sound{channels: s.Channels, rate: int(number(s.SampleRate)), start: number(s.Start)}
 		}

@@ -151,6 +151,8 @@ func checkRequest(r *http.Request, granted terms) error {
 		return refuse(http.StatusBadRequest, "An object is stored whole: send it without a Content-Range.")
 	case r.Header.Get("Content-Encoding") != "":
 		return refuse(http.StatusUnsupportedMediaType, "An object is stored as it is sent: send it without a Content-Encoding.")
+	case len(r.Header.Values("Content-Type")) > 1:
+		return refuse(http.StatusBadRequest, "An upload has one Content-Type: this link is for %q.", granted.contentType)
 	case r.Header.Get("Content-Type") != granted.contentType:
 		return refuse(http.StatusBadRequest, "This link is for Content-Type %q, not for %q.", granted.contentType, r.Header.Get("Content-Type"))
 	}

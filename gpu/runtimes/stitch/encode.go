@@ -25,7 +25,8 @@ func encode(ctx context.Context, j *job, p *plan, report func(program.Report)) e
 	if p.sound {
 		args = append(args, "-map", "[sound]", "-c:a", "aac", "-b:a", "160k", "-ar", fmt.Sprint(soundRate))
 	}
-	args = append(args, "-c:v", "libx264", "-preset", "veryfast", "-crf", "20", "-pix_fmt", "yuv420p", "-r", rational(p.fps),
+	args = append(args, "-c:v", "libx264", "-preset", "veryfast", "-crf", "20", "-pix_fmt", "yuv420p",
+		"-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "tv", "-r", rational(p.fps),
 		"-t", seconds(p.seconds()), "-map_metadata", "-1", "-movflags", "+faststart", "-f", "mp4", j.video)
 	command := exec.CommandContext(ctx, "ffmpeg", args...)
 	dieWithParent(command)

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/reelay/reelay/gpu/hdr"
 )
 
 const (
@@ -113,12 +115,61 @@ func (p *plan) graph() string {
 	return strings.Join(filters, ";")
 }
 
-// picture fits a clip into the video without distorting it. A clip that has fewer frames than it
-// announced repeats its last one.
+// picture fits a clip into the video without distorting it, and gives it the video's colours. A
+// clip that has fewer frames than it announced repeats its last one.
 func (p *plan) picture(i, frames int) string {
-	return fmt.Sprintf("[%d:V:0]setpts=PTS-STARTPTS,fps=%s,scale=%[3]d:%[4]d:force_original_aspect_ratio=decrease:flags=bicubic,"+
-		"pad=%[3]d:%[4]d:(ow-iw)/2:(oh-ih)/2,setsar=1,format=yuv420p,tpad=stop=%[5]d:stop_mode=clone,trim=end_frame=%[5]d,"+
-		"setpts=PTS-STARTPTS,settb=AVTB[v%[1]d]", i, rational(p.fps), p.width, p.height, frames)
+	c := p.clips[i]
+	width, height := p.fitted(c)
+	filters := []string{fmt.Sprintf("[%d:V:0]setpts=PTS-STARTPTS", i)}
+	if c.look.interlaced {
+		filters = append(filters, "yadif=mode=send_frame:deint=interlaced")
+	}
+	filters = append(filters, "fps="+rational(p.fps), c.look.scale(width, height))
+	if hdr.Kind(c.look.transfer) != "" {
+		filters = append(filters, hdr.Filters(c.look.transfer, c.look.primaries, c.look.matrix))
+	}
+	return strings.Join(append(filters, fmt.Sprintf("format=yuv420p,pad=%d:%d:(ow-iw)/2:(oh-ih)/2,setsar=1,"+
+		"setparams=range=tv:color_primaries=bt709:color_trc=bt709:colorspace=bt709,tpad=stop=%[3]d:stop_mode=clone,trim=end_frame=%[3]d,"+
+		"setpts=PTS-STARTPTS,settb=AVTB[v%[4]d]", p.width, p.height, frames, i)), ",")
+}
+
+// fitted is the size of a clip in the video, in even numbers. A bar of one pixel is no bar.
+func (p *plan) fitted(c clip) (width, height int) {
+	width, height = p.width, p.height
+	if c.width*p.height > p.width*c.height {
+		height = int(math.Round(float64(p.width) * float64(c.height) / float64(c.width)))
+	} else {
+		width = int(math.Round(float64(p.height) * float64(c.width) / float64(c.height)))
+	}
+	fit := func(side, all int) int {
+		if all-side < 2 {
+			return all
+		}
+		return max(2, side/2*2)
+	}
+	return fit(width, p.width), fit(height, p.height)
+}
+
+// scale scales a clip, whatever the shape of its pixels. That of SDR gets the matrix and the range
+// of BT.709.
+func (l look) scale(width, height int) string {
+	to := fmt.Sprintf("scale=%d:%d:flags=bicubic", width, height)
+	if hdr.Kind(l.transfer) != "" {
+		return to // converted afterwards, when it may be smaller
+	}
+	from := map[string]string{
+		"bt709": "bt709", "smpte170m": "smpte170m", "bt470bg": "bt470bg", "smpte240m": "smpte240m", "fcc": "fcc", "bt2020nc": "bt2020", "bt2020c": "bt2020",
+	}[l.matrix]
+	if from == "" { // as players guess
+		if from = "smpte170m"; l.rows >= 720 {
+			from = "bt709"
+		}
+	}
+	values := "tv"
+	if l.full {
+		values = "pc"
+	}
+	return fmt.Sprintf("%s:in_color_matrix=%s:in_range=%s:out_color_matrix=bt709:out_range=tv", to, from, values)
 }
 
 func rational(fps float64) string {

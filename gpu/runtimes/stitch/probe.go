@@ -15,11 +15,20 @@ import (
 // clip is a file to join.
 type clip struct {
 	path          string
-	width, height int // as shown, after rotation
+	width, height int // as shown, after rotation, with square pixels
 	fps           float64
+	look          look
 	seconds       float64
 	timed         bool // whether seconds is the length of the picture, and not of the whole file
 	sound         bool
+}
+
+// look is how the numbers in a file become colours and pictures.
+type look struct {
+	transfer, primaries, matrix string // as ffprobe names them
+	full                        bool   // whether black is 0 and white 255
+	interlaced                  bool
+	rows                        int // stored
 }
 
 // guarded are the options before each input. A file can be a playlist that names other files and
@@ -41,12 +50,20 @@ type media struct {
 }
 
 type stream struct {
-	Type     string `json:"codec_type"`
-	Width    int    `json:"width"`
-	Height   int    `json:"height"`
-	Rate     string `json:"avg_frame_rate"`
-	Duration string `json:"duration"`
-	Side     []struct {
+	Type   string `json:"codec_type"`
+	Width  int    `json:"width"`
+	Height int    `json:"height"`
+	Rate   string `json:"avg_frame_rate"`
+	// Shape is the width of a pixel to its height, such as 4:3.
+	Shape     string `json:"sample_aspect_ratio"`
+	Fields    string `json:"field_order"`
+	Format    string `json:"pix_fmt"`
+	Range     string `json:"color_range"`
+	Transfer  string `json:"color_transfer"`
+	Primaries string `json:"color_primaries"`
+	Matrix    string `json:"color_space"`
+	Duration  string `json:"duration"`
+	Side      []struct {
 		Rotation float64 `json:"rotation"`
 	} `json:"side_data_list"`
 	Disposition struct {
@@ -57,7 +74,7 @@ type stream struct {
 func inspect(ctx context.Context, path string) (*media, error) {
 	args := append([]string{"-v", "error"}, guarded...)
 	args = append(args, "-of", "json", "-show_entries",
-		"stream=codec_type,width,height,avg_frame_rate,duration:stream_side_data=rotation:stream_disposition=attached_pic:format=duration", path)
+		"stream=codec_type,width,height,avg_frame_rate,duration,sample_aspect_ratio,field_order,pix_fmt,color_range,color_transfer,color_primaries,color_space:stream_side_data=rotation:stream_disposition=attached_pic:format=duration", path)
 	command := exec.CommandContext(ctx, "ffprobe", args...)
 	dieWithParent(command)
 	var said bytes.Buffer
@@ -95,7 +112,8 @@ func probe(ctx context.Context, path string) (clip, error) {
 	if picture == nil || picture.Width <= 0 || picture.Height <= 0 {
 		return clip{}, errors.New("it has no video")
 	}
-	c.width, c.height = picture.Width, picture.Height
+	c.width, c.height = picture.shown()
+	c.look = picture.look()
 	for _, side := range picture.Side {
 		if int(math.Abs(side.Rotation))%180 == 90 {
 			c.width, c.height = c.height, c.width
@@ -110,6 +128,31 @@ func probe(ctx context.Context, path string) (clip, error) {
 		return clip{}, errors.New("its length is unknown")
 	}
 	return c, c.whole(ctx)
+}
+
+// shown is the size in which a player shows the stored pixels, before rotation. It stretches one
+// side and shrinks none.
+func (s *stream) shown() (width, height int) {
+	wide, high, _ := strings.Cut(s.Shape, ":")
+	shape := number(wide) / number(high)
+	switch {
+	case !(shape > 1.0/maxShape && shape < maxShape): // also if it is unknown
+		return s.Width, s.Height
+	case shape > 1:
+		return int(math.Round(float64(s.Width) * shape)), s.Height
+	}
+	return s.Width, int(math.Round(float64(s.Height) / shape))
+}
+
+// maxShape is the longest pixel that is believed.
+const maxShape = 16
+
+func (s *stream) look() look {
+	return look{
+		transfer: s.Transfer, primaries: s.Primaries, matrix: s.Matrix, rows: s.Height,
+		full:       s.Range == "pc" || s.Range == "jpeg" || s.Range == "" && strings.HasPrefix(s.Format, "yuvj"),
+		interlaced: s.Fields == "tt" || s.Fields == "bb" || s.Fields == "tb" || s.Fields == "bt",
+	}
 }
 
 // probeSound returns an error unless the file has sound.

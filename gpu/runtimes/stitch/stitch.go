@@ -11,8 +11,10 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 
+	"github.com/reelay/reelay/gpu/hdr"
 	"github.com/reelay/reelay/internal/program"
 )
 
@@ -71,6 +73,9 @@ func run(ctx context.Context, path string, report func(program.Report)) error {
 			return unusable(ctx, fmt.Sprintf("Clip %d", i+1), err)
 		}
 	}
+	if err := j.convertible(ctx); err != nil {
+		return err
+	}
 	if j.music != "" {
 		if err := probeSound(ctx, j.music); err != nil {
 			return unusable(ctx, "The music", err)
@@ -84,6 +89,20 @@ func run(ctx context.Context, path string, report func(program.Report)) error {
 		return err
 	}
 	return still(ctx, j.video, p.seconds()/2, j.thumbnail)
+}
+
+// convertible refuses HDR clips that this machine's ffmpeg cannot convert.
+func (j *job) convertible(ctx context.Context) error {
+	i := slices.IndexFunc(j.clips, func(c clip) bool { return hdr.Kind(c.look.transfer) != "" })
+	if i < 0 {
+		return nil
+	}
+	missing, err := hdr.Missing(ctx)
+	if err != nil || missing == "" {
+		return err
+	}
+	return refuse("Clip %d is HDR (%s), and the ffmpeg of this worker cannot convert it to SDR: it lacks the filter %s. Convert the clip to SDR first.",
+		i+1, hdr.Kind(j.clips[i].look.transfer), missing)
 }
 
 // unusable refuses an input, unless it could not be read at all.

@@ -20,7 +20,7 @@ const (
 	leastMissing, missingShare = 0.5, 0.05
 )
 
-// whole returns an error if the file ends before its header says, as a file does whose copy was
+// whole finds the clip's most frequent frame rate, and returns an error if the file ends before its header says, as a file does whose copy was
 // interrupted. It reads the file and decodes nothing.
 func (c *clip) whole(ctx context.Context) error {
 	args := append([]string{"-v", "error"}, guarded...)
@@ -42,9 +42,11 @@ func (c *clip) whole(ctx context.Context) error {
 		return err
 	}
 	first, last := math.Inf(1), math.Inf(-1)
+	var times []float64
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		at, lasts, _ := strings.Cut(lines.Text(), ",")
 		if at != "N/A" {
+			times = append(times, number(at))
 			first, last = min(first, number(at)), max(last, number(at)+number(lasts))
 		}
 	}
@@ -54,6 +56,9 @@ func (c *clip) whole(ctx context.Context) error {
 		return context.Cause(ctx)
 	case limited.Err() != nil:
 		return nil
+	}
+	if c.timed {
+		c.fps = frequentRate(c.fps, times)
 	}
 	read := max(0, last-first)
 	cut := strings.Contains(said.String(), "partial file") || strings.Contains(said.String(), "ended prematurely")

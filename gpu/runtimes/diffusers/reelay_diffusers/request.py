@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from PIL import Image, ImageOps
 from reelay_runtime import InvalidInput, Job
 
+from .picture import open_image
 from .pipelines import Loaded
 
 RESOLUTIONS = {"240p": 240, "360p": 360, "480p": 480, "540p": 540, "720p": 720, "1080p": 1080}
 ASPECT_RATIOS = {"16:9": (16, 9), "9:16": (9, 16), "1:1": (1, 1)}
 IMAGE_PARAMETER = "referenceImage"
-MAX_IMAGE_PIXELS = 25_000_000
 PARAMETERS = {
     "durationSeconds", "fps", "frames", "resolution", "aspectRatio", "size", "steps",
     "guidanceScale", "negativePrompt", "seed", IMAGE_PARAMETER,
@@ -120,15 +119,3 @@ def _image(job: Job, loaded: Loaded) -> Path | None:
     if loaded.kind.image and not image:
         raise InvalidInput(f"This model begins with an image; give one as {IMAGE_PARAMETER}.")
     return image
-
-
-def open_image(path: Path, width: int, height: int) -> Image.Image:
-    """Returns an image in the size of the video: scaled, and cropped around its middle."""
-    try:
-        with Image.open(path, formats=["JPEG", "PNG", "WEBP"]) as image:
-            if image.width * image.height > MAX_IMAGE_PIXELS:
-                raise InvalidInput(f"The image has more than {MAX_IMAGE_PIXELS // 1_000_000} million pixels.")
-            upright = ImageOps.exif_transpose(image).convert("RGB")
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise InvalidInput(f"The image cannot be decoded: {error}. Use a JPEG, PNG or WebP.") from error
-    return ImageOps.fit(upright, (width, height), Image.Resampling.LANCZOS)

@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from reelay_diffusers import request, settings
 from reelay_diffusers.model import DiffusersModel
+from reelay_diffusers.picture import open_image
 from reelay_diffusers.pipelines import KINDS, Loaded
 from reelay_diffusers.weights import check, find
 
@@ -222,7 +223,7 @@ def test_images(bench: Benches, tmp_path: Path) -> None:
     rig = bench("LTXImageToVideoPipeline")
     with pytest.raises(InvalidInput, match="begins with an image"):
         asks(rig, inputs={})
-    image = request.open_image(picture(tmp_path / "a", 1), 64, 32)
+    image = open_image(picture(tmp_path / "a", 1), 64, 32)
     assert (image.size, image.mode) == ((64, 32), "RGB")
 
     broken = tmp_path / "broken"
@@ -233,7 +234,7 @@ def test_images(bench: Benches, tmp_path: Path) -> None:
     Image.new("L", (10, 10)).save(other, "GIF")
     for path, message in ((broken, "cannot be decoded"), (large, "million pixels"), (other, "decoded")):
         with pytest.raises(InvalidInput, match=message):
-            request.open_image(path, 64, 32)
+            open_image(path, 64, 32)
     one = rig.attempt(inputs={"referenceImage": str(picture(tmp_path / "c", 1))})
     two = rig.attempt(inputs={"referenceImage": str(picture(tmp_path / "d", 3))})
     assert one.digest != two.digest
