@@ -1055,7 +1055,7 @@ func (ec *executionContext) _LeasedModel_settings(ctx context.Context, field gra
 			return ec.fieldContext_LeasedModel_settings(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Settings, nil
+			return obj.LeasedSettings(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v json.RawMessage) graphql.Marshaler {
@@ -1066,7 +1066,7 @@ func (ec *executionContext) _LeasedModel_settings(ctx context.Context, field gra
 	)
 }
 func (ec *executionContext) fieldContext_LeasedModel_settings(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("LeasedModel", field, false, false, errors.New("field of type JSON does not have child fields"))
+	return graphql.NewScalarFieldContext("LeasedModel", field, true, false, errors.New("field of type JSON does not have child fields"))
 }
 
 func (ec *executionContext) _LeasedModel_produces(ctx context.Context, field graphql.CollectedField, obj *catalogue.Model) (ret graphql.Marshaler) {

@@ -100,6 +100,7 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 		return nil, err
 	}
 	s.catalogue = catalogue.Of(known)
+	s.catalogue.Guard(cfg.outbound)
 	if s.videoModels, err = videos.ReadModels(cfg.videoModels); err != nil {
 		return nil, fmt.Errorf("REELAY_VIDEO_MODELS: %w", err)
 	}

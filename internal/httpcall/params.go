@@ -25,6 +25,12 @@ const (
 	defaultTime = 30  // seconds
 )
 
+// Settings are what a worker learns with a job.
+type Settings struct {
+	// Except are addresses of Reelay itself, as host:port, which no job can call.
+	Except []string `json:"except,omitempty"`
+}
+
 // Params are the parameters of a job.
 type Params struct {
 	Method         string            `json:"method"`
@@ -150,14 +156,13 @@ func (p *Params) Content() (body string, isJSON bool) {
 	return string(p.Body), true
 }
 
-// Check checks params at submit, where it is not known whether a worker allows calls of its own
-// machine. Whether the URL leads to a public address is known only when the call is made.
-// Its error is a *Problem.
-func Check(raw json.RawMessage) error {
+// Check checks params at submit. Whether the name of the URL leads to a public address is known
+// only when the call is made. Its error is a *Problem.
+func Check(raw json.RawMessage, policy outbound.Policy) error {
 	p, err := Read(raw)
 	if err != nil {
 		return err
 	}
-	_, err = p.Address(outbound.Policy{AllowLoopback: true})
+	_, err = p.Address(policy)
 	return err
 }

@@ -52,6 +52,9 @@ func (p Policy) Except(addresses ...string) Policy {
 	return p
 }
 
+// Own returns the addresses of Except, sorted.
+func (p Policy) Own() []string { return slices.Sorted(maps.Keys(p.own)) }
+
 // place is the canonical form of a host and a port. All loopback addresses are the same
 // place, because a server at 0.0.0.0 listens on each.
 func place(host, port string) string {
@@ -98,6 +101,10 @@ var errHere = errors.New("this machine gave no HTTP answer")
 // Do implements http.Client's.
 func (c Client) Do(r *http.Request) (*http.Response, error) {
 	var here atomic.Bool
+	if query := encodedQuery(r.URL.RawQuery); query != r.URL.RawQuery {
+		r = r.Clone(r.Context())
+		r.URL.RawQuery = query
+	}
 	response, err := c.Client.Do(r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
 		ConnectStart: func(_, address string) {
 			if to, err := netip.ParseAddrPort(address); err == nil && to.Addr().Unmap().IsLoopback() {

@@ -307,3 +307,15 @@ func TestClient_RecognisesOtherNamesOfReelaysOwnAddress(t *testing.T) {
 
 	require.ErrorIs(t, failed, ErrOwn)
 }
+
+func TestClient_EncodesTheQuery(t *testing.T) {
+	t.Parallel()
+
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.RequestURI) }))
+	defer server.Close()
+
+	_, body, err := get(t, Policy{AllowLoopback: true}.Client(time.Minute), server.URL+"/ä?q=ä€&x=a\"b%20")
+
+	require.NoError(t, err)
+	require.Equal(t, "/%C3%A4?q=%C3%A4%E2%82%AC&x=a%22b%20", string(body))
+}

@@ -47,7 +47,28 @@ func (p Policy) CheckURL(raw string) (*url.URL, error) {
 	if err != nil || u.Opaque != "" || u.Host == "" {
 		return nil, Refusal("This is not an absolute URL: write https://host/path.")
 	}
+	u.RawQuery = encodedQuery(u.RawQuery)
 	return u, p.checkParsed(u)
+}
+
+// encodedQuery percent-encodes what a URL cannot have in its query, as url.URL does in the path.
+// What is encoded already stays.
+func encodedQuery(query string) string {
+	var out strings.Builder
+	for i := range len(query) {
+		c := query[i]
+		escape := c == '%' && i+2 < len(query) && isHexDigit(query[i+1]) && isHexDigit(query[i+2])
+		if c <= ' ' || c >= 0x7f || strings.IndexByte("\"<>\\^`{|}", c) >= 0 || c == '%' && !escape {
+			fmt.Fprintf(&out, "%%%02X", c)
+		} else {
+			out.WriteByte(c)
+		}
+	}
+	return out.String()
+}
+
+func isHexDigit(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f'
 }
 
 func (p Policy) checkParsed(u *url.URL) error {

@@ -174,3 +174,20 @@ func FuzzCheckURL(f *testing.F) {
 		}
 	})
 }
+
+func TestQuery(t *testing.T) {
+	t.Parallel()
+
+	for query, want := range map[string]string{
+		"q=ä€&x=a\"b": "q=%C3%A4%E2%82%AC&x=a%22b", "a=%20b%c3%A4": "a=%20b%c3%A4", "a=100%": "a=100%25", "a=%zz%4": "a=%25zz%254",
+		"a=<b>&c={d}|e\\f^g`": "a=%3Cb%3E&c=%7Bd%7D%7Ce%5Cf%5Eg%60", "a[]=1&b=c+d;e/f?g:h@i,j!k$l'(m)*": "a[]=1&b=c+d;e/f?g:h@i,j!k$l'(m)*",
+	} {
+		u, err := outbound.Policy{}.CheckURL("https://host.example/путь?" + query)
+
+		require.NoError(t, err, query)
+		require.Equal(t, want, u.RawQuery)
+		again, err := outbound.Policy{}.CheckURL(u.String())
+		require.NoError(t, err)
+		require.Equal(t, u.String(), again.String(), "it is encoded once")
+	}
+}

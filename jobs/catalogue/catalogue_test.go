@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/internal/jsondiff"
+	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -278,6 +279,39 @@ func TestParamsOfACall(t *testing.T) {
 		_, err := model.Params(json.RawMessage(refused))
 		require.ErrorContains(t, err, says, refused)
 		require.NotContains(t, err.Error(), "tiger", "a header may be a secret")
+	}
+}
+
+func TestCallsOfReelayItself(t *testing.T) {
+	t.Parallel()
+	snapshot, err := catalogue.Load()
+	require.NoError(t, err)
+	c := catalogue.Of(snapshot)
+	c.Guard(outbound.Policy{}.Except("api.example.com:443", "localhost:5432"))
+	model, err := c.Current().Model("http.call")
+	require.NoError(t, err)
+
+	for url, says := range map[string]string{
+		"https://api.example.com/graphql": "leads to Reelay itself", "https://API.example.com.:443/": "leads to Reelay itself",
+		"http://127.0.0.1:8080/": "not public", "https://localhost/": "not public", "https://127.0.0.1:5432/": "not public",
+	} {
+		_, err := model.Params(json.RawMessage(`{"url": "` + url + `"}`))
+		require.ErrorContains(t, err, says, url)
+	}
+	_, err = model.Params(json.RawMessage(`{"url": "https://example.com/"}`))
+	require.NoError(t, err)
+	require.JSONEq(t, `{"except": ["api.example.com:443", "localhost:5432"]}`, string(model.LeasedSettings()))
+
+	laptop := catalogue.Of(catalogue.New())
+	laptop.Guard(outbound.Policy{AllowLoopback: true}.Except("127.0.0.1:6379"))
+	again, err := catalogue.Load()
+	require.NoError(t, err)
+	laptop.Replace(again)
+	for _, url := range []string{"http://localhost:6379/", "http://[::1]:6379/", "http://127.0.0.2:6379/", "http://LOCALHOST.:6379/"} {
+		model, err := laptop.Current().Model("http.call")
+		require.NoError(t, err)
+		_, err = model.Params(json.RawMessage(`{"url": "` + url + `"}`))
+		require.ErrorContains(t, err, "params.url is not allowed: The URL leads to Reelay itself", url)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/reelay/reelay/internal/httpcall"
+	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/models"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -54,8 +56,22 @@ type Model struct {
 	CreatedAt time.Time              `json:"-" yaml:"-"`
 
 	compiled *jsonschema.Schema
+	outbound *outbound.Policy // of the catalogue that holds the model
 	defaults map[string]any
 	inputs   []inputParam // the parameters that name files
+}
+
+// LeasedSettings returns the settings that a worker gets with a job. Those of HTTP requests name
+// Reelay's own addresses, which a worker cannot know and must not call.
+func (m *Model) LeasedSettings() json.RawMessage {
+	if m.Runtime != httpcall.Runtime || m.outbound == nil {
+		return m.Settings
+	}
+	settings, err := json.Marshal(httpcall.Settings{Except: m.outbound.Own()})
+	if err != nil {
+		return m.Settings // it consists of texts
+	}
+	return settings
 }
 
 // Product is what a job of a model ends with.

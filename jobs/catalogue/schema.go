@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/internal/httpcall"
+	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/strictjson"
@@ -117,10 +118,19 @@ func (m *Model) Params(raw json.RawMessage) (json.RawMessage, error) {
 // checkCall checks what a schema cannot express about the parameters of an HTTP request.
 func (m *Model) checkCall(params json.RawMessage) error {
 	var bad *httpcall.Problem
-	if m.Runtime == httpcall.Runtime && errors.As(httpcall.Check(params), &bad) {
+	if m.Runtime == httpcall.Runtime && errors.As(httpcall.Check(params, m.policy()), &bad) {
 		return apierror.Invalid(bad.Field, "%s", text.Clip(bad.Error(), 500))
 	}
 	return nil
+}
+
+// policy says which URLs may be called. Without a catalogue's, calls of this machine are left to
+// the worker.
+func (m *Model) policy() outbound.Policy {
+	if m.outbound == nil {
+		return outbound.Policy{AllowLoopback: true}
+	}
+	return *m.outbound
 }
 
 const maxParamsBytes = 16 << 10

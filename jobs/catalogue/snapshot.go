@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
@@ -16,7 +17,8 @@ import (
 // Catalogue holds the current snapshot of the models. An operation reads the snapshot once,
 // at its beginning, and hands it down, so that all of its decisions agree.
 type Catalogue struct {
-	current atomic.Pointer[Snapshot]
+	current  atomic.Pointer[Snapshot]
+	outbound *outbound.Policy
 }
 
 // Of returns a catalogue whose current snapshot is s.
@@ -30,7 +32,34 @@ func Of(s *Snapshot) *Catalogue {
 func (c *Catalogue) Current() *Snapshot { return c.current.Load() }
 
 // Replace makes s the current snapshot. Operations that have begun keep theirs.
-func (c *Catalogue) Replace(s *Snapshot) { c.current.Store(s) }
+func (c *Catalogue) Replace(s *Snapshot) {
+	s.guard(c.outbound)
+	c.current.Store(s)
+}
+
+// Guard makes the models refuse the URLs that a policy does not allow, in this snapshot and in
+// later ones. It is called before the catalogue is used.
+func (c *Catalogue) Guard(policy outbound.Policy) {
+	c.outbound = &policy
+	c.Current().guard(c.outbound)
+}
+
+// guard gives a policy to the models that have none yet. Others are already shared.
+func (s *Snapshot) guard(policy *outbound.Policy) {
+	if policy == nil {
+		return
+	}
+	for _, m := range s.models {
+		if m.outbound == nil {
+			m.outbound = policy
+		}
+	}
+	for _, m := range s.past {
+		if m.outbound == nil {
+			m.outbound = policy
+		}
+	}
+}
 
 // Snapshot is the set of models and aliases that jobs may name, at one time. It is immutable,
 // so that goroutines share it without a lock.

@@ -68,7 +68,14 @@ func (c caller) Render(ctx context.Context, job *runtime.Job) (runtime.Result, e
 		return runtime.Result{}, invalid(err)
 	}
 	timeout := time.Duration(p.TimeoutSeconds * float64(time.Second))
-	request, err := newRequest(ctx, p, c.policy, job.Job)
+	var settings httpcall.Settings
+	if len(job.Settings) > 0 {
+		if err := json.Unmarshal(job.Settings, &settings); err != nil {
+			return runtime.Result{}, runtime.Failf(runtime.Transient, "The settings of the model cannot be read: %v.", err)
+		}
+	}
+	policy := c.policy.Except(settings.Except...)
+	request, err := newRequest(ctx, p, policy, job.Job)
 	if err != nil {
 		return runtime.Result{}, err
 	}
@@ -78,7 +85,7 @@ func (c caller) Render(ctx context.Context, job *runtime.Job) (runtime.Result, e
 	}
 	answered := make(chan answer, 1)
 	go func() {
-		result, err := call(c.policy.Client(timeout), request, p)
+		result, err := call(policy.Client(timeout), request, p)
 		answered <- answer{result, err}
 	}()
 	beat := time.NewTicker(beatEvery)

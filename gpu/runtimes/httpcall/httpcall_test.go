@@ -245,6 +245,22 @@ func TestCall(t *testing.T) {
 		}
 	})
 
+	t.Run("IsNotMadeToAddressesThatCameWithTheJob", func(t *testing.T) {
+		t.Parallel()
+		p := launch(t, "loopback", "")
+		settings, err := json.Marshal(map[string]any{"except": []string{strings.TrimPrefix(server.URL, "http://")}})
+		require.NoError(t, err)
+		params, err := json.Marshal(map[string]string{"url": strings.Replace(server.URL, "127.0.0.1", "localhost", 1) + "/echo"})
+		require.NoError(t, err)
+
+		require.NoError(t, p.Start(runtime.Start{Job: "job_7", Model: "http.call", Type: "http.call", Params: params, Settings: settings, Workdir: t.TempDir()}))
+
+		failure, ok := next(t, p).(*runtime.Failure)
+		require.True(t, ok)
+		require.Equal(t, runtime.InvalidInput, failure.Class)
+		require.Contains(t, failure.Message, "Reelay itself")
+	})
+
 	t.Run("EndsWhenItIsCancelled", func(t *testing.T) {
 		t.Parallel()
 		p := launch(t, "loopback", "")
