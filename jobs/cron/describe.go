@@ -76,22 +76,18 @@ func valuesOf(set uint64, low, high int) (v values) {
 	return v
 }
 
-// step returns n if the values are every nth of a field that begins at 0 and has size values,
-// or else 0.
+// step returns n if the values are every nth of a field that has size values and begins at 0, without
+// a shorter step at its end: "every 45 minutes" is true of no field. Otherwise it returns 0.
 func (v values) step(size int) int {
-	if len(v) < 2 || v[0] != 0 {
+	if len(v) < 2 || v[0] != 0 || size%v[1] != 0 || len(v) != size/v[1] {
 		return 0
 	}
-	n := v[1]
 	for i := range v {
-		if v[i] != i*n {
+		if v[i] != i*v[1] {
 			return 0
 		}
 	}
-	if len(v) != (size+n-1)/n {
-		return 0
-	}
-	return n
+	return v[1]
 }
 
 // clock describes the second, minute and hour.
@@ -110,38 +106,45 @@ func (e *Expression) clock() string {
 		}
 		return "at " + and(times)
 	}
-	parts := []string{}
-	if s := part(second, "second", 60, "minute"); s != "" && !slices.Equal(second, values{0}) {
-		parts = append(parts, s)
-	}
-	if m := minute.step(60); m != 1 || len(parts) == 0 {
-		switch {
-		case slices.Equal(minute, values{0}) && len(parts) == 0:
-			if n := hour.step(24); n > 0 {
-				return "every " + many(n, "hour")
-			}
-			return "on the hour, " + hours(hour)
-		default:
-			parts = append(parts, part(minute, "minute", 60, "hour"))
+	every, seconds := hour.step(24), !slices.Equal(second, values{0})
+	if !seconds && slices.Equal(minute, values{0}) {
+		if every > 0 {
+			return "every " + many(every, "hour")
 		}
+		return "on the hour, " + hours(hour)
 	}
-	if n := hour.step(24); n > 1 {
-		parts = append(parts, "of every "+ordinal(n)+" hour")
-	} else if n != 1 {
+	var parts []string
+	if of := "every minute"; seconds {
+		if minute.step(60) != 1 {
+			of = "the minute"
+		}
+		parts = append(parts, part(second, "second", 60, of))
+	}
+	if minute.step(60) != 1 || !seconds {
+		of := "every hour"
+		if every != 1 {
+			of = "the hour"
+		}
+		parts = append(parts, part(minute, "minute", 60, of))
+	}
+	switch {
+	case every > 1:
+		parts = append(parts, "in every "+ordinal(every)+" hour from 00:00")
+	case every == 0:
 		parts = append(parts, hours(hour))
 	}
 	return strings.Join(parts, ", ")
 }
 
-// part describes a field: "every 5 minutes", or "at minutes 5 and 35 of the hour".
+// part describes a field: "every 5 minutes", or "in minutes 5 and 35 of every hour".
 func part(v values, unit string, size int, of string) string {
 	if n := v.step(size); n > 0 {
 		return "every " + many(n, unit)
 	}
 	if len(v) == 1 {
-		return fmt.Sprintf("in %s %d of every %s", unit, v[0], of)
+		return fmt.Sprintf("in %s %d of %s", unit, v[0], of)
 	}
-	return fmt.Sprintf("in %ss %s of every %s", unit, list(v, strconv.Itoa), of)
+	return fmt.Sprintf("in %ss %s of %s", unit, list(v, strconv.Itoa), of)
 }
 
 // hours describes a part of the day: "from 09:00 until 18:00", or "in the hours 9, 12 and 15".
@@ -165,6 +168,11 @@ func (e *Expression) days() string {
 		names = e.weekdays()
 	}
 	dates := e.dates()
+	// With both days, either is enough. If one is written as all its values, each day matches.
+	const star = 1 << 63
+	if e.spec.Dom&star == 0 && e.spec.Dow&star == 0 && (len(names) == 0 || len(dates) == 0) {
+		return ""
+	}
 	switch {
 	case len(names) == 0 && len(dates) == 0:
 		return ""

@@ -2,7 +2,6 @@ package cron
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
@@ -16,21 +15,8 @@ const MaxLength = 256
 type Expression struct {
 	text string
 	spec *parser.SpecSchedule
-}
-
-// field is one of the fields of an expression.
-type field struct {
-	name, allowed string
-	option        parser.ParseOption
-}
-
-var fields = []field{
-	{"second", "0-59", parser.Second},
-	{"minute", "0-59", parser.Minute},
-	{"hour", "0-23", parser.Hour},
-	{"day of the month", "1-31, L (the last), L-3, 15W (the nearest weekday), LW", parser.Dom},
-	{"month", "1-12 or JAN-DEC", parser.Month},
-	{"day of the week", "0-7 or SUN-SAT (0 and 7 are Sunday), MON#2 (the second Monday), FRIL (the last Friday)", parser.Dow},
+	// follows means that it follows real time: its minute or hour was written with a * or a step.
+	follows bool
 }
 
 // syntax has what all fields accept. With a day of the month and a day of the week, an
@@ -43,8 +29,6 @@ var (
 		"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
 		"@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
 	}
-	// lastDay is Quartz's notation of the last such day of a month, for which the library wants "#L".
-	lastDay = regexp.MustCompile(`(?i)\b([0-7]|sun|mon|tue|wed|thu|fri|sat)L\b`)
 )
 
 // Parse reads an expression of five fields (minute, hour, day of the month, month, day of the
@@ -78,16 +62,14 @@ func Parse(text string) (*Expression, error) {
 	default:
 		return nil, fmt.Errorf("it has %d fields: give five (minute, hour, day of the month, month, day of the week) or six (the second first)", len(given))
 	}
+	e := &Expression{text: text}
 	for n, value := range given {
-		if fields[n].option == parser.Dow {
-			value = lastDay.ReplaceAllString(value, "$1#L")
-			given[n] = value
+		set, err := fields[n].read(value)
+		if err != nil {
+			return nil, err
 		}
-		_, err := parser.MustNewParser(fields[n].option | syntax).Parse(value)
-		// The library takes nothing between two commas as nothing that matches.
-		if empty := strings.Contains(","+value+",", ",,"); err != nil || empty {
-			return nil, fmt.Errorf("the %s %q is not allowed: it takes %s, and lists, ranges and steps of these", fields[n].name, value, fields[n].allowed)
-		}
+		e.follows = e.follows || set.stepped && (n == fieldMinute || n == fieldHour)
+		given[n] = set.String()
 	}
 	parsed, err := whole.Parse(strings.Join(given, " "))
 	if err != nil {
@@ -97,7 +79,7 @@ func Parse(text string) (*Expression, error) {
 	if !ok {
 		return nil, fmt.Errorf("%q is not a cron expression", text)
 	}
-	e := &Expression{text: text, spec: spec}
+	e.spec = spec
 	if e.next(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
 		return nil, fmt.Errorf("no day within five years matches it: check the day and the month")
 	}

@@ -1,6 +1,7 @@
 package cron
 
 import (
+	"math/bits"
 	"time"
 	_ "time/tzdata" // a container without files of zones
 
@@ -12,7 +13,10 @@ import (
 type Times struct {
 	Expression *Expression
 	// Zone is where the expression's times are local.
-	Zone    *time.Location
+	Zone *time.Location
+	// Gap and Overlap are for an expression of fixed times, such as 02:30. One whose minute or hour is
+	// written with a * or a step follows real time, as in Debian's cron: it fires in both of two equal
+	// hours, and not for an hour that is skipped.
 	Gap     models.DSTGap
 	Overlap models.DSTOverlap
 
@@ -52,6 +56,9 @@ func (t Times) next(after time.Time) time.Time {
 			slot = slot.Add(t.Every)
 		}
 		return slot
+	}
+	if t.Expression.follows {
+		t.Gap, t.Overlap = models.DSTGapSkip, models.DSTOverlapBoth
 	}
 	at := after
 	for range maxPeriods {
@@ -139,4 +146,12 @@ func (p period) next(t Times, after time.Time) (slot, wall time.Time) {
 		}
 	}
 	return wall.Add(-p.here), wall
+}
+
+// PerHour returns how many slots an hour can have, at least 1.
+func (t Times) PerHour() int {
+	if t.Expression == nil {
+		return max(1, int((time.Hour+t.Every-1)/t.Every))
+	}
+	return bits.OnesCount64(t.Expression.spec.Second&(1<<60-1)) * bits.OnesCount64(t.Expression.spec.Minute&(1<<60-1))
 }

@@ -108,12 +108,16 @@ func TestTimesAgreeWithAWalk(t *testing.T) {
 				expression, err := Parse(text)
 				require.NoError(t, err)
 				times := Times{Expression: expression, Zone: zone, Gap: mode.gap, Overlap: mode.overlap}
+				want := mode
+				if text == "*/30 * * * *" { // it follows real time
+					want.gap, want.overlap = models.DSTGapSkip, models.DSTOverlapBoth
+				}
 				for _, day := range changes(zone) {
 					var slots []time.Time
 					for slot := times.Next(day.Add(-time.Nanosecond)); !slot.IsZero() && slot.Before(day.Add(24*time.Hour)); slot = times.Next(slot) {
 						slots = append(slots, slot)
 					}
-					require.Equal(t, walk(day, zone, matches, mode.gap, mode.overlap), slots, "%s %v on %s", text, mode, day.Format(time.DateOnly))
+					require.Equal(t, walk(day, zone, matches, want.gap, want.overlap), slots, "%s %v on %s", text, mode, day.Format(time.DateOnly))
 				}
 			}
 		})
@@ -145,6 +149,13 @@ func TestTimesAtAChangeOfTheClock(t *testing.T) {
 		{"30 2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapBoth, "2026-10-24T12:00:00Z", []string{"2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-26T01:30:00Z"}},
 		{"0 0 * * *", "America/Havana", models.DSTGapShift, models.DSTOverlapFirst, "2026-03-07T12:00:00Z", []string{"2026-03-08T05:00:00Z", "2026-03-09T04:00:00Z"}},
 		{"15 2 * * *", "Australia/Lord_Howe", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-03T00:00:00Z", []string{"2026-10-03T15:30:00Z", "2026-10-04T15:15:00Z"}},
+		{"15 * * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-24T23:20:00Z", []string{"2026-10-25T00:15:00Z", "2026-10-25T01:15:00Z", "2026-10-25T02:15:00Z"}},
+		{"15 * * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapLast, "2026-03-29T00:00:00Z", []string{"2026-03-29T00:15:00Z", "2026-03-29T01:15:00Z"}},
+		{"*/20 2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-25T00:30:00Z", []string{"2026-10-25T00:40:00Z", "2026-10-25T01:00:00Z", "2026-10-25T01:20:00Z"}},
+		{"0 0/2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-24T22:30:00Z", []string{"2026-10-25T00:00:00Z", "2026-10-25T01:00:00Z", "2026-10-25T03:00:00Z"}},
+		{"@hourly", "America/New_York", models.DSTGapShift, models.DSTOverlapFirst, "2026-11-01T05:30:00Z", []string{"2026-11-01T06:00:00Z", "2026-11-01T07:00:00Z"}},
+		{"* 30 2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-25T00:30:58Z", []string{"2026-10-25T00:30:59Z", "2026-10-26T01:30:00Z"}},
+		{"0 1-3 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-25T00:00:00Z", []string{"2026-10-25T02:00:00Z"}},
 		{"*/20 * * * * *", "Asia/Tokyo", models.DSTGapShift, models.DSTOverlapFirst, "2026-01-01T00:00:05Z", []string{"2026-01-01T00:00:20Z", "2026-01-01T00:00:40Z", "2026-01-01T00:01:00Z"}},
 	} {
 		expression, err := Parse(c.expression)
