@@ -1,11 +1,9 @@
 package models
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -95,8 +93,12 @@ type Schedule struct {
 	NextSlot   time.Time `bun:"next_slot,nullzero"`
 	NextFireAt time.Time `bun:"next_fire_at,nullzero"`
 	LastFireAt time.Time `bun:"last_fire_at,nullzero"`
-	CreatedAt  time.Time `bun:"created_at,nullzero,default:clock_timestamp()"`
-	UpdatedAt  time.Time `bun:"updated_at,nullzero,default:clock_timestamp()"`
+	// SlotsAnHour is how many slots it has in its busiest hour.
+	SlotsAnHour int `bun:"slots_an_hour"`
+	// HeldAt is since when its slots are not decided, since too many of its account wait.
+	HeldAt    time.Time `bun:"held_at,nullzero"`
+	CreatedAt time.Time `bun:"created_at,nullzero,default:clock_timestamp()"`
+	UpdatedAt time.Time `bun:"updated_at,nullzero,default:clock_timestamp()"`
 }
 
 // Paused reports whether it is paused.
@@ -125,6 +127,23 @@ const (
 	SlotRefused SlotState = "REFUSED"
 )
 
+// LeftOut says why a slot did not fire, for metrics. The row has it in words.
+type LeftOut string
+
+// The values of LeftOut.
+const (
+	LeftLate    LeftOut = "late"     // no process decided on it in time
+	LeftHeld    LeftOut = "limit"    // the account had as many waiting slots as it may have
+	LeftPaused  LeftOut = "paused"   // the schedule was paused
+	LeftChanged LeftOut = "changed"  // the times of the schedule were changed first
+	LeftOverlap LeftOut = "overlap"  // an earlier run had not ended
+	LeftGivenUp LeftOut = "given_up" // it could not be submitted for too long
+	LeftRefused LeftOut = "refused"  // what it submits was refused
+)
+
+// LeftOuts lists all values of LeftOut.
+var LeftOuts = []LeftOut{LeftLate, LeftHeld, LeftPaused, LeftChanged, LeftOverlap, LeftGivenUp, LeftRefused}
+
 // ScheduleSlot is one time at which a schedule fires. Its row guarantees that it does so once.
 type ScheduleSlot struct {
 	bun.BaseModel `bun:"table:schedule_slots,alias:sl"`
@@ -137,13 +156,17 @@ type ScheduleSlot struct {
 	Reason string `bun:"reason,nullzero"`
 	// DueAt is when a PENDING slot is next due.
 	DueAt time.Time `bun:"due_at,nullzero"`
-	Tier  Tier      `bun:"tier"`
-	Tries int       `bun:"tries"`
+	// AccountID is the schedule's account. Slots that ended long ago may have none.
+	AccountID AccountID `bun:"account_id,nullzero"`
+	Tier      Tier      `bun:"tier"`
+	Tries     int       `bun:"tries"`
 	// JobID is the job of a FIRED slot, or WorkflowID its workflow. It may have been deleted since.
 	JobID      JobID      `bun:"job_id,nullzero"`
 	WorkflowID WorkflowID `bun:"workflow_id,nullzero"`
 	DecidedAt  time.Time  `bun:"decided_at,nullzero,default:clock_timestamp()"`
 	EndedAt    time.Time  `bun:"ended_at,nullzero"`
+	// LeftOut is set by the process that leaves it out.
+	LeftOut LeftOut `bun:"-"`
 }
 
 // withoutRequest are the columns with the request. It can be as large as a workflow, so only those
@@ -232,15 +255,18 @@ func CountSchedules(ctx context.Context, db bun.IDB, account AccountID) (int, er
 	return int(n), err
 }
 
-// LockDueSchedules returns and locks up to limit schedules that are due, except those that
-// another process decides on, the longest due first, without their requests. It returns none while
-// schedules are halted.
-func LockDueSchedules(ctx context.Context, tx bun.Tx, limit int) (due []*Schedule, now time.Time, err error) {
+// LockDueSchedules returns and locks up to limit schedules that are due, except those of some
+// accounts and those that another process decides on, the longest due first, without their requests.
+// It returns none while schedules are halted.
+func LockDueSchedules(ctx context.Context, tx bun.Tx, limit int, except []AccountID) (due []*Schedule, now time.Time, err error) {
 	if now, err = Now(ctx, tx); err != nil {
 		return nil, now, err
 	}
-	err = tx.NewSelect().Model(&due).ExcludeColumn(withoutRequest...).Where("sc.next_fire_at <= ? AND "+schedulesRunSQL, now).
-		Order("sc.next_fire_at").Limit(int64(limit)).For("UPDATE SKIP LOCKED").Scan(ctx)
+	q := tx.NewSelect().Model(&due).ExcludeColumn(withoutRequest...).Where("sc.next_fire_at <= ? AND "+schedulesRunSQL, now)
+	if len(except) > 0 {
+		q.Where("sc.account_id <> ALL (?::uuid[])", uuidArray(except))
+	}
+	err = q.Order("sc.next_fire_at").Limit(int64(limit)).For("UPDATE SKIP LOCKED").Scan(ctx)
 	return due, now, err
 }
 
@@ -250,6 +276,17 @@ func InsertSlots(ctx context.Context, tx bun.Tx, slots []*ScheduleSlot) (written
 		return nil, nil
 	}
 	err = tx.NewInsert().Model(&slots).On("CONFLICT DO NOTHING").Returning("*").Scan(ctx, &written)
+	type key struct {
+		id ScheduleID
+		at int64
+	}
+	why := map[key]LeftOut{}
+	for _, slot := range slots {
+		why[key{slot.ScheduleID, slot.At.UnixMicro()}] = slot.LeftOut
+	}
+	for _, slot := range written {
+		slot.LeftOut = why[key{slot.ScheduleID, slot.At.UnixMicro()}]
+	}
 	return written, err
 }
 
@@ -260,7 +297,7 @@ func BackfillSlots(ctx context.Context, tx bun.Tx, slots []*ScheduleSlot) (writt
 		return nil, nil
 	}
 	err = tx.NewInsert().Model(&slots).On("CONFLICT (schedule_id, slot) DO UPDATE").
-		Set("cause = excluded.cause, state = excluded.state, tier = excluded.tier, tries = excluded.tries, due_at = excluded.due_at, reason = NULL, ended_at = NULL").
+		Set("cause = excluded.cause, state = excluded.state, tier = excluded.tier, tries = excluded.tries, due_at = excluded.due_at, account_id = excluded.account_id, decided_at = excluded.decided_at, reason = NULL, ended_at = NULL").
 		Where("sl.state IN ('SKIPPED', 'REFUSED')").Returning("*").Scan(ctx, &written)
 	return written, err
 }
@@ -269,26 +306,6 @@ func BackfillSlots(ctx context.Context, tx bun.Tx, slots []*ScheduleSlot) (writt
 func NoteFire(ctx context.Context, tx bun.Tx, id ScheduleID, at time.Time) error {
 	_, err := tx.NewRaw("UPDATE schedules SET last_fire_at = ? WHERE id = ?", at, id).Exec(ctx)
 	return err
-}
-
-// TakeDueSlots returns up to limit pending slots that are due, the highest tier first, and makes
-// them due again after a while, so that another process takes those of one that died. It takes
-// none while schedules are halted.
-func TakeDueSlots(ctx context.Context, db bun.IDB, limit int, again time.Duration) (taken []*ScheduleSlot, err error) {
-	err = db.NewRaw(`
-		WITH due AS MATERIALIZED (
-			SELECT s.at FROM unnest(?::text[]) WITH ORDINALITY t (tier, rank)
-			CROSS JOIN LATERAL (SELECT s.ctid AS at, s.due_at FROM schedule_slots s WHERE s.tier = t.tier AND s.due_at <= (SELECT clock_timestamp())
-				ORDER BY s.due_at LIMIT ? FOR UPDATE SKIP LOCKED) s
-			WHERE `+schedulesRunSQL+`
-			ORDER BY t.rank, s.due_at LIMIT ?)
-		UPDATE schedule_slots s SET due_at = clock_timestamp() + make_interval(secs => ?), tries = tries + 1
-		WHERE s.ctid = ANY(ARRAY(SELECT at FROM due)) RETURNING s.*`,
-		textArray(Tiers), limit, limit, again.Seconds()).Scan(ctx, &taken)
-	slices.SortFunc(taken, func(a, b *ScheduleSlot) int { // an UPDATE returns its rows in any order
-		return cmp.Or(cmp.Compare(slices.Index(Tiers, a.Tier), slices.Index(Tiers, b.Tier)), a.At.Compare(b.At))
-	})
-	return taken, err
 }
 
 // EndSlot writes how a pending slot ended, reads back when, and reports whether it did. What was
@@ -323,31 +340,6 @@ func ListSlots(ctx context.Context, db bun.IDB, id ScheduleID, before time.Time,
 // TriggeredSince reports whether a schedule has a slot of a trigger after a time.
 func TriggeredSince(ctx context.Context, db bun.IDB, id ScheduleID, since time.Time) (bool, error) {
 	return db.NewSelect().Model((*ScheduleSlot)(nil)).Where("sl.schedule_id = ? AND sl.slot > ? AND sl.cause = ?", id, since, SlotTrigger).Exists(ctx)
-}
-
-// OpenRun is a slot that is PENDING, or whose job or workflow has not ended.
-type OpenRun struct {
-	At time.Time `bun:"slot"`
-	// JobID and WorkflowID are empty while the slot is PENDING. Then Wait is until it is next due.
-	JobID      JobID         `bun:"job_id"`
-	WorkflowID WorkflowID    `bun:"workflow_id"`
-	Wait       time.Duration `bun:"wait"`
-}
-
-// Pending reports whether the slot is PENDING.
-func (r OpenRun) Pending() bool { return r.JobID == "" && r.WorkflowID == "" }
-
-// ListOpenRuns returns which of the newest slots of a schedule before another are open, the oldest
-// first. Slots of backfills do not count.
-func ListOpenRuns(ctx context.Context, db bun.IDB, id ScheduleID, before time.Time, limit int) (open []OpenRun, err error) {
-	err = db.NewRaw(`
-		SELECT s.slot, s.job_id, s.workflow_id, coalesce(1e9 * extract(epoch FROM s.due_at - clock_timestamp()), 0)::bigint AS wait FROM (
-			SELECT * FROM schedule_slots WHERE schedule_id = ? AND slot < ? AND state IN ('PENDING', 'FIRED') AND cause <> 'BACKFILL'
-			ORDER BY slot DESC LIMIT ?) s
-		LEFT JOIN jobs j ON j.id = s.job_id
-		LEFT JOIN workflows w ON w.id = s.workflow_id
-		WHERE s.state = 'PENDING' OR j.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED') OR w.status = 'RUNNING' ORDER BY s.slot`, id, before, limit).Scan(ctx, &open)
-	return open, err
 }
 
 // HasLaterSlot reports whether a schedule has a later slot than this one, by its times.

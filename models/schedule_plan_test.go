@@ -28,8 +28,9 @@ func TestScheduleQueries(t *testing.T) {
 		INSERT INTO schedule_slots (schedule_id, slot, cause, state, tier, job_id, ended_at)
 		SELECT 'ffffffff-0000-7000-8000-000000000001', now() - i * interval '1 minute', 'CRON', 'FIRED', 'PRO', gen_random_uuid(), now() - i * interval '1 minute'
 		FROM generate_series(1, 10000) i;
-		INSERT INTO schedule_slots (schedule_id, slot, cause, state, tier, due_at)
-		SELECT ('ffffffff-0000-7000-8000-' || lpad(to_hex(i), 12, '0'))::uuid, now(), 'CRON', 'PENDING', 'PRO', now() + (i - 6) * interval '1 minute'
+		INSERT INTO schedule_slots (schedule_id, account_id, slot, cause, state, tier, due_at)
+		SELECT ('ffffffff-0000-7000-8000-' || lpad(to_hex(i), 12, '0'))::uuid, ('aaaaaaaa-0000-7000-8000-' || lpad(to_hex(i % 10), 12, '0'))::uuid, now(),
+			'CRON', 'PENDING', 'PRO', now() + (i - 6) * interval '1 minute'
 		FROM generate_series(1, 1000) i;
 		INSERT INTO workflows (id, account_id, name, status, nodes, open, request_digest, completed_at)
 		SELECT ('eeeeeeee-0000-7000-8000-' || lpad(to_hex(i), 12, '0'))::uuid, gen_random_uuid(), 'film', 'COMPLETED', 1, 0, '', now()
@@ -42,6 +43,9 @@ func TestScheduleQueries(t *testing.T) {
 	_, err = db.ExecContext(t.Context(), "ANALYZE schedules, schedule_slots, workflows")
 	require.NoError(t, err)
 	last := &lastQuery{}
+	flows, _, err := models.ListSlotFlows(t.Context(), db, models.SlotFlow{}, 1000)
+	require.NoError(t, err)
+	require.Len(t, flows, 6)
 	watched := db.WithQueryHook(last)
 
 	for name, c := range map[string]struct {
@@ -50,7 +54,7 @@ func TestScheduleQueries(t *testing.T) {
 	}{
 		"LockDueSchedules": {func() error {
 			return watched.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-				due, _, err := models.LockDueSchedules(ctx, tx, 100)
+				due, _, err := models.LockDueSchedules(ctx, tx, 100, nil)
 				require.Len(t, due, 6)
 				return err
 			})
@@ -63,10 +67,25 @@ func TestScheduleQueries(t *testing.T) {
 			return models.ReadRequest(t.Context(), watched, s)
 		}, 1},
 		"TakeDueSlots": {func() error {
-			taken, err := models.TakeDueSlots(t.Context(), watched, 100, 0)
+			var shares []models.SlotShare
+			for _, flow := range flows {
+				shares = append(shares, models.SlotShare{SlotFlow: flow, Most: 100})
+			}
+			taken, err := models.TakeDueSlots(t.Context(), watched, shares, 0)
 			require.Len(t, taken, 6)
 			return err
 		}, 2 * 6},
+		"ListSlotFlows": {func() error {
+			due, last, err := models.ListSlotFlows(t.Context(), watched, models.SlotFlow{}, 100)
+			require.Len(t, due, len(flows))
+			require.Empty(t, last)
+			return err
+		}, 10 * 2},
+		"ReadSlotUse": {func() error {
+			use, err := models.ReadSlotUse(t.Context(), watched, []models.AccountID{flows[0].AccountID})
+			require.Empty(t, use, "there is no such account")
+			return err
+		}, 100},
 		"ListOpenRuns": {func() error {
 			_, err := models.ListOpenRuns(t.Context(), watched, one, time.Now(), 20)
 			return err

@@ -116,7 +116,9 @@ func (s *stack) control(ctx context.Context) error {
 	group.Go(func() error { return deliverer.Run(ctx) })
 	group.Go(func() error { return scheduler.Run(ctx) })
 	schedules := s.schedules(s.submitter())
-	group.Go(func() error { return periodic.Every(ctx, "schedules", schedule.Every, schedules.Pass) })
+	// Apart, so that slow submits never delay the decision on slots.
+	group.Go(func() error { return periodic.Every(ctx, "decide on slots", schedule.Every, counted(schedules.Decide)) })
+	group.Go(func() error { return periodic.Every(ctx, "fire slots", schedule.Every, counted(schedules.Fire)) })
 	workflows := s.workflows(s.submitter())
 	fetcher := &jobs.InputFetcher{Inputs: s.inputs(), Notifier: s.notifier, Catalogue: s.catalogue}
 	group.Go(func() error { return fetcher.Run(ctx) })

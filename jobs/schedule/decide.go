@@ -11,14 +11,19 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/cron"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
 const (
 	// decideBatch is how many schedules one transaction decides on.
 	decideBatch = 100
-	// slotsAtOnce bounds the slots of one schedule in one decision. The next takes the rest.
-	slotsAtOnce = 500
+	// decideShare is how many of an account are decided before those of the others.
+	decideShare = 100
+	// slotsAtOnce bounds the slots of one schedule in one decision, and slotsTogether is about how many
+	// slots one transaction inserts. The next takes the rest.
+	slotsAtOnce   = 500
+	slotsTogether = 1000
 	// late is from when a slot counts as one that no process could fire in time.
 	late = 30 * time.Second
 	// spread is over how long the late slots of a tier are spread, so that not all jobs of
@@ -42,138 +47,272 @@ func hash(id models.ScheduleID, slot time.Time) uint64 {
 
 // Decide inserts the slots of the schedules that are due, and returns how many it inserted. Any
 // number of processes may call it at once.
+//
+// It goes round the accounts: one that has many schedules due waits until the others have had theirs
+// decided.
 func (r *Runner) Decide(ctx context.Context) (int, error) {
-	total := 0
+	total, round := 0, map[models.AccountID]int{}
 	for {
-		due, inserted := 0, 0
-		var left []func() // observes the slots that are left out, once that is committed
-		err := jobs.InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
-			due, inserted, left = 0, 0, nil
-			schedules, now, err := models.LockDueSchedules(ctx, tx, decideBatch)
-			if err != nil {
-				return fmt.Errorf("find schedules that are due: %w", err)
-			}
-			due = len(schedules)
-			for _, s := range schedules {
-				written, err := decide(ctx, tx, s, now)
-				if err != nil {
-					return fmt.Errorf("decide on schedule %s: %w", s.ID, err)
-				}
-				inserted += len(written)
-				for _, slot := range written {
-					if slot.State == models.SlotSkipped {
-						left = append(left, func() { r.observe(s, slot) })
-					}
-				}
-			}
-			return nil
+		served := lo.Keys(lo.PickBy(round, func(_ models.AccountID, n int) bool { return n >= decideShare }))
+		var d *decision
+		err := jobs.InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) (err error) {
+			d, err = r.decideSome(ctx, tx, served)
+			return err
 		})
 		if err != nil {
 			return total, err
 		}
-		total += inserted
-		for _, observe := range left {
-			observe()
+		total += len(d.written)
+		for _, slot := range d.written {
+			if slot.State == models.SlotSkipped { // once that is committed
+				r.observe(d.by[slot.ScheduleID], slot)
+			}
 		}
-		if due < decideBatch {
+		for _, s := range d.schedules {
+			round[s.AccountID]++
+		}
+		switch {
+		case d.more:
+		case len(served) > 0:
+			clear(round)
+		default:
 			return total, nil
 		}
 	}
 }
 
-// decide inserts the slots of a schedule, whose row is locked, that are due now, and returns them.
-func decide(ctx context.Context, tx bun.Tx, s *models.Schedule, now time.Time) ([]*models.ScheduleSlot, error) {
-	times, err := Times(s)
-	if err != nil {
-		// A newer release may know the zone. Without this, the pass would find the schedule again
-		// at once.
-		slog.ErrorContext(ctx, "a schedule cannot be read, and is paused", "schedule", s.ID, "error", err)
-		pause(s, now, "reelay", "it cannot be read: "+err.Error())
-		return nil, models.SaveSchedule(ctx, tx, s)
-	}
-	slots, until := dueSlots(s, times, now)
-	written, err := models.InsertSlots(ctx, tx, slots)
-	if err != nil {
-		return nil, err
-	}
-	s.DecidedUntil = until
-	if slices.ContainsFunc(written, func(slot *models.ScheduleSlot) bool { return slot.State == models.SlotPending }) {
-		s.LastFireAt = now
-	}
-	plan(s, times)
-	return written, models.SaveSchedule(ctx, tx, s)
+// decision is what one transaction decides.
+type decision struct {
+	now       time.Time
+	use       map[models.AccountID]*models.SlotUse
+	schedules []*models.Schedule // whose plans change
+	by        map[models.ScheduleID]*models.Schedule
+	slots     []*models.ScheduleSlot
+	written   []*models.ScheduleSlot
+	more      bool // there may be more schedules that are due
 }
 
-// plan sets when a schedule fires next.
-func plan(s *models.Schedule, times cron.Times) {
-	s.NextSlot, s.NextFireAt = times.Next(s.DecidedUntil), time.Time{}
-	if !s.NextSlot.IsZero() {
-		s.NextFireAt = s.NextSlot.Add(jitter(s, s.NextSlot))
+// decideSome decides on schedules that are due, except those of some accounts.
+func (r *Runner) decideSome(ctx context.Context, tx bun.Tx, except []models.AccountID) (*decision, error) {
+	due, now, err := models.LockDueSchedules(ctx, tx, decideBatch, except)
+	if err != nil {
+		return nil, fmt.Errorf("find schedules that are due: %w", err)
 	}
-}
-
-// dueSlots returns the slots of a schedule that are due at a time, with what is to become of
-// them, and until when all slots are decided with them.
-func dueSlots(s *models.Schedule, times cron.Times, now time.Time) (slots []*models.ScheduleSlot, until time.Time) {
-	until = s.DecidedUntil
-	window := now.Add(-time.Duration(s.CatchUpWindowSeconds) * time.Second)
-	onTime := now.Add(-late)
-	from := until
-	switch s.CatchUp {
-	case models.CatchUpAll:
-		from = latest(from, window.Add(-time.Second))
-	case models.CatchUpCoalesce:
-		from = latest(from, lastBefore(s, times, now, latest(from, window.Add(-time.Second))))
-	case models.CatchUpSkip:
-		from = latest(from, onTime.Add(-time.Duration(s.JitterSeconds)*time.Second))
+	d := &decision{now: now, by: map[models.ScheduleID]*models.Schedule{}, more: len(due) == decideBatch}
+	accounts := lo.Uniq(lo.Map(due, func(s *models.Schedule, _ int) models.AccountID { return s.AccountID }))
+	if d.use, err = models.ReadSlotUse(ctx, tx, accounts); err != nil {
+		return nil, fmt.Errorf("count the slots of accounts: %w", err)
 	}
-	if left := times.Next(until); from.After(until) && !left.IsZero() && !left.After(from) {
-		slots = append(slots, skipped(s, left, now, fmt.Sprintf("it and the slots until %s passed while nothing could fire them; catchUp is %s", from.UTC().Format(time.RFC3339), s.CatchUp)))
-	}
-	for slot := times.Next(from); !slot.IsZero() && len(slots) < slotsAtOnce; slot = times.Next(slot) {
-		fires := slot.Add(jitter(s, slot))
-		if fires.After(now) {
+	for _, s := range due {
+		if len(d.slots) >= slotsTogether {
+			d.more = true // its row stays as it is
 			break
 		}
-		from = slot
-		slots = append(slots, pending(s, slot, fires, now))
+		times, err := Times(s)
+		if err != nil {
+			// A newer release may know the zone. Without this, the pass would find the schedule again
+			// at once.
+			slog.ErrorContext(ctx, "a schedule cannot be read, and is paused", "schedule", s.ID, "error", err)
+			pause(s, now, "reelay", "it cannot be read: "+err.Error())
+			if err := models.SaveSchedule(ctx, tx, s); err != nil {
+				return nil, fmt.Errorf("pause schedule %s: %w", s.ID, err)
+			}
+			continue
+		}
+		d.decide(s, times)
 	}
-	return slots, latest(until, from)
+	if d.written, err = models.InsertSlots(ctx, tx, d.slots); err != nil {
+		return nil, fmt.Errorf("insert slots: %w", err)
+	}
+	for _, slot := range d.written {
+		if slot.State == models.SlotPending {
+			d.by[slot.ScheduleID].LastFireAt = now
+		}
+	}
+	if err := models.SavePlans(ctx, tx, d.schedules); err != nil {
+		return nil, fmt.Errorf("plan schedules: %w", err)
+	}
+	return d, nil
 }
 
-// lastBefore returns the time just before the last slot that is due at a time and after another,
-// or that other if there is none. It looks back further and further, so that a schedule that fires each second
-// costs no more than one that fires each day.
-func lastBefore(s *models.Schedule, times cron.Times, now, after time.Time) time.Time {
-	for back := time.Minute; ; back *= 4 {
-		from := latest(now.Add(-back-time.Duration(s.JitterSeconds)*time.Second), after)
-		last := time.Time{}
-		for slot := times.Next(from); !slot.IsZero() && !slot.Add(jitter(s, slot)).After(now); slot = times.Next(slot) {
-			last = slot
+// decide adds the slots of a schedule that are due, and plans the next. If too many slots of its account
+// wait, it decides nothing: the schedule is held for a while.
+func (d *decision) decide(s *models.Schedule, times cron.Times) {
+	d.schedules, d.by[s.ID] = append(d.schedules, s), s
+	use := d.use[s.AccountID]
+	if use == nil {
+		use = &models.SlotUse{SubmitsPerMinute: jobs.Unlimited}
+	}
+	room := LimitsOf(use.SubmitsPerMinute).room(use)
+	if room <= 0 {
+		if s.HeldAt.IsZero() {
+			s.HeldAt = d.now
 		}
-		if !last.IsZero() {
-			return last.Add(-time.Nanosecond)
-		}
-		if from.Equal(after) {
-			return after
+		s.NextFireAt = d.now.Add(heldFor + time.Duration(hash(s.ID, d.now)%uint64(heldFor)))
+		return
+	}
+	slots, until := dueSlots(s, times, d.now, min(slotsAtOnce, room))
+	for _, slot := range slots {
+		if slot.State == models.SlotPending {
+			use.Waiting++
 		}
 	}
+	d.slots = append(d.slots, slots...)
+	s.DecidedUntil, s.HeldAt = until, time.Time{}
+	plan(s, times)
+}
+
+// plan sets when a schedule fires next, and how often.
+func plan(s *models.Schedule, times cron.Times) {
+	s.NextSlot, s.NextFireAt, s.SlotsAnHour = times.Next(s.DecidedUntil), time.Time{}, times.PerHour()
+	if s.NextSlot.IsZero() {
+		return
+	}
+	s.NextFireAt = s.NextSlot.Add(jitter(s, s.NextSlot))
+	// With a jitter longer than its interval, a later slot may fire first.
+	for slot := times.Next(s.NextSlot); !slot.IsZero() && slot.Before(s.NextFireAt); slot = times.Next(slot) {
+		if at := slot.Add(jitter(s, slot)); at.Before(s.NextFireAt) {
+			s.NextSlot, s.NextFireAt = slot, at
+		}
+	}
+}
+
+// dueSlots returns up to about most slots of a schedule that are due at a time, with what is to become of
+// them, and until when all slots are decided with them. Slots that the rule leaves out and that follow each
+// other have one row, of the first of them. A slot of which the jitter has not ended has a row only if a
+// later one is due: it is due when it ends.
+func dueSlots(s *models.Schedule, times cron.Times, now time.Time, most int) (slots []*models.ScheduleSlot, until time.Time) {
+	var (
+		reach  = time.Duration(s.JitterSeconds) * time.Second
+		missed = now.Add(-late)
+		oldest = now.Add(-time.Duration(s.CatchUpWindowSeconds)*time.Second - time.Second)
+		last   time.Time // the only one that fires of those that are due
+	)
+	if s.CatchUp == models.CatchUpSkip {
+		oldest = missed
+	}
+	from := latest(s.DecidedUntil, oldest.Add(-reach))
+	if first := times.Next(s.DecidedUntil); s.CatchUp == models.CatchUpCoalesce && !first.IsZero() && first.Add(jitter(s, first)).Before(missed) {
+		if last = lastDue(s, times, now, from); !last.IsZero() {
+			from = latest(from, earliest(last.Add(-time.Nanosecond), now.Add(-reach-time.Nanosecond)))
+		}
+	}
+	rows := rows{s: s, now: now, why: models.LeftLate, reason: lateReason(s)}
+	if !s.HeldAt.IsZero() {
+		rows.why = models.LeftHeld
+	}
+	if left := times.Next(s.DecidedUntil); from.After(s.DecidedUntil) && !left.IsZero() && !left.After(from) {
+		rows.leave(left, from)
+	}
+	until = from
+	var jittered []*models.ScheduleSlot
+	for slot := times.Next(from); !slot.IsZero() && !slot.After(now) && len(rows.slots) < most; slot = times.Next(slot) {
+		fires := slot.Add(jitter(s, slot))
+		if fires.After(now) {
+			jittered = append(jittered, pending(s, slot, fires, now))
+			continue
+		}
+		rows.slots = append(rows.slots, jittered...)
+		jittered, until = nil, slot
+		if fires.Before(oldest) || !last.IsZero() && !slot.Equal(last) {
+			rows.leave(slot, slot)
+		} else {
+			rows.slots = append(rows.slots, pending(s, slot, fires, now))
+		}
+	}
+	return rows.slots, until
+}
+
+// lastDue returns the last slot that is due at a time and after another, or zero. It looks back further
+// and further, so that a schedule that fires each second costs no more than one that fires each day.
+func lastDue(s *models.Schedule, times cron.Times, now, after time.Time) (last time.Time) {
+	for back := time.Minute; ; back *= 4 {
+		from := latest(now.Add(-back-time.Duration(s.JitterSeconds)*time.Second), after)
+		for slot := times.Next(from); !slot.IsZero() && !slot.After(now); slot = times.Next(slot) {
+			if !slot.Add(jitter(s, slot)).After(now) {
+				last = slot
+			}
+		}
+		if !last.IsZero() || from.Equal(after) {
+			return last
+		}
+	}
+}
+
+// settle returns the slots of a schedule that lie before a change of its times, or the end of its pause:
+// a slot of which the jitter has not ended keeps its time, and those that passed during the pause are
+// left out. All until now are decided with them.
+func settle(s *models.Schedule, times cron.Times, now time.Time) (slots []*models.ScheduleSlot) {
+	from, rest := s.DecidedUntil, rows{s: s, now: now, why: models.LeftPaused, reason: "the schedule was paused"}
+	if !s.Paused() {
+		rest.why, rest.reason = models.LeftChanged, "the times of the schedule were changed before it was decided"
+		slots, from = dueSlots(s, times, now, slotsAtOnce)
+	}
+	// Slots before this are due, whatever their jitter: one row stands for them.
+	if sure := now.Add(-time.Duration(s.JitterSeconds)*time.Second - time.Nanosecond); sure.After(from) {
+		if first := times.Next(from); !first.IsZero() && !first.After(sure) {
+			rest.leave(first, sure)
+		}
+		from = sure
+	}
+	for slot := times.Next(from); !slot.IsZero() && !slot.After(now); slot = times.Next(slot) {
+		if fires := slot.Add(jitter(s, slot)); fires.After(now) {
+			rest.slots = append(rest.slots, pending(s, slot, fires, now))
+		} else {
+			rest.leave(slot, slot)
+		}
+	}
+	return append(slots, rest.slots...)
+}
+
+// rows collects the slots of a schedule. Slots that are left out and follow each other have one row.
+type rows struct {
+	s      *models.Schedule
+	now    time.Time
+	why    models.LeftOut
+	reason string
+	slots  []*models.ScheduleSlot
+}
+
+// leave leaves out the slots from the first until the last.
+func (r *rows) leave(first, last time.Time) {
+	if n := len(r.slots); n > 0 && r.slots[n-1].State == models.SlotSkipped {
+		first = r.slots[n-1].At
+		r.slots = r.slots[:n-1]
+	}
+	reason := r.reason
+	if last.After(first) {
+		reason += fmt.Sprintf("; so are the slots until %s", last.UTC().Format(time.RFC3339))
+	}
+	r.slots = append(r.slots, &models.ScheduleSlot{
+		ScheduleID: r.s.ID, AccountID: r.s.AccountID, At: first, Cause: models.SlotCron, State: models.SlotSkipped, Tier: r.s.Tier, Reason: reason, LeftOut: r.why, EndedAt: r.now,
+	})
+}
+
+// lateReason says why slots are left out on which no process decided in time.
+func lateReason(s *models.Schedule) string {
+	why := "no control process decided on it in time: none ran, schedules were halted, or too much was due"
+	if !s.HeldAt.IsZero() {
+		why = "it was not decided in time, since from " + s.HeldAt.UTC().Format(time.RFC3339) + " as many slots of the account waited as may"
+	}
+	if s.CatchUp == models.CatchUpAll {
+		return fmt.Sprintf("%s; it is left out after %d s (catchUpWindowSeconds)", why, s.CatchUpWindowSeconds)
+	}
+	return fmt.Sprintf("%s; it is left out, since catchUp is %s", why, s.CatchUp)
 }
 
 func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
 
+func earliest(times ...time.Time) time.Time { return slices.MinFunc(times, time.Time.Compare) }
+
 func pending(s *models.Schedule, slot, fires, now time.Time) *models.ScheduleSlot {
-	row := &models.ScheduleSlot{ScheduleID: s.ID, At: slot, Cause: models.SlotCron, State: models.SlotPending, Tier: s.Tier, DueAt: fires}
+	row := &models.ScheduleSlot{ScheduleID: s.ID, AccountID: s.AccountID, At: slot, Cause: models.SlotCron, State: models.SlotPending, Tier: s.Tier, DueAt: fires}
 	if fires.Before(now.Add(-late)) {
 		rank := slices.Index(models.Tiers, s.Tier)
 		row.Cause = models.SlotCatchUp
 		row.DueAt = now.Add(time.Duration(rank)*spread + time.Duration(hash(s.ID, slot)%uint64(spread)))
 	}
 	return row
-}
-
-func skipped(s *models.Schedule, slot, now time.Time, reason string) *models.ScheduleSlot {
-	return &models.ScheduleSlot{ScheduleID: s.ID, At: slot, Cause: models.SlotCron, State: models.SlotSkipped, Tier: s.Tier, Reason: reason, EndedAt: now}
 }
 
 // pause stops a schedule whose row is locked.

@@ -50,7 +50,7 @@ func TestDueSlots(t *testing.T) {
 			times, err := Times(s)
 			require.NoError(t, err)
 
-			slots, until := dueSlots(s, times, now)
+			slots, until := dueSlots(s, times, now, slotsAtOnce)
 
 			var fire []time.Time
 			skipped := false

@@ -1,22 +1,20 @@
 package schedule
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
-	"golang.org/x/sync/errgroup"
 )
 
 // Runner fires schedules.
@@ -34,10 +32,6 @@ type Runner struct {
 const (
 	// Every is how often a process looks for what is due.
 	Every = 250 * time.Millisecond
-	// fireBatch is how many slots a process fires at once.
-	fireBatch = 100
-	// fireTogether is how many of them it submits concurrently. The submitter batches them.
-	fireTogether = 16
 	// fireAgain is how long a slot belongs to the process that took it. After that, another one
 	// submits; since the slot is the idempotency key, at worst again.
 	fireAgain = 3 * time.Second
@@ -49,14 +43,13 @@ const (
 	// doubles the wait, up to maxRefusedWait.
 	refusedWait    = 10 * time.Second
 	maxRefusedWait = 10 * time.Minute
+	// backfillWait is how often a slot of a backfill looks whether the run before it has ended, and
+	// maxBackfillWait how often at least.
+	backfillWait    = 2 * time.Second
+	maxBackfillWait = time.Minute
+	// backfillKept is for how long a slot of a backfill is tried.
+	backfillKept = 7 * 24 * time.Hour
 )
-
-// Pass decides on and fires what is due.
-func (r *Runner) Pass(ctx context.Context) error {
-	_, err := r.Decide(ctx)
-	_, also := r.Fire(ctx)
-	return errors.Join(err, also)
-}
 
 const (
 	// slotsKept is how long the slots that ended are kept.
@@ -69,45 +62,6 @@ const (
 func (r *Runner) Forget(ctx context.Context) (int, error) {
 	n, err := models.DeleteOldSlots(ctx, r.DB, slotsKept, slotsSweep)
 	return n, apierror.Wrap(err, "delete old slots")
-}
-
-// Fire submits what the slots that are due stand for, and returns how many slots it ended. Any
-// number of processes may call it at once. A slot that fails is due again later, and does not
-// delay the others.
-func (r *Runner) Fire(ctx context.Context) (int, error) {
-	total, failed := 0, error(nil)
-	for {
-		taken, err := models.TakeDueSlots(ctx, r.DB, fireBatch, fireAgain)
-		if err != nil {
-			return total, errors.Join(failed, fmt.Errorf("find slots that are due: %w", err))
-		}
-		ended, err := r.fireAll(ctx, taken)
-		total, failed = total+ended, cmp.Or(failed, err)
-		if len(taken) < fireBatch || models.IsOutage(err) || ctx.Err() != nil {
-			return total, failed
-		}
-	}
-}
-
-// fireAll fires slots, several at once. It returns how many have ended, and the first error.
-func (r *Runner) fireAll(ctx context.Context, slots []*models.ScheduleSlot) (int, error) {
-	var ended atomic.Int64
-	var group errgroup.Group
-	group.SetLimit(fireTogether)
-	for _, slot := range slots {
-		group.Go(func() error {
-			done, err := r.fire(ctx, slot)
-			if err != nil {
-				return fmt.Errorf("fire the slot %s of schedule %s: %w", slot.At, slot.ScheduleID, err)
-			}
-			if done {
-				ended.Add(1)
-			}
-			return nil
-		})
-	}
-	err := group.Wait()
-	return int(ended.Load()), err
 }
 
 // fire submits what a pending slot stands for, and reports whether the slot has ended.
@@ -199,10 +153,16 @@ func key(slot *models.ScheduleSlot) string {
 func (r *Runner) clear(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot) (clear, ended bool, err error) {
 	switch {
 	case timed(slot) && s.Paused():
-		ended, err = r.end(ctx, s, slot, models.SlotSkipped, "the schedule was paused")
+		ended, err = r.leave(ctx, s, slot, models.LeftPaused, "the schedule was paused")
 		return false, ended, err
-	case slot.Cause == models.SlotBackfill || s.Overlap == models.RunOverlapAllow:
+	case s.Overlap == models.RunOverlapAllow:
 		return true, false, nil
+	case slot.Cause == models.SlotBackfill:
+		clear, err = r.clearBackfill(ctx, s, slot)
+		return clear, false, err
+	}
+	if clear, ended, err := r.besideBackfill(ctx, s, slot); err != nil || !clear {
+		return false, ended, err
 	}
 	open, err := models.ListOpenRuns(ctx, r.DB, s.ID, slot.At, maxOpenRuns)
 	if err != nil || len(open) == 0 {
@@ -217,7 +177,7 @@ func (r *Runner) clear(ctx context.Context, s *models.Schedule, slot *models.Sch
 		switch {
 		case run.Pending():
 		case s.Overlap == models.RunOverlapSkip:
-			ended, err = r.end(ctx, s, slot, models.SlotSkipped, fmt.Sprintf("%s of an earlier slot had not ended; overlap is SKIP", name(run)))
+			ended, err = r.leave(ctx, s, slot, models.LeftOverlap, fmt.Sprintf("%s of an earlier slot had not ended; overlap is SKIP", name(run)))
 			return false, ended, err
 		default:
 			err := r.cancel(ctx, s, run)
@@ -229,8 +189,50 @@ func (r *Runner) clear(ctx context.Context, s *models.Schedule, slot *models.Sch
 	return true, false, nil
 }
 
+// clearBackfill reports whether a slot of a backfill may fire now: the slots of a schedule whose runs are
+// not to overlap fire one after the other, and wait for what its times submit.
+func (r *Runner) clearBackfill(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot) (bool, error) {
+	before, err := models.CountEarlierBackfills(ctx, r.DB, s.ID, slot.At)
+	if err != nil {
+		return false, err
+	}
+	if before > 0 {
+		slot.Reason = fmt.Sprintf("it waits for %s of a backfill before it; overlap is %s", text.Count(before, "slot"), s.Overlap)
+		return false, models.DelaySlot(ctx, r.DB, slot, min(time.Duration(before)*backfillWait, maxBackfillWait))
+	}
+	open, err := models.ListOpenBackfills(ctx, r.DB, s.ID, maxOpenRuns)
+	if err != nil {
+		return false, err
+	}
+	timely, err := models.ListOpenRuns(ctx, r.DB, s.ID, models.EndOfTime, maxOpenRuns)
+	if open = append(open, timely...); err != nil || len(open) == 0 {
+		return err == nil, err
+	}
+	slot.Reason = fmt.Sprintf("it waits for %s; overlap is %s", name(open[0]), s.Overlap)
+	return false, models.DelaySlot(ctx, r.DB, slot, backfillWait)
+}
+
+// besideBackfill reports whether a slot that is not one of a backfill may fire now with respect to
+// backfills. A run of the present neither ends nor is left out because of one: it waits. A fire by hand
+// does not wait.
+func (r *Runner) besideBackfill(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot) (clear, ended bool, err error) {
+	open, err := models.ListOpenBackfills(ctx, r.DB, s.ID, maxOpenRuns)
+	if err != nil || len(open) == 0 {
+		return err == nil, false, err
+	}
+	if !timed(slot) {
+		ended, err = r.leave(ctx, s, slot, models.LeftOverlap, fmt.Sprintf("%s of a backfill had not ended; overlap is %s", name(open[0]), s.Overlap))
+		return false, ended, err
+	}
+	slot.Reason = fmt.Sprintf("it waits for %s of a backfill; overlap is %s", name(open[0]), s.Overlap)
+	return false, false, models.DelaySlot(ctx, r.DB, slot, backfillWait)
+}
+
 // name names what an open run is, for people.
 func name(run models.OpenRun) string {
+	if run.Pending() {
+		return "the slot of " + run.At.UTC().Format(time.RFC3339)
+	}
 	if run.WorkflowID != "" {
 		return "workflow " + string(run.WorkflowID)
 	}
@@ -264,6 +266,16 @@ func (r *Runner) end(ctx context.Context, s *models.Schedule, slot *models.Sched
 	return ended, err
 }
 
+// leave is end for a slot that is left out.
+func (r *Runner) leave(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot, why models.LeftOut, reason string) (bool, error) {
+	slot.LeftOut = why
+	state := models.SlotSkipped
+	if why == models.LeftRefused || why == models.LeftGivenUp {
+		state = models.SlotRefused
+	}
+	return r.end(ctx, s, slot, state, reason)
+}
+
 func (r *Runner) observe(s *models.Schedule, slot *models.ScheduleSlot) {
 	if r.Observe != nil {
 		r.Observe(slot, slot.EndedAt.Sub(slot.At)-jitter(s, slot.At))
@@ -278,38 +290,48 @@ func (r *Runner) refused(ctx context.Context, s *models.Schedule, slot *models.S
 			return known, err
 		}
 	case apierror.CodeRateLimited, apierror.CodeQuotaExceeded, apierror.CodeOverloaded, apierror.CodeUnavailable:
-		if again, err := r.firesLater(ctx, s, slot); err != nil || again {
+		gaveUp, err := r.givesUp(ctx, s, slot)
+		switch {
+		case err != nil:
+			return false, err
+		case gaveUp == "":
 			wait := refusedWait
 			if why.RetryAfterSeconds > 0 {
 				wait = time.Duration(why.RetryAfterSeconds) * time.Second
 			}
 			slot.Reason = why.Message
-			return false, cmp.Or(err, models.DelaySlot(ctx, r.DB, slot, min(wait<<min(max(slot.Tries-1, 0), 6), maxRefusedWait)))
+			return false, models.DelaySlot(ctx, r.DB, slot, min(wait<<min(max(slot.Tries-1, 0), 6), maxRefusedWait))
+		case slot.Cause != models.SlotTrigger:
+			return r.leave(ctx, s, slot, models.LeftGivenUp, fmt.Sprintf("%s It was tried %s, and given up: %s.", why.Message, text.Count(slot.Tries, "time"), gaveUp))
 		}
 	}
-	return r.end(ctx, s, slot, models.SlotRefused, why.Message)
+	return r.leave(ctx, s, slot, models.LeftRefused, why.Message)
 }
 
-// firesLater reports whether a slot that cannot fire now is tried again, by the rule for late
-// slots. Thus the waiting slots of a full account stay few.
-func (r *Runner) firesLater(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot) (bool, error) {
-	if !timed(slot) {
-		return slot.Cause == models.SlotBackfill, nil
-	}
+// givesUp returns why a slot that cannot be submitted now is not tried again, by the rule for late slots, or
+// "". Thus the waiting slots of a full account stay few.
+func (r *Runner) givesUp(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot) (string, error) {
 	now, err := models.Now(ctx, r.DB)
 	if err != nil {
-		return false, err
+		return "", err
 	}
-	within := max(time.Duration(s.CatchUpWindowSeconds)*time.Second, time.Minute)
-	switch s.CatchUp {
-	case models.CatchUpSkip:
-		within = min(within, late)
-	case models.CatchUpCoalesce:
+	from, within, rule := slot.At.Add(jitter(s, slot.At)), max(time.Duration(s.CatchUpWindowSeconds)*time.Second, time.Minute), "catchUpWindowSeconds"
+	switch {
+	case slot.Cause == models.SlotTrigger:
+		return "it was fired by hand", nil
+	case slot.Cause == models.SlotBackfill:
+		from, within, rule = slot.DecidedAt, backfillKept, "the limit of a backfill"
+	case s.CatchUp == models.CatchUpSkip:
+		within, rule = min(within, late), "catchUp is SKIP"
+	case s.CatchUp == models.CatchUpCoalesce:
 		if later, err := models.HasLaterSlot(ctx, r.DB, s.ID, slot.At); err != nil || later {
-			return false, err
+			return "a later slot has come, and catchUp is COALESCE", err
 		}
 	}
-	return now.Sub(slot.At) < within, nil
+	if now.Sub(from) < within {
+		return "", nil
+	}
+	return fmt.Sprintf("it is %d s late (%s)", int(now.Sub(from).Seconds()), rule), nil
 }
 
 // failed ends a slot that failed too often because of internal errors.
@@ -317,6 +339,6 @@ func (r *Runner) failed(ctx context.Context, s *models.Schedule, slot *models.Sc
 	if slot.Tries < maxTries || models.IsOutage(err) || ctx.Err() != nil {
 		return false, err
 	}
-	ended, also := r.end(ctx, s, slot, models.SlotRefused, "an internal error occurred: the log of control has it")
+	ended, also := r.leave(ctx, s, slot, models.LeftRefused, "an internal error occurred: the log of control has it")
 	return ended, errors.Join(err, also)
 }

@@ -139,7 +139,7 @@ func TestOutage(t *testing.T) {
 			}
 			if want < slots {
 				require.Equal(t, models.SlotSkipped, outcomes[0].State)
-				require.Contains(t, outcomes[0].Reason, "passed while nothing could fire them")
+				require.Contains(t, outcomes[0].Reason, "no control process decided on it in time")
 			}
 		}
 		require.Equal(t, len(models.Tiers)*each+5*slots, len(jobsOf))

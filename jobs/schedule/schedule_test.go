@@ -331,7 +331,10 @@ func TestSchedule(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, s.NextFireAt.IsZero())
 		r.pass(t)
-		require.Len(t, r.slots(t, s), 1, "the slots of the pause are left out")
+		slots := r.slots(t, s)
+		require.Len(t, slots, 2, "the slots of the pause are left out")
+		require.Equal(t, models.SlotSkipped, slots[1].State)
+		require.Regexp(t, "^the schedule was paused; so are the slots until ", slots[1].Reason)
 	})
 
 	t.Run("BackfillsWhatHasNotFired", func(t *testing.T) {

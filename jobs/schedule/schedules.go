@@ -33,7 +33,7 @@ const (
 
 // Create makes a schedule. It returns INVALID_INPUT for an input that is not valid, including a job
 // or a workflow that could not be submitted now, CONFLICT if the account has a schedule of that name, and
-// QUOTA_EXCEEDED if it has too many.
+// QUOTA_EXCEEDED if it has too many, or if its schedules would have too many slots.
 func (v *Schedules) Create(ctx context.Context, p jobs.Principal, in Input) (*models.Schedule, error) {
 	tier, err := v.check(ctx, p, &in)
 	if err != nil {
@@ -48,6 +48,9 @@ func (v *Schedules) Create(ctx context.Context, p jobs.Principal, in Input) (*mo
 		return nil, err
 	}
 	err = jobs.InTx(ctx, v.DB, func(ctx context.Context, tx bun.Tx) error {
+		if err := checkRate(ctx, tx, s); err != nil {
+			return err
+		}
 		if n, err := models.CountSchedules(ctx, tx, p.AccountID); err != nil {
 			return err
 		} else if n >= maxSchedules {
@@ -109,8 +112,8 @@ func within(field string, err error) error {
 	return err
 }
 
-// set writes a valid input into a schedule, whose slots count from now. It returns INVALID_INPUT
-// if it would never fire.
+// set writes a valid input into a schedule. Its slots count from now, unless its times stay as they are.
+// It returns INVALID_INPUT if it would never fire.
 func (v *Schedules) set(s *models.Schedule, in Input, tier models.Tier, now time.Time) error {
 	if _, err := in.plan(s, now); err != nil {
 		return err
@@ -122,24 +125,37 @@ func (v *Schedules) set(s *models.Schedule, in Input, tier models.Tier, now time
 	return in.sealTo(s, v.Sealer)
 }
 
-// plan writes when a valid input fires into a schedule, whose slots count from now. It returns
-// INVALID_INPUT if it would never fire.
+// sameTimes reports whether a schedule has its slots at the times of an input. Whatever else changes, the
+// slots that are due stay due.
+func (in Input) sameTimes(s *models.Schedule) bool {
+	return s.Cron == in.Cron && s.EverySeconds == in.EverySeconds && s.Timezone == in.Timezone && s.DSTGap == in.DSTGap && s.DSTOverlap == in.DSTOverlap &&
+		s.StartAt.Equal(stored(in.StartAt)) && s.EndAt.Equal(stored(in.EndAt))
+}
+
+// stored is a time as PostgreSQL keeps it.
+func stored(at *time.Time) time.Time { return lo.FromPtr(at).Truncate(time.Microsecond) }
+
+// plan writes when a valid input fires into a schedule. Its slots count from now, unless its times stay as
+// they are. It returns INVALID_INPUT if it would never fire.
 func (in Input) plan(s *models.Schedule, now time.Time) (cron.Times, error) {
-	if err := in.checkRange(now); err != nil {
+	same := in.sameTimes(s)
+	if err := in.checkRange(now); err != nil && !same {
 		return cron.Times{}, err
 	}
 	s.Name, s.Cron, s.EverySeconds, s.Timezone = in.Name, in.Cron, in.EverySeconds, in.Timezone
 	s.DSTGap, s.DSTOverlap, s.JitterSeconds = in.DSTGap, in.DSTOverlap, in.JitterSeconds
-	s.StartAt, s.EndAt = lo.FromPtr(in.StartAt).Truncate(time.Microsecond), lo.FromPtr(in.EndAt).Truncate(time.Microsecond)
+	s.StartAt, s.EndAt = stored(in.StartAt), stored(in.EndAt)
 	s.CatchUp, s.CatchUpWindowSeconds, s.Overlap = in.CatchUp, *in.CatchUpWindowSeconds, in.Overlap
 	times, err := Times(s)
 	if err != nil {
 		return times, err
 	}
-	s.DecidedUntil = now
+	if !same {
+		s.DecidedUntil, s.HeldAt = now, time.Time{}
+	}
 	plan(s, times)
 	switch {
-	case !s.NextSlot.IsZero():
+	case same || !s.NextSlot.IsZero(): // it may have ended
 		return times, nil
 	case in.EndAt != nil:
 		return times, apierror.Invalid("endAt", "The schedule would never fire: no time from now, or from its start, until its end matches. Move the end, or leave it out.")
@@ -166,9 +182,9 @@ func (v *Schedules) Preview(ctx context.Context, in Input, n int) (words string,
 	return times.Describe(), times.Upcoming(now, n), nil
 }
 
-// Update replaces what a schedule does. Slots that are decided stay as they are; the new times
-// count from now. It returns CONFLICT if that would make of a schedule of jobs one of workflows, or
-// the other way round.
+// Update replaces what a schedule does. Slots that are decided or due stay so; new times count from now.
+// It returns CONFLICT if that would make of a schedule of jobs one of workflows, or the other way round,
+// and QUOTA_EXCEEDED if the account's schedules would have too many slots.
 func (v *Schedules) Update(ctx context.Context, p jobs.Principal, id models.ScheduleID, in Input) (*models.Schedule, error) {
 	known, err := v.toChange(ctx, p, id)
 	if err != nil {
@@ -197,8 +213,19 @@ func (v *Schedules) Update(ctx context.Context, p jobs.Principal, id models.Sche
 		if err != nil {
 			return err
 		}
+		before := *s
 		if err := v.set(s, in, tier, now); err != nil {
 			return err
+		}
+		if !s.NextFireAt.IsZero() && (before.NextFireAt.IsZero() || s.SlotsAnHour > before.SlotsAnHour) {
+			if err := checkRate(ctx, tx, s); err != nil {
+				return err
+			}
+		}
+		if !in.sameTimes(&before) {
+			if err := v.settle(ctx, tx, &before, now); err != nil {
+				return err
+			}
 		}
 		return models.SaveRequest(ctx, tx, s)
 	})
@@ -236,7 +263,23 @@ func (v *Schedules) Pause(ctx context.Context, p jobs.Principal, id models.Sched
 	})
 }
 
-// Resume lets a paused schedule fire again. The slots during the pause are left out.
+// settle inserts the slots of a schedule until now, before its times change or its pause ends.
+func (v *Schedules) settle(ctx context.Context, tx bun.Tx, s *models.Schedule, now time.Time) error {
+	times, err := Times(s)
+	if err != nil { // this release does not know the zone, so that it has no slots
+		return nil
+	}
+	written, err := models.InsertSlots(ctx, tx, settle(s, times, now))
+	for _, slot := range written {
+		if slot.State == models.SlotSkipped {
+			v.observe(s, slot)
+		}
+	}
+	return err
+}
+
+// Resume lets a paused schedule fire again. The slots during the pause are left out. It returns
+// QUOTA_EXCEEDED if the account's schedules would have too many slots.
 func (v *Schedules) Resume(ctx context.Context, p jobs.Principal, id models.ScheduleID) (*models.Schedule, error) {
 	return v.change(ctx, p, "resumeSchedule", id, func(ctx context.Context, tx bun.Tx, s *models.Schedule) error {
 		now, err := models.Now(ctx, tx)
@@ -247,10 +290,13 @@ func (v *Schedules) Resume(ctx context.Context, p jobs.Principal, id models.Sche
 		if err != nil {
 			return err
 		}
+		if err := v.settle(ctx, tx, s, now); err != nil {
+			return err
+		}
 		s.PausedAt, s.PausedBy, s.PauseReason = time.Time{}, "", ""
-		s.DecidedUntil = now
+		s.DecidedUntil, s.HeldAt = now, time.Time{}
 		plan(s, times)
-		return nil
+		return checkRate(ctx, tx, s)
 	})
 }
 

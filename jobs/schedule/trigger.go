@@ -55,6 +55,9 @@ func (v *Schedules) fireNow(ctx context.Context, p jobs.Principal, id models.Sch
 	if err != nil {
 		return nil, err
 	}
+	if err := v.takeSlots(ctx, s.AccountID, 1); err != nil {
+		return nil, err
+	}
 	var slot *models.ScheduleSlot
 	err = jobs.InTx(ctx, v.DB, func(ctx context.Context, tx bun.Tx) error {
 		if err := notHalted(ctx, tx); err != nil {
@@ -67,7 +70,7 @@ func (v *Schedules) fireNow(ctx context.Context, p jobs.Principal, id models.Sch
 		if err != nil {
 			return err
 		}
-		slot = &models.ScheduleSlot{ScheduleID: s.ID, At: now, Cause: models.SlotTrigger, State: models.SlotPending, Tier: s.Tier, Tries: 1, DueAt: now.Add(fireAgain)}
+		slot = &models.ScheduleSlot{ScheduleID: s.ID, AccountID: s.AccountID, At: now, Cause: models.SlotTrigger, State: models.SlotPending, Tier: s.Tier, Tries: 1, DueAt: now.Add(fireAgain)}
 		if _, err := models.InsertSlots(ctx, tx, []*models.ScheduleSlot{slot}); err != nil {
 			return err
 		}
@@ -162,6 +165,9 @@ func (v *Schedules) fireSlots(ctx context.Context, p jobs.Principal, id models.S
 	if err != nil {
 		return nil, err
 	}
+	if err := v.takeSlots(ctx, s.AccountID, len(slots)); err != nil {
+		return nil, err
+	}
 	mine := map[time.Time]bool{} // those that this call fires, unless it dies
 	for _, slot := range slots {
 		if !slot.DueAt.After(now) {
@@ -173,7 +179,13 @@ func (v *Schedules) fireSlots(ctx context.Context, p jobs.Principal, id models.S
 		if err := notHalted(ctx, tx); err != nil {
 			return err
 		}
+		if err := lockSlots(ctx, tx, s.AccountID); err != nil {
+			return err
+		}
 		if written, err = models.BackfillSlots(ctx, tx, slots); err != nil {
+			return err
+		}
+		if err := checkWaiting(ctx, tx, s.AccountID, len(written)); err != nil {
 			return err
 		}
 		return p.AuditOf(ctx, tx, action, s.AccountID, string(id), jobs.Payload{"name": s.Name, "from": b.From, "to": b.To, "slots": len(written)})
@@ -233,7 +245,9 @@ func (b Backfill) slots(ctx context.Context, db bun.IDB, s *models.Schedule) (sl
 		if b.PerMinute > 0 {
 			due = due.Add(time.Duration(len(slots)) * time.Minute / time.Duration(b.PerMinute))
 		}
-		slots = append(slots, &models.ScheduleSlot{ScheduleID: s.ID, At: at, Cause: models.SlotBackfill, State: models.SlotPending, Tier: s.Tier, DueAt: due})
+		slots = append(slots, &models.ScheduleSlot{
+			ScheduleID: s.ID, AccountID: s.AccountID, At: at, Cause: models.SlotBackfill, State: models.SlotPending, Tier: s.Tier, DueAt: due, DecidedAt: now,
+		})
 	}
 	return slots, now, nil
 }
