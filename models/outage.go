@@ -59,6 +59,24 @@ func IsOutage(err error) bool {
 	}, func(gone error) bool { return errors.Is(err, gone) })
 }
 
+// IsBusy reports whether an outage means that PostgreSQL answers, but gave a transaction up: it took
+// too long, waited too long for others or for a connection, or could not be reconciled with others.
+// The transaction changed nothing.
+func IsBusy(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return slices.Contains([]string{codeSerialization, codeDeadlock, "55P03", "57014", "25P03"}, pg.Code)
+	}
+	return errors.Is(err, errBusy) || errors.Is(err, ErrLostRace)
+}
+
+// Answers reports whether an outage means that PostgreSQL can be reached, but is read-only or full,
+// or its disk failed.
+func Answers(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == codeReadOnly || strings.HasPrefix(pg.Code, "53") || strings.HasPrefix(pg.Code, "58"))
+}
+
 // ErrLostRace rolls a transaction back that finds that a concurrent one has changed what it read.
 var ErrLostRace = errors.New("a concurrent transaction changed what this one had read")
 

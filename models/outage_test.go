@@ -186,5 +186,13 @@ func TestIsOutage(t *testing.T) {
 		require.Equal(t, outage, models.IsOutage(err), code)
 	}
 	require.True(t, models.IsOutage(&pgconn.PgError{Code: "XX000", Severity: "PANIC"}))
+	for code, is := range map[string][2]bool{ // busy, and reached otherwise
+		"57014": {true, false}, "55P03": {true, false}, "40001": {true, false}, "40P01": {true, false}, "25P03": {true, false},
+		"53100": {false, true}, "25006": {false, true}, "58030": {false, true}, "57P01": {}, "08006": {},
+	} {
+		err := fmt.Errorf("submit job job_1: %w", &pgconn.PgError{Code: code, Severity: "ERROR"})
+		require.Equal(t, is, [2]bool{models.IsBusy(err), models.Answers(err)}, code)
+	}
+	require.True(t, models.IsBusy(fmt.Errorf("submit: %w", models.ErrLostRace)))
 	require.False(t, models.IsOutage(nil))
 }

@@ -97,8 +97,8 @@ func public(ctx context.Context, err error) *apierror.Error {
 	case ctx.Err() != nil:
 		return apierror.Later(apierror.CodeUnavailable, time.Second, "The request was cut short.")
 	case models.IsOutage(err):
-		slog.WarnContext(ctx, "a service cannot be reached", "error", err)
-		return apierror.ErrUnavailable
+		slog.WarnContext(ctx, "a service cannot be reached, or is busy", "error", err)
+		return apierror.Outage(models.IsBusy(err), models.Answers(err))
 	}
 	return nil
 }

@@ -65,14 +65,31 @@ var (
 	// ErrLeaseLost means that the job was reaped, requeued or ended after the
 	// caller leased it. The worker must stop and upload nothing more.
 	ErrLeaseLost = New(CodeLeaseLost, "The lease on this job is gone: stop the work and upload nothing more.")
-	// ErrUnavailable is how an outage of PostgreSQL is told to a caller: see
+	// ErrUnavailable is how an outage of PostgreSQL is told to a caller that does not answer: see
 	// models.IsOutage. What was asked may have been done.
 	ErrUnavailable = Later(CodeUnavailable, 2*time.Second, "The database cannot be reached now.")
+	// ErrDatabaseBusy is how an outage of PostgreSQL is told for which models.IsBusy returns true,
+	// and ErrDatabaseUnfit one for which models.Answers does.
+	ErrDatabaseBusy = Later(CodeUnavailable, 2*time.Second,
+		"The database is busy: it gave this request up, since it took too long or others were in its way, and undid what was not finished. Smaller requests, or fewer at once, take less time.")
+	ErrDatabaseUnfit = Later(CodeUnavailable, 2*time.Second, "The database answers, but cannot serve requests now: its operator finds the reason in its log.")
 	// ErrBusy refuses a large request before its body is read: there is no place for it.
 	ErrBusy = Later(CodeUnavailable, 2*time.Second, "Too many large requests are in progress.")
 	// ErrUnauthenticated means that no valid key came with the request.
 	ErrUnauthenticated = New(CodeUnauthenticated, "This request has no valid key: send the header Authorization: Bearer rl_live_…")
 )
+
+// Outage is how an outage of PostgreSQL is told to a caller, given models.IsBusy and models.Answers
+// of it.
+func Outage(busy, answers bool) *Error {
+	switch {
+	case busy:
+		return ErrDatabaseBusy
+	case answers:
+		return ErrDatabaseUnfit
+	}
+	return ErrUnavailable
+}
 
 // New returns an error of any code. Invalid, Conflict, Forbidden, NotFound and Later are for
 // the most frequent ones. No other package builds an Error by itself.
