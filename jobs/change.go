@@ -28,8 +28,10 @@ type Change struct {
 	events []*models.JobEvent
 	// dead is set when the run failed for good.
 	dead *models.DeadLetter
-	// others are the changes of jobs that depended on this one.
-	others []*Change
+	// others are the changes of jobs that depended on this one, and unsettled means that the
+	// Settler has to change further ones.
+	others    []*Change
+	unsettled bool
 	// thumbnail means that the job got a thumbnail.
 	thumbnail bool
 	// bounded means that the account must have room in its queue for the job.
@@ -163,62 +165,8 @@ func (c *Change) over() {
 	c.job.Progress.Phase, c.job.Progress.ETASeconds, c.job.Progress.UpdatedAt = models.PhaseDone, nil, c.now
 }
 
-// save writes the job, and what its end means for the jobs that depend on it.
-func (c *Change) save(ctx context.Context) error {
-	return saveAll(ctx, c.tx, []*Change{c}, models.Writes{})
-}
-
-// saveAll is save for many changes of one transaction, together with the writes in w. It runs
-// the same few statements for one change as for a hundred, and a few more for each job that
-// enters a lane, fails for good, or has dependents. Accounts are locked last, by the statement
-// that updates their counters, after the dependents are written.
-func saveAll(ctx context.Context, tx bun.Tx, changes []*Change, w models.Writes) error {
-	if err := placeAll(ctx, tx, changes); err != nil {
-		return err
-	}
-	for _, c := range changes {
-		w.Jobs, w.Events = append(w.Jobs, models.Changed[models.Job]{Was: &c.before, Is: c.job}), append(w.Events, c.events...)
-	}
-	if err := settleAll(ctx, tx, changes); err != nil {
-		return err
-	}
-	if err := countWorkflows(ctx, tx, changes); err != nil {
-		return err
-	}
-	w.Count = countersOf(changes)
-	if err := w.Write(ctx, tx); err != nil {
-		return fmt.Errorf("write the jobs, their events and the counters: %w", err)
-	}
-	counted(changes, w.Count)
-	for _, c := range changes {
-		if c.dead != nil {
-			if err := models.InsertDeadLetter(ctx, tx, c.dead); err != nil {
-				return fmt.Errorf("write the dead letter: %w", err)
-			}
-		}
-	}
-	if err := enterLanes(ctx, tx, changes); err != nil {
-		return err
-	}
-	return announceAll(ctx, tx, changes)
-}
-
 // ended reports whether the change ends the job's run.
 func (c *Change) ended() bool { return c.job.Status.Terminal() && !c.from.Terminal() }
-
-// announceAll writes the webhook events of the jobs that end by changes, and of the dependents
-// that fail with them.
-func announceAll(ctx context.Context, tx bun.Tx, changes []*Change) error {
-	var over []*models.Job
-	for _, c := range changes {
-		for _, one := range append([]*Change{c}, c.others...) {
-			if one.ended() {
-				over = append(over, one.job)
-			}
-		}
-	}
-	return announce(ctx, tx, over, changes[0].now)
-}
 
 // countersOf returns the effect of changes on the counters of accounts and of the lines that
 // jobs leave.
@@ -358,8 +306,15 @@ func (r JobReady) payload() json.RawMessage {
 // changeJob locks a job and calls act to change it. It returns sql.ErrNoRows if the job does
 // not exist.
 func changeJob(ctx context.Context, db *bun.DB, id models.JobID, act func(context.Context, bun.Tx, *Change) error) error {
+	return changeLocked(ctx, db, id, models.LockJob, act)
+}
+
+func changeLocked(
+	ctx context.Context, db *bun.DB, id models.JobID, lock func(context.Context, bun.Tx, models.JobID) (*models.Job, error),
+	act func(context.Context, bun.Tx, *Change) error,
+) error {
 	return InTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
-		job, err := models.LockJob(ctx, tx, id)
+		job, err := lock(ctx, tx, id)
 		if err != nil {
 			return err
 		}
@@ -372,9 +327,10 @@ func changeJob(ctx context.Context, db *bun.DB, id models.JobID, act func(contex
 }
 
 // changeDueJob is changeJob for a periodic pass: it saves the change. It returns nil if act
-// noted no event, or the job no longer exists.
+// noted no event, the job no longer exists, or another transaction has locked it: the pass goes on
+// with the jobs of others, and the next one looks again.
 func changeDueJob(ctx context.Context, db *bun.DB, id models.JobID, act func(*Change) error) (done *Change, err error) {
-	err = changeJob(ctx, db, id, func(ctx context.Context, _ bun.Tx, c *Change) error {
+	err = changeLocked(ctx, db, id, models.LockFreeJob, func(ctx context.Context, _ bun.Tx, c *Change) error {
 		done = nil
 		if err := act(c); err != nil || len(c.events) == 0 {
 			return err

@@ -191,7 +191,7 @@ func (s *Scheduler) Slack(ctx context.Context) (int, error) {
 
 // look places a job again if its slack should have ended. It returns nil if the job stays.
 func (p *pace) look(ctx context.Context, db *bun.DB, id models.JobID) (moved *Change, err error) {
-	err = changeJob(ctx, db, id, func(ctx context.Context, tx bun.Tx, c *Change) error {
+	err = changeLocked(ctx, db, id, models.LockFreeJob, func(ctx context.Context, tx bun.Tx, c *Change) error {
 		moved = nil
 		job := c.job
 		if job.Status != models.JobQueued || job.SlackUntil.IsZero() || job.SlackUntil.After(c.now) {

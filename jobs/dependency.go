@@ -13,18 +13,24 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// settleBatch is how many rows one statement writes.
-const settleBatch = 500
-
-// maxParentRetries bounds how often a job is retried because dependents demand it.
-const maxParentRetries = 2
+const (
+	// settleBatch is how many rows one statement writes.
+	settleBatch = 500
+	// settleMost bounds the waiting jobs that one transaction changes because of the ends of
+	// others. Their rows are locked meanwhile, and other ends may wait for them. The Settler takes
+	// the rest.
+	settleMost = 100
+	// maxParentRetries bounds how often a job is retried because dependents demand it.
+	maxParentRetries = 2
+)
 
 // settleAll changes the dependents of the jobs that end by changes. The rows of the ended jobs
 // are locked, and written later.
 //
 // The dependents of a COMPLETED job wait for one job less. Those of any other fail or run
-// anyway, as their policies say, unless one of them demands that the job is retried. There may
-// be thousands, so they are read and written together. The caller updates counters and lanes.
+// anyway, as their policies say, unless one of them demands that the job is retried. They are
+// read and written together. Of thousands, the most are left to the Settler. The caller updates
+// counters and lanes.
 func settleAll(ctx context.Context, tx bun.Tx, changes []*Change) error {
 	over := map[models.JobID]*Change{}
 	for _, c := range changes {
@@ -49,38 +55,82 @@ func settleAll(ctx context.Context, tx bun.Tx, changes []*Change) error {
 type settlement struct {
 	over map[models.JobID]*Change
 	// final means that none of them is retried for its dependents.
-	final    bool
+	final bool
+	// taken, if not nil, are the dependencies on them that are to be settled. Otherwise all are.
+	taken    []models.JobDependency
 	waiting  map[models.JobID]*Change
 	children map[models.JobID][]models.JobDependency
 	changed  []*Change
+	// more means that others may wait.
+	more bool
+	// left is how many dependencies are left to the Settler.
+	left int
 }
 
+// run settles the ends of awaited jobs, and adds the changes to the first of these.
 func (s *settlement) run(ctx context.Context, tx bun.Tx, awaited []models.JobID) error {
-	s.waiting, s.children = map[models.JobID]*Change{}, map[models.JobID][]models.JobDependency{}
-	if err := s.read(ctx, tx, awaited); err != nil {
+	failed := lo.Filter(awaited, func(id models.JobID, _ int) bool { return s.over[id].job.Status != models.JobCompleted })
+	if err := s.lock(ctx, tx, nil, awaited, failed); err != nil {
 		return err
 	}
 	if err := s.settle(ctx, tx, awaited); err != nil {
 		return err
 	}
+	first := s.over[awaited[0]]
+	first.unsettled = first.unsettled || s.left > 0
 	if len(s.changed) == 0 {
 		return nil
 	}
-	first := s.over[awaited[0]]
 	first.others = append(first.others, s.changed...)
 	return apierror.Wrap(writeOthers(ctx, tx, s.changed), "update the jobs that wait for others")
 }
 
-func (s *settlement) read(ctx context.Context, tx bun.Tx, awaited []models.JobID) error {
-	failed := lo.Filter(awaited, func(id models.JobID, _ int) bool { return s.over[id].job.Status != models.JobCompleted })
-	waiting, edges, err := models.LockWaiting(ctx, tx, awaited, failed)
-	if err != nil {
-		return fmt.Errorf("find the jobs that wait for others: %w", err)
+// lock locks these jobs, and those that the ends of others can change, as far as they wait. Their
+// time is read under their locks: it is not before the ends of parents for which these locks waited.
+func (s *settlement) lock(ctx context.Context, tx bun.Tx, ids, ended, failed []models.JobID) error {
+	if s.waiting == nil {
+		s.waiting = map[models.JobID]*Change{}
 	}
-	if err := s.wait(ctx, tx, waiting); err != nil {
+	if len(ended)+len(failed) > 0 {
+		found, err := models.FindWaiting(ctx, tx, ended, failed, settleMost)
+		if err != nil {
+			return fmt.Errorf("find the jobs that wait for others: %w", err)
+		}
+		s.more = s.more || len(found) >= settleMost
+		ids = append(ids, found...)
+	}
+	// A job in over ends with its parent.
+	ids = lo.Filter(lo.Uniq(ids), func(id models.JobID, _ int) bool { return s.over[id] == nil && s.waiting[id] == nil })
+	if len(ids) == 0 {
+		return nil
+	}
+	locked, err := models.LockBlocked(ctx, tx, ids)
+	if err != nil || len(locked) == 0 {
+		return apierror.Wrap(err, "lock the jobs that wait for others")
+	}
+	now, err := models.Now(ctx, tx)
+	if err != nil {
 		return err
 	}
-	for _, edge := range edges {
+	for _, job := range locked {
+		s.waiting[job.ID] = changeAt(tx, now, job)
+	}
+	return s.link(ctx, tx)
+}
+
+// link reads which of the locked jobs depend on the ended ones, and on each other.
+func (s *settlement) link(ctx context.Context, tx bun.Tx) error {
+	ids := slices.Collect(maps.Keys(s.waiting))
+	on := ids
+	if s.taken == nil {
+		on = append(slices.Clone(ids), slices.Collect(maps.Keys(s.over))...)
+	}
+	edges, err := models.ListDependenciesOn(ctx, tx, ids, on)
+	if err != nil {
+		return fmt.Errorf("read what the jobs wait for: %w", err)
+	}
+	s.children = map[models.JobID][]models.JobDependency{}
+	for _, edge := range slices.Concat(s.taken, edges) {
 		if s.waiting[edge.JobID] != nil {
 			s.children[edge.DependsOn] = append(s.children[edge.DependsOn], edge)
 		}
@@ -88,48 +138,73 @@ func (s *settlement) read(ctx context.Context, tx bun.Tx, awaited []models.JobID
 	return nil
 }
 
-// wait adds jobs that wait for others. Their time is read under their locks: it is not before the
-// ends of parents for which these locks waited.
-func (s *settlement) wait(ctx context.Context, tx bun.Tx, locked []*models.Job) error {
-	added := lo.Filter(locked, func(j *models.Job, _ int) bool {
-		return s.over[j.ID] == nil && s.waiting[j.ID] == nil // else it ends with its parent, or is known
-	})
-	if len(added) == 0 {
-		return nil
-	}
-	now, err := models.Now(ctx, tx)
-	for _, job := range added {
-		s.waiting[job.ID] = changeAt(tx, now, job)
-	}
-	return err
-}
-
 // settle fails what fails with its parents first, since a job may have other parents on which it
 // would run anyway.
 func (s *settlement) settle(ctx context.Context, tx bun.Tx, awaited []models.JobID) error {
-	var ended []*Change
-	for _, id := range awaited {
-		c := s.over[id]
-		if s.retries(c) {
-			if err := models.InsertParentRetry(ctx, tx, models.ParentRetry{JobID: id, Run: c.job.Run}); err != nil {
-				return fmt.Errorf("have job %s retried for its dependents: %w", id, err)
-			}
-			continue
-		}
-		ended = append(ended, c)
+	ended, err := s.withoutRetried(ctx, tx, awaited)
+	if err != nil {
+		return err
 	}
+	parents := len(ended)
 	failing := lo.Filter(ended, func(c *Change, _ int) bool { return c.job.Status != models.JobCompleted })
 	for unchecked := ended; len(unchecked) > 0; {
 		failed, err := s.cascade(failing)
 		if err != nil {
 			return err
 		}
-		ended, unchecked = append(ended, failed...), append(unchecked, failed...)
+		ended, unchecked = append(ended, failed...), append(slices.Clone(unchecked), failed...)
 		if failing, err = s.failUnfit(ctx, tx, unchecked); err != nil {
 			return err
 		}
 		ended, unchecked = append(ended, failing...), failing
 	}
+	if err := s.release(ended); err != nil || !s.more {
+		return err
+	}
+	if s.taken != nil { // those of the parents are recorded
+		ended = ended[parents:]
+	}
+	id := func(c *Change, _ int) models.JobID { return c.job.ID }
+	s.left, err = models.LeaveUnsettled(ctx, tx, lo.Map(ended, id), slices.Collect(maps.Keys(s.waiting)))
+	return apierror.Wrap(err, "leave the other jobs that wait for others")
+}
+
+// withoutRetried returns the changes of these jobs, without those of jobs that are retried for a
+// dependent. Another run helps only against failures of its own work.
+func (s *settlement) withoutRetried(ctx context.Context, tx bun.Tx, awaited []models.JobID) (ended []*Change, err error) {
+	var demanded []models.JobID
+	if can := lo.Filter(awaited, func(id models.JobID, _ int) bool { return !s.final && s.over[id].helpsToRetry() }); len(can) > 0 {
+		if demanded, err = models.ListDemanded(ctx, tx, can, maxParentRetries); err != nil {
+			return nil, fmt.Errorf("find the jobs that want others retried: %w", err)
+		}
+	}
+	for _, id := range awaited {
+		c := s.over[id]
+		if !slices.Contains(demanded, id) {
+			ended = append(ended, c)
+			continue
+		}
+		if err := models.InsertParentRetry(ctx, tx, models.ParentRetry{JobID: id, Run: c.job.Run}); err != nil {
+			return nil, fmt.Errorf("have job %s retried for its dependents: %w", id, err)
+		}
+	}
+	return ended, nil
+}
+
+// helpsToRetry reports whether another run of a job that ends can end better.
+func (c *Change) helpsToRetry() bool {
+	if c.job.Status != models.JobFailed {
+		return false
+	}
+	switch c.job.FailureClass {
+	case models.FailDependency, models.FailInvalidInput, models.FailContentPolicy, models.FailUnauthorized, models.FailBudget:
+		return false
+	}
+	return true
+}
+
+// release lets the jobs that wait for ended ones wait for so many less.
+func (s *settlement) release(ended []*Change) error {
 	var released []*Change
 	for _, parent := range ended {
 		for _, edge := range s.children[parent.job.ID] {
@@ -201,38 +276,11 @@ func (s *settlement) failUnfit(ctx context.Context, tx bun.Tx, parents []*Change
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	below, edges, err := models.LockWaiting(ctx, tx, ids, ids)
-	if err != nil {
-		return nil, fmt.Errorf("find the jobs that wait for others: %w", err)
-	}
-	if err := s.wait(ctx, tx, below); err != nil {
-		return nil, err
-	}
-	for _, edge := range edges {
-		if s.waiting[edge.JobID] != nil && !slices.Contains(s.children[edge.DependsOn], edge) {
-			s.children[edge.DependsOn] = append(s.children[edge.DependsOn], edge)
-		}
-	}
-	return failed, nil
+	return failed, s.lock(ctx, tx, nil, ids, ids)
 }
 
 func dependencyReason(parent *models.Job) string {
 	return fmt.Sprintf("it depends on job %s, which is %s", parent.ID, parent.Status)
-}
-
-// retries reports whether a job that ends is retried because a dependent demands it. Another run
-// helps only against failures of its own work.
-func (s *settlement) retries(c *Change) bool {
-	if s.final || c.job.Status != models.JobFailed {
-		return false
-	}
-	switch c.job.FailureClass {
-	case models.FailDependency, models.FailInvalidInput, models.FailContentPolicy, models.FailUnauthorized, models.FailBudget:
-		return false
-	}
-	return slices.ContainsFunc(s.children[c.job.ID], func(edge models.JobDependency) bool {
-		return edge.OnFailure == models.FailureRetry && edge.ParentRetries < maxParentRetries
-	})
 }
 
 // writeOthers writes jobs that wait for others with their events and dead letters.
@@ -277,24 +325,33 @@ func (p place) before(other place) int {
 		cmp.Compare(lo.Ternary(p.line.Promoted, 1, 0), lo.Ternary(other.line.Promoted, 1, 0)))
 }
 
-// enterLanes counts the jobs that are newly queued by these changes and their dependents, and
-// writes their outbox messages.
-func enterLanes(ctx context.Context, tx bun.Tx, changes []*Change) error {
-	var ready []*models.Job
-	places := map[place][]*Change{}
+// sayReady writes the outbox messages of the jobs that are newly queued by these changes and their
+// dependents.
+func sayReady(ctx context.Context, tx bun.Tx, changes []*Change) error {
+	ready := lo.Map(entering(changes), func(c *Change, _ int) *models.Job { return c.job })
+	err := inBatches(readyMessages(ready), func(some []*models.OutboxMessage) error { return models.InsertOutbox(ctx, tx, some...) })
+	return apierror.Wrap(err, "write the outbox")
+}
+
+// entering returns the changes, of these and their dependents, by which jobs are newly queued.
+func entering(changes []*Change) (all []*Change) {
 	for _, c := range changes {
 		for _, one := range append([]*Change{c}, c.others...) {
 			if one.enters() {
-				at := place{one.job.AccountID, one.job.Line()}
-				places[at] = append(places[at], one)
-				ready = append(ready, one.job)
+				all = append(all, one)
 			}
 		}
 	}
+	return all
+}
+
+// enterLanes counts the jobs that are newly queued by these changes and their dependents.
+func enterLanes(ctx context.Context, tx bun.Tx, changes []*Change) error {
+	places := lo.GroupBy(entering(changes), func(c *Change) place { return place{c.job.AccountID, c.job.Line()} })
 	if len(places) > 1 {
 		// Also those whose counters stay the same: a transaction that enters several lanes must hold
 		// the locks of their accounts.
-		accounts := lo.Uniq(lo.Map(ready, func(j *models.Job, _ int) models.AccountID { return j.AccountID }))
+		accounts := lo.Uniq(lo.Map(slices.Collect(maps.Keys(places)), func(p place, _ int) models.AccountID { return p.account }))
 		if _, _, err := models.LockAccounts(ctx, tx, accounts); err != nil {
 			return fmt.Errorf("lock the accounts: %w", err)
 		}
@@ -308,9 +365,6 @@ func enterLanes(ctx context.Context, tx bun.Tx, changes []*Change) error {
 		for _, c := range queued {
 			c.ready = readyJob(c.job, at)
 		}
-	}
-	if err := inBatches(readyMessages(ready), func(some []*models.OutboxMessage) error { return models.InsertOutbox(ctx, tx, some...) }); err != nil {
-		return fmt.Errorf("write the outbox: %w", err)
 	}
 	return nil
 }

@@ -164,6 +164,11 @@ func TestDependsOn(t *testing.T) {
 			end(t, s, parent.ID)
 
 			require.Less(t, count.N.Load(), int64(60))
+			require.Equal(t, children-100, s.Count(t, "unsettled"), "one transaction changes a hundred")
+			s.RequireInvariants(t)
+			settled, err := s.Settler.Settle(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, children-100, settled)
 			status := map[bool]models.JobStatus{true: models.JobFailed, false: models.JobQueued}[name == "Fails"]
 			var told int
 			require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM jobs WHERE status = ?", status).Scan(t.Context(), &told))

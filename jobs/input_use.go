@@ -36,7 +36,7 @@ func useInputs(ctx context.Context, tx bun.Tx, job *models.Job, files []catalogu
 	} else {
 		found.results = append(found.results, recordedValues(all.sources[job.ID])...)
 	}
-	if err := useResults(ctx, tx, job, found.results, all.parents[job.ID]); err != nil {
+	if err := useResults(ctx, tx, job, found.results, all); err != nil {
 		return false, err
 	}
 	for _, u := range found.uploads {
@@ -120,19 +120,24 @@ func recordedValues(recorded []models.JobSource) (values []result) {
 }
 
 // useResults records what a job takes from others.
-func useResults(ctx context.Context, tx bun.Tx, job *models.Job, results []result, parents []parent) error {
+func useResults(ctx context.Context, tx bun.Tx, job *models.Job, results []result, all relations) error {
 	if len(results) == 0 {
 		return nil
 	}
-	locked, err := models.ShareJobs(ctx, tx, lo.Uniq(lo.Map(results, func(r result, _ int) models.JobID { return r.job })))
-	if err != nil {
-		return fmt.Errorf("lock the jobs from which job %s takes something: %w", job.ID, err)
-	}
-	sources := lo.KeyBy(locked, func(j *models.Job) models.JobID { return j.ID })
-	for _, p := range parents { // as this transaction leaves them
-		if sources[p.ID] != nil {
-			sources[p.ID] = p.Job
+	parents := all.parents[job.ID]
+	var others []models.JobID
+	for _, r := range results {
+		if !slices.ContainsFunc(parents, func(p parent) bool { return p.ID == r.job }) {
+			others = append(others, r.job)
 		}
+	}
+	read, err := all.seen.read(ctx, tx, others)
+	if err != nil {
+		return fmt.Errorf("read the jobs from which job %s takes something: %w", job.ID, err)
+	}
+	sources := lo.KeyBy(read, func(j *models.Job) models.JobID { return j.ID })
+	for _, p := range parents { // as this transaction leaves them
+		sources[p.ID] = p.Job
 	}
 	for _, r := range results {
 		source := sources[r.job]

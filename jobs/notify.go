@@ -111,6 +111,9 @@ func (c *Change) news() []string {
 	if c.dueSoon() {
 		news = append(news, TopicDue)
 	}
+	if c.unsettled {
+		news = append(news, TopicUnsettled)
+	}
 	return news
 }
 
@@ -202,4 +205,6 @@ const (
 	TopicChanges = "jobs"
 	// TopicDue is the topic of jobs whose time comes soon.
 	TopicDue = "due"
+	// TopicUnsettled is the topic of ends that leave jobs to the Settler.
+	TopicUnsettled = "unsettled"
 )

@@ -69,6 +69,10 @@ type opening struct {
 	fromScratch bool
 	edit        *edit // nil: nothing is edited
 	known       *catalogue.Snapshot
+	// name, if it is not nil, words the refusal of a job.
+	name func(*models.Job, *apierror.Error) error
+	// last, if it is not nil, is called before the runs are counted.
+	last func() error
 }
 
 // edit is what an operator changed for the new run of one job.
@@ -83,18 +87,15 @@ type edit struct {
 
 // reopen opens and saves the next run of an ended job, which is locked.
 func (c *Change) reopen(ctx context.Context, o opening) error {
-	if err := reopenAll(ctx, c.tx, []*Change{c}, o, nil); err != nil {
-		return err
-	}
-	return c.save(ctx)
+	return reopenAll(ctx, c.tx, []*Change{c}, o)
 }
 
-// reopenAll opens the next runs of ended jobs, which are locked and in an order in which parents
-// come first. The caller saves them. If one is refused, name, if it is not nil, words the refusal.
-func reopenAll(ctx context.Context, tx bun.Tx, changes []*Change, o opening, name func(*models.Job, *apierror.Error) error) error {
+// reopenAll opens and saves the next runs of ended jobs, which are locked and in an order in which
+// parents come first. Other jobs, for which workers may wait, are locked when the runs are written.
+func reopenAll(ctx context.Context, tx bun.Tx, changes []*Change, o opening) error {
 	refused := func(c *Change, err error) error {
-		if why := refusal(err); why != nil && name != nil {
-			return name(c.job, why)
+		if why := refusal(err); why != nil && o.name != nil {
+			return o.name(c.job, why)
 		}
 		return err
 	}
@@ -110,9 +111,6 @@ func reopenAll(ctx context.Context, tx bun.Tx, changes []*Change, o opening, nam
 		}
 	})
 	ids := lo.Map(changes, func(c *Change, _ int) models.JobID { return c.job.ID })
-	if err := rewait(ctx, tx, changes[0].now, ids); err != nil {
-		return err
-	}
 	all, err := readRelations(ctx, tx, changes, ids)
 	if err != nil {
 		return err
@@ -131,29 +129,51 @@ func reopenAll(ctx context.Context, tx bun.Tx, changes []*Change, o opening, nam
 		}
 	}
 	err = inBatches(runs, func(some []*models.JobRun) error { return models.InsertJobRuns(ctx, tx, some) })
-	return apierror.Wrap(err, "keep the closed runs")
+	if err != nil {
+		return fmt.Errorf("keep the closed runs: %w", err)
+	}
+	if err := placeAll(ctx, tx, changes); err != nil {
+		return err
+	}
+	return writeAll(ctx, tx, changes, models.Writes{}, func() error {
+		if err := rewait(ctx, tx, changes[0].now, ids); err != nil {
+			return err
+		}
+		if changes[0].unsettled, err = all.seen.confirm(ctx, tx, ids); err != nil || o.last == nil {
+			return err
+		}
+		return o.last()
+	})
 }
 
 // relations are what jobs have to do with others, by the id of the job.
 type relations struct {
+	seen    glimpse
 	parents map[models.JobID][]parent
 	sources map[models.JobID][]models.JobSource
 }
 
-// readRelations reads them under shared locks on the parents. Of a parent that changes in this
-// transaction, it has the change.
+// readRelations reads them. Of a parent that changes in this transaction, it has the change.
 func readRelations(ctx context.Context, tx bun.Tx, changes []*Change, ids []models.JobID) (all relations, err error) {
-	others, err := models.ShareParents(ctx, tx, ids)
+	all.seen = glimpse{}
+	edges, err := models.ListDependencies(ctx, tx, ids)
 	if err != nil {
-		return all, fmt.Errorf("lock the parents: %w", err)
+		return all, fmt.Errorf("read the dependencies: %w", err)
+	}
+	own := lo.Keyify(ids)
+	var on []models.JobID
+	for _, edge := range edges {
+		if _, is := own[edge.DependsOn]; !is {
+			on = append(on, edge.DependsOn)
+		}
+	}
+	others, err := all.seen.read(ctx, tx, on)
+	if err != nil {
+		return all, fmt.Errorf("read the parents: %w", err)
 	}
 	jobs := lo.KeyBy(others, func(j *models.Job) models.JobID { return j.ID })
 	for _, c := range changes {
 		jobs[c.job.ID] = c.job
-	}
-	edges, err := models.ListDependencies(ctx, tx, ids)
-	if err != nil {
-		return all, fmt.Errorf("read the dependencies: %w", err)
 	}
 	all.parents = map[models.JobID][]parent{}
 	for _, edge := range edges {
@@ -213,6 +233,14 @@ func rewait(ctx context.Context, tx bun.Tx, now time.Time, retried []models.JobI
 	if err != nil {
 		return fmt.Errorf("drop the retries for dependents: %w", err)
 	}
+	unsettled, err := models.ForgetUnsettled(ctx, tx, retried)
+	if err != nil {
+		return fmt.Errorf("forget what was to be settled: %w", err)
+	}
+	still := map[[2]models.JobID]bool{}
+	for _, edge := range unsettled {
+		still[[2]models.JobID{edge.DependsOn, edge.JobID}] = true
+	}
 	again := lo.Without(retried, awaited...)
 	waiting, edges, err := models.LockWaiting(ctx, tx, again, nil)
 	if err != nil || len(waiting) == 0 {
@@ -226,7 +254,7 @@ func rewait(ctx context.Context, tx bun.Tx, now time.Time, retried []models.JobI
 	var changed []*Change
 	for _, edge := range edges {
 		child := children[edge.JobID]
-		if _, is := renewed[edge.DependsOn]; !is || child == nil || edge.OnFailure != models.FailureContinue {
+		if _, is := renewed[edge.DependsOn]; !is || child == nil || edge.OnFailure != models.FailureContinue || still[[2]models.JobID{edge.DependsOn, edge.JobID}] {
 			continue
 		}
 		if child.job.BlockedBy++; child.job.BlockedBy == child.before.BlockedBy+1 {

@@ -3,8 +3,8 @@ package jobs
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -23,18 +23,22 @@ type submitBatch struct {
 	calls []*submitCall
 	wait  bool // for accounts that others have locked
 
-	// What was read first, unless all calls are plain: the accounts, whose rows are locked, so
-	// that no other submit of them runs; the clock; the jobs of used idempotency keys; the jobs
-	// of earlier requests of the Videos API, by digest; the parents, and the jobs from which jobs
-	// take something, with what they have; and the existing inputs.
+	// What was read first, unless all calls are plain: the account, of which no other submit
+	// runs; the clock; the jobs of used idempotency keys; the jobs of earlier requests of the
+	// Videos API, by digest; the parents, and the jobs from which jobs take something, with what
+	// they have; and the existing inputs. Rows for which workers wait are not locked: those of the
+	// account and of the parents that have not ended.
 	accounts map[models.AccountID]*models.Account
 	start    Change // the clock and the transaction of every change
 	used     map[models.JobKey]*models.Job
 	repeated map[string]*models.Job
 	parents  map[models.JobID]*models.Job
-	have     has
-	inputs   map[models.ArtifactID]models.AccountID
-	users    userQueues
+	seen     glimpse
+	// unsettled means that some of them have ended meanwhile.
+	unsettled bool
+	have      has
+	inputs    map[models.ArtifactID]models.AccountID
+	users     userQueues
 	// draft is the draft that the only call continues, and continued the job that does so
 	// already; both can be nil. taken is what the draft took from other jobs.
 	draft, continued *models.Job
@@ -106,6 +110,11 @@ func (s *Submitter) writeRead(ctx context.Context, calls []*submitCall) error {
 		return batchError(err)
 	}
 	b.tell(ctx, s)
+	if b.unsettled { // the Settler does it, too, but a moment later
+		settler := Settler{DB: s.DB, Notifier: s.Notifier}
+		_, err := settler.part(ctx, slices.Collect(maps.Keys(b.seen)))
+		s.Notifier.log(ctx, err)
+	}
 	return nil
 }
 
@@ -132,13 +141,16 @@ func (b *submitBatch) run(ctx context.Context, s *Submitter) error {
 	return b.write(ctx, s.Sealer)
 }
 
-// lock locks what the calls refer to, in the one lock order: a request of the Videos API,
-// jobs, inputs, and the account last.
+// lock keeps other submits of the account out, reads the account, and locks what the calls refer
+// to, in the one lock order: a request of the Videos API, jobs, inputs.
 func (b *submitBatch) lock(ctx context.Context) error {
 	if video := b.calls[0].video(); video != nil { // it is the only call
 		if err := models.Lock(ctx, b.tx, video.lock()); err != nil {
 			return err
 		}
+	}
+	if err := models.LockSubmits(ctx, b.tx, b.calls[0].account); err != nil {
+		return err
 	}
 	if err := b.lockDraft(ctx); err != nil {
 		return err
@@ -146,20 +158,14 @@ func (b *submitBatch) lock(ctx context.Context) error {
 	if err := b.lockReferences(ctx); err != nil {
 		return err
 	}
-	locked, now, err := models.LockAccounts(ctx, b.tx, []models.AccountID{b.calls[0].account})
-	if err != nil {
-		return err
-	}
-	if len(locked) == 0 {
-		return sql.ErrNoRows
-	}
+	account, now, err := models.ReadAccount(ctx, b.tx, b.calls[0].account)
 	b.start.now = now
-	b.accounts = lo.KeyBy(locked, func(a *models.Account) models.AccountID { return a.ID })
-	return nil
+	b.accounts = map[models.AccountID]*models.Account{account.ID: account}
+	return err
 }
 
-// lockReferences locks the jobs that the calls' jobs depend on or take something from, and the
-// inputs that they name.
+// lockReferences reads the jobs that the calls' jobs depend on or take something from, and locks
+// those that have ended, and the inputs that they name.
 func (b *submitBatch) lockReferences(ctx context.Context) error {
 	var on []models.JobID
 	var results []result
@@ -183,8 +189,8 @@ func (b *submitBatch) lockReferences(ctx context.Context) error {
 	own := b.calls[0].graph.own(b.calls[0])
 	on = slices.DeleteFunc(on, func(id models.JobID) bool { return own[id] != nil })
 	if len(on) > 0 {
-		slices.Sort(on)
-		found, err := models.ShareJobs(ctx, b.tx, slices.Compact(on))
+		b.seen = glimpse{}
+		found, err := b.seen.read(ctx, b.tx, on)
 		if err != nil {
 			return fmt.Errorf("read what the jobs depend on: %w", err)
 		}

@@ -122,7 +122,7 @@ func (s *Submitter) CheckGraph(ctx context.Context, p Principal, g *Graph) (high
 // writeReused writes a workflow without new jobs.
 func (s *Submitter) writeReused(ctx context.Context, g *Graph) error {
 	return InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
-		if _, _, err := models.LockAccounts(ctx, tx, []models.AccountID{g.Workflow.AccountID}); err != nil {
+		if err := models.LockSubmits(ctx, tx, g.Workflow.AccountID); err != nil {
 			return err
 		}
 		if known, err := g.find(ctx, tx); known || err != nil {
@@ -146,8 +146,8 @@ func (g *Graph) own(call *submitCall) map[models.JobID]*models.Job {
 	return own
 }
 
-// find looks for the workflow of an earlier request with the same key. Only with the account locked
-// can none be made meanwhile.
+// find looks for the workflow of an earlier request with the same key. Only while no other submit of
+// the account runs can none be made meanwhile.
 func (g *Graph) find(ctx context.Context, db bun.IDB) (known bool, err error) {
 	if g.Workflow.IdempotencyKey == "" {
 		return false, nil

@@ -145,14 +145,8 @@ func (c *Change) beginTimes(in Submission) error {
 	return nil
 }
 
-// failWithParent ends a new job that depends on a failed or cancelled one.
-func (c *Change) failWithParent(ctx context.Context, parent *models.Job) error {
-	if parent == nil {
-		return nil
-	}
-	c.before, c.events = *c.job, nil // they are written
-	if err := c.failed(models.FailDependency, dependencyReason(parent)); err != nil {
-		return err
-	}
-	return c.save(ctx)
+// failWithParent ends a new job, which is written, because it depends on a failed or cancelled one.
+func (c *Change) failWithParent(parent *models.Job) error {
+	c.before, c.from, c.events = *c.job, c.job.Status, nil
+	return c.failed(models.FailDependency, dependencyReason(parent))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// write writes the accepted jobs.
+// write writes the accepted jobs. It locks the rows for which workers wait when all is written.
 func (b *submitBatch) write(ctx context.Context, sealer *seal.Sealer) error {
 	if len(b.changes) == 0 {
 		return nil
@@ -39,14 +39,22 @@ func (b *submitBatch) write(ctx context.Context, sealer *seal.Sealer) error {
 			return fmt.Errorf("write the workflow: %w", err)
 		}
 	}
-	return b.writeParents(ctx)
+	if err := b.writeParents(ctx); err != nil {
+		return err
+	}
+	return b.count(ctx)
 }
+
+// insertMost is how many jobs one statement of a large submit writes. Each statement has a timeout.
+const insertMost = 1000
 
 // writeJobs writes the jobs with their own rows.
 func (b *submitBatch) writeJobs(ctx context.Context, db bun.IDB) error {
 	rows := models.NewJobs{
-		Jobs: make([]*models.NewJob, len(b.changes)), Accounts: b.expected(),
-		Judged: !b.start.now.IsZero(), Wait: b.wait, Now: b.start.now,
+		Jobs: make([]*models.NewJob, len(b.changes)), Judged: !b.start.now.IsZero(), Wait: b.wait, Now: b.start.now,
+	}
+	if !rows.Judged {
+		rows.Accounts = b.expected()
 	}
 	var queued []*models.Job
 	for i, c := range b.changes {
@@ -58,15 +66,20 @@ func (b *submitBatch) writeJobs(ctx context.Context, db bun.IDB) error {
 	for _, message := range readyMessages(queued) {
 		rows.Ready = append(rows.Ready, message.Payload)
 	}
-	if err := models.InsertJobs(ctx, db, rows); err != nil {
-		return err
+	all := rows.Jobs
+	for some := range slices.Chunk(all, lo.Ternary(rows.Judged, insertMost, len(all))) {
+		rows.Jobs = some
+		if err := models.InsertJobs(ctx, db, rows); err != nil {
+			return err
+		}
+		rows.Ready = nil
 	}
 	for i, c := range b.changes {
-		if !rows.Jobs[i].Written && rows.Judged {
-			return fmt.Errorf("job %s was not written though its account is locked", c.job.ID)
+		if !all[i].Written && rows.Judged { // a plain submit has used the key meanwhile
+			return fmt.Errorf("job %s was not written: %w", c.job.ID, models.ErrLostRace)
 		}
 		if c.job.Status == models.JobQueued {
-			c.ready = readyJob(c.job, rows.Jobs[i].VirtualTime)
+			c.ready = readyJob(c.job, all[i].VirtualTime)
 		}
 	}
 	return nil
@@ -139,12 +152,54 @@ func (b *submitBatch) writeParents(ctx context.Context) error {
 			edges = append(edges, models.JobDependency{JobID: c.job.ID, DependsOn: id, OnFailure: b.of[c].policy()})
 		}
 	}
-	if err := models.InsertDependencies(ctx, b.tx, edges); err != nil {
-		return fmt.Errorf("write what the jobs depend on: %w", err)
+	for some := range slices.Chunk(edges, insertMost) {
+		if err := models.InsertDependencies(ctx, b.tx, some); err != nil {
+			return fmt.Errorf("write what the jobs depend on: %w", err)
+		}
 	}
+	var failed []*Change
 	for _, c := range b.changes {
-		if err := c.failWithParent(ctx, b.of[c].failed); err != nil {
-			return fmt.Errorf("fail job %s with its parent: %w", c.job.ID, err)
+		if parent := b.of[c].failed; parent != nil {
+			if err := c.failWithParent(parent); err != nil {
+				return fmt.Errorf("fail job %s with its parent: %w", c.job.ID, err)
+			}
+			failed = append(failed, c)
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	if err := writeRows(ctx, b.tx, failed, rowsOf(failed, models.Writes{})); err != nil {
+		return fmt.Errorf("fail jobs with their parents: %w", err)
+	}
+	return announce(ctx, b.tx, endedBy(failed), b.start.now)
+}
+
+// count locks the parents that had not ended, and the account, and counts the jobs that wait.
+func (b *submitBatch) count(ctx context.Context) error {
+	waiting := lo.Filter(b.changes, func(c *Change, _ int) bool { return b.of[c].failed == nil })
+	if len(waiting) == 0 {
+		return nil
+	}
+	ids := lo.Map(waiting, func(c *Change, _ int) models.JobID { return c.job.ID })
+	unsettled, err := b.seen.confirm(ctx, b.tx, ids)
+	if err != nil {
+		return err
+	}
+	waiting[0].unsettled, b.unsettled = unsettled, unsettled
+	queued := map[models.Tier]int{}
+	for _, c := range waiting {
+		if c.job.Status == models.JobQueued {
+			queued[c.job.Lane]++
+		}
+	}
+	at, err := models.CountNewJobs(ctx, b.tx, b.accounts[b.calls[0].account], len(waiting), queued)
+	if err != nil {
+		return fmt.Errorf("count the jobs on their account: %w", err)
+	}
+	for _, c := range waiting {
+		if c.ready != nil {
+			c.ready.VirtualTime = at[c.job.Lane]
 		}
 	}
 	return nil
@@ -162,8 +217,11 @@ func (n *Notifier) submitted(ctx context.Context, changes []*Change) {
 		if c.ready != nil {
 			ready = append(ready, *c.ready)
 		}
-		if c.dueSoon() && len(news) == 1 {
+		if c.dueSoon() && !slices.Contains(news, TopicDue) {
 			news = append(news, TopicDue)
+		}
+		if c.unsettled {
+			news = append(news, TopicUnsettled)
 		}
 	}
 	if len(changes) == 0 {

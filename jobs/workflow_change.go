@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/apierror"
@@ -17,8 +16,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Workflows changes workflows as a whole, for their owners and for operators. Each change is one
-// transaction, which locks jobs in the order of their ids, then the workflow.
+// Workflows changes workflows as a whole, for their owners and for operators. Each change but Cancel
+// is one transaction, which locks jobs in the order of their ids, then the workflow.
 type Workflows struct {
 	DB        *bun.DB
 	Catalogue *catalogue.Catalogue
@@ -62,68 +61,13 @@ func (w *Workflows) change(ctx context.Context, p Principal, id models.WorkflowI
 	return models.GetWorkflow(ctx, w.DB, id)
 }
 
-// Cancel cancels all jobs of a RUNNING workflow that have not ended: the waiting ones at once. The
-// workflow is CANCELLED when the last of them has stopped. Cancelling it again returns it. Cancel
-// returns CONFLICT for a workflow that is COMPLETED or FAILED.
-func (w *Workflows) Cancel(ctx context.Context, p Principal, id models.WorkflowID, reason string) (*models.Workflow, error) {
-	if reason = strings.TrimSpace(reason); !text.Valid(reason, 0, maxCancelReason) {
-		return nil, apierror.Invalid("reason", "The reason can have up to %d printable characters.", maxCancelReason)
-	}
-	after, err := w.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, seen *models.Workflow) ([]*Change, error) {
-		open, err := lockNodes(ctx, tx, id, true)
-		if err != nil {
-			return nil, err
-		}
-		locked, err := models.LockWorkflow(ctx, tx, id)
-		switch {
-		case err != nil:
-			return nil, err
-		case locked.Status == models.WorkflowCancelled || !locked.CancelRequestedAt.IsZero():
-			return nil, nil
-		case locked.Status != models.WorkflowRunning:
-			return nil, apierror.Conflict("This workflow is %s: it is too late to cancel it.", locked.Status)
-		}
-		// A retry that was committed after the jobs were locked has opened others.
-		if locked.Open > len(open) {
-			return nil, models.ErrLostRace
-		}
-		if locked.CancelRequestedAt, err = models.Now(ctx, tx); err != nil {
-			return nil, err
-		}
-		locked.CancelBy, locked.CancelReason = string(p.KeyID), reason
-		if err := models.SaveWorkflowCancel(ctx, tx, locked); err != nil {
-			return nil, err
-		}
-		if err := p.AuditOf(ctx, tx, "cancelWorkflow", locked.AccountID, string(id), Payload{"jobs": len(open)}); err != nil {
-			return nil, err
-		}
-		for _, c := range open {
-			if err := c.askToStop(ctx, p, reason); err != nil {
-				return nil, err
-			}
-		}
-		return open, saveAll(ctx, tx, open, models.Writes{})
-	})
-	return after, apierror.Wrap(err, "cancel workflow %s", id)
-}
-
-// lockNodes locks the jobs of a workflow that have not ended, or those that ended badly.
-func lockNodes(ctx context.Context, tx bun.Tx, id models.WorkflowID, open bool) ([]*Change, error) {
-	locked, err := models.LockNodeJobs(ctx, tx, id, open)
-	if err != nil {
-		return nil, fmt.Errorf("lock the jobs: %w", err)
-	}
-	now, err := models.Now(ctx, tx)
-	return lo.Map(locked, func(job *models.Job, _ int) *Change { return changeAt(tx, now, job) }), err
-}
-
 // Retry opens new runs of all nodes that FAILED or were CANCELLED, except those that were skipped;
 // the others stay as they are. Each waits for its parents again. The runs start from the newest
 // checkpoints, unless fromScratch is set. Retry returns CONFLICT if there are none, if the workflow
 // is being cancelled, or if a job was deleted.
 func (w *Workflows) Retry(ctx context.Context, p Principal, id models.WorkflowID, fromScratch bool) (*models.Workflow, error) {
 	after, err := w.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, seen *models.Workflow) ([]*Change, error) {
-		failed, err := lockNodes(ctx, tx, id, false)
+		failed, err := lockFailed(ctx, tx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -157,28 +101,35 @@ func (w *Workflows) Retry(ctx context.Context, p Principal, id models.WorkflowID
 		for _, c := range failed {
 			c.bounded = true
 		}
-		o := opening{event: models.EventQueued, by: p.KeyID, fromScratch: fromScratch, known: w.Catalogue.Current()}
-		err = reopenAll(ctx, tx, failed, o, func(job *models.Job, refused *apierror.Error) error {
-			return apierror.Conflict("The node %s: %s", place[job.ID].Key, refused.Message)
+		err = reopenAll(ctx, tx, failed, opening{
+			event: models.EventQueued, by: p.KeyID, fromScratch: fromScratch, known: w.Catalogue.Current(),
+			name: func(job *models.Job, refused *apierror.Error) error {
+				return apierror.Conflict("The node %s: %s", place[job.ID].Key, refused.Message)
+			},
+			last: func() error { // the jobs that a concurrent cancel has cancelled are not among those that are locked
+				locked, err := models.LockWorkflow(ctx, tx, id)
+				if err == nil && !locked.CancelRequestedAt.Equal(now.CancelRequestedAt) {
+					return models.ErrLostRace
+				}
+				return err
+			},
 		})
-		if err != nil {
-			return nil, err
-		}
-		// The jobs that a concurrent cancel has cancelled are not among those that are locked.
-		locked, err := models.LockWorkflow(ctx, tx, id)
-		if err != nil {
-			return nil, err
-		}
-		if !locked.CancelRequestedAt.Equal(now.CancelRequestedAt) {
-			return nil, models.ErrLostRace
-		}
-		err = saveAll(ctx, tx, failed, models.Writes{})
 		if errors.Is(err, models.ErrNoRoom) {
 			return nil, errQueueFull
 		}
 		return failed, err
 	})
 	return after, apierror.Wrap(err, "retry workflow %s", id)
+}
+
+// lockFailed locks the jobs of a workflow that ended badly.
+func lockFailed(ctx context.Context, tx bun.Tx, id models.WorkflowID) ([]*Change, error) {
+	locked, err := models.LockFailedNodes(ctx, tx, id)
+	if err != nil {
+		return nil, fmt.Errorf("lock the jobs: %w", err)
+	}
+	now, err := models.Now(ctx, tx)
+	return lo.Map(locked, func(job *models.Job, _ int) *Change { return changeAt(tx, now, job) }), err
 }
 
 // Skip lets the nodes that depend on a node run as if it were COMPLETED. If it waits, it is
@@ -368,15 +319,18 @@ func (w *Workflows) retryParent(ctx context.Context, due models.ParentRetry) (do
 func (w *Workflows) withParent(ctx context.Context, due models.ParentRetry, act func(context.Context, *Change) error) (done *Change, err error) {
 	err = InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
 		done = nil
-		job, err := models.LockJob(ctx, tx, due.JobID)
+		job, err := models.LockFreeJob(ctx, tx, due.JobID)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil // the next pass looks again
+		}
 		if err != nil {
 			return err
 		}
-		waiting, _, err := models.LockWaiting(ctx, tx, []models.JobID{job.ID}, nil)
+		awaited, err := models.IsAwaited(ctx, tx, job.ID)
 		if err != nil {
 			return err
 		}
-		if job.Status != models.JobFailed || job.Run != due.Run || len(waiting) == 0 {
+		if job.Status != models.JobFailed || job.Run != due.Run || !awaited {
 			_, err := models.DropParentRetries(ctx, tx, []models.JobID{job.ID})
 			return err
 		}

@@ -5,8 +5,8 @@
 // opens a transaction: each runs on the bun.IDB that jobs passes in.
 //
 // Functions that lock rows say so in their names. Every transaction locks in one order:
-// worker, job (its dependencies FOR SHARE), attempt, account last; rows of one kind in the
-// order of their ids.
+// worker, job (its dependencies FOR SHARE), attempt, workflow, account last; rows of one kind in
+// the order of their ids. A submit keeps other submits of its account out before all that.
 package models
 
 import (

@@ -363,11 +363,24 @@ func LockJob(ctx context.Context, tx bun.Tx, id JobID) (*Job, error) {
 	return j, err
 }
 
+// LockFreeJob is LockJob, but also returns sql.ErrNoRows if another transaction has locked the job.
+func LockFreeJob(ctx context.Context, tx bun.Tx, id JobID) (*Job, error) {
+	j := new(Job)
+	err := tx.NewSelect().Model(j).Where("j.id = ?", id).For("NO KEY UPDATE SKIP LOCKED").Scan(ctx)
+	return j, err
+}
+
 // ShareJobs returns jobs in the order of their ids, under a shared lock until the transaction
 // ends: others can read and share them, but not change them. Unknown ids are left out.
 func ShareJobs(ctx context.Context, tx bun.Tx, ids []JobID) (found []*Job, err error) {
 	err = tx.NewSelect().Model(&found).Where("j.id IN (?)", bun.List(ids)).Order("j.id").For("SHARE").Scan(ctx)
 	return found, err
+}
+
+// ShareStates is ShareJobs with the status and the run alone.
+func ShareStates(ctx context.Context, tx bun.Tx, ids []JobID) (found []*Job, err error) {
+	return found, tx.NewSelect().Model(&found).Column("id", "status", "run").
+		Where("j.id = ANY (?::uuid[])", uuidArray(ids)).Order("j.id").For("SHARE").Scan(ctx)
 }
 
 // EditJobParams writes the params of a job's next run, and the version of the model that they

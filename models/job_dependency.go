@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"slices"
 
 	"github.com/uptrace/bun"
 )
@@ -41,15 +42,6 @@ func InsertDependencies(ctx context.Context, tx bun.Tx, rows []JobDependency) er
 	return err
 }
 
-// ShareParents is ShareJobs for what jobs depend on, without these jobs themselves.
-func ShareParents(ctx context.Context, tx bun.Tx, jobs []JobID) (parents []*Job, err error) {
-	err = tx.NewRaw(`
-		SELECT j.* FROM jobs j
-		WHERE j.id = ANY (ARRAY(SELECT depends_on FROM job_dependencies WHERE job_id = ANY (?0::uuid[]) EXCEPT SELECT unnest(?0::uuid[])))
-		ORDER BY j.id FOR SHARE OF j`, uuidArray(jobs)).Scan(ctx, &parents)
-	return parents, err
-}
-
 // ListAwaited returns the given jobs that other jobs depend on. The caller has locked the
 // jobs, so that a concurrent submit of a dependent job has either committed or waits for the
 // lock.
@@ -74,16 +66,14 @@ func ListChildren(ctx context.Context, db bun.IDB, on JobID, limit int) (childre
 	return children, err
 }
 
-// LockWaiting locks and returns the BLOCKED jobs that the ends of jobs can change, in the order
-// of their ids: those that depend on one of them; and, below those of failed, whatever may fail
-// with its parent, and what depends on that. edges are their dependencies on ended jobs and on
-// each other.
+// FindWaiting returns the BLOCKED jobs that the ends of jobs can change: those that depend on one
+// of them; and, below those of failed, whatever may fail with its parent, and what depends on that.
+// It stops at most jobs, unless most is 0: if it returns that many, there may be others.
 //
-// The array in the recursion and the subquery in it keep PostgreSQL from joining whole tables at each
-// of what may be 10,000 levels. The array outside is needed for the locks: of rows for whose lock it
-// waited, PostgreSQL checks the conditions again, and takes an IN with a UNION for false then.
-func LockWaiting(ctx context.Context, tx bun.Tx, ended, failed []JobID) (waiting []*Job, edges []JobDependency, err error) {
-	err = tx.NewRaw(`
+// The array in the recursion and the subqueries keep PostgreSQL from joining whole tables at each of
+// what may be 10,000 levels.
+func FindWaiting(ctx context.Context, tx bun.Tx, ended, failed []JobID, most int) (waiting []JobID, err error) {
+	return waiting, tx.NewRaw(`
 		WITH RECURSIVE failing (id) AS (
 			SELECT unnest(?1::uuid[])
 			UNION
@@ -91,23 +81,70 @@ func LockWaiting(ctx context.Context, tx bun.Tx, ended, failed []JobID) (waiting
 				SELECT d.job_id FROM job_dependencies d
 				WHERE d.depends_on = f.id AND d.on_failure <> 'CONTINUE'
 					AND (SELECT j.status FROM jobs j WHERE j.id = d.job_id) = 'BLOCKED')) FROM failing f)
-		SELECT j.* FROM jobs j
-		WHERE j.status = 'BLOCKED' AND j.id = ANY (ARRAY(
-			SELECT job_id FROM job_dependencies WHERE depends_on = ANY (?0::uuid[])
-			UNION SELECT d.job_id FROM failing f JOIN job_dependencies d ON d.depends_on = f.id))
-		ORDER BY j.id FOR NO KEY UPDATE OF j`, uuidArray(ended), uuidArray(failed)).Scan(ctx, &waiting)
-	if err != nil || len(waiting) == 0 {
+		SELECT DISTINCT below.job_id
+		FROM (SELECT unnest(?0::uuid[]) AS id UNION (SELECT id FROM failing LIMIT ?2::integer + cardinality(?1::uuid[]))) f
+		CROSS JOIN LATERAL (
+			SELECT d.job_id FROM job_dependencies d
+			WHERE d.depends_on = f.id AND (SELECT j.status FROM jobs j WHERE j.id = d.job_id) = 'BLOCKED'
+			ORDER BY d.job_id LIMIT ?2::integer) below
+		ORDER BY below.job_id LIMIT ?2::integer`, uuidArray(ended), uuidArray(failed), limitOf(most)).Scan(ctx, &waiting)
+}
+
+// LockBlocked locks and returns those of some jobs that are BLOCKED, in the order of their ids.
+func LockBlocked(ctx context.Context, tx bun.Tx, ids []JobID) (found []*Job, err error) {
+	return found, tx.NewRaw(`SELECT j.* FROM jobs j WHERE j.id = ANY (?::uuid[]) AND j.status = 'BLOCKED' ORDER BY j.id FOR NO KEY UPDATE OF j`,
+		uuidArray(ids)).Scan(ctx, &found)
+}
+
+// LockWaiting locks and returns all jobs of FindWaiting that are still BLOCKED, in the order of
+// their ids. edges are their dependencies on ended jobs and on each other.
+func LockWaiting(ctx context.Context, tx bun.Tx, ended, failed []JobID) (waiting []*Job, edges []JobDependency, err error) {
+	ids, err := FindWaiting(ctx, tx, ended, failed, 0)
+	if err != nil || len(ids) == 0 {
+		return nil, nil, err
+	}
+	if waiting, err = LockBlocked(ctx, tx, ids); err != nil || len(waiting) == 0 {
 		return waiting, nil, err
 	}
-	ids := make([]JobID, len(waiting))
-	for i, job := range waiting {
-		ids[i] = job.ID
+	ids = ids[:0]
+	for _, job := range waiting {
+		ids = append(ids, job.ID)
 	}
-	err = tx.NewSelect().Model(&edges).
-		Where("jd.job_id = ANY (?::uuid[])", uuidArray(ids)).
-		Where("jd.depends_on = ANY (?::uuid[])", uuidArray(append(ids, ended...))).
-		Order("jd.depends_on", "jd.job_id").Scan(ctx)
+	edges, err = ListDependenciesOn(ctx, tx, ids, append(slices.Clone(ids), ended...))
 	return waiting, edges, err
+}
+
+// ListDependenciesOn returns the dependencies of jobs on any of others, in order.
+func ListDependenciesOn(ctx context.Context, db bun.IDB, jobs, on []JobID) (edges []JobDependency, err error) {
+	return edges, db.NewSelect().Model(&edges).
+		Where("jd.job_id = ANY (?::uuid[])", uuidArray(jobs)).
+		Where("jd.depends_on = ANY (?::uuid[])", uuidArray(on)).
+		Order("jd.depends_on", "jd.job_id").Scan(ctx)
+}
+
+// limitOf returns an argument for LIMIT: none if most is 0.
+func limitOf(most int) any {
+	if most == 0 {
+		return nil
+	}
+	return most
+}
+
+// IsAwaited reports whether a BLOCKED job depends on a job.
+func IsAwaited(ctx context.Context, db bun.IDB, job JobID) (awaited bool, err error) {
+	return awaited, db.NewRaw(`SELECT EXISTS (
+		SELECT FROM job_dependencies d WHERE d.depends_on = ? AND (SELECT j.status FROM jobs j WHERE j.id = d.job_id) = 'BLOCKED')`, job).Scan(ctx, &awaited)
+}
+
+// ListDemanded returns those of some failed jobs for which a BLOCKED job waits that wants them
+// retried, and not more than most times.
+func ListDemanded(ctx context.Context, tx bun.Tx, failed []JobID, most int) (demanded []JobID, err error) {
+	return demanded, tx.NewRaw(`
+		SELECT f.id FROM unnest(?::uuid[]) AS f (id) WHERE EXISTS (
+			SELECT FROM job_dependencies d
+			WHERE d.depends_on = f.id AND d.on_failure = 'RETRY_PARENT' AND d.parent_retries < ?
+				AND (SELECT j.status FROM jobs j WHERE j.id = d.job_id) = 'BLOCKED')
+		ORDER BY f.id`, uuidArray(failed), most).Scan(ctx, &demanded)
 }
 
 // ParentRetry says that a run of a FAILED job is to be followed by another one, because a job

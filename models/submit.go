@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,6 +20,43 @@ func ReadShares(ctx context.Context, db bun.IDB, ids []AccountID) (found []*Acco
 	err = db.NewSelect().Model(&found).Column("id", "tier", "weight", "submits_per_minute", "running", "max_running").
 		Where("id IN (?)", bun.List(ids)).Scan(ctx)
 	return found, err
+}
+
+// LockSubmits makes other submits of an account wait until the transaction ends. Nothing else waits
+// for it: claims and ends go on, and need the account's row.
+func LockSubmits(ctx context.Context, tx bun.Tx, id AccountID) error {
+	_, uuid, _ := strings.Cut(string(id), "_")
+	_, err := tx.NewRaw("SELECT pg_advisory_xact_lock(hashtextextended(?::uuid::text, 1))", uuid).Exec(ctx)
+	return err
+}
+
+// ReadAccount returns an account with the columns that decide a submit, and the time of
+// PostgreSQL's clock. It returns sql.ErrNoRows for an unknown id.
+func ReadAccount(ctx context.Context, tx bun.Tx, id AccountID) (a *Account, now time.Time, err error) {
+	a = new(Account)
+	err = tx.NewSelect().Model(a).Column("id", "tier", "max_queued", "queued").Where("id = ?", id).Scan(ctx)
+	if err == nil {
+		now, err = Now(ctx, tx)
+	}
+	return a, now, err
+}
+
+// CountNewJobs counts n written jobs on their account, and the QUEUED ones among them, by their lane, in its
+// lines. It returns the account's virtual time in these lines. It returns ErrLostRace if the account
+// has not the room any more, or another tier: the caller has read it without locking it.
+func CountNewJobs(ctx context.Context, tx bun.Tx, a *Account, n int, queued map[Tier]int) (map[Tier]float64, error) {
+	err := mustChange(tx.NewRaw(`UPDATE accounts SET queued = queued + ?0, version = version + 1
+		WHERE id = ?1 AND tier = ?2 AND (?0 = 0 OR queued + ?0 <= max_queued)`, n, a.ID, a.Tier).Exec(ctx))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, ErrLostRace
+	}
+	at := map[Tier]float64{}
+	for lane, jobs := range queued {
+		if err == nil {
+			at[lane], err = EnterLane(ctx, tx, a.ID, Line{Lane: lane}, jobs)
+		}
+	}
+	return at, err
 }
 
 // LockAccounts is LockAccount for several accounts, in the order of their ids, with the
@@ -56,10 +94,12 @@ type NewJobs struct {
 	Ready []json.RawMessage
 	// Accounts are the accounts of the jobs, each with the tier that it is expected to have.
 	// The jobs of an account that has another tier, or no room for all of them, are not
-	// written. Judged skips these checks: the caller has locked the accounts and checked them.
+	// written. Judged skips these checks, and does not count the jobs: the caller does both, and
+	// names no accounts.
 	Accounts []ExpectedAccount
 	Judged   bool
-	// Wait waits for accounts that others have locked. Otherwise their jobs are not written.
+	// Wait waits for accounts that others have locked, and for their submits. Otherwise the jobs
+	// of these accounts are not written.
 	Wait bool
 	// Now is the time of PostgreSQL's clock, if the caller has read it.
 	Now time.Time

@@ -174,18 +174,39 @@ func SaveWorkflowNode(ctx context.Context, tx bun.Tx, n *WorkflowNode) error {
 	return mustChange(tx.NewUpdate().Model(n).Column("tolerated", "skipped_at", "skipped_by", "overridden").WherePK().Exec(ctx))
 }
 
-// LockNodeJobs locks and returns the jobs of a workflow that it submitted itself, in the order of
-// their ids: those that have not ended if open is set, otherwise those that FAILED or were
-// CANCELLED, of nodes that were not skipped.
-func LockNodeJobs(ctx context.Context, tx bun.Tx, id WorkflowID, open bool) (jobs []*Job, err error) {
-	statuses := []JobStatus{JobFailed, JobCancelled}
-	if open {
-		statuses = []JobStatus{JobScheduled, JobBlocked, JobQueued, JobAssigned, JobRunning, JobCompleting}
-	}
+// LockFailedNodes locks and returns the jobs of a workflow that it submitted itself, in the order of
+// their ids: those that FAILED or were CANCELLED, of nodes that were not skipped.
+func LockFailedNodes(ctx context.Context, tx bun.Tx, id WorkflowID) (jobs []*Job, err error) {
 	err = tx.NewRaw(`SELECT j.* FROM workflow_nodes n JOIN jobs j ON j.id = n.job_id
-		WHERE n.workflow_id = ? AND NOT n.reused AND (? OR n.skipped_at IS NULL) AND j.status IN (?)
-		ORDER BY j.id FOR NO KEY UPDATE OF j`, id, open, bun.List(statuses)).Scan(ctx, &jobs)
+		WHERE n.workflow_id = ? AND NOT n.reused AND n.skipped_at IS NULL AND j.status IN ('FAILED', 'CANCELLED')
+		ORDER BY j.id FOR NO KEY UPDATE OF j`, id).Scan(ctx, &jobs)
 	return jobs, err
+}
+
+// uncancelledSQL is the condition of a job j of a node n that the cancellation of its workflow has
+// not reached.
+const uncancelledSQL = "NOT n.reused AND j.completed_at IS NULL AND j.cancel_requested_at IS NULL"
+
+// ListUncancelled returns the jobs of a workflow that have not ended and were not asked to, those
+// that depend on others before these.
+func ListUncancelled(ctx context.Context, db bun.IDB, id WorkflowID) (jobs []JobID, err error) {
+	return jobs, db.NewRaw(`SELECT j.id FROM workflow_nodes n JOIN jobs j ON j.id = n.job_id
+		WHERE n.workflow_id = ? AND `+uncancelledSQL+` ORDER BY n.position DESC`, id).Scan(ctx, &jobs)
+}
+
+// LockUncancelled locks and returns those of some jobs that have not ended and were not asked to, in
+// the order of their ids.
+func LockUncancelled(ctx context.Context, tx bun.Tx, ids []JobID) (jobs []*Job, err error) {
+	return jobs, tx.NewRaw(`SELECT j.* FROM jobs j WHERE j.id = ANY (?::uuid[]) AND j.completed_at IS NULL AND j.cancel_requested_at IS NULL
+		ORDER BY j.id FOR NO KEY UPDATE OF j`, uuidArray(ids)).Scan(ctx, &jobs)
+}
+
+// ListCancelling returns up to limit workflows whose cancellation has not reached all of their jobs.
+func ListCancelling(ctx context.Context, db bun.IDB, limit int) (found []*Workflow, err error) {
+	return found, db.NewRaw(`SELECT w.* FROM workflows w
+		WHERE w.status = 'RUNNING' AND w.cancel_requested_at IS NOT NULL AND EXISTS (
+			SELECT FROM workflow_nodes n JOIN jobs j ON j.id = n.job_id WHERE n.workflow_id = w.id AND `+uncancelledSQL+`)
+		ORDER BY w.id LIMIT ?`, limit).Scan(ctx, &found)
 }
 
 // SaveWorkflowCancel writes that the cancellation of a locked workflow was requested.

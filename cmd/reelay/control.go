@@ -115,6 +115,7 @@ func (s *stack) control(ctx context.Context) error {
 	group.Go(func() error { return s.serveMetrics(ctx) })
 	group.Go(func() error { return deliverer.Run(ctx) })
 	group.Go(func() error { return scheduler.Run(ctx) })
+	group.Go(func() error { return (&jobs.Settler{DB: s.db, Notifier: s.notifier}).Run(ctx) })
 	schedules := s.schedules(s.submitter())
 	// Apart, so that slow submits never delay the decision on slots.
 	group.Go(func() error { return periodic.Every(ctx, "decide on slots", schedule.Every, counted(schedules.Decide)) })
@@ -134,6 +135,7 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "expire", Every: expireEvery, Run: counted(scheduler.Expire)},
 				{Name: "slack", Every: expireEvery, Run: counted(scheduler.Slack)},
 				{Name: "retry parents", Every: retryEvery, Run: counted(workflows.RetryParents)},
+				{Name: "finish cancels", Every: retryEvery, Run: counted(workflows.FinishCancels)},
 				{Name: "sweep", Every: sweepEvery, Run: readier.Sweep},
 				{Name: "promote", Every: promoteEvery, Run: counted(promoter.Promote)},
 				{Name: "learn", Every: learnEvery, Run: counted((&jobs.Learner{DB: s.db}).Learn)},

@@ -16,7 +16,7 @@ import (
 // tables are the tables of jobs and workers.
 var tables = []string{
 	"accounts", "account_lanes", "workers", "pools", "scaling_decisions", "jobs", "job_inputs", "job_attempts",
-	"uploads", "artifacts", "job_events", "outbox", "job_dependencies", "job_runs", "dead_letters", "object_deletions",
+	"uploads", "artifacts", "job_events", "outbox", "job_dependencies", "unsettled", "job_runs", "dead_letters", "object_deletions",
 	"bulk_operations", "bulk_items", "videos",
 	"lanes", "queue_pauses", "halts",
 	"api_keys", "audit_log",

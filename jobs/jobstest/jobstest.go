@@ -65,6 +65,7 @@ type Stack struct {
 	Pools     *fleet.Pools
 	Reaper    *jobs.Reaper
 	Scheduler *jobs.Scheduler
+	Settler   *jobs.Settler
 	Retrier   *jobs.Retrier
 	Readier   *jobs.Readier
 	Upkeep    *upkeep.Upkeep
@@ -152,6 +153,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Fetcher:   &jobs.InputFetcher{Inputs: inputs, Notifier: notifier, Catalogue: catalogue},
 		Promoter:  &jobs.Promoter{DB: db, Notifier: notifier},
 		Scheduler: &jobs.Scheduler{DB: db, Notifier: notifier, Catalogue: catalogue},
+		Settler:   &jobs.Settler{DB: db, Notifier: notifier},
 		Readier:   &jobs.Readier{DB: db, Notifier: notifier},
 		Webhooks:  &webhook.Endpoints{DB: db, Sealer: sealer, Outbound: here},
 		Deliverer: webhook.NewDeliverer(db, reader, webhook.NewSender(here), base),

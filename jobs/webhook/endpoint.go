@@ -144,6 +144,11 @@ func (w *Endpoints) RotateAccountSecret(ctx context.Context, p jobs.Principal) (
 		return "", err
 	}
 	err = jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
+		// A submit that takes long may make the endpoint of callbacks: the account's row, for which
+		// workers wait, must not be held until it is done.
+		if err := models.LockSubmits(ctx, tx, p.AccountID); err != nil {
+			return err
+		}
 		if _, err := models.LockAccount(ctx, tx, p.AccountID); err != nil {
 			return err
 		}

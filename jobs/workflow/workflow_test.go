@@ -482,47 +482,64 @@ func TestWorkflow(t *testing.T) {
 		r.RequireInvariants(t)
 	})
 
-	for name, c := range map[string]struct {
-		cancelFirst bool
-		ends        map[string]models.JobStatus
-	}{
-		"CancelsWhatAConcurrentRetryHasOpened":     {false, map[string]models.JobStatus{"a": cancelled, "b": cancelled}},
-		"RetriesWhatAConcurrentCancelHasCancelled": {true, map[string]models.JobStatus{"a": queued, "b": queued}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+	t.Run("CancelsWhatAConcurrentRetryHasOpened", func(t *testing.T) {
+		t.Parallel()
 
-			r := newRig(t)
-			w := r.submit(t, node("a"), node("b"))
-			require.Equal(t, "a", r.next(t, w, failed))
-			if !c.cancelFirst {
-				_, err := r.workflows.Cancel(t.Context(), r.Client, w.ID, "")
-				require.NoError(t, err)
-			}
-			// The first keeps its locks until the account is free. The second has read the jobs then.
-			account, err := r.DB.BeginTx(t.Context(), nil)
-			require.NoError(t, err)
-			_, err = account.ExecContext(t.Context(), "SELECT FROM accounts FOR UPDATE")
-			require.NoError(t, err)
-			var both sync.WaitGroup
-			calls := []func() error{
-				func() error { _, err := r.workflows.Retry(t.Context(), r.Client, w.ID, false); return err },
-				func() error { _, err := r.workflows.Cancel(t.Context(), r.Client, w.ID, ""); return err },
-			}
-			if c.cancelFirst {
-				slices.Reverse(calls)
-			}
-			for i, call := range calls {
-				both.Go(func() { assert.NoError(t, call()) })
-				r.WaitForLocks(t, i+1)
-			}
-			require.NoError(t, account.Commit())
-			both.Wait()
-
-			require.Equal(t, c.ends, r.states(t, w))
-			r.RequireInvariants(t)
+		r := newRig(t)
+		w := r.submit(t, node("a"), node("b"))
+		require.Equal(t, "a", r.next(t, w, failed))
+		_, err := r.workflows.Cancel(t.Context(), r.Client, w.ID, "")
+		require.NoError(t, err)
+		// The retry keeps its locks until the account is free.
+		account, err := r.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = account.ExecContext(t.Context(), "SELECT FROM accounts FOR UPDATE")
+		require.NoError(t, err)
+		var both sync.WaitGroup
+		both.Go(func() {
+			_, err := r.workflows.Retry(t.Context(), r.Client, w.ID, false)
+			assert.NoError(t, err)
 		})
-	}
+		r.WaitForLocks(t, 1)
+		both.Go(func() {
+			_, err := r.workflows.Cancel(t.Context(), r.Client, w.ID, "")
+			assert.NoError(t, err)
+		})
+		r.WaitForLocks(t, 2)
+		require.NoError(t, account.Commit())
+		both.Wait()
+
+		require.Equal(t, map[string]models.JobStatus{"a": cancelled, "b": cancelled}, r.states(t, w))
+		r.RequireInvariants(t)
+	})
+
+	t.Run("IsNotRetriedWhileItIsBeingCancelled", func(t *testing.T) {
+		t.Parallel()
+
+		r := newRig(t)
+		w := r.submit(t, node("a"), node("b"))
+		require.Equal(t, "a", r.next(t, w, failed))
+		account, err := r.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = account.ExecContext(t.Context(), "SELECT FROM accounts FOR UPDATE")
+		require.NoError(t, err)
+		done := make(chan error, 1)
+		go func() {
+			_, err := r.workflows.Cancel(t.Context(), r.Client, w.ID, "")
+			done <- err
+		}()
+		r.WaitForLocks(t, 1)
+
+		_, err = r.workflows.Retry(t.Context(), r.Client, w.ID, false)
+
+		jobstest.RequireCode(t, err, apierror.CodeConflict)
+		require.NoError(t, account.Commit())
+		require.NoError(t, <-done)
+		_, err = r.workflows.Retry(t.Context(), r.Client, w.ID, false)
+		require.NoError(t, err)
+		require.Equal(t, map[string]models.JobStatus{"a": queued, "b": queued}, r.states(t, w))
+		r.RequireInvariants(t)
+	})
 
 	t.Run("DoesNotRetryANodeThatIsSkippedMeanwhile", func(t *testing.T) {
 		t.Parallel()

@@ -3,11 +3,15 @@
 --
 -- Each new job arrives as an object of rows: the job, its event, and its prompt if it has one.
 -- Jobs whose idempotency key was used before are not written. Nor are the jobs of an account that
--- has another tier than expected or no room for all of them, unless the caller judged that
--- before, with the account locked.
+-- has another tier than expected or no room for all of them.
 --
--- Locks: the accounts in the order of their ids. With @wait the statement waits for accounts that
--- others have locked; otherwise it does not write their jobs.
+-- If the caller judged that itself, the statement writes the jobs without these checks, and does
+-- not count them: models.CountNewJobs does that, once all is written.
+--
+-- Locks: the submits of the accounts, shared, see models.LockSubmits, then the accounts, both in
+-- the order of their ids. With @wait the statement waits for those that others have locked;
+-- otherwise it does not write their jobs. Whoever waits for a submit with the same idempotency key
+-- holds an account, so that one must not be a submit that takes long.
 --
 -- Returns a row per job that was written: its id, its order, its account's virtual time in the
 -- line, and the clock at which it was written.
@@ -15,12 +19,20 @@ WITH expected AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(@accounts) AS t (id uuid, tier text)
 ),
 waited_for AS MATERIALIZED (
-    SELECT id FROM accounts WHERE @wait::boolean AND id IN (SELECT id FROM expected)
+    SELECT pg_advisory_xact_lock_shared(hashtextextended(id::text, 1))
+    FROM (SELECT id FROM expected WHERE @wait::boolean ORDER BY id) e
+),
+free AS MATERIALIZED (
+    SELECT id FROM expected
+    WHERE (SELECT count(*) FROM waited_for) >= 0 AND pg_try_advisory_xact_lock_shared(hashtextextended(id::text, 1))
+),
+accounts_waited_for AS MATERIALIZED (
+    SELECT id FROM accounts WHERE @wait::boolean AND id IN (SELECT id FROM free)
     ORDER BY id FOR NO KEY UPDATE
 ),
 locked AS MATERIALIZED (
     SELECT id, tier, queued, max_queued, running, max_running FROM accounts
-    WHERE id IN (SELECT id FROM expected) AND (SELECT count(*) FROM waited_for) >= 0
+    WHERE id IN (SELECT id FROM free) AND (SELECT count(*) FROM accounts_waited_for) >= 0
     ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
 ),
 clock AS MATERIALIZED (
@@ -34,7 +46,7 @@ fitting AS (
     SELECT l.id FROM locked l
     JOIN expected e USING (id)
     JOIN (SELECT account_id AS id, count(*) AS jobs FROM asked GROUP BY account_id) n USING (id)
-    WHERE @judged::boolean OR l.tier = e.tier AND l.queued + n.jobs <= l.max_queued
+    WHERE l.tier = e.tier AND l.queued + n.jobs <= l.max_queued
 ),
 written AS (
     INSERT INTO jobs (
@@ -50,7 +62,7 @@ written AS (
         draft_steps, takes_id, continues, workflow_id, at_most_once, max_preemptions, finish_by, max_price_per_hour, needs, slack_until, latest_checkpoint_id,
         predicted_wait_seconds, predicted_seconds, 1, now, CASE WHEN status = 'QUEUED' THEN now END
     FROM asked, clock
-    WHERE account_id IN (SELECT id FROM fitting)
+    WHERE @judged::boolean OR account_id IN (SELECT id FROM fitting)
     ORDER BY place
     ON CONFLICT (idempotency_key, account_id) WHERE idempotency_key IS NOT NULL DO NOTHING
     RETURNING id, account_id, status, lane, queue_order
@@ -70,7 +82,7 @@ messages_written AS (
 accounts_counted AS (
     UPDATE accounts a SET queued = a.queued + n.jobs, version = a.version + 1
     FROM (SELECT account_id, count(*) AS jobs FROM written GROUP BY account_id) n
-    WHERE a.id = n.account_id
+    WHERE a.id = n.account_id AND NOT @judged::boolean
 ),
 -- The same as models.EnterLane.
 lanes_entered AS (

@@ -1,9 +1,12 @@
 SELECT 'job_' || j.id AS id FROM examined j
 CROSS JOIN LATERAL (
     SELECT count(*) AS n FROM job_dependencies d JOIN jobs p ON p.id = d.depends_on
-    WHERE d.job_id = j.id AND p.status <> 'COMPLETED' AND NOT (
-        d.on_failure = 'CONTINUE' AND p.completed_at IS NOT NULL
-        AND NOT EXISTS (SELECT FROM parent_retries r WHERE r.job_id = p.id))) open
+    WHERE d.job_id = j.id AND (
+        -- The Settler has to settle it, and does so within seconds.
+        EXISTS (SELECT FROM unsettled u WHERE u.depends_on = p.id AND u.job_id = j.id AND u.since > clock_timestamp() - interval '10 minutes')
+        OR p.status <> 'COMPLETED' AND NOT (
+            d.on_failure = 'CONTINUE' AND p.completed_at IS NOT NULL
+            AND NOT EXISTS (SELECT FROM parent_retries r WHERE r.job_id = p.id)))) open
 WHERE j.blocked_by <> open.n + (SELECT count(*) FROM input_fetches f WHERE f.job_id = j.id)
     AND j.status NOT IN ('FAILED', 'CANCELLED')
     -- A job that did not wait for a parent's end in success does not wait for a later run of it.

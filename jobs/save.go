@@ -1,0 +1,134 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// save writes the job, and what its end means for the jobs that depend on it.
+func (c *Change) save(ctx context.Context) error {
+	return saveAll(ctx, c.tx, []*Change{c}, models.Writes{})
+}
+
+// saveAll is save for many changes of one transaction, together with the writes in w.
+func saveAll(ctx context.Context, tx bun.Tx, changes []*Change, w models.Writes) error {
+	if err := placeAll(ctx, tx, changes); err != nil {
+		return err
+	}
+	if err := settleAll(ctx, tx, changes); err != nil {
+		return err
+	}
+	return writeAll(ctx, tx, changes, w, nil)
+}
+
+const (
+	// countedAtOnce is how many jobs one statement may write and count. A longer one would hold the
+	// accounts for as long as it writes.
+	countedAtOnce = 50
+	// announcedLast is how many ends may be announced while their accounts are held. Each of them is
+	// announced to the endpoints that were made by then.
+	announcedLast = 10
+)
+
+// writeAll writes changes, together with the writes in w. The dependents are written. It runs the
+// same few statements for one change as for fifty, and a few more for each job that enters a lane or
+// fails for good.
+//
+// The rows for which the leases and ends of other jobs wait come last, however many jobs there are:
+// the workflows, the accounts, and their places in the lines. Before these it calls last, if that is
+// not nil, which locks other jobs.
+func writeAll(ctx context.Context, tx bun.Tx, changes []*Change, w models.Writes, last func() error) error {
+	w = rowsOf(changes, w)
+	over := endedBy(changes)
+	if len(changes) > countedAtOnce || len(over) > announcedLast || slices.ContainsFunc(changes, func(c *Change) bool { return c.dead != nil }) {
+		if err := writeRows(ctx, tx, changes, w); err != nil {
+			return err
+		}
+		w = models.Writes{Starts: w.Starts}
+	}
+	if len(over) > announcedLast {
+		if err := announce(ctx, tx, over, changes[0].now); err != nil {
+			return err
+		}
+		over = nil
+	}
+	if err := sayReady(ctx, tx, changes); err != nil {
+		return err
+	}
+	if last != nil {
+		if err := last(); err != nil {
+			return err
+		}
+	}
+	if err := countWorkflows(ctx, tx, changes); err != nil {
+		return err
+	}
+	w.Count = countersOf(changes)
+	if counts := len(w.Count.Accounts)+len(w.Count.Left) > 0 || w.Starts.Counted(); counts || len(w.Jobs) > 0 {
+		if err := w.Write(ctx, tx); err != nil {
+			return fmt.Errorf("write the jobs, their events and the counters: %w", err)
+		}
+	}
+	counted(changes, w.Count)
+	if err := enterLanes(ctx, tx, changes); err != nil {
+		return err
+	}
+	return announce(ctx, tx, over, changes[0].now)
+}
+
+// rowsOf adds the rows of changes to w.
+func rowsOf(changes []*Change, w models.Writes) models.Writes {
+	for _, c := range changes {
+		w.Jobs, w.Events = append(w.Jobs, models.Changed[models.Job]{Was: &c.before, Is: c.job}), append(w.Events, c.events...)
+	}
+	return w
+}
+
+// writeRows writes the jobs, the dead letters and all else that is not counted.
+func writeRows(ctx context.Context, tx bun.Tx, changes []*Change, w models.Writes) error {
+	w.Starts = models.Starts{}
+	jobs, events := w.Jobs, w.Events
+	for len(jobs) > 0 {
+		n := min(len(jobs), settleBatch)
+		w.Jobs, jobs = jobs[:n], jobs[n:]
+		n = min(len(events), 2*settleBatch)
+		if len(jobs) == 0 {
+			n = len(events)
+		}
+		w.Events, events = events[:n], events[n:]
+		if err := w.Write(ctx, tx); err != nil {
+			return fmt.Errorf("write the jobs and their events: %w", err)
+		}
+		w = models.Writes{}
+	}
+	var untried []*models.DeadLetter
+	for _, c := range changes {
+		if c.dead == nil {
+			continue
+		}
+		if c.from == models.JobBlocked {
+			untried = append(untried, c.dead)
+		} else if err := models.InsertDeadLetter(ctx, tx, c.dead); err != nil {
+			return fmt.Errorf("write the dead letter: %w", err)
+		}
+	}
+	err := inBatches(untried, func(some []*models.DeadLetter) error { return models.InsertUntriedDeadLetters(ctx, tx, some) })
+	return apierror.Wrap(err, "write the dead letters")
+}
+
+// endedBy returns the jobs that end by changes, and the dependents that fail with them.
+func endedBy(changes []*Change) (over []*models.Job) {
+	for _, c := range changes {
+		for _, one := range append([]*Change{c}, c.others...) {
+			if one.ended() {
+				over = append(over, one.job)
+			}
+		}
+	}
+	return over
+}
