@@ -99,7 +99,7 @@ func (l *held) crashed() bool {
 // poison fails a job that keeps taking down its workers.
 func (l *held) poison(last string) error {
 	return l.change.failed(models.FailPoison, text.Clip(fmt.Sprintf(
-		"%d attempts in a row took down their worker or its model, with no checkpoint in between; the last: %s", maxCrashes, last), maxReasonBytes))
+		"Crashed %d times in a row without progress. Last: %s", maxCrashes, last), maxReasonBytes))
 }
 
 // EndHeld ends a worker's attempt. It returns nil if the attempt has already ended.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/reelay/reelay/gpu/hdr"
 	"github.com/reelay/reelay/gpu/quality"
 	"github.com/stretchr/testify/require"
 )
@@ -100,4 +101,31 @@ func TestEndFrame(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Players show pixels that are not square stretched, and HDR as bright as the screen allows.
+func TestEndFrameAsPlayersShowIt(t *testing.T) {
+	t.Parallel()
+
+	picture := func(t *testing.T, graph string, options ...string) (brightness, width, height int) {
+		folder := t.TempDir()
+		clip, to := filepath.Join(folder, "a.mp4"), filepath.Join(folder, "a.png")
+		out, err := ffmpeg(t.Context(), append(append([]string{"-v", "error", "-nostdin", "-f", "lavfi", "-i", graph, "-frames:v", "3", "-c:v", "libx264", "-preset", "ultrafast"}, options...), clip)...)
+		require.NoError(t, err, "%s", out)
+		require.NoError(t, quality.EndFrame(t.Context(), clip, quality.LastFrame, to))
+		return grey(t, to)
+	}
+
+	for shape, want := range map[string][2]int{"4/3": {128, 64}, "8/9": {96, 72}, "1": {96, 64}} {
+		_, width, height := picture(t, "color=gray:s=96x64:r=10,setsar="+shape, "-pix_fmt", "yuv420p")
+		require.Equal(t, want, [2]int{width, height}, shape)
+	}
+	if missing, err := hdr.Missing(t.Context()); err != nil || missing != "" {
+		t.Skip("this ffmpeg cannot convert HDR")
+	}
+	// Diffuse white of PQ is 58 % of the signal: 573 of 1023 in the limited range.
+	brightness, width, _ := picture(t, "color=black:s=95x64:r=10,format=yuv444p10le,geq=lum=573:cb=512:cr=512",
+		"-pix_fmt", "yuv444p10le", "-color_primaries", "bt2020", "-color_trc", "smpte2084", "-colorspace", "bt2020nc")
+	require.Equal(t, 95, width)
+	require.Greater(t, brightness, 215, "white as SDR shows it")
 }

@@ -277,7 +277,7 @@ func (p *Process) conclude(exit error) {
 	if exit != nil {
 		how = exit.Error()
 	}
-	p.failure = Failf(ModelCrash, "The runtime ended by itself (%s) while it was %s.%s", how, p.state, p.quoteTail())
+	p.failure = Failf(ModelCrash, "The runtime exited (%s) while it was %s.%s", how, p.state, p.quoteTail())
 }
 
 func (p *Process) quoteTail() string {
@@ -285,5 +285,5 @@ func (p *Process) quoteTail() string {
 	if words == "" {
 		return ""
 	}
-	return " Its last output: " + words
+	return " Output: " + words
 }

@@ -221,7 +221,7 @@ func TestLaunch(t *testing.T) {
 
 		_, err := runtime.Launch(t.Context(), config(t, "dies at once"))
 
-		requireCrash(t, err, "(exit status 3) while it was starting. Its last output: no such device")
+		requireCrash(t, err, "(exit status 3) while it was starting. Output: no such device")
 	})
 
 	t.Run("ReportsAMissingProgram", func(t *testing.T) {
@@ -251,7 +251,7 @@ func TestProcess(t *testing.T) {
 		t.Parallel()
 
 		for how, want := range map[string]string{
-			"crashes":                       "(exit status 134) while it was doing a job. Its last output: CUDA error: device-side assert triggered",
+			"crashes":                       "(exit status 134) while it was doing a job. Output: CUDA error: device-side assert triggered",
 			"leaves quietly":                "(exit status 0) while it was doing a job",
 			"half a line":                   "(exit status 0) while it was doing a job",
 			"long line":                     "a line is longer than 1048576 bytes",

@@ -93,6 +93,20 @@ func TestUpload(t *testing.T) {
 		require.Contains(t, answer, "never overwritten")
 	})
 
+	t.Run("RefusesTwoContentTypes", func(t *testing.T) {
+		t.Parallel()
+		s := newStore(t)
+		link := s.linkUpload(t, video("clip", "a clip"))
+		request, err := http.NewRequestWithContext(t.Context(), link.Method, string(link.Link), strings.NewReader("a clip"))
+		require.NoError(t, err)
+		request.Header["Content-Type"] = []string{"video/mp4", "text/html"}
+
+		refused, answer := do(t, request)
+
+		require.Equal(t, http.StatusBadRequest, refused.StatusCode)
+		require.Contains(t, answer, "one Content-Type")
+	})
+
 	t.Run("StoresOneOfManyConcurrentUploads", func(t *testing.T) {
 		t.Parallel()
 		s := newStore(t)

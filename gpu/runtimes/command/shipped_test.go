@@ -29,9 +29,11 @@ func shipped(t *testing.T, name, params string, inputs map[string]string) runtim
 func TestShipped(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
+	wide := filepath.Join(folder, "input-3")
 	video, sound, text := filepath.Join(folder, "input-0"), filepath.Join(folder, "input-1"), filepath.Join(folder, "input-2")
 	for _, args := range [][]string{
 		{"-f", "lavfi", "-i", "testsrc=s=320x180:d=2:r=10", "-f", "mp4", video},
+		{"-f", "lavfi", "-i", "testsrc=s=240x320:d=1:r=10,setsar=4/3", "-f", "mp4", wide},
 		{"-f", "lavfi", "-i", "sine=d=1", "-f", "mp4", sound},
 		{"-f", "lavfi", "-i", "testsrc=d=1", "-frames:v", "1", "-f", "image2pipe", text},
 	} {
@@ -66,6 +68,16 @@ func TestShipped(t *testing.T) {
 		out, err := exec.Command("ffprobe", "-v", "error", "-show_entries", "stream=codec_name,width,height", "-of", "csv=p=0", result.Thumbnail).Output()
 		require.NoError(t, err)
 		require.Equal(t, "webp,100,56", strings.TrimSpace(string(out)))
+	})
+
+	t.Run("ThumbnailHasTheShapeOfTheVideo", func(t *testing.T) {
+		t.Parallel()
+
+		result := end[*runtime.Result](t, launch(t), shipped(t, "video.thumbnail", `{"video": "job_1", "atSeconds": 0, "width": 160}`, map[string]string{"video": wide}))
+
+		out, err := exec.Command("ffprobe", "-v", "error", "-show_entries", "stream=codec_name,width,height", "-of", "csv=p=0", result.Thumbnail).Output()
+		require.NoError(t, err)
+		require.Equal(t, "webp,160,160", strings.TrimSpace(string(out)), "240 × 320 pixels of 4:3 are shown as 320 × 320")
 	})
 
 	for name, c := range map[string]struct{ file, at, says string }{
