@@ -78,6 +78,7 @@ var magics = []struct {
 
 // Detect returns the kind of a file that begins with head.
 func Detect(head []byte) Kind {
+	head = head[:min(len(head), HeadBytes)]
 	for _, m := range magics {
 		if len(head) >= m.at && bytes.HasPrefix(head[m.at:], []byte(m.text)) {
 			return m.kind

@@ -131,7 +131,7 @@ func inspect(data []byte) (Info, kind, error) {
 		}
 		return info, format, nil
 	}
-	if advice := media.Detect(data[:min(len(data), media.HeadBytes)]).Advice(); advice != "" {
+	if advice := media.Detect(data).Advice(); advice != "" {
 		return Info{}, kind{}, Fault("it is " + advice)
 	}
 	return Info{}, kind{}, errKind

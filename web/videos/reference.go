@@ -2,6 +2,7 @@ package videos
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/reelay/reelay/internal/media"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
@@ -86,7 +88,10 @@ func imageFile(f *file) (*reference, error) {
 	if contentType == "" || contentType == "application/octet-stream" {
 		contentType = http.DetectContentType(f.data)
 	}
+	advice := cmp.Or(media.Detect(f.data).Advice(), media.AdviceOn(contentType))
 	switch {
+	case advice != "":
+		return nil, invalid("unsupported_file", referenceParam, "The image cannot be used: it is %s.", advice)
 	case !slices.Contains(imageTypes, contentType):
 		return nil, invalid("unsupported_file", referenceParam, "Unsupported file type '%s': an input reference must be %s.",
 			door.Clip(contentType), strings.Join(imageTypes, ", "))
