@@ -185,7 +185,7 @@ func TestRead(t *testing.T) {
 func TestReadKeepsTexts(t *testing.T) {
 	t.Parallel()
 
-	film, err := storyboard.Read("film.yaml", []byte("\ufeffname: 1.10\r\nstyle: 12:30\r\ndefaults: {durationSeconds: 2}\r\nshots:\r\n- {key: 010, prompt: 007}\r\n- {prompt: 1.10}\r\n"))
+	film, err := storyboard.Read("film.yaml", []byte("\ufeffname: 1.10\r\nstyle: 12:30\r\ndefaults: {model: testcard, durationSeconds: 2}\r\nshots:\r\n- {key: 010, prompt: 007}\r\n- {prompt: 1.10}\r\n"))
 
 	require.NoError(t, err)
 	require.Equal(t, []string{"1.10", "12:30", "010", "007", "1.10"}, []string{film.Name, film.Style, film.Shots[0].Key, film.Shots[0].Prompt, film.Shots[1].Prompt})
