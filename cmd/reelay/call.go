@@ -135,6 +135,9 @@ func (t *target) explain(err error) error {
 	if wrong, ok := errors.AsType[*wrongKeyError](err); ok {
 		wrong.source = t.keySource
 	}
+	if e, ok := errors.AsType[*client.Error](err); ok && t.ownClient && (e.Code == client.CodeNotFound || e.Code == client.CodeForbidden || e.Field == "search") {
+		return fmt.Errorf("%w\nThe client key shows only its own account: use --as operator for others", err)
+	}
 	return err
 }
 

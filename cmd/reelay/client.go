@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,11 +23,15 @@ type target struct {
 	caFile   string
 	// the role of the default key
 	operator, admin bool
+	// as is the role that the user chose instead, or ""
+	as string
 
 	context string // the name of a context
 	// dataGiven means that the user chose the folder in data.
 	dataGiven bool
 
+	// ownClient means that the key is the client key of a running `up`, beside which there are others.
+	ownClient bool
 	// keySource says where the key of the client came from; storedCA is the CA file of the context.
 	keySource, storedCA string
 }
@@ -38,6 +43,7 @@ func (t *target) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&t.context, "context", "", "context of 'reelay login' to use (default: REELAY_CONTEXT, else the current one)")
 	t.data = ".reelay"
 	flags.Var(&dataFlag{t}, "data", "data folder of the running 'reelay up'")
+	flags.StringVar(&t.as, "as", "", "whose key of the running 'reelay up' to use: client, operator or admin (default: the one that the command needs)")
 	flags.StringVar(&t.caFile, "ca-file", "", "PEM file of certificates to trust besides the system's (default: REELAY_CA_FILE)")
 }
 
@@ -84,6 +90,9 @@ func (t *target) ownCertificate(endpoint string) string {
 // folder of a running `up` here. A key is only sent to the API that it belongs to, except one
 // that the user names without an address.
 func (t *target) resolve(getenv func(string) string) (endpoint, key string, err error) {
+	if t.as != "" {
+		return t.asRole(firstOf(t.endpoint, getenv("REELAY_ENDPOINT")))
+	}
 	stored, err := t.stored(getenv)
 	if err != nil {
 		return "", "", err
@@ -106,6 +115,30 @@ func (t *target) resolve(getenv func(string) string) (endpoint, key string, err 
 		return firstOf(endpoint, stored.Endpoint), key, nil
 	}
 	return t.running(endpoint, key)
+}
+
+// roles are the values of --as.
+var roles = []string{"client", "operator", "admin"}
+
+// asRole is resolve with --as: it takes the key from the folder of a running `up`, whatever the environment and
+// the contexts say.
+func (t *target) asRole(endpoint string) (string, string, error) {
+	t.as = strings.ToLower(t.as)
+	switch {
+	case !slices.Contains(roles, t.as):
+		return "", "", fmt.Errorf("--as is %q: it must be client, operator or admin", t.as)
+	case t.key != "":
+		return "", "", errors.New("--key and --as are both given: use one of them")
+	case t.context != "":
+		return "", "", errors.New("--context and --as are both given: a context has one key; use one of them")
+	}
+	t.operator, t.admin = t.as == "operator", t.as == "admin"
+	endpoint, key, err := t.running(endpoint, "")
+	if _, missing := os.Stat(filepath.Join(t.data, credentialsFile)); errors.Is(missing, fs.ErrNotExist) {
+		return "", "", fmt.Errorf("--as takes a key of a running `reelay up`, and there is no %s: name its folder with --data, or set REELAY_API_KEY instead",
+			filepath.Join(t.data, credentialsFile))
+	}
+	return endpoint, key, err
 }
 
 // stored returns the context that applies, or nil: that of --context or REELAY_CONTEXT, or the
@@ -147,6 +180,7 @@ func (t *target) running(endpoint, key string) (string, string, error) {
 		return "", "", t.missing(endpoint, key)
 	}
 	t.keySource = filepath.Join(t.data, credentialsFile)
+	t.ownClient = !t.admin && !t.operator
 	switch {
 	case t.admin:
 		return endpoint, running.AdminKey, nil

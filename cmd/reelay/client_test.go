@@ -11,7 +11,7 @@ import (
 func TestResolveTarget(t *testing.T) {
 	t.Parallel()
 
-	const running = `{"endpoint":"http://127.0.0.1:8080","clientKey":"rl_client","operatorKey":"rl_operator"}`
+	const running = `{"endpoint":"http://127.0.0.1:8080","clientKey":"rl_client","operatorKey":"rl_operator","adminKey":"rl_admin"}`
 	tests := map[string]struct {
 		target        target
 		env           map[string]string
@@ -21,6 +21,13 @@ func TestResolveTarget(t *testing.T) {
 	}{
 		"UsesTheCredentialsOfARunningUp":   {file: running, endpoint: "http://127.0.0.1:8080", key: "rl_client"},
 		"UsesTheOperatorsKeyWhereRequired": {target: target{operator: true}, file: running, endpoint: "http://127.0.0.1:8080", key: "rl_operator"},
+		"TakesAnotherRole":                 {target: target{as: "Operator"}, file: running, endpoint: "http://127.0.0.1:8080", key: "rl_operator"},
+		"TakesALesserRole":                 {target: target{as: "client", admin: true}, file: running, endpoint: "http://127.0.0.1:8080", key: "rl_client"},
+		"TakesTheRoleBeforeTheEnvironment": {target: target{as: "admin"}, env: map[string]string{"REELAY_API_KEY": "rl_e"}, file: running, endpoint: "http://127.0.0.1:8080", key: "rl_admin"},
+		"RefusesAStrangeRole":              {target: target{as: "worker"}, file: running, wrong: `--as is "worker": it must be client, operator or admin`},
+		"RefusesARoleBesideAKey":           {target: target{as: "admin", key: "rl_f"}, file: running, wrong: "--key and --as are both given"},
+		"RefusesARoleWithoutARunningUp":    {target: target{as: "admin"}, env: map[string]string{"REELAY_ENDPOINT": "http://e", "REELAY_API_KEY": "rl_e"}, wrong: "--as takes a key of a running `reelay up`"},
+		"SendsTheKeyOfARoleNowhereElse":    {target: target{as: "admin", endpoint: "http://elsewhere"}, file: running, wrong: "no key for http://elsewhere"},
 		"PrefersTheEnvironment": {env: map[string]string{"REELAY_ENDPOINT": "http://e", "REELAY_API_KEY": "rl_e"}, file: running,
 			endpoint: "http://e", key: "rl_e"},
 		"PrefersFlags": {target: target{endpoint: "http://f", key: "rl_f"}, env: map[string]string{"REELAY_ENDPOINT": "http://e", "REELAY_API_KEY": "rl_e"},

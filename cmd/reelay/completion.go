@@ -189,7 +189,7 @@ var flagWords = map[string]completion{
 	"tier": choices(client.AllTier), "to": choices(client.AllTier), "role": choices(keyRoles), "class": choices(client.AllFailureClass), "audience": choices([]string{"operator", "customer", "all"}),
 	"resolution": choices([]string{"480p", "720p", "1080p"}), "aspect-ratio": choices([]string{"16:9", "9:16", "1:1", "4:3", "3:4", "21:9"}),
 	"model": completeModels, "account": completeAccounts, "job": completeIDs("job"), "after": completeIDs("job"),
-	"context": completeContexts, "backoff": choices(client.AllBackoff),
+	"context": completeContexts, "as": choices(roles), "backoff": choices(client.AllBackoff),
 }
 
 // fileFlags are flags whose values name files or folders.

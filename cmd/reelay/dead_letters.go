@@ -52,17 +52,17 @@ func (l *letterFlags) filter() (f client.DeadLetterFilter, err error) {
 }
 
 func deadLettersCommand() *cobra.Command {
-	cmd := listDeadLetters(&cobra.Command{
+	cmd := groupDeadLetters(&cobra.Command{
 		Use:   "dead-letters",
-		Short: "List, redrive and discard jobs that failed for good (for operators)",
-		Long: "Lists the dead letters that operators must act on, newest first. See docs/operators/dead-letters.md. `groups`\n" +
-			"shows their causes.",
-		Example: "  reelay dead-letters groups\n  reelay dead-letters redrive --fingerprint 5f2a… --canary 1",
+		Short: "Show, redrive and discard jobs that failed for good (for operators)",
+		Long: "Shows the causes of the dead letters that operators must act on, the most frequent first. See\n" +
+			"docs/operators/dead-letters.md. `list` shows them one by one.",
+		Example: "  reelay dead-letters\n  reelay dead-letters list --fingerprint 5f2a…\n  reelay dead-letters redrive --fingerprint 5f2a… --canary 1",
 		Args:    noSuchCommand,
 	})
 	cmd.AddCommand(
 		listDeadLetters(&cobra.Command{Use: "list", Short: "List dead letters, newest first", Args: cobra.NoArgs}),
-		deadLetterGroupsCommand(), deadLettersShowCommand(), deadLettersRedriveCommand(), deadLettersDiscardCommand())
+		groupDeadLetters(&cobra.Command{Use: "groups", Short: "Show the causes of dead letters, the most frequent first", Args: cobra.NoArgs}), deadLettersShowCommand(), deadLettersRedriveCommand(), deadLettersDiscardCommand())
 	return cmd
 }
 
@@ -113,9 +113,8 @@ func deadLetterState(d client.DeadLetter) string {
 	return state
 }
 
-func deadLetterGroupsCommand() *cobra.Command {
+func groupDeadLetters(cmd *cobra.Command) *cobra.Command {
 	var flags letterFlags
-	cmd := &cobra.Command{Use: "groups", Short: "Show the causes of dead letters, the most frequent first", Args: cobra.NoArgs}
 	cmd.Flags().StringVar(&flags.audience, "audience", "", "who must act: operator, customer or all (default: operator)")
 	cmd.Flags().BoolVar(&flags.resolved, "resolved", false, "of the resolved ones instead of the open ones")
 	list := &lister[client.DeadLetterGroup]{

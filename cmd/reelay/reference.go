@@ -43,6 +43,9 @@ The first of these that is given wins:
 4. the current context, which ` + "`reelay login` and `reelay context use`" + ` set
 5. a running ` + "`reelay up` in `.reelay`" + `
 
+` + "`--as operator`" + `, ` + "`admin` or `client`" + ` chooses among the keys of a running ` + "`reelay up`" + `. Without it, commands about jobs use the client
+key, which sees only its own account, and commands about the fleet that of the operator: ` + "`reelay list 'account:acme' --as operator`" + `.
+
 A key is only sent to the API that it belongs to, except one that you name yourself. ` + "`reelay whoami`" + ` shows which API is called,
 and where the key comes from. Contexts are in ` + "`reelay/contexts.json`" + ` in your folder of settings (` + "`~/.config`" + ` on Linux), or in
 ` + "`REELAY_CONFIG_DIR`" + `. The file has keys; only you can read it.

@@ -31,7 +31,7 @@ type fileOptions struct {
 // withFile are the flags that can be used with --file.
 var withFile = map[string]bool{
 	"file": true, "format": true, "batch": true, "rejected": true, "force": true, "model": true, "json": true,
-	"endpoint": true, "key": true, "data": true, "context": true, "ca-file": true, "no-color": true,
+	"endpoint": true, "key": true, "as": true, "data": true, "context": true, "ca-file": true, "no-color": true,
 }
 
 func (o *fileOptions) addFlags(f *pflag.FlagSet) {

@@ -22,7 +22,7 @@ import (
 
 // settings are the values of the agent's flags.
 type settings struct {
-	endpoint, key, caFile                                 string
+	endpoint, key, caFile, data                           string
 	provider, instanceID, pool, region, zone, gpuType, as string
 	models, runtimes, outboundExcept                      []string
 	outboundLoopback                                      bool
@@ -46,7 +46,8 @@ checkpoint, releases the job so that another worker can continue it, and exits. 
 signal makes it exit at once.
 
 Each flag can also be set in the environment, as REELAY_AGENT_ and its name, such as
-REELAY_AGENT_WORK_DIR. The endpoint, the key, the file of certificates, the quality gate
+REELAY_AGENT_WORK_DIR. Without an endpoint or a key, the agent takes those of the running
+'reelay up' in --data, as the other commands do. The endpoint, the key, the file of certificates, the quality gate
 and the outbound flags are REELAY_ENDPOINT, REELAY_API_KEY, REELAY_CA_FILE,
 REELAY_QUALITY_GATE, REELAY_OUTBOUND_LOOPBACK and REELAY_OUTBOUND_EXCEPT.`,
 		Args:          cobra.NoArgs,
@@ -55,8 +56,9 @@ REELAY_QUALITY_GATE, REELAY_OUTBOUND_LOOPBACK and REELAY_OUTBOUND_EXCEPT.`,
 	}
 	host, _ := os.Hostname()
 	flags := command.Flags()
-	flags.StringVar(&s.endpoint, "endpoint", "http://127.0.0.1:8080", "URL of the Reelay API")
+	flags.StringVar(&s.endpoint, "endpoint", "", "URL of the Reelay API (default: that of the running 'reelay up', else "+defaultEndpoint+")")
 	flags.StringVar(&s.key, "key", "", "key with the role WORKER (prefer REELAY_API_KEY: other users can see this flag)")
+	flags.StringVar(&s.data, "data", ".reelay", "data folder of the running 'reelay up'")
 	flags.StringVar(&s.caFile, "ca-file", "", "PEM file of certificates to trust besides the system's")
 	flags.StringVar(&s.provider, "provider", "static", "provider of this machine")
 	flags.StringVar(&s.instanceID, "instance-id", host, "id of this machine at its provider")
@@ -84,6 +86,9 @@ REELAY_QUALITY_GATE, REELAY_OUTBOUND_LOOPBACK and REELAY_OUTBOUND_EXCEPT.`,
 	flags.DurationVar(&s.giveUp, "give-up", defaultGiveUp, "how long to continue a render while the control plane is unreachable")
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if err := fromEnvironment(command, os.LookupEnv); err != nil {
+			return err
+		}
+		if err := s.find(); err != nil {
 			return err
 		}
 		config, err := s.config(version)
@@ -127,7 +132,7 @@ func fromEnvironment(command *cobra.Command, lookup func(string) (string, bool))
 	fill("outbound-loopback", "REELAY_OUTBOUND_LOOPBACK")
 	fill("outbound-except", "REELAY_OUTBOUND_EXCEPT")
 	for _, flag := range []string{
-		"provider", "instance-id", "pool", "region", "zone", "gpu-type", "workers", "gpus-per-worker", "capacity-class", "models", "runtime", "work-dir", "log",
+		"data", "provider", "instance-id", "pool", "region", "zone", "gpu-type", "workers", "gpus-per-worker", "capacity-class", "models", "runtime", "work-dir", "log",
 		"identity-audience", "notices", "notice", "stop-grace", "hang-timeout", "load-timeout", "give-up",
 	} {
 		fill(flag, "REELAY_AGENT_"+strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
@@ -154,7 +159,7 @@ func (s settings) config(version string) (Config, error) {
 		return config, fmt.Errorf("--endpoint: %w", err)
 	}
 	if s.key == "" && s.provider != metadata.GCE {
-		return config, errors.New("--key is empty: set REELAY_API_KEY to a key with the role WORKER")
+		return config, errors.New("--key is empty: set REELAY_API_KEY to a key with the role WORKER, or name the folder of the running `reelay up` with --data")
 	}
 	if s.key == "" {
 		audience := cmp.Or(s.audience, strings.TrimSuffix(s.endpoint, "/"))

@@ -16,7 +16,7 @@ func TestCommand(t *testing.T) {
 		args []string
 		want string
 	}{
-		"NoKey":            {[]string{"--key="}, "--key is empty: set REELAY_API_KEY"},
+		"NoKey":            {[]string{"--key=", "--data=none"}, "--key is empty: set REELAY_API_KEY"},
 		"NoURL":            {[]string{"--key=k", "--endpoint=nowhere"}, `"nowhere" is not a URL`},
 		"ShortNotice":      {[]string{"--key=k", "--notice=1ms"}, "--notice is 1ms: it must be from 1s to 1h"},
 		"NoGrace":          {[]string{"--key=k", "--stop-grace=0s"}, "--stop-grace is 0s: it must be from 100ms to 5m"},

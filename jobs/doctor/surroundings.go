@@ -96,7 +96,7 @@ func ways(s *models.Surroundings, away []models.Absence, halts []models.Halt) []
 		Advise("dead-letters", "No dead letter waits for an operator.",
 			when(s.DeadLetters > 0, "%d wait.", s.DeadLetters),
 			"Jobs failed for good for reasons that are not their owners', and no operator has decided on them.",
-			"Redrive or discard them by GraphQL: docs/operators/dead-letters.md shows how."),
+			"Run `reelay dead-letters`, or open the page Dead letters of the console, and redrive or discard them (docs/operators/dead-letters.md)."),
 		Advise("object-deletions", "Objects that are no longer needed can be deleted.",
 			when(s.Undeletable > 0, "%d could not be deleted after many tries.", s.Undeletable),
 			"They cost money, and what a customer deleted is still there.",
