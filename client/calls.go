@@ -62,6 +62,15 @@ func (c *Client) Jobs(ctx context.Context, filter JobFilter, first int, after st
 	return &data.Jobs, nil
 }
 
+// JobsExplained is Jobs, with why each job waits.
+func (c *Client) JobsExplained(ctx context.Context, filter JobFilter, first int, after string) (*ExplainedJobPage, error) {
+	data, err := jobsExplained(ctx, repeater{c}, &filter, optional(first), optional(after))
+	if err != nil {
+		return nil, err
+	}
+	return &data.Jobs, nil
+}
+
 // Models lists the models that jobs can use.
 func (c *Client) Models(ctx context.Context) ([]Model, error) {
 	data, err := models(ctx, repeater{c})

@@ -690,6 +690,29 @@ func (ec *executionContext) fieldContext_QueueAccount_capped(_ context.Context, 
 	return graphql.NewScalarFieldContext("QueueAccount", field, true, false, errors.New("field of type Boolean does not have child fields"))
 }
 
+func (ec *executionContext) _QueueAccount_floods(ctx context.Context, field graphql.CollectedField, obj *models.LaneShare) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_QueueAccount_floods(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Floods(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_QueueAccount_floods(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("QueueAccount", field, true, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _QueuePause_tier(ctx context.Context, field graphql.CollectedField, obj *models.Pause) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1390,6 +1413,11 @@ func (ec *executionContext) _QueueAccount(ctx context.Context, sel ast.Selection
 			}
 		case "capped":
 			out.Values[i] = ec._QueueAccount_capped(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "floods":
+			out.Values[i] = ec._QueueAccount_floods(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}

@@ -33,6 +33,13 @@ type LaneShare struct {
 	LaneRunning int `bun:"lane_running"`
 }
 
+// Floods reports whether the account has most of the waiting jobs of the lane, and more than it would have by
+// its weight.
+func (s *LaneShare) Floods() bool {
+	part := float64(s.Queued) / float64(max(s.LaneQueued, 1))
+	return s.Queued >= 10 && part > 0.5 && part > 1.5*s.Share
+}
+
 // Capped reports whether the account runs as many jobs as it may, so that none of its jobs is next.
 func (s *LaneShare) Capped() bool { return s.AccountRunning >= s.MaxRunning }
 

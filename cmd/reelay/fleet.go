@@ -70,7 +70,7 @@ var workerTable = output.Table[client.Worker]{
 		{Title: "WORKER", Kind: output.ID, Value: func(w client.Worker) any { return w.Id }},
 		{Title: "STATUS", Kind: output.State, Value: func(w client.Worker) any { return workerState(w) }},
 		{Title: "INSTANCE", Minor: true, Kind: output.Long, Value: func(w client.Worker) any { return placeOf(w.ProviderInstanceId, w.Slot) }},
-		{Title: "POOL", Wide: true, Value: func(w client.Worker) any {
+		{Title: "POOL", Minor: true, Value: func(w client.Worker) any {
 			if w.Pool == nil {
 				return nil
 			}
@@ -78,7 +78,8 @@ var workerTable = output.Table[client.Worker]{
 		}},
 		{Title: "ZONE", Wide: true, Value: func(w client.Worker) any { return cmp.Or(valueOr(w.Zone, ""), w.Region) }},
 		{Title: "CLASS", Wide: true, Value: func(w client.Worker) any { return w.CapacityClass }},
-		{Title: "GPU", Value: func(w client.Worker) any { return w.GpuType }},
+		{Title: "MODELS", Minor: true, Kind: output.Long, Value: func(w client.Worker) any { return w.Models }},
+		{Title: "GPU", Minor: true, Value: func(w client.Worker) any { return w.GpuType }},
 		{Title: "USE", Minor: true, Value: func(w client.Worker) any { return sumGPUs(w.Gpus).use }},
 		{Title: "MEMORY", Minor: true, Value: func(w client.Worker) any { return sumGPUs(w.Gpus).memory }},
 		{Title: "TEMP", Minor: true, Value: func(w client.Worker) any { return sumGPUs(w.Gpus).temperature }},

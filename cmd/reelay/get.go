@@ -66,7 +66,7 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 			field("asked by", "%s", strings.TrimSuffix(by+": "+valueOr(job.Cancellation.Reason, ""), ": "))
 		}
 	}
-	field("model", "%s  %s", job.Model, job.Params)
+	field("model", "%s, version %d%s  %s", job.Model, job.ModelVersion, named(job.Alias), job.Params)
 	field("tier", "%s, in lane %s, priority %d", job.Tier, job.Lane, job.Priority)
 	field("attempts", "%d, in run %d (most failures of a run: %d)", job.AttemptNo, job.Run, job.MaxAttempts)
 	if job.AtMostOnce {
@@ -135,6 +135,14 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 		}
 	}
 	return out.Flush()
+}
+
+// named says by which alias a model was chosen.
+func named(alias *string) string {
+	if alias == nil || *alias == "" {
+		return ""
+	}
+	return ", by the alias " + *alias
 }
 
 // dependencies lists the jobs that must complete first, with their states.

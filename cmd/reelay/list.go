@@ -48,12 +48,14 @@ func listJobs(cmd *cobra.Command) *cobra.Command {
 	f.StringSliceVar(&o.tier, "tier", nil, "only jobs of these tiers")
 	f.StringVar(&o.model, "model", "", "only jobs of this model")
 	f.StringVar(&o.search, "search", "", "only jobs that match this search, as SEARCH")
-	list := &lister[client.ListedJob]{
-		table: jobTable,
-		note:  o.note,
-		ask: func(ctx context.Context, c *client.Client, p page) (output.List[client.ListedJob], error) {
-			return output.Page[client.ListedJob](c.Jobs(ctx, filter, p.first, p.after))
-		},
+	list := &lister[listedJob]{table: jobTable, note: o.note}
+	list.ask = func(ctx context.Context, c *client.Client, p page) (output.List[listedJob], error) {
+		if list.output.Wide() {
+			found, err := output.Page[client.ExplainedJob](c.JobsExplained(ctx, filter, p.first, p.after))
+			return output.Map(found, func(j client.ExplainedJob) listedJob { return listedJob{j.ListedJob, j.WaitingFor} }), err
+		}
+		found, err := output.Page[client.ListedJob](c.Jobs(ctx, filter, p.first, p.after))
+		return output.Map(found, func(j client.ListedJob) listedJob { return listedJob{ListedJob: j} }), err
 	}
 	return list.command(cmd)
 }
@@ -67,33 +69,54 @@ func (o *listOptions) note() string {
 	return search.Note()
 }
 
-var jobTable = output.Table[client.ListedJob]{
-	Columns: []output.Column[client.ListedJob]{
-		{Title: "JOB", Kind: output.ID, Value: func(j client.ListedJob) any { return j.Id }},
+// listedJob is a row of the table of jobs.
+type listedJob struct {
+	client.ListedJob
+	// why are the reasons why it waits. They are only asked for with --output wide.
+	why []client.WaitingReason
+}
+
+var jobTable = output.Table[listedJob]{
+	Columns: []output.Column[listedJob]{
+		{Title: "JOB", Kind: output.ID, Value: func(j listedJob) any { return j.Id }},
 		{Title: "STATUS", Kind: output.State, Value: jobState},
-		{Title: "DONE", Minor: true, Value: func(j client.ListedJob) any { return fmt.Sprintf("%.0f %%", j.Progress.Percent) }},
-		{Title: "MODEL", Minor: true, Value: func(j client.ListedJob) any { return j.Model }},
-		{Title: "TIER", Minor: true, Value: func(j client.ListedJob) any { return j.Tier }},
-		{Title: "ATTEMPTS", Wide: true, Value: func(j client.ListedJob) any { return j.AttemptNo }},
-		{Title: "CREATED", Value: func(j client.ListedJob) any { return j.CreatedAt }},
-		{Title: "ACCOUNT", Wide: true, Value: func(j client.ListedJob) any { return j.Account.Name }},
-		{Title: "USER", Wide: true, Value: func(j client.ListedJob) any { return j.UserId }},
-		{Title: "IDEMPOTENCY KEY", Wide: true, Value: func(j client.ListedJob) any { return j.IdempotencyKey }},
+		{Title: "DONE", Minor: true, Value: func(j listedJob) any { return fmt.Sprintf("%.0f %%", j.Progress.Percent) }},
+		{Title: "MODEL", Minor: true, Value: func(j listedJob) any { return j.Model }},
+		{Title: "TIER", Minor: true, Value: func(j listedJob) any { return j.Tier }},
+		{Title: "ATTEMPTS", Wide: true, Value: func(j listedJob) any { return j.AttemptNo }},
+		{Title: "CREATED", Value: func(j listedJob) any { return j.CreatedAt }},
+		{Title: "ACCOUNT", Wide: true, Value: func(j listedJob) any { return j.Account.Name }},
+		{Title: "USER", Wide: true, Value: func(j listedJob) any { return j.UserId }},
+		{Title: "IDEMPOTENCY KEY", Wide: true, Value: func(j listedJob) any { return j.IdempotencyKey }},
+		{Title: "REASON", Kind: output.Long, Wide: true, Value: jobReason},
 		{Title: "PROMPT", Kind: output.Long, Value: jobPrompt},
 	},
-	Name: func(j client.ListedJob) string { return j.Id },
+	Name: func(j listedJob) string { return j.Id },
 	None: "No jobs found.",
 }
 
-func jobState(j client.ListedJob) any {
+func jobState(j listedJob) any {
 	if j.DeletedAt != nil {
 		return string(j.Status) + ", deleted"
 	}
 	return string(j.Status)
 }
 
+// jobReason is why a job waits, failed or was cancelled.
+func jobReason(j listedJob) any {
+	switch {
+	case j.Status == client.JobStatusFailed:
+		return failure(&j.Job)
+	case j.Status == client.JobStatusCancelled && j.Cancellation != nil:
+		return j.Cancellation.Reason
+	case len(j.why) > 0:
+		return j.why[0].Message
+	}
+	return nil
+}
+
 // jobPrompt is the prompt of a job, or why it has none.
-func jobPrompt(j client.ListedJob) any {
+func jobPrompt(j listedJob) any {
 	if j.DeletedAt != nil {
 		return "(deleted)"
 	}

@@ -98,13 +98,6 @@ func partOf(n, of int) string {
 // percentOf is partOf as a number.
 func percentOf(n, of int) float64 { return 100 * float64(n) / float64(max(of, 1)) }
 
-// floods reports whether one account has most of the waiting jobs of a lane, and more than it
-// would have by its weight.
-func floods(s *models.LaneShare) bool {
-	part := float64(s.Queued) / float64(max(s.LaneQueued, 1))
-	return s.Queued >= 10 && part > 0.5 && part > 1.5*s.Share
-}
-
 // capText says how many jobs an account runs of those that it may.
 func capText(s *models.LaneShare) string {
 	if s.MaxRunning >= jobs.Unlimited {

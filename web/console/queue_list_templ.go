@@ -833,7 +833,7 @@ func topAccounts(shares []*models.LaneShare) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if floods(share) {
+				if share.Floods() {
 					templ_7745c5c3_Err = ui.Badge("FLOODS").Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err

@@ -480,7 +480,7 @@ func laneAccount(s *models.LaneShare) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if floods(s) {
+		if s.Floods() {
 			templ_7745c5c3_Err = ui.Badge("FLOODS").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

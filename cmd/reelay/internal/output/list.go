@@ -48,6 +48,15 @@ func Page[T, E any, N interface {
 	return list, nil
 }
 
+// Map returns the same page with other items.
+func Map[T, U any](list List[T], convert func(T) U) List[U] {
+	items := make([]U, len(list.Items))
+	for i, item := range list.Items {
+		items[i] = convert(item)
+	}
+	return List[U]{items, list.TotalCount, list.HasNextPage, list.EndCursor}
+}
+
 // More prints how to show the next page, if there is one.
 func (l *List[T]) More(out io.Writer) error {
 	if !l.HasNextPage || l.EndCursor == nil {

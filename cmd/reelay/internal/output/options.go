@@ -67,6 +67,9 @@ func (o *Options) Check() error {
 // ForPeople reports whether the answer is printed for people, not for programs.
 func (o *Options) ForPeople() bool { return o.format == "table" || o.format == "wide" }
 
+// Wide reports whether all columns are printed for people.
+func (o *Options) Wide() bool { return o.format == "wide" }
+
 // Screen returns the screen of an output as the flags of cmd want it.
 func (o *Options) Screen(cmd *cobra.Command, out io.Writer) *Screen {
 	s := *ScreenOf(out)

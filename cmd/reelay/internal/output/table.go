@@ -24,7 +24,8 @@ type Column[T any] struct {
 	Kind  Kind
 	// Wide shows the column only with --output wide.
 	Wide bool
-	// Minor columns are left out on a terminal that is too narrow for all, the last one first.
+	// Minor columns are left out if no row has a value, and on a terminal that is too narrow for all, the last one
+	// first.
 	Minor bool
 }
 
@@ -52,6 +53,9 @@ func (t *Table[T]) Write(s *Screen, rows []T) error {
 		texts := make([]string, len(rows))
 		for i, row := range rows {
 			texts[i] = Clean(s.value(c.Value(row)))
+		}
+		if c.Minor && !s.Wide && len(rows) > 0 && !slices.ContainsFunc(texts, func(cell string) bool { return cell != "-" }) {
+			continue // nothing is known: of hosts without GPUs, for example
 		}
 		g.add(gridColumn{title: c.Title, kind: c.Kind, minor: c.Minor, cells: texts})
 	}
