@@ -108,10 +108,65 @@ func (c *Client) ApplyModels(ctx context.Context, file, source string, dryRun bo
 	return data.ApplyModels, nil
 }
 
-// RemoveModel removes a model or an alias from the catalogue.
-func (c *Client) RemoveModel(ctx context.Context, name string) error {
-	_, err := removeModel(ctx, caller{c}, name)
+// ModelSource returns a version of a model as a file that ApplyModels takes, in YAML, or a NOT_FOUND error.
+// Version 0 means the current one.
+func (c *Client) ModelSource(ctx context.Context, name string, version int) (string, error) {
+	data, err := modelSource(ctx, repeater{c}, name, optional(version))
+	if err != nil {
+		return "", err
+	}
+	m, err := found(data.Model, "model", name)
+	if err != nil {
+		return "", err
+	}
+	if m.Source == nil {
+		return "", &Error{Code: CodeForbidden, Message: "The entry of a model is for operators: this key has another role."}
+	}
+	return *m.Source, nil
+}
+
+// ExportModels returns models and aliases as a file that ApplyModels takes, in YAML: those of these names,
+// or all if there are none.
+func (c *Client) ExportModels(ctx context.Context, names []string) (string, error) {
+	data, err := exportModels(ctx, repeater{c}, names)
+	if err != nil {
+		return "", err
+	}
+	return data.ExportModels, nil
+}
+
+// RemovedModels lists the models and aliases that were removed, the newest first.
+func (c *Client) RemovedModels(ctx context.Context) ([]RemovedModel, error) {
+	data, err := removedModels(ctx, repeater{c})
+	if err != nil {
+		return nil, err
+	}
+	return data.RemovedModels, nil
+}
+
+// ModelUses returns what names a model.
+func (c *Client) ModelUses(ctx context.Context, name string) (*ModelUses, error) {
+	data, err := modelUses(ctx, repeater{c}, name)
+	if err != nil {
+		return nil, err
+	}
+	return &data.ModelUses, nil
+}
+
+// RemoveModel removes a model or an alias from the catalogue. With fromPools, it is taken out of the pools
+// that name it.
+func (c *Client) RemoveModel(ctx context.Context, name string, fromPools bool) error {
+	_, err := removeModel(ctx, caller{c}, name, &fromPools)
 	return err
+}
+
+// RestoreModel puts back a model or an alias that was removed, with its last version.
+func (c *Client) RestoreModel(ctx context.Context, name string) (*ModelChange, error) {
+	data, err := restoreModel(ctx, caller{c}, name)
+	if err != nil {
+		return nil, err
+	}
+	return &data.RestoreModel, nil
 }
 
 // SubmitJob submits a job. Its idempotency key, a new one if in has none, ensures that

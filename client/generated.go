@@ -1492,7 +1492,7 @@ func (v *DrainedWorker) GetId() string { return v.Id }
 // GetStatus returns DrainedWorker.Status, and is useful for accessing the field via an interface.
 func (v *DrainedWorker) GetStatus() WorkerStatus { return v.Status }
 
-// A local time that daylight saving skips: the schedule fires when the clock is put forward, or not at all.
+// A local time that daylight saving skips: the schedule fires when the clock is put forward, or not at all. An expression whose minute or hour has a * or a step follows real time: it never makes up for it.
 type DstGap string
 
 const (
@@ -1505,7 +1505,7 @@ var AllDstGap = []DstGap{
 	DstGapSkip,
 }
 
-// A local time that occurs twice: the schedule fires at the first, the last, or both.
+// A local time that occurs twice: the schedule fires at the first, the last, or both. An expression whose minute or hour has a * or a step follows real time: it fires at both.
 type DstOverlap string
 
 const (
@@ -1615,19 +1615,21 @@ const (
 	FailureClassRateLimited         FailureClass = "RATE_LIMITED"
 	FailureClassProviderUnavailable FailureClass = "PROVIDER_UNAVAILABLE"
 	FailureClassTimeout             FailureClass = "TIMEOUT"
-	FailureClassPreempted           FailureClass = "PREEMPTED"
-	FailureClassWorkerLost          FailureClass = "WORKER_LOST"
-	FailureClassYielded             FailureClass = "YIELDED"
-	FailureClassModelCrash          FailureClass = "MODEL_CRASH"
-	FailureClassOutOfMemory         FailureClass = "OUT_OF_MEMORY"
-	FailureClassCheckpointCorrupt   FailureClass = "CHECKPOINT_CORRUPT"
-	FailureClassDefectiveResult     FailureClass = "DEFECTIVE_RESULT"
-	FailureClassInvalidInput        FailureClass = "INVALID_INPUT"
-	FailureClassContentPolicy       FailureClass = "CONTENT_POLICY"
-	FailureClassUnauthorized        FailureClass = "UNAUTHORIZED"
-	FailureClassBudgetExceeded      FailureClass = "BUDGET_EXCEEDED"
-	FailureClassDependencyFailed    FailureClass = "DEPENDENCY_FAILED"
-	FailureClassPoison              FailureClass = "POISON"
+	// A server that the job names, such as the URL of an http.call, did not answer as expected. The job is retried; its owner must act.
+	FailureClassEndpointFailed    FailureClass = "ENDPOINT_FAILED"
+	FailureClassPreempted         FailureClass = "PREEMPTED"
+	FailureClassWorkerLost        FailureClass = "WORKER_LOST"
+	FailureClassYielded           FailureClass = "YIELDED"
+	FailureClassModelCrash        FailureClass = "MODEL_CRASH"
+	FailureClassOutOfMemory       FailureClass = "OUT_OF_MEMORY"
+	FailureClassCheckpointCorrupt FailureClass = "CHECKPOINT_CORRUPT"
+	FailureClassDefectiveResult   FailureClass = "DEFECTIVE_RESULT"
+	FailureClassInvalidInput      FailureClass = "INVALID_INPUT"
+	FailureClassContentPolicy     FailureClass = "CONTENT_POLICY"
+	FailureClassUnauthorized      FailureClass = "UNAUTHORIZED"
+	FailureClassBudgetExceeded    FailureClass = "BUDGET_EXCEEDED"
+	FailureClassDependencyFailed  FailureClass = "DEPENDENCY_FAILED"
+	FailureClassPoison            FailureClass = "POISON"
 )
 
 var AllFailureClass = []FailureClass{
@@ -1635,6 +1637,7 @@ var AllFailureClass = []FailureClass{
 	FailureClassRateLimited,
 	FailureClassProviderUnavailable,
 	FailureClassTimeout,
+	FailureClassEndpointFailed,
 	FailureClassPreempted,
 	FailureClassWorkerLost,
 	FailureClassYielded,
@@ -3645,6 +3648,9 @@ type Model struct {
 	// How it makes drafts. Null if it makes none.
 	Drafts *ModelDrafts `json:"drafts"`
 	Origin *ModelOrigin `json:"origin"`
+	// When the model was removed with this version as its newest, and by whom (the id of a key, or a member). Null if it was not, or was restored.
+	RemovedAt *time.Time `json:"removedAt"`
+	RemovedBy *string    `json:"removedBy"`
 	// When this version was written.
 	CreatedAt   *time.Time `json:"createdAt"`
 	Name        string     `json:"name"`
@@ -3698,6 +3704,12 @@ func (v *Model) GetDrafts() *ModelDrafts { return v.Drafts }
 
 // GetOrigin returns Model.Origin, and is useful for accessing the field via an interface.
 func (v *Model) GetOrigin() *ModelOrigin { return v.Origin }
+
+// GetRemovedAt returns Model.RemovedAt, and is useful for accessing the field via an interface.
+func (v *Model) GetRemovedAt() *time.Time { return v.RemovedAt }
+
+// GetRemovedBy returns Model.RemovedBy, and is useful for accessing the field via an interface.
+func (v *Model) GetRemovedBy() *string { return v.RemovedBy }
 
 // GetCreatedAt returns Model.CreatedAt, and is useful for accessing the field via an interface.
 func (v *Model) GetCreatedAt() *time.Time { return v.CreatedAt }
@@ -3950,6 +3962,32 @@ func (v *ModelShare) GetName() string { return v.Name }
 // GetWeight returns ModelShare.Weight, and is useful for accessing the field via an interface.
 func (v *ModelShare) GetWeight() float64 { return v.Weight }
 
+// ModelUses includes the requested fields of the GraphQL type ModelUses.
+// The GraphQL type's documentation follows.
+//
+// What names a model. A model whose pools, aliases or openJobs are not empty is not removed.
+type ModelUses struct {
+	// The names of pools and of aliases.
+	Pools   []string `json:"pools"`
+	Aliases []string `json:"aliases"`
+	// Jobs that have not ended.
+	OpenJobs int `json:"openJobs"`
+	// Schedules of jobs. Without the model, their slots are refused.
+	Schedules int `json:"schedules"`
+}
+
+// GetPools returns ModelUses.Pools, and is useful for accessing the field via an interface.
+func (v *ModelUses) GetPools() []string { return v.Pools }
+
+// GetAliases returns ModelUses.Aliases, and is useful for accessing the field via an interface.
+func (v *ModelUses) GetAliases() []string { return v.Aliases }
+
+// GetOpenJobs returns ModelUses.OpenJobs, and is useful for accessing the field via an interface.
+func (v *ModelUses) GetOpenJobs() int { return v.OpenJobs }
+
+// GetSchedules returns ModelUses.Schedules, and is useful for accessing the field via an interface.
+func (v *ModelUses) GetSchedules() int { return v.Schedules }
+
 // What happens to a slot while the job or the workflow of an earlier one has not ended.
 type Overlap string
 
@@ -4160,6 +4198,13 @@ type Pool struct {
 	BackoffUntil *time.Time `json:"backoffUntil"`
 	// The provider's error.
 	BackoffReason *string `json:"backoffReason"`
+	// How many machines in a row did not start: they ended before their agents registered, or soon after. From 3 on, the scaler tries one
+	// machine at a time, after pauses that double from a minute to an hour. The first that starts ends this, as does resumePool or a change of the pool.
+	BootFailures int `json:"bootFailures"`
+	// Why the newest of them did not start: the last line of its agent, the API's refusal, or what the provider says.
+	BootFailure *string `json:"bootFailure"`
+	// When the scaler tries the next machine. Null unless several in a row did not start; in the past while one is being tried.
+	BootRetryAt *time.Time `json:"bootRetryAt"`
 	// Why the provider could not list or delete the pool's machines when it was last asked, and since when. Null or empty while it can.
 	ProviderProblem      *string    `json:"providerProblem"`
 	ProviderProblemSince *time.Time `json:"providerProblemSince"`
@@ -4273,6 +4318,15 @@ func (v *Pool) GetBackoffUntil() *time.Time { return v.BackoffUntil }
 
 // GetBackoffReason returns Pool.BackoffReason, and is useful for accessing the field via an interface.
 func (v *Pool) GetBackoffReason() *string { return v.BackoffReason }
+
+// GetBootFailures returns Pool.BootFailures, and is useful for accessing the field via an interface.
+func (v *Pool) GetBootFailures() int { return v.BootFailures }
+
+// GetBootFailure returns Pool.BootFailure, and is useful for accessing the field via an interface.
+func (v *Pool) GetBootFailure() *string { return v.BootFailure }
+
+// GetBootRetryAt returns Pool.BootRetryAt, and is useful for accessing the field via an interface.
+func (v *Pool) GetBootRetryAt() *time.Time { return v.BootRetryAt }
 
 // GetProviderProblem returns Pool.ProviderProblem, and is useful for accessing the field via an interface.
 func (v *Pool) GetProviderProblem() *string { return v.ProviderProblem }
@@ -4479,6 +4533,8 @@ const (
 	PoolStateClosedByHours PoolState = "CLOSED_BY_HOURS"
 	// The provider refused machines, and is asked again at backoffUntil.
 	PoolStateRefused PoolState = "REFUSED"
+	// Several machines in a row did not start: see bootFailure and bootRetryAt.
+	PoolStateNotBooting PoolState = "NOT_BOOTING"
 	// The provider cannot list or delete machines: see providerProblem.
 	PoolStateFailing PoolState = "FAILING"
 	// The price is above maxPricePerHourUsd.
@@ -4490,6 +4546,7 @@ var AllPoolState = []PoolState{
 	PoolStatePaused,
 	PoolStateClosedByHours,
 	PoolStateRefused,
+	PoolStateNotBooting,
 	PoolStateFailing,
 	PoolStateTooDear,
 }
@@ -4720,6 +4777,21 @@ func (v *QueuePause) GetAt() time.Time { return v.At }
 // GetReason returns QueuePause.Reason, and is useful for accessing the field via an interface.
 func (v *QueuePause) GetReason() *string { return v.Reason }
 
+// RefusedModel includes the requested fields of the GraphQL type RefusedModel.
+// The GraphQL type's documentation follows.
+//
+// A model that a worker offers: it does not exist, or it does not run on the worker's GPU type. reason says which.
+type RefusedModel struct {
+	Model  string `json:"model"`
+	Reason string `json:"reason"`
+}
+
+// GetModel returns RefusedModel.Model, and is useful for accessing the field via an interface.
+func (v *RefusedModel) GetModel() string { return v.Model }
+
+// GetReason returns RefusedModel.Reason, and is useful for accessing the field via an interface.
+func (v *RefusedModel) GetReason() string { return v.Reason }
+
 type RegisterWorkerInput struct {
 	Provider           string `json:"provider"`
 	ProviderInstanceId string `json:"providerInstanceId"`
@@ -4732,7 +4804,7 @@ type RegisterWorkerInput struct {
 	GpuType        string        `json:"gpuType"`
 	GpuMemoryBytes *int64        `json:"-"`
 	CapacityClass  CapacityClass `json:"capacityClass"`
-	// The models that this worker can run, and those that it has loaded now.
+	// The models that this worker can run, and those that it has loaded now. Models that do not exist are no error: see Worker.refusedModels.
 	Models       []string `json:"models"`
 	WarmModels   []string `json:"warmModels"`
 	AgentVersion string   `json:"agentVersion"`
@@ -4891,6 +4963,8 @@ func (v *RegisterWorkerInput) __premarshalJSON() (*__premarshalRegisterWorkerInp
 type RegisteredWorker struct {
 	Id           string     `json:"id"`
 	RegisteredAt *time.Time `json:"registeredAt"`
+	// The models that it offers and of which it gets no jobs now, with the reasons. It gets them without registering again once the reasons are gone.
+	RefusedModels []RefusedModel `json:"refusedModels"`
 }
 
 // GetId returns RegisteredWorker.Id, and is useful for accessing the field via an interface.
@@ -4898,6 +4972,9 @@ func (v *RegisteredWorker) GetId() string { return v.Id }
 
 // GetRegisteredAt returns RegisteredWorker.RegisteredAt, and is useful for accessing the field via an interface.
 func (v *RegisteredWorker) GetRegisteredAt() *time.Time { return v.RegisteredAt }
+
+// GetRefusedModels returns RegisteredWorker.RefusedModels, and is useful for accessing the field via an interface.
+func (v *RegisteredWorker) GetRefusedModels() []RefusedModel { return v.RefusedModels }
 
 // Registration includes the requested fields of the GraphQL type RegisterWorkerPayload.
 type Registration struct {
@@ -4946,6 +5023,37 @@ func (v *ReleasedJob) GetId() string { return v.Id }
 
 // GetStatus returns ReleasedJob.Status, and is useful for accessing the field via an interface.
 func (v *ReleasedJob) GetStatus() JobStatus { return v.Status }
+
+// RemovedModel includes the requested fields of the GraphQL type RemovedModel.
+// The GraphQL type's documentation follows.
+//
+// A model or an alias that was removed. restoreModel puts back the version.
+type RemovedModel struct {
+	Name      string      `json:"name"`
+	Version   int         `json:"version"`
+	IsAlias   bool        `json:"isAlias"`
+	Origin    ModelOrigin `json:"origin"`
+	RemovedAt *time.Time  `json:"removedAt"`
+	RemovedBy *string     `json:"removedBy"`
+}
+
+// GetName returns RemovedModel.Name, and is useful for accessing the field via an interface.
+func (v *RemovedModel) GetName() string { return v.Name }
+
+// GetVersion returns RemovedModel.Version, and is useful for accessing the field via an interface.
+func (v *RemovedModel) GetVersion() int { return v.Version }
+
+// GetIsAlias returns RemovedModel.IsAlias, and is useful for accessing the field via an interface.
+func (v *RemovedModel) GetIsAlias() bool { return v.IsAlias }
+
+// GetOrigin returns RemovedModel.Origin, and is useful for accessing the field via an interface.
+func (v *RemovedModel) GetOrigin() ModelOrigin { return v.Origin }
+
+// GetRemovedAt returns RemovedModel.RemovedAt, and is useful for accessing the field via an interface.
+func (v *RemovedModel) GetRemovedAt() *time.Time { return v.RemovedAt }
+
+// GetRemovedBy returns RemovedModel.RemovedBy, and is useful for accessing the field via an interface.
+func (v *RemovedModel) GetRemovedBy() *string { return v.RemovedBy }
 
 type RequestUploadInput struct {
 	AttemptId    string       `json:"attemptId"`
@@ -6055,18 +6163,19 @@ func (v *Viewer) GetAccount() *Account { return v.Account }
 type WaitingCode string
 
 const (
-	WaitingCodeNotBefore         WaitingCode = "NOT_BEFORE"
-	WaitingCodeDependency        WaitingCode = "DEPENDENCY"
-	WaitingCodeInput             WaitingCode = "INPUT"
-	WaitingCodeHalted            WaitingCode = "HALTED"
-	WaitingCodeQueuePaused       WaitingCode = "QUEUE_PAUSED"
-	WaitingCodeNoPool            WaitingCode = "NO_POOL"
-	WaitingCodePoolPaused        WaitingCode = "POOL_PAUSED"
-	WaitingCodeCapacityBooting   WaitingCode = "CAPACITY_BOOTING"
-	WaitingCodeCapacityExhausted WaitingCode = "CAPACITY_EXHAUSTED"
-	WaitingCodePrice             WaitingCode = "PRICE"
-	WaitingCodeAccountRunningCap WaitingCode = "ACCOUNT_RUNNING_CAP"
-	WaitingCodeQueueAhead        WaitingCode = "QUEUE_AHEAD"
+	WaitingCodeNotBefore          WaitingCode = "NOT_BEFORE"
+	WaitingCodeDependency         WaitingCode = "DEPENDENCY"
+	WaitingCodeInput              WaitingCode = "INPUT"
+	WaitingCodeHalted             WaitingCode = "HALTED"
+	WaitingCodeQueuePaused        WaitingCode = "QUEUE_PAUSED"
+	WaitingCodeNoPool             WaitingCode = "NO_POOL"
+	WaitingCodePoolPaused         WaitingCode = "POOL_PAUSED"
+	WaitingCodeCapacityBooting    WaitingCode = "CAPACITY_BOOTING"
+	WaitingCodeCapacityNotBooting WaitingCode = "CAPACITY_NOT_BOOTING"
+	WaitingCodeCapacityExhausted  WaitingCode = "CAPACITY_EXHAUSTED"
+	WaitingCodePrice              WaitingCode = "PRICE"
+	WaitingCodeAccountRunningCap  WaitingCode = "ACCOUNT_RUNNING_CAP"
+	WaitingCodeQueueAhead         WaitingCode = "QUEUE_AHEAD"
 )
 
 var AllWaitingCode = []WaitingCode{
@@ -6078,6 +6187,7 @@ var AllWaitingCode = []WaitingCode{
 	WaitingCodeNoPool,
 	WaitingCodePoolPaused,
 	WaitingCodeCapacityBooting,
+	WaitingCodeCapacityNotBooting,
 	WaitingCodeCapacityExhausted,
 	WaitingCodePrice,
 	WaitingCodeAccountRunningCap,
@@ -6093,6 +6203,8 @@ type WaitingReason struct {
 	// A sentence for people, such as: 14 jobs ahead in the pro lane.
 	Message string     `json:"message"`
 	Until   *time.Time `json:"until"`
+	// What a machine or its provider says, if that is the cause. Null unless the caller is an operator or a viewer.
+	Cause *string `json:"cause"`
 }
 
 // GetCode returns WaitingReason.Code, and is useful for accessing the field via an interface.
@@ -6103,6 +6215,9 @@ func (v *WaitingReason) GetMessage() string { return v.Message }
 
 // GetUntil returns WaitingReason.Until, and is useful for accessing the field via an interface.
 func (v *WaitingReason) GetUntil() *time.Time { return v.Until }
+
+// GetCause returns WaitingReason.Cause, and is useful for accessing the field via an interface.
+func (v *WaitingReason) GetCause() *string { return v.Cause }
 
 // WebhookDelivery includes the GraphQL fields of WebhookDelivery requested by the fragment WebhookDelivery.
 // The GraphQL type's documentation follows.
@@ -6273,19 +6388,24 @@ type Worker struct {
 	Provider           string      `json:"provider"`
 	ProviderInstanceId string      `json:"providerInstanceId"`
 	// The number of the worker on its machine, from 0, and the number of its GPUs.
-	Slot            int           `json:"slot"`
-	GpuCount        int           `json:"gpuCount"`
-	Region          string        `json:"region"`
-	Zone            *string       `json:"zone"`
-	GpuType         string        `json:"gpuType"`
-	CapacityClass   CapacityClass `json:"capacityClass"`
-	Status          WorkerStatus  `json:"status"`
-	CurrentJob      *WorkerJob    `json:"currentJob"`
-	Models          []string      `json:"models"`
-	WarmModels      []string      `json:"warmModels"`
-	RegisteredAt    *time.Time    `json:"registeredAt"`
-	LastHeartbeatAt *time.Time    `json:"lastHeartbeatAt"`
-	DrainDeadline   *time.Time    `json:"drainDeadline"`
+	Slot          int           `json:"slot"`
+	GpuCount      int           `json:"gpuCount"`
+	Region        string        `json:"region"`
+	Zone          *string       `json:"zone"`
+	GpuType       string        `json:"gpuType"`
+	CapacityClass CapacityClass `json:"capacityClass"`
+	Status        WorkerStatus  `json:"status"`
+	CurrentJob    *WorkerJob    `json:"currentJob"`
+	// The models of which it gets jobs.
+	Models []string `json:"models"`
+	// The models that it offers and of which it gets no jobs now, with the reasons. It gets them without registering again once the reasons are gone.
+	RefusedModels []RefusedModel `json:"refusedModels"`
+	// Why its registration was refused, or why its machine did not start. Null if it started.
+	BootFailure     *string    `json:"bootFailure"`
+	WarmModels      []string   `json:"warmModels"`
+	RegisteredAt    *time.Time `json:"registeredAt"`
+	LastHeartbeatAt *time.Time `json:"lastHeartbeatAt"`
+	DrainDeadline   *time.Time `json:"drainDeadline"`
 	// The worker gets no job until then. Null if its host never was in quarantine (see quarantineWorker); in the past if the quarantine is over.
 	QuarantinedUntil *time.Time `json:"quarantinedUntil"`
 	QuarantineReason *string    `json:"quarantineReason"`
@@ -6334,6 +6454,12 @@ func (v *Worker) GetCurrentJob() *WorkerJob { return v.CurrentJob }
 
 // GetModels returns Worker.Models, and is useful for accessing the field via an interface.
 func (v *Worker) GetModels() []string { return v.Models }
+
+// GetRefusedModels returns Worker.RefusedModels, and is useful for accessing the field via an interface.
+func (v *Worker) GetRefusedModels() []RefusedModel { return v.RefusedModels }
+
+// GetBootFailure returns Worker.BootFailure, and is useful for accessing the field via an interface.
+func (v *Worker) GetBootFailure() *string { return v.BootFailure }
 
 // GetWarmModels returns Worker.WarmModels, and is useful for accessing the field via an interface.
 func (v *Worker) GetWarmModels() []string { return v.WarmModels }
@@ -7400,6 +7526,14 @@ type __estimateInput struct {
 // GetInput returns __estimateInput.Input, and is useful for accessing the field via an interface.
 func (v *__estimateInput) GetInput() SubmitJobInput { return v.Input }
 
+// __exportModelsInput is used internally by genqlient
+type __exportModelsInput struct {
+	Names []string `json:"names,omitempty"`
+}
+
+// GetNames returns __exportModelsInput.Names, and is useful for accessing the field via an interface.
+func (v *__exportModelsInput) GetNames() []string { return v.Names }
+
 // __failJobInput is used internally by genqlient
 type __failJobInput struct {
 	Input FailJobInput `json:"input"`
@@ -7662,6 +7796,26 @@ func (v *__modelInput) GetName() string { return v.Name }
 // GetVersion returns __modelInput.Version, and is useful for accessing the field via an interface.
 func (v *__modelInput) GetVersion() *int { return v.Version }
 
+// __modelSourceInput is used internally by genqlient
+type __modelSourceInput struct {
+	Name    string `json:"name"`
+	Version *int   `json:"version"`
+}
+
+// GetName returns __modelSourceInput.Name, and is useful for accessing the field via an interface.
+func (v *__modelSourceInput) GetName() string { return v.Name }
+
+// GetVersion returns __modelSourceInput.Version, and is useful for accessing the field via an interface.
+func (v *__modelSourceInput) GetVersion() *int { return v.Version }
+
+// __modelUsesInput is used internally by genqlient
+type __modelUsesInput struct {
+	Name string `json:"name"`
+}
+
+// GetName returns __modelUsesInput.Name, and is useful for accessing the field via an interface.
+func (v *__modelUsesInput) GetName() string { return v.Name }
+
 // __overrideDependencyInput is used internally by genqlient
 type __overrideDependencyInput struct {
 	Id     string `json:"id"`
@@ -7880,11 +8034,15 @@ func (v *__releaseQuarantineInput) GetId() string { return v.Id }
 
 // __removeModelInput is used internally by genqlient
 type __removeModelInput struct {
-	Name string `json:"name"`
+	Name      string `json:"name"`
+	FromPools *bool  `json:"fromPools"`
 }
 
 // GetName returns __removeModelInput.Name, and is useful for accessing the field via an interface.
 func (v *__removeModelInput) GetName() string { return v.Name }
+
+// GetFromPools returns __removeModelInput.FromPools, and is useful for accessing the field via an interface.
+func (v *__removeModelInput) GetFromPools() *bool { return v.FromPools }
 
 // __reportProgressInput is used internally by genqlient
 type __reportProgressInput struct {
@@ -7994,6 +8152,14 @@ type __resetMemberPasswordInput struct {
 
 // GetId returns __resetMemberPasswordInput.Id, and is useful for accessing the field via an interface.
 func (v *__resetMemberPasswordInput) GetId() string { return v.Id }
+
+// __restoreModelInput is used internally by genqlient
+type __restoreModelInput struct {
+	Name string `json:"name"`
+}
+
+// GetName returns __restoreModelInput.Name, and is useful for accessing the field via an interface.
+func (v *__restoreModelInput) GetName() string { return v.Name }
 
 // __resumeBulkOperationInput is used internally by genqlient
 type __resumeBulkOperationInput struct {
@@ -9512,6 +9678,15 @@ type estimateResponse struct {
 // GetEstimate returns estimateResponse.Estimate, and is useful for accessing the field via an interface.
 func (v *estimateResponse) GetEstimate() Estimate { return v.Estimate }
 
+// exportModelsResponse is returned by exportModels on success.
+type exportModelsResponse struct {
+	// Models and aliases as a file that applyModels takes, in YAML: those of these names, or all. A removed one is exported with its last version.
+	ExportModels string `json:"exportModels"`
+}
+
+// GetExportModels returns exportModelsResponse.ExportModels, and is useful for accessing the field via an interface.
+func (v *exportModelsResponse) GetExportModels() string { return v.ExportModels }
+
 // failJobResponse is returned by failJob on success.
 type failJobResponse struct {
 	FailJob EndPayload `json:"failJob"`
@@ -10143,6 +10318,37 @@ type modelResponse struct {
 // GetModel returns modelResponse.Model, and is useful for accessing the field via an interface.
 func (v *modelResponse) GetModel() *Model { return v.Model }
 
+// modelSourceModel includes the requested fields of the GraphQL type Model.
+// The GraphQL type's documentation follows.
+//
+// A model of the catalogue, or one kind of job without a model. Each change of an entry makes a new version; a job keeps the
+// version with which its params were validated.
+type modelSourceModel struct {
+	// The entry of this version as a file that applyModels takes, in YAML. Null unless the caller is an operator or a viewer.
+	Source *string `json:"source"`
+}
+
+// GetSource returns modelSourceModel.Source, and is useful for accessing the field via an interface.
+func (v *modelSourceModel) GetSource() *string { return v.Source }
+
+// modelSourceResponse is returned by modelSource on success.
+type modelSourceResponse struct {
+	// One version of a model; without version, the current one. Null if there is none.
+	Model *modelSourceModel `json:"model"`
+}
+
+// GetModel returns modelSourceResponse.Model, and is useful for accessing the field via an interface.
+func (v *modelSourceResponse) GetModel() *modelSourceModel { return v.Model }
+
+// modelUsesResponse is returned by modelUses on success.
+type modelUsesResponse struct {
+	// What names a model or an alias now.
+	ModelUses ModelUses `json:"modelUses"`
+}
+
+// GetModelUses returns modelUsesResponse.ModelUses, and is useful for accessing the field via an interface.
+func (v *modelUsesResponse) GetModelUses() ModelUses { return v.ModelUses }
+
 // modelsResponse is returned by models on success.
 type modelsResponse struct {
 	Models []Model `json:"models"`
@@ -10356,12 +10562,22 @@ func (v *releaseQuarantineResponse) GetReleaseQuarantine() Worker { return v.Rel
 
 // removeModelResponse is returned by removeModel on success.
 type removeModelResponse struct {
-	// Removes a model or an alias. CONFLICT while an alias names it, or a job of it has not ended.
+	// Removes a model or an alias. CONFLICT while an alias or a pool names it, or a job of it has not ended. With fromPools, it is taken out of
+	// the pools, unless one would have no model left. Workers that offer it stay, and get no jobs of it. restoreModel undoes it.
 	RemoveModel bool `json:"removeModel"`
 }
 
 // GetRemoveModel returns removeModelResponse.RemoveModel, and is useful for accessing the field via an interface.
 func (v *removeModelResponse) GetRemoveModel() bool { return v.RemoveModel }
+
+// removedModelsResponse is returned by removedModels on success.
+type removedModelsResponse struct {
+	// The models and aliases that were removed, the newest first.
+	RemovedModels []RemovedModel `json:"removedModels"`
+}
+
+// GetRemovedModels returns removedModelsResponse.RemovedModels, and is useful for accessing the field via an interface.
+func (v *removedModelsResponse) GetRemovedModels() []RemovedModel { return v.RemovedModels }
 
 // reportProgressResponse is returned by reportProgress on success.
 type reportProgressResponse struct {
@@ -10400,6 +10616,15 @@ func (v *resetMemberPasswordResponse) GetResetMemberPassword() MemberInvitation 
 	return v.ResetMemberPassword
 }
 
+// restoreModelResponse is returned by restoreModel on success.
+type restoreModelResponse struct {
+	// Puts back a model or an alias that was removed, with its last version. NOT_FOUND if there never was one, CONFLICT if it is there.
+	RestoreModel ModelChange `json:"restoreModel"`
+}
+
+// GetRestoreModel returns restoreModelResponse.RestoreModel, and is useful for accessing the field via an interface.
+func (v *restoreModelResponse) GetRestoreModel() ModelChange { return v.RestoreModel }
+
 // resumeBulkOperationResponse is returned by resumeBulkOperation on success.
 type resumeBulkOperationResponse struct {
 	ResumeBulkOperation BulkOperation `json:"resumeBulkOperation"`
@@ -10412,6 +10637,7 @@ func (v *resumeBulkOperationResponse) GetResumeBulkOperation() BulkOperation {
 
 // resumePoolResponse is returned by resumePool on success.
 type resumePoolResponse struct {
+	// Ends a pause, also one that the scaler makes because machines were refused or did not start.
 	ResumePool Pool `json:"resumePool"`
 }
 
@@ -13206,6 +13432,11 @@ fragment Worker on Worker {
 		status
 	}
 	models
+	refusedModels {
+		model
+		reason
+	}
+	bootFailure
 	warmModels
 	registeredAt
 	lastHeartbeatAt
@@ -13416,6 +13647,38 @@ func estimate(
 	}
 
 	data_ = &estimateResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by exportModels.
+const exportModels_Operation = `
+query exportModels ($names: [String!]) {
+	exportModels(names: $names)
+}
+`
+
+func exportModels(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	names []string,
+) (data_ *exportModelsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "exportModels",
+		Query:  exportModels_Operation,
+		Variables: &__exportModelsInput{
+			Names: names,
+		},
+	}
+
+	data_ = &exportModelsResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -14543,6 +14806,7 @@ fragment WaitingReason on WaitingReason {
 	code
 	message
 	until
+	cause
 }
 fragment Attempt on Attempt {
 	id
@@ -15172,6 +15436,8 @@ fragment Model on Model {
 		minSteps
 	}
 	origin
+	removedAt
+	removedBy
 	createdAt
 	name
 	type
@@ -15288,6 +15554,79 @@ func modelPrograms(
 	return data_, err_
 }
 
+// The query executed by modelSource.
+const modelSource_Operation = `
+query modelSource ($name: String!, $version: Int) {
+	model(name: $name, version: $version) {
+		source
+	}
+}
+`
+
+func modelSource(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	name string,
+	version *int,
+) (data_ *modelSourceResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "modelSource",
+		Query:  modelSource_Operation,
+		Variables: &__modelSourceInput{
+			Name:    name,
+			Version: version,
+		},
+	}
+
+	data_ = &modelSourceResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by modelUses.
+const modelUses_Operation = `
+query modelUses ($name: String!) {
+	modelUses(name: $name) {
+		pools
+		aliases
+		openJobs
+		schedules
+	}
+}
+`
+
+func modelUses(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	name string,
+) (data_ *modelUsesResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "modelUses",
+		Query:  modelUses_Operation,
+		Variables: &__modelUsesInput{
+			Name: name,
+		},
+	}
+
+	data_ = &modelUsesResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The query executed by models.
 const models_Operation = `
 query models {
@@ -15316,6 +15655,8 @@ fragment Model on Model {
 		minSteps
 	}
 	origin
+	removedAt
+	removedBy
 	createdAt
 	name
 	type
@@ -15586,6 +15927,9 @@ fragment Pool on Pool {
 	warnings
 	backoffUntil
 	backoffReason
+	bootFailures
+	bootFailure
+	bootRetryAt
 	providerProblem
 	providerProblemSince
 	desired
@@ -15924,6 +16268,9 @@ fragment Pool on Pool {
 	warnings
 	backoffUntil
 	backoffReason
+	bootFailures
+	bootFailure
+	bootRetryAt
 	providerProblem
 	providerProblemSince
 	desired
@@ -16000,6 +16347,11 @@ fragment Worker on Worker {
 		status
 	}
 	models
+	refusedModels {
+		model
+		reason
+	}
+	bootFailure
 	warmModels
 	registeredAt
 	lastHeartbeatAt
@@ -16124,6 +16476,11 @@ fragment Worker on Worker {
 		status
 	}
 	models
+	refusedModels {
+		model
+		reason
+	}
+	bootFailure
 	warmModels
 	registeredAt
 	lastHeartbeatAt
@@ -16473,6 +16830,10 @@ mutation registerWorker ($input: RegisterWorkerInput!) {
 		worker {
 			id
 			registeredAt
+			refusedModels {
+				model
+				reason
+			}
 		}
 		workerToken
 		heartbeatSeconds
@@ -16621,6 +16982,11 @@ fragment Worker on Worker {
 		status
 	}
 	models
+	refusedModels {
+		model
+		reason
+	}
+	bootFailure
 	warmModels
 	registeredAt
 	lastHeartbeatAt
@@ -16671,8 +17037,8 @@ func releaseQuarantine(
 
 // The mutation executed by removeModel.
 const removeModel_Operation = `
-mutation removeModel ($name: String!) {
-	removeModel(name: $name)
+mutation removeModel ($name: String!, $fromPools: Boolean) {
+	removeModel(name: $name, fromPools: $fromPools)
 }
 `
 
@@ -16680,16 +17046,53 @@ func removeModel(
 	ctx_ context.Context,
 	client_ graphql.Client,
 	name string,
+	fromPools *bool,
 ) (data_ *removeModelResponse, err_ error) {
 	req_ := &graphql.Request{
 		OpName: "removeModel",
 		Query:  removeModel_Operation,
 		Variables: &__removeModelInput{
-			Name: name,
+			Name:      name,
+			FromPools: fromPools,
 		},
 	}
 
 	data_ = &removeModelResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by removedModels.
+const removedModels_Operation = `
+query removedModels {
+	removedModels {
+		name
+		version
+		isAlias
+		origin
+		removedAt
+		removedBy
+	}
+}
+`
+
+func removedModels(
+	ctx_ context.Context,
+	client_ graphql.Client,
+) (data_ *removedModelsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "removedModels",
+		Query:  removedModels_Operation,
+	}
+
+	data_ = &removedModelsResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -16883,6 +17286,54 @@ func resetMemberPassword(
 	return data_, err_
 }
 
+// The mutation executed by restoreModel.
+const restoreModel_Operation = `
+mutation restoreModel ($name: String!) {
+	restoreModel(name: $name) {
+		... ModelChange
+	}
+}
+fragment ModelChange on ModelChange {
+	kind
+	name
+	isAlias
+	version
+	differences {
+		... ModelDifference
+	}
+}
+fragment ModelDifference on ModelDifference {
+	path
+	before
+	after
+}
+`
+
+func restoreModel(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	name string,
+) (data_ *restoreModelResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "restoreModel",
+		Query:  restoreModel_Operation,
+		Variables: &__restoreModelInput{
+			Name: name,
+		},
+	}
+
+	data_ = &restoreModelResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by resume.
 const resume_Operation = `
 mutation resume ($what: [HaltTarget!]!) {
@@ -17039,6 +17490,9 @@ fragment Pool on Pool {
 	warnings
 	backoffUntil
 	backoffReason
+	bootFailures
+	bootFailure
+	bootRetryAt
 	providerProblem
 	providerProblemSince
 	desired
@@ -18880,6 +19334,11 @@ fragment Worker on Worker {
 		status
 	}
 	models
+	refusedModels {
+		model
+		reason
+	}
+	bootFailure
 	warmModels
 	registeredAt
 	lastHeartbeatAt
@@ -19362,6 +19821,11 @@ fragment Worker on Worker {
 		status
 	}
 	models
+	refusedModels {
+		model
+		reason
+	}
+	bootFailure
 	warmModels
 	registeredAt
 	lastHeartbeatAt
@@ -19506,6 +19970,11 @@ fragment Worker on Worker {
 		status
 	}
 	models
+	refusedModels {
+		model
+		reason
+	}
+	bootFailure
 	warmModels
 	registeredAt
 	lastHeartbeatAt

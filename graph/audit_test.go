@@ -203,6 +203,11 @@ var acts = map[string]act{
 		a.SeedCatalogue(t)
 		return `(name: "drill")`
 	},
+	"restoreModel": func(t *testing.T, a *api) string {
+		a.SeedCatalogue(t)
+		require.NoError(t, a.Registry.Remove(t.Context(), a.Admin, "drill", false))
+		return `(name: "drill") { version }`
+	},
 	"createAccount": plain(`(input: {name: "acme", tier: PRO}) { id }`),
 	"createApiKey": func(_ *testing.T, a *api) string {
 		return fmt.Sprintf("(accountId: %q, role: CLIENT, name: \"new\") { id }", a.Account.ID)

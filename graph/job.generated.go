@@ -4149,6 +4149,29 @@ func (ec *executionContext) fieldContext_WaitingReason_until(_ context.Context, 
 	return graphql.NewScalarFieldContext("WaitingReason", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _WaitingReason_cause(ctx context.Context, field graphql.CollectedField, obj *query.WaitingReason) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WaitingReason_cause(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cause, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_WaitingReason_cause(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WaitingReason", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 // endregion **************************** field.gotpl *****************************
 
 // region    **************************** input.gotpl *****************************
@@ -7050,6 +7073,11 @@ func (ec *executionContext) _WaitingReason(ctx context.Context, sel ast.Selectio
 			}
 		case "until":
 			out.Values[i] = ec._WaitingReason_until(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "cause":
+			out.Values[i] = ec._WaitingReason_cause(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}

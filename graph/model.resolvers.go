@@ -17,9 +17,13 @@ func (r *mutationResolver) ApplyModels(ctx context.Context, input registry.Appli
 	return r.Registry.Apply(ctx, principal(ctx), input)
 }
 
-func (r *mutationResolver) RemoveModel(ctx context.Context, name string) (bool, error) {
-	err := r.Registry.Remove(ctx, principal(ctx), name)
+func (r *mutationResolver) RemoveModel(ctx context.Context, name string, fromPools *bool) (bool, error) {
+	err := r.Registry.Remove(ctx, principal(ctx), name, valueOr(fromPools, false))
 	return err == nil, err
+}
+
+func (r *mutationResolver) RestoreModel(ctx context.Context, name string) (*catalogue.Change, error) {
+	return r.Registry.Restore(ctx, principal(ctx), name)
 }
 
 func (r *queryResolver) Models(ctx context.Context) ([]*query.ModelStatus, error) {
@@ -29,6 +33,18 @@ func (r *queryResolver) Models(ctx context.Context) ([]*query.ModelStatus, error
 
 func (r *queryResolver) Model(ctx context.Context, name string, version *int) (*query.ModelStatus, error) {
 	return r.Reader.Model(ctx, r.Reader.Catalogue.Current(), name, valueOr(version, 0))
+}
+
+func (r *queryResolver) RemovedModels(ctx context.Context) ([]*catalogue.Removed, error) {
+	return pointers(r.Reader.Catalogue.Current().Removals()), nil
+}
+
+func (r *queryResolver) ModelUses(ctx context.Context, name string) (*registry.Uses, error) {
+	return r.Registry.Uses(ctx, principal(ctx), name)
+}
+
+func (r *queryResolver) ExportModels(ctx context.Context, names []string) (string, error) {
+	return r.Reader.Catalogue.Current().Export(names)
 }
 
 func (r *queryResolver) ModelAliases(ctx context.Context) ([]*catalogue.Alias, error) {

@@ -59,6 +59,18 @@ func TestApplyModels(t *testing.T) {
 		programs := at[[]any](t, a.as(t, models.RoleWorker, `{ modelPrograms { model program install } }`, nil), "modelPrograms")
 		require.NotEmpty(t, programs)
 		require.Empty(t, admin(`mutation { removeModel(name: "fast") }`, nil).codes())
+		require.Equal(t, map[string]any{"aliases": []any{}, "pools": []any{}, "openJobs": 0.0, "schedules": 0.0},
+			at[map[string]any](t, admin(`{ modelUses(name: "own") { aliases pools openJobs schedules } }`, nil).Data, "modelUses"))
+		require.Empty(t, admin(`mutation { removeModel(name: "own") }`, nil).codes())
+		gone := at[map[string]any](t, admin(`{ model(name: "own", version: 1) { origin removedAt removedBy source } }`, nil).Data, "model")
+		require.Equal(t, []any{"OPERATOR", string(a.Admin.KeyID)}, []any{gone["origin"], gone["removedBy"]})
+		require.NotNil(t, gone["removedAt"])
+		require.Equal(t, at[string](t, admin(`{ exportModels(names: ["own"]) }`, nil).Data, "exportModels"), gone["source"])
+		theirs := at[map[string]any](t, a.client(t, `{ model(name: "own", version: 1) { removedBy source } removedModels { name removedBy } }`, nil), "model")
+		require.Equal(t, map[string]any{"removedBy": nil, "source": nil}, theirs, "who removed it is not the customers' business")
+		require.Equal(t, "own", at[string](t, a.client(t, `{ removedModels { name } }`, nil), "removedModels", 0, "name"))
+		require.Equal(t, 1.0, at[float64](t, admin(`mutation { restoreModel(name: "own") { version } }`, nil).Data, "restoreModel", "version"))
+		require.Equal(t, []string{"CONFLICT"}, admin(`mutation { restoreModel(name: "own") { version } }`, nil).codes())
 	})
 
 	t.Run("NamesTheLineOfAProblem", func(t *testing.T) {

@@ -1306,6 +1306,75 @@ func (ec *executionContext) fieldContext_Pool_backoffReason(_ context.Context, f
 	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _Pool_bootFailures(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Pool_bootFailures(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.BootFailures, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Pool_bootFailures(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Pool_bootFailure(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Pool_bootFailure(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.BootFailure, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Pool_bootFailure(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Pool_bootRetryAt(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Pool_bootRetryAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.BootRetryAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Pool_bootRetryAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
 func (ec *executionContext) _Pool_providerProblem(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -3020,6 +3089,21 @@ func (ec *executionContext) _Pool(ctx context.Context, sel ast.SelectionSet, obj
 			}
 		case "backoffReason":
 			out.Values[i] = ec._Pool_backoffReason(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "bootFailures":
+			out.Values[i] = ec._Pool_bootFailures(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "bootFailure":
+			out.Values[i] = ec._Pool_bootFailure(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "bootRetryAt":
+			out.Values[i] = ec._Pool_bootRetryAt(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}

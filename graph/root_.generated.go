@@ -1474,6 +1474,12 @@ func (ec *executionContext) childFields_Model(ctx context.Context, field graphql
 		return ec.fieldContext_Model_origin(ctx, field)
 	case "createdAt":
 		return ec.fieldContext_Model_createdAt(ctx, field)
+	case "removedAt":
+		return ec.fieldContext_Model_removedAt(ctx, field)
+	case "removedBy":
+		return ec.fieldContext_Model_removedBy(ctx, field)
+	case "source":
+		return ec.fieldContext_Model_source(ctx, field)
 	case "available":
 		return ec.fieldContext_Model_available(ctx, field)
 	}
@@ -1582,6 +1588,20 @@ func (ec *executionContext) childFields_ModelShare(ctx context.Context, field gr
 		return ec.fieldContext_ModelShare_weight(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ModelShare", field.Name)
+}
+
+func (ec *executionContext) childFields_ModelUses(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "pools":
+		return ec.fieldContext_ModelUses_pools(ctx, field)
+	case "aliases":
+		return ec.fieldContext_ModelUses_aliases(ctx, field)
+	case "openJobs":
+		return ec.fieldContext_ModelUses_openJobs(ctx, field)
+	case "schedules":
+		return ec.fieldContext_ModelUses_schedules(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ModelUses", field.Name)
 }
 
 func (ec *executionContext) childFields_Overview(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1728,6 +1748,12 @@ func (ec *executionContext) childFields_Pool(ctx context.Context, field graphql.
 		return ec.fieldContext_Pool_backoffUntil(ctx, field)
 	case "backoffReason":
 		return ec.fieldContext_Pool_backoffReason(ctx, field)
+	case "bootFailures":
+		return ec.fieldContext_Pool_bootFailures(ctx, field)
+	case "bootFailure":
+		return ec.fieldContext_Pool_bootFailure(ctx, field)
+	case "bootRetryAt":
+		return ec.fieldContext_Pool_bootRetryAt(ctx, field)
 	case "providerProblem":
 		return ec.fieldContext_Pool_providerProblem(ctx, field)
 	case "providerProblemSince":
@@ -1954,6 +1980,16 @@ func (ec *executionContext) childFields_QueuePause(ctx context.Context, field gr
 	return nil, fmt.Errorf("no field named %q was found under type QueuePause", field.Name)
 }
 
+func (ec *executionContext) childFields_RefusedModel(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "model":
+		return ec.fieldContext_RefusedModel_model(ctx, field)
+	case "reason":
+		return ec.fieldContext_RefusedModel_reason(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RefusedModel", field.Name)
+}
+
 func (ec *executionContext) childFields_RegisterWorkerPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "worker":
@@ -1966,6 +2002,24 @@ func (ec *executionContext) childFields_RegisterWorkerPayload(ctx context.Contex
 		return ec.fieldContext_RegisterWorkerPayload_leaseSeconds(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RegisterWorkerPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_RemovedModel(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_RemovedModel_name(ctx, field)
+	case "isAlias":
+		return ec.fieldContext_RemovedModel_isAlias(ctx, field)
+	case "version":
+		return ec.fieldContext_RemovedModel_version(ctx, field)
+	case "origin":
+		return ec.fieldContext_RemovedModel_origin(ctx, field)
+	case "removedAt":
+		return ec.fieldContext_RemovedModel_removedAt(ctx, field)
+	case "removedBy":
+		return ec.fieldContext_RemovedModel_removedBy(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RemovedModel", field.Name)
 }
 
 func (ec *executionContext) childFields_SavedView(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2242,6 +2296,8 @@ func (ec *executionContext) childFields_WaitingReason(ctx context.Context, field
 		return ec.fieldContext_WaitingReason_message(ctx, field)
 	case "until":
 		return ec.fieldContext_WaitingReason_until(ctx, field)
+	case "cause":
+		return ec.fieldContext_WaitingReason_cause(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type WaitingReason", field.Name)
 }
@@ -2364,6 +2420,8 @@ func (ec *executionContext) childFields_Worker(ctx context.Context, field graphq
 		return ec.fieldContext_Worker_currentJob(ctx, field)
 	case "models":
 		return ec.fieldContext_Worker_models(ctx, field)
+	case "refusedModels":
+		return ec.fieldContext_Worker_refusedModels(ctx, field)
 	case "warmModels":
 		return ec.fieldContext_Worker_warmModels(ctx, field)
 	case "registeredAt":
@@ -2384,6 +2442,8 @@ func (ec *executionContext) childFields_Worker(ctx context.Context, field graphq
 		return ec.fieldContext_Worker_gpuHistory(ctx, field)
 	case "agentVersion":
 		return ec.fieldContext_Worker_agentVersion(ctx, field)
+	case "bootFailure":
+		return ec.fieldContext_Worker_bootFailure(ctx, field)
 	case "jobsCompleted":
 		return ec.fieldContext_Worker_jobsCompleted(ctx, field)
 	case "gpuSeconds":

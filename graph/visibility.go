@@ -21,15 +21,17 @@ var shown = map[models.Role]map[string][]string{
 		"Worker": {"id", "region", "gpuType", "status"},
 		"Model": {
 			"name", "version", "type", "description", "paramsSchema", "gpuTypes", "gpuMemoryGb", "gpusPerWorker", "produces", "requiresPrompt",
-			"timeoutSeconds", "gpuSecondsPerSecond", "priceFactor", "retry", "runtime", "quality", "drafts", "determinism", "origin", "createdAt", "available",
+			"timeoutSeconds", "gpuSecondsPerSecond", "priceFactor", "retry", "runtime", "quality", "drafts", "determinism", "origin", "createdAt", "removedAt", "available",
 		},
+		"RemovedModel":  {"name", "isAlias", "version", "origin", "removedAt"},
+		"WaitingReason": {"code", "message", "until"},
 		// Clients see no field of these.
 		"DeadLetter": {}, "DeadLetterConnection": {}, "DeadLetterGroup": {}, "DeadLetterStats": {}, "FailingHost": {},
 	},
 	models.RoleWorker: {
 		"Job": {"id", "type", "model", "params", "prompt", "tier", "status", "progress", "attemptNo"},
 		"Worker": {
-			"id", "provider", "providerInstanceId", "region", "zone", "gpuType", "capacityClass", "status", "models",
+			"id", "provider", "providerInstanceId", "region", "zone", "gpuType", "capacityClass", "status", "models", "refusedModels",
 			"warmModels", "registeredAt", "lastHeartbeatAt", "drainDeadline", "gpuUtilization", "gpus", "jobsCompleted", "gpuSeconds",
 		},
 	},

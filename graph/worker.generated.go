@@ -29,6 +29,8 @@ type WorkerResolver interface {
 	Pool(ctx context.Context, obj *models.Worker) (*query.PoolStatus, error)
 
 	CurrentJob(ctx context.Context, obj *models.Worker) (*models.Job, error)
+	Models(ctx context.Context, obj *models.Worker) ([]string, error)
+	RefusedModels(ctx context.Context, obj *models.Worker) ([]*catalogue.Refusal, error)
 
 	Gpus(ctx context.Context, obj *models.Worker) ([]*models.GPUState, error)
 	GpuHistory(ctx context.Context, obj *models.Worker) (*models.GPUHistory, error)
@@ -1138,6 +1140,52 @@ func (ec *executionContext) fieldContext_LeasedModel_determinism(_ context.Conte
 	return graphql.NewScalarFieldContext("LeasedModel", field, true, false, errors.New("field of type Determinism does not have child fields"))
 }
 
+func (ec *executionContext) _RefusedModel_model(ctx context.Context, field graphql.CollectedField, obj *catalogue.Refusal) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RefusedModel_model(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Model, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RefusedModel_model(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RefusedModel", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _RefusedModel_reason(ctx context.Context, field graphql.CollectedField, obj *catalogue.Refusal) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RefusedModel_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reason, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RefusedModel_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RefusedModel", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _RegisterWorkerPayload_worker(ctx context.Context, field graphql.CollectedField, obj *RegisterWorkerPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1657,7 +1705,7 @@ func (ec *executionContext) _Worker_models(ctx context.Context, field graphql.Co
 			return ec.fieldContext_Worker_models(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Models, nil
+			return ec.Resolvers.Worker().Models(ctx, obj)
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
@@ -1668,7 +1716,39 @@ func (ec *executionContext) _Worker_models(ctx context.Context, field graphql.Co
 	)
 }
 func (ec *executionContext) fieldContext_Worker_models(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Worker", field, false, false, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("Worker", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Worker_refusedModels(ctx context.Context, field graphql.CollectedField, obj *models.Worker) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Worker_refusedModels(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Worker().RefusedModels(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*catalogue.Refusal) graphql.Marshaler {
+			return ec.marshalNRefusedModel2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋcatalogueᚐRefusalᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Worker_refusedModels(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Worker",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RefusedModel(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _Worker_warmModels(ctx context.Context, field graphql.CollectedField, obj *models.Worker) (ret graphql.Marshaler) {
@@ -1916,6 +1996,29 @@ func (ec *executionContext) _Worker_agentVersion(ctx context.Context, field grap
 	)
 }
 func (ec *executionContext) fieldContext_Worker_agentVersion(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Worker", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Worker_bootFailure(ctx context.Context, field graphql.CollectedField, obj *models.Worker) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Worker_bootFailure(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.BootFailure, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Worker_bootFailure(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Worker", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
@@ -3509,6 +3612,49 @@ func (ec *executionContext) _LeasedModel(ctx context.Context, sel ast.SelectionS
 	return out
 }
 
+var refusedModelImplementors = []string{"RefusedModel"}
+
+func (ec *executionContext) _RefusedModel(ctx context.Context, sel ast.SelectionSet, obj *catalogue.Refusal) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, refusedModelImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("RefusedModel")
+		case "model":
+			out.Values[i] = ec._RefusedModel_model(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "reason":
+			out.Values[i] = ec._RefusedModel_reason(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var registerWorkerPayloadImplementors = []string{"RegisterWorkerPayload"}
 
 func (ec *executionContext) _RegisterWorkerPayload(ctx context.Context, sel ast.SelectionSet, obj *RegisterWorkerPayload) graphql.Marshaler {
@@ -3759,10 +3905,81 @@ func (ec *executionContext) _Worker(ctx context.Context, sel ast.SelectionSet, o
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "models":
-			out.Values[i] = ec._Worker_models(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Worker_models(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
 			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "refusedModels":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Worker_refusedModels(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "warmModels":
 			out.Values[i] = ec._Worker_warmModels(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -3877,6 +4094,11 @@ func (ec *executionContext) _Worker(ctx context.Context, sel ast.SelectionSet, o
 		case "agentVersion":
 			out.Values[i] = ec._Worker_agentVersion(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "bootFailure":
+			out.Values[i] = ec._Worker_bootFailure(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "jobsCompleted":
@@ -4183,6 +4405,32 @@ func (ec *executionContext) marshalNLeaseJobPayload2ᚖgithubᚗcomᚋreelayᚋr
 func (ec *executionContext) unmarshalNProgressInput2githubᚗcomᚋreelayᚋreelayᚋgraphᚐProgressInput(ctx context.Context, v any) (ProgressInput, error) {
 	res, err := ec.unmarshalInputProgressInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNRefusedModel2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋcatalogueᚐRefusalᚄ(ctx context.Context, sel ast.SelectionSet, v []*catalogue.Refusal) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNRefusedModel2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋcatalogueᚐRefusal(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNRefusedModel2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋcatalogueᚐRefusal(ctx context.Context, sel ast.SelectionSet, v *catalogue.Refusal) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._RefusedModel(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNRegisterWorkerInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋfleetᚐRegistration(ctx context.Context, v any) (fleet.Registration, error) {

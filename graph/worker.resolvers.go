@@ -149,6 +149,16 @@ func (r *workerResolver) CurrentJob(ctx context.Context, obj *models.Worker) (*m
 	return load(ctx).CurrentJobs.Load(ctx, obj.ID)
 }
 
+func (r *workerResolver) Models(ctx context.Context, obj *models.Worker) ([]string, error) {
+	served, _ := r.Reader.Catalogue.Current().Split(obj.Offer)
+	return served, nil
+}
+
+func (r *workerResolver) RefusedModels(ctx context.Context, obj *models.Worker) ([]*catalogue.Refusal, error) {
+	_, refused := r.Reader.Catalogue.Current().Split(obj.Offer)
+	return pointers(refused), nil
+}
+
 func (r *workerResolver) Gpus(ctx context.Context, obj *models.Worker) ([]*models.GPUState, error) {
 	return load(ctx).GPUs.Load(ctx, obj.ID)
 }

@@ -50,6 +50,10 @@ func TestRank(t *testing.T) {
 	require.Equal(t, 0, sizes.Rank("L4"))
 	require.Equal(t, 2, sizes.Rank("H100"))
 	require.Equal(t, 2, sizes.Rank("any"))
-	require.Equal(t, 0, sizes.Rank("T4"), "its word that it runs the model counts, its size is not known")
 	require.Equal(t, 0, anything.Rank("H100"))
+	for gpuType, runs := range map[string]bool{"L4": true, "h100": true, "any": true, "T4": false, "Commodore 64": false, "none": false, "": false} {
+		require.Equal(t, runs, sizes.RunsOn(gpuType), gpuType)
+		require.True(t, anything.RunsOn(gpuType), gpuType)
+		require.True(t, (&catalogue.Model{}).RunsOn(gpuType), gpuType)
+	}
 }

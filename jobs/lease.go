@@ -118,7 +118,7 @@ func (l *Leaser) Lease(ctx context.Context, p Principal, call LeaseCall) (*Lease
 		return nil, nil, apierror.Invalid("requestId", "requestId may have %d printable characters.", maxRequestIDRunes)
 	}
 	known := l.Catalogue.Current()
-	if err := known.Known("warmModels", call.Warm); err != nil {
+	if err := catalogue.ValidNames("warmModels", call.Warm); err != nil {
 		return nil, nil, err
 	}
 	worker, err := l.touch(ctx, call)

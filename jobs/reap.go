@@ -127,6 +127,13 @@ func (r *Reaper) Silent(ctx context.Context) (int, error) {
 }
 
 func (r *Reaper) silent(ctx context.Context, id models.WorkerID, away outage) (ended bool, err error) {
+	w, err := GetWorker(ctx, r.DB, id)
+	if err != nil {
+		return false, err
+	}
+	if w.Status == models.WorkerBooting { // its time cannot come back
+		return EndBoot(ctx, r.DB, w, "")
+	}
 	err = InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
 		ended = false
 		w, err := models.LockWorker(ctx, tx, id)
@@ -139,8 +146,6 @@ func (r *Reaper) silent(ctx context.Context, id models.WorkerID, away outage) (e
 		}
 		was := w.Status
 		switch {
-		case was == models.WorkerBooting: // its time cannot come back
-			w.Status, w.EndedAt = models.WorkerTerminated, now
 		case away.excuses(w.LastHeartbeatAt, silenceLimit):
 			return nil
 		case (was == models.WorkerIdle || was == models.WorkerDraining) && now.Sub(w.LastHeartbeatAt) > silenceLimit:

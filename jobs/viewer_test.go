@@ -69,7 +69,8 @@ func TestViewer(t *testing.T) {
 		"ResumePool":    func() error { _, err := s.Pools.Resume(t.Context(), viewer, pool.ID); return err },
 		"DeletePool":    func() error { return s.Pools.Delete(t.Context(), viewer, pool.ID) },
 		"ApplyModels":   func() error { _, err := s.Registry.Apply(t.Context(), viewer, registry.Application{}); return err },
-		"RemoveModel":   func() error { return s.Registry.Remove(t.Context(), viewer, "testcard") },
+		"RemoveModel":   func() error { return s.Registry.Remove(t.Context(), viewer, "testcard", false) },
+		"RestoreModel":  func() error { _, err := s.Registry.Restore(t.Context(), viewer, "testcard"); return err },
 		"CreateAccount": func() error { _, err := s.Accounts.Create(t.Context(), viewer, auth.AccountInput{}); return err },
 		"UpdateAccount": func() error {
 			_, err := s.Accounts.Update(t.Context(), viewer, s.Account.ID, auth.AccountInput{MaxRunning: &one})

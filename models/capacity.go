@@ -22,8 +22,8 @@ type Capacity struct {
 	PoollessIdle int `bun:"poolless_idle"`
 	// Most is how many workers the pools may have together. It is 0 without a pool.
 	Most int `bun:"most"`
-	// Opens is Most without pools that cannot boot workers: their machines come by themselves, or
-	// their provider fails or has just refused some.
+	// Opens is Most without pools that cannot boot workers: their machines come by themselves or do not
+	// start, or their provider fails or has just refused some.
 	Opens int `bun:"opens"`
 	// Paused means that a pool is paused.
 	Paused bool `bun:"paused"`
@@ -32,6 +32,12 @@ type Capacity struct {
 	Dear bool `bun:"dear"`
 	// BatchWaits means that jobs of BATCH boot no workers of a pool: they wait for cheaper ones.
 	BatchWaits bool `bun:"batch_waits"`
+	// NotBooting means that the machines of a pool do not start: BootFailure is why the newest did not,
+	// and the scaler tries one from BootRetryAt on. BootFailures is how many in a row did not.
+	NotBooting   bool      `bun:"not_booting"`
+	BootFailures int       `bun:"boot_failures"`
+	BootFailure  string    `bun:"boot_failure"`
+	BootRetryAt  time.Time `bun:"boot_retry_at,nullzero"`
 	// BootingSince is when the first of the booting workers began to boot.
 	BootingSince time.Time `bun:"booting_since,nullzero"`
 	// BootSeconds is the median of the pools' last boot times, or nil before the first boot.
@@ -55,22 +61,26 @@ func ListCapacity(ctx context.Context, db bun.IDB, models []string) ([]Capacity,
 			count(*) FILTER (WHERE status = 'BUSY') AS busy,
 			count(*) FILTER (WHERE poolless AND status <> 'QUARANTINED') AS poolless, count(*) FILTER (WHERE poolless AND status = 'IDLE') AS poolless_idle,
 			sum(max_workers) AS most, sum(opens) AS opens, bool_or(paused) AS paused, bool_or(dear) AS dear, bool_or(batch_waits) AS batch_waits,
+			bool_or(boot_failures >= ?1) AS not_booting, max(boot_failures) AS boot_failures, coalesce(max(boot_failure) FILTER (WHERE boot_failures >= ?1), '') AS boot_failure,
+			min(boot_retry_at) AS boot_retry_at,
 			min(created_at) FILTER (WHERE status = 'BOOTING') AS booting_since, max(boot_seconds) AS boot_seconds
 		FROM (
 			SELECT models, tiers, accounts, gpu_type, region, capacity_class, price_per_hour_usd, CASE WHEN status = 'IDLE' AND quarantined_until > clock_timestamp() THEN 'QUARANTINED' ELSE status END AS status, pool_id IS NULL AS poolless,
-				0 AS max_workers, 0 AS opens, false AS paused, false AS dear, false AS batch_waits, created_at, NULL::float8 AS boot_seconds
+				0 AS max_workers, 0 AS opens, false AS paused, false AS dear, false AS batch_waits,
+				0 AS boot_failures, '' AS boot_failure, NULL::timestamptz AS boot_retry_at, created_at, NULL::float8 AS boot_seconds
 			FROM workers WHERE ended_at IS NULL AND status IN ('BOOTING', 'IDLE', 'BUSY')
 			UNION ALL
 			SELECT models, tiers, accounts, gpu_type, region, capacity_class, pool_price(pools), '', false, CASE WHEN paused_at IS NULL AND NOT dear THEN max_workers ELSE 0 END,
-				CASE WHEN paused_at IS NULL AND NOT dear AND provider <> 'static' AND coalesce(provider_problem, '') = '' AND coalesce(backoff_until <= clock_timestamp(), true) THEN max_workers ELSE 0 END, paused_at IS NOT NULL, dear, batch_waits, NULL, (
+				CASE WHEN paused_at IS NULL AND NOT dear AND provider <> 'static' AND coalesce(provider_problem, '') = '' AND coalesce(backoff_until <= clock_timestamp(), true) AND boot_failures < ?1 THEN max_workers ELSE 0 END,
+				paused_at IS NOT NULL, dear, batch_waits, boot_failures, boot_failure, boot_retry_at, NULL, (
 				SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM boots.took)::float8)
 				FROM (
 					SELECT registered_at - created_at AS took FROM workers
 					WHERE pool_id = pools.id AND registered_at IS NOT NULL ORDER BY id DESC LIMIT 20) boots)
 			FROM pools, LATERAL (SELECT max_price_per_hour_usd > 0 AND pool_price(pools) > max_price_per_hour_usd AS dear) price
 			WHERE deleted_at IS NULL) kinds
-		WHERE models && ?::text[]
-		GROUP BY models, tiers, accounts, gpu_type, region, capacity_class, price_per_hour_usd`, textArray(models)).Scan(ctx, &found)
+		WHERE models && ?0::text[]
+		GROUP BY models, tiers, accounts, gpu_type, region, capacity_class, price_per_hour_usd`, textArray(models), NotBootingAfter).Scan(ctx, &found)
 	return found, err
 }
 

@@ -17,8 +17,8 @@ const (
 	OriginOperator CatalogueOrigin = "OPERATOR"
 )
 
-// CatalogueEntry is one version of a model or an alias. Only Current, Origin and Change ever
-// change.
+// CatalogueEntry is one version of a model or an alias. Only Current, Change, and what is said of its
+// removal ever change.
 type CatalogueEntry struct {
 	bun.BaseModel `bun:"table:catalogue_entries,alias:ce"`
 
@@ -33,6 +33,9 @@ type CatalogueEntry struct {
 	// CreatedBy is the id of the key, or the name of the program.
 	CreatedBy string    `bun:"created_by"`
 	CreatedAt time.Time `bun:"created_at,nullzero,default:clock_timestamp()"`
+	// RemovedAt is when the entry was removed, if this is its newest version, and RemovedBy who did.
+	RemovedAt time.Time `bun:"removed_at,nullzero"`
+	RemovedBy string    `bun:"removed_by,nullzero"`
 }
 
 // LockCatalogue makes the transaction the only one that changes the catalogue. Readers go on.
@@ -69,12 +72,55 @@ func InsertCatalogueEntry(ctx context.Context, tx bun.Tx, e *CatalogueEntry) err
 	return err
 }
 
-// RemoveCatalogueEntry leaves a name without a current version. It marks the entry as the
-// operator's, so that no release brings it back.
-func RemoveCatalogueEntry(ctx context.Context, tx bun.Tx, name string) error {
+// RemoveCatalogueEntry leaves a name without a current version. It waits for transactions that have
+// locked it with LockModels.
+func RemoveCatalogueEntry(ctx context.Context, tx bun.Tx, name, by string) error {
 	return mustChange(tx.NewRaw(`
-		UPDATE catalogue_entries SET current = false, origin = ?1, change = nextval('catalogue_changes')
-		WHERE name = ?0 AND current`, name, OriginOperator).Exec(ctx))
+		UPDATE catalogue_entries SET current = false, removed_at = clock_timestamp(), removed_by = ?1, change = nextval('catalogue_changes')
+		WHERE name = ?0 AND current`, name, by).Exec(ctx))
+}
+
+// RestoreCatalogueEntry makes a version current again. The caller holds the lock of the catalogue.
+func RestoreCatalogueEntry(ctx context.Context, tx bun.Tx, name string, version int) error {
+	return mustChange(tx.NewRaw(`
+		UPDATE catalogue_entries SET current = true, removed_at = NULL, removed_by = NULL, change = nextval('catalogue_changes')
+		WHERE name = ?0 AND version = ?1`, name, version).Exec(ctx))
+}
+
+// LockModels keeps models from being removed until the transaction ends, and returns those that were
+// removed. A name that the database does not know is not among them. Entries are locked before pools.
+func LockModels(ctx context.Context, tx bun.Tx, names []string) (removed []string, err error) {
+	var present []string
+	// A new version of an entry that commits meanwhile is in the snapshot of the next statement only.
+	for range 3 {
+		present = nil
+		err := tx.NewRaw("SELECT name FROM catalogue_entries WHERE name = ANY (?::text[]) AND current ORDER BY name FOR SHARE", textArray(names)).Scan(ctx, &present)
+		if err != nil || len(present) == len(names) {
+			return nil, err
+		}
+	}
+	err = tx.NewRaw("SELECT name FROM catalogue_entries WHERE name = ANY (?::text[]) GROUP BY name HAVING NOT bool_or(current) ORDER BY name", textArray(names)).Scan(ctx, &removed)
+	return removed, err
+}
+
+// CountSchedulesOf returns how many schedules submit jobs of a model.
+func CountSchedulesOf(ctx context.Context, db bun.IDB, model string) (n int, err error) {
+	err = db.NewRaw("SELECT count(*) FROM schedules WHERE model = ?", model).Scan(ctx, &n)
+	return n, err
+}
+
+// ModelGPUs is a model that new jobs can name, and the GPU types that can run it.
+type ModelGPUs struct {
+	Name     string   `bun:"name"`
+	GPUTypes []string `bun:"gpu_types,array"`
+}
+
+// ListModelGPUs returns the models that new jobs can name, in no particular order.
+func ListModelGPUs(ctx context.Context, db bun.IDB) (all []ModelGPUs, err error) {
+	err = db.NewRaw(`
+		SELECT name, ARRAY(SELECT json_array_elements_text(entry->'gpuTypes')) AS gpu_types
+		FROM catalogue_entries WHERE current AND NOT is_alias`).Scan(ctx, &all)
+	return all, err
 }
 
 // CountOpenJobs returns how many jobs of a model have not ended.

@@ -23,6 +23,8 @@ type Health struct {
 	// they are not.
 	SchedulesHaltedSeconds float64 `bun:"schedules_halted"`
 	LeasesHaltedSeconds    float64 `bun:"leases_halted"`
+	// NotBootingPools are pools whose machines do not start.
+	NotBootingPools int `bun:"not_booting"`
 }
 
 // ReadHealth reads the health in one statement, by indexes: its cost does not grow with the
@@ -31,7 +33,8 @@ func ReadHealth(ctx context.Context, db bun.IDB, stall time.Duration, letters in
 	h := new(Health)
 	err := db.NewRaw(`
 		SELECT outbox_lag, greatest(job_lag, CASE WHEN schedules_halted > 0 THEN 0 ELSE slot_lag END) AS scheduler_lag,
-			stalled, dead_letters, schedules_halted, leases_halted FROM (SELECT
+			stalled, dead_letters, schedules_halted, leases_halted, not_booting FROM (SELECT
+			(SELECT count(*) FROM pools WHERE boot_failures >= ? AND deleted_at IS NULL AND paused_at IS NULL) AS not_booting,
 			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - created_at), 0) FROM outbox
 				WHERE claimed_until IS NULL OR claimed_until < clock_timestamp() ORDER BY id LIMIT 1), 0) AS outbox_lag,
 			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - min(run_at)), 0) FROM (`+fmt.Sprintf(firstDelayedSQL, "IS NOT NULL")+`) first), 0) AS job_lag,
@@ -41,7 +44,7 @@ func ReadHealth(ctx context.Context, db bun.IDB, stall time.Duration, letters in
 			(SELECT count(*) FROM jobs WHERE status IN ('ASSIGNED', 'RUNNING', 'COMPLETING')
 				AND phase = 'RENDERING' AND progress_at < clock_timestamp() - make_interval(secs => ?)) AS stalled,
 			(SELECT count(*) FROM (SELECT FROM dead_letters WHERE resolved_at IS NULL AND `+operatorsSQL+` LIMIT ?) open) AS dead_letters) health`,
-		stall.Seconds(), letters).Scan(ctx, h)
+		NotBootingAfter, stall.Seconds(), letters).Scan(ctx, h)
 	return h, err
 }
 

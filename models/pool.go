@@ -32,6 +32,7 @@ type Pool struct {
 	Advice *PoolAdvice `bun:"advice,type:jsonb"`
 	PoolBackoff
 	PoolTrouble
+	PoolBoots
 	PoolQuote
 }
 
@@ -203,10 +204,11 @@ func InsertPool(ctx context.Context, db bun.IDB, p *Pool) error {
 }
 
 // UpdatePool writes a pool that the caller has locked. It does not write Desired.
-// The scaler may boot workers again at once: what the provider refused may have changed.
+// The scaler may boot workers again at once: what the provider refused, or kept machines from
+// starting, may have changed.
 func UpdatePool(ctx context.Context, db bun.IDB, p *Pool) error {
 	p.Fill()
-	p.PoolBackoff = PoolBackoff{}
+	p.PoolBackoff, p.PoolBoots = PoolBackoff{}, PoolBoots{}
 	return mustChange(db.NewUpdate().Model(p).ExcludeColumn("id", "desired", "created_at").WherePK().Exec(ctx))
 }
 
@@ -331,7 +333,8 @@ func CountPoolWorkers(ctx context.Context, db bun.IDB) ([]PoolCount, error) {
 func ListPoolWorkers(ctx context.Context, db bun.IDB, pools []PoolID) ([]*Worker, error) {
 	var workers []*Worker
 	err := db.NewSelect().Model(&workers).
-		Column("id", "pool_id", "provider_instance_id", "slot", "status", "created_at", "idle_since", "lost_at", "quarantined_until", "price_per_hour_usd").
+		Column("id", "pool_id", "provider", "provider_instance_id", "slot", "status", "created_at", "registered_at", "jobs_completed", "idle_since", "lost_at",
+			"quarantined_until", "price_per_hour_usd", "boot_failure").
 		Where("w.pool_id = ANY (?::uuid[]) AND w.ended_at IS NULL", uuidArray(pools)).Order("w.id").Scan(ctx)
 	return workers, err
 }

@@ -55,6 +55,9 @@ type Worker struct {
 	EndedAt         time.Time `bun:"ended_at,nullzero" json:"ended_at,omitzero"`
 	// LostAt is when the worker was last declared lost.
 	LostAt time.Time `bun:"lost_at,nullzero" json:"lost_at,omitzero"`
+	// BootFailure is why its registration was refused, or why it ended before it registered or soon
+	// after; "" otherwise.
+	BootFailure string `bun:"boot_failure,nullzero" json:"boot_failure,omitzero"`
 	WorkerQuarantine
 }
 
@@ -197,12 +200,17 @@ func FilterSilentWorkers(ctx context.Context, db bun.IDB, ids []WorkerID, silenc
 	return silent, err
 }
 
-// AvailableModels lists the models that workers can run, without lost and ended workers.
-func AvailableModels(ctx context.Context, db bun.IDB) ([]string, error) {
-	var names []string
-	err := db.NewRaw(`
-		SELECT DISTINCT unnest(models) FROM workers WHERE ended_at IS NULL AND status IN ('IDLE', 'BUSY')`).Scan(ctx, &names)
-	return names, err
+// OfferedModel is a model that workers with a GPU type offer.
+type OfferedModel struct {
+	Model   string `bun:"model"`
+	GPUType string `bun:"gpu_type"`
+}
+
+// ListOfferedModels lists what workers offer, without lost and ended workers.
+func ListOfferedModels(ctx context.Context, db bun.IDB) (all []OfferedModel, err error) {
+	err = db.NewRaw(`
+		SELECT DISTINCT unnest(models) AS model, gpu_type FROM workers WHERE ended_at IS NULL AND status IN ('IDLE', 'BUSY')`).Scan(ctx, &all)
+	return all, err
 }
 
 // Wanted is what the rows ask of a worker: the worker's own row, and the row of the job that

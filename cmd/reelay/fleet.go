@@ -9,6 +9,7 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/samber/lo"
 	"github.com/spf13/cobra"
 )
 
@@ -99,8 +100,20 @@ var workerTable = output.Table[client.Worker]{
 	None: "No workers.",
 }
 
-// workerState is a worker's state, and that it gets no jobs if its host is in quarantine.
+// workerState is a worker's state, and why it gets no jobs: its host is in quarantine, or it gets jobs of none
+// of its models. It names the models of which it gets none.
 func workerState(w client.Worker) string {
+	state := stateOfHost(w)
+	switch {
+	case len(w.RefusedModels) == 0 || w.Status == client.WorkerStatusTerminated:
+		return state
+	case len(w.Models) == 0:
+		return state + ", gets no jobs"
+	}
+	return state + ", without " + strings.Join(lo.Map(w.RefusedModels, func(r client.RefusedModel, _ int) string { return r.Model }), " ")
+}
+
+func stateOfHost(w client.Worker) string {
 	if w.QuarantinedUntil != nil && w.QuarantinedUntil.After(time.Now()) {
 		return string(w.Status) + ", in quarantine"
 	}

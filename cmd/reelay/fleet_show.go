@@ -43,7 +43,13 @@ func printWorker(to io.Writer, w *client.Worker) error {
 	}
 	field("place", "%s", strings.TrimSuffix(w.Region+", "+valueOr(w.Zone, ""), ", "))
 	field("GPU", "%d × %s, %s", w.GpuCount, w.GpuType, w.CapacityClass)
-	field("models", "%s", strings.Join(w.Models, ", "))
+	field("models", "%s", orNone(w.Models))
+	for _, r := range w.RefusedModels {
+		field("no jobs of", "%s: %s", r.Model, r.Reason)
+	}
+	if w.BootFailure != nil {
+		field("no start", "%s", *w.BootFailure)
+	}
 	field("loaded", "%s", orNone(w.WarmModels))
 	if w.CurrentJob != nil {
 		field("runs", "%s  %s  %s", w.CurrentJob.Id, w.CurrentJob.Model, w.CurrentJob.Status)

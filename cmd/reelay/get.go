@@ -192,7 +192,11 @@ func waiting(job *client.JobHistory) []string {
 	}
 	var reasons []string
 	for _, reason := range job.WaitingFor {
-		reasons = append(reasons, reason.Message)
+		message := reason.Message
+		if reason.Cause != nil {
+			message += " The newest: " + clean(*reason.Cause)
+		}
+		reasons = append(reasons, message)
 	}
 	return reasons
 }

@@ -11,9 +11,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/spf13/cobra"
 )
 
@@ -26,7 +28,7 @@ func modelsCommand() *cobra.Command {
 	})
 	cmd.AddCommand(
 		listModels(&cobra.Command{Use: "list", Short: "List the models and aliases", Args: cobra.NoArgs}),
-		modelsShowCommand(), modelsApplyCommand(), modelsDiffCommand(), modelsRemoveCommand())
+		modelsShowCommand(), modelsApplyCommand(), modelsDiffCommand(), modelsExportCommand(), modelsRemoveCommand(), modelsRestoreCommand())
 	return cmd
 }
 
@@ -121,12 +123,18 @@ func spread(a client.ModelAlias) string {
 
 func modelsShowCommand() *cobra.Command {
 	var version int
-	cmd := new(apiCall).command(&cobra.Command{
+	show := new(apiCall)
+	cmd := show.command(&cobra.Command{
 		Use:     "show NAME",
 		Short:   "Show one model with its parameters and all its fields, or an alias",
-		Example: "  reelay models show testcard\n  reelay models show testcard --version 1 --json",
+		Long:    "Shows one model with its parameters and all its fields, or an alias. --output yaml prints its entry as a file that\n`reelay models apply` takes (for operators).",
+		Example: "  reelay models show testcard\n  reelay models show testcard --version 1 --json\n  reelay models show testcard -o yaml > own.yaml",
 		Args:    cobra.ExactArgs(1),
+		PreRun:  func(*cobra.Command, []string) { show.target.operator = show.output.Format() == "yaml" },
 	}, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		if show.output.Format() == "yaml" {
+			return modelSource(ctx, c, args[0], version)
+		}
 		m, err := c.Model(ctx, args[0], version)
 		if client.ErrorCode(err) == client.CodeNotFound && version == 0 {
 			return showAlias(ctx, c, args[0])
@@ -140,6 +148,46 @@ func modelsShowCommand() *cobra.Command {
 	return cmd
 }
 
+// modelSource is the entry of a model or an alias.
+func modelSource(ctx context.Context, c *client.Client, name string, version int) (any, printer, error) {
+	source, err := c.ModelSource(ctx, name, version)
+	if client.ErrorCode(err) == client.CodeNotFound && version == 0 {
+		if source, err = c.ExportModels(ctx, []string{name}); client.ErrorCode(err) == client.CodeNotFound {
+			err = noModel(ctx, c, name)
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return output.Document{Source: source}, nil, nil
+}
+
+// noModel says that there is no model or alias of a name, and whether one can be restored.
+func noModel(ctx context.Context, c *client.Client, name string) error {
+	removed, err := c.RemovedModels(ctx)
+	if err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(removed, func(r client.RemovedModel) bool { return r.Name == name }); i >= 0 {
+		r := removed[i]
+		return fmt.Errorf("%s was removed from the catalogue%s: `reelay models restore %s` puts it back, and `reelay models show %s --version %d` shows it",
+			name, removal(r.RemovedAt, r.RemovedBy), name, name, r.Version)
+	}
+	return fmt.Errorf("there is no model or alias %s: `reelay models` lists them", name)
+}
+
+// removal says when something was removed and by whom, as far as is known.
+func removal(at *time.Time, by *string) string {
+	says := ""
+	if at != nil {
+		says += " " + ago(at)
+	}
+	if by != nil {
+		says += " by " + clean(*by)
+	}
+	return says
+}
+
 // showAlias shows the alias of a name that no model has.
 func showAlias(ctx context.Context, c *client.Client, name string) (any, printer, error) {
 	aliases, err := c.ModelAliases(ctx)
@@ -148,7 +196,7 @@ func showAlias(ctx context.Context, c *client.Client, name string) (any, printer
 	}
 	i := slices.IndexFunc(aliases, func(a client.ModelAlias) bool { return a.Name == name })
 	if i < 0 {
-		return nil, nil, fmt.Errorf("there is no model or alias %s: `reelay models` lists them", name)
+		return nil, nil, noModel(ctx, c, name)
 	}
 	a := aliases[i]
 	return a, func(out io.Writer) error {
@@ -169,6 +217,9 @@ func printModel(to io.Writer, m *client.Model) error {
 		if m.CreatedAt != nil {
 			origin = fmt.Sprintf("  (%s, %s)", strings.ToLower(string(*m.Origin)), ago(m.CreatedAt))
 		}
+	}
+	if m.RemovedAt != nil {
+		origin += "  removed" + removal(m.RemovedAt, m.RemovedBy)
 	}
 	field("version", "%d%s", m.Version, origin)
 	field("type", "%s", m.Type)
@@ -287,18 +338,97 @@ func shownValue(v *json.RawMessage) string {
 }
 
 func modelsRemoveCommand() *cobra.Command {
-	remove := &apiCall{target: target{admin: true}, danger: question("Remove %s from the catalogue?")}
-	return remove.command(&cobra.Command{
+	var fromPools bool
+	remove := &apiCall{target: target{admin: true}}
+	remove.danger = func(ctx context.Context, c *client.Client, args []string) (string, error) {
+		return removeQuestion(ctx, c, args[0], fromPools)
+	}
+	cmd := remove.command(&cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove a model or an alias (for admins)",
-		Long:  "Removes a model or an alias from the catalogue. A model whose jobs have not all ended, or that an alias names, stays.",
-		Args:  cobra.ExactArgs(1),
+		Long: "Removes a model or an alias from the catalogue. A model whose jobs have not all ended, or that an alias or a pool\n" +
+			"names, stays. With --from-pools it is taken out of the pools first. Workers that offer it stay, and get no jobs of it.\n" +
+			"`reelay models restore` puts it back. On a terminal, the command asks first.",
+		Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
-		if err := c.RemoveModel(ctx, args[0]); err != nil {
+		if err := c.RemoveModel(ctx, args[0], fromPools); err != nil {
 			return nil, nil, err
 		}
-		return map[string]string{"removed": args[0]}, line("Removed %s.", strconv.Quote(args[0])), nil
+		return map[string]string{"removed": args[0]}, line("Removed %s. `reelay models restore %s` puts it back.", strconv.Quote(args[0]), args[0]), nil
 	})
+	cmd.Flags().BoolVar(&fromPools, "from-pools", false, "also take it out of the pools that name it")
+	return cmd
+}
+
+// removeQuestion asks whether to remove a model, and says what names it.
+func removeQuestion(ctx context.Context, c *client.Client, name string, fromPools bool) (string, error) {
+	uses, err := c.ModelUses(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	question := fmt.Sprintf("Remove %s from the catalogue?", name)
+	if len(uses.Pools) > 0 && fromPools {
+		question += fmt.Sprintf(" It is also taken out of the pools %s.", strings.Join(uses.Pools, ", "))
+	}
+	if uses.Schedules > 0 {
+		question += fmt.Sprintf(" %s its jobs: without it, their slots are refused.", text.Count(uses.Schedules, "schedule")+map[bool]string{true: " submits", false: " submit"}[uses.Schedules == 1])
+	}
+	return question, nil
+}
+
+func modelsExportCommand() *cobra.Command {
+	export := &apiCall{target: target{operator: true}}
+	return export.command(&cobra.Command{
+		Use:   "export [NAME...]",
+		Short: "Print models and aliases as a file for apply (for operators)",
+		Long: "Prints models and aliases, also those that come with Reelay, as a YAML file that `reelay models apply` takes: those of\n" +
+			"the names, or all. A removed one is printed with its last version.",
+		Example: "  reelay models export > models.yaml\n  reelay models export wan-1.3b fast",
+	}, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		source, err := c.ExportModels(ctx, args)
+		if err != nil {
+			return nil, nil, err
+		}
+		return output.Document{Source: source}, func(out io.Writer) error {
+			_, err := io.WriteString(out, source)
+			return err
+		}, nil
+	})
+}
+
+func modelsRestoreCommand() *cobra.Command {
+	restore := &apiCall{target: target{admin: true}}
+	return restore.command(&cobra.Command{
+		Use:   "restore [NAME]",
+		Short: "Put back a model or an alias that was removed (for admins)",
+		Long:  "Puts back a model or an alias that was removed, with its last version. Without NAME, it lists what was removed.",
+		Args:  cobra.MaximumNArgs(1),
+	}, func(ctx context.Context, c *client.Client, args []string) (any, printer, error) {
+		if len(args) == 0 {
+			removed, err := c.RemovedModels(ctx)
+			return output.All(removed), func(out io.Writer) error { return printRemoved(out, removed) }, err
+		}
+		restored, err := c.RestoreModel(ctx, args[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		return restored, line("Restored version %d of %s.", restored.Version, restored.Name), nil
+	})
+}
+
+func printRemoved(out io.Writer, removed []client.RemovedModel) error {
+	if len(removed) == 0 {
+		return line("Nothing was removed.")(out)
+	}
+	var rows [][]string
+	for _, r := range removed {
+		by := "-"
+		if r.RemovedBy != nil {
+			by = clean(*r.RemovedBy)
+		}
+		rows = append(rows, []string{r.Name, fmt.Sprint(r.Version), strings.ToLower(string(r.Origin)), ago(r.RemovedAt), by})
+	}
+	return printTable(out, []string{"NAME", "VERSION", "SOURCE", "REMOVED", "BY"}, rows)
 }
 
 // paramRows reads a JSON Schema as far as it is simple; --json shows all of it.

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,7 +48,24 @@ func TestModelsCommand(t *testing.T) {
 			[]string{"diff", "-f", file, "--json"}, `{"applyModels": [` + change + `]}`, []string{`"kind": "CHANGED"`},
 			map[string]any{"input": map[string]any{"source": "models: []\n", "file": file, "dryRun": true}},
 		},
-		"remove": {[]string{"remove", "wan"}, `{"removeModel": true}`, []string{`Removed "wan".`}, map[string]any{"name": "wan"}},
+		"remove": {
+			[]string{"remove", "wan", "--from-pools"}, `{"removeModel": true}`, []string{`Removed "wan". .reelay models restore wan. puts it back`},
+			map[string]any{"name": "wan", "fromPools": true},
+		},
+		"restore": {[]string{"restore", "wan"}, `{"restoreModel": ` + change + `}`, []string{`Restored version 3 of wan\.`}, map[string]any{"name": "wan"}},
+		"list removed": {
+			[]string{"restore"}, `{"removedModels": [{"name": "wan", "isAlias": false, "version": 3, "origin": "SHIPPED", "removedAt": "2026-01-31T12:00:00Z", "removedBy": "ana@example.com"}]}`,
+			[]string{`wan +3 +shipped +\d+ days ago +ana@example.com`}, nil,
+		},
+		"export": {[]string{"export", "wan"}, `{"exportModels": "models:\n  - name: wan\n"}`, []string{`^models:\n  - name: wan\n$`}, map[string]any{"names": []any{"wan"}}},
+		"show as YAML": {
+			[]string{"show", "wan", "-o", "yaml"}, `{"model": {"source": "models:\n  - name: wan\n"}}`, []string{`^models:\n  - name: wan\n$`},
+			map[string]any{"name": "wan", "version": nil},
+		},
+		"show removed": {
+			[]string{"show", "wan", "--version", "3"}, `{"model": ` + strings.Replace(model, `"createdAt"`, `"removedAt": "2026-01-31T12:00:00Z", "removedBy": "ana@example.com", "createdAt"`, 1) + `}`,
+			[]string{`\(operator, \d+ days ago\)  removed \d+ days ago by ana@example.com`}, map[string]any{"name": "wan", "version": 3.0},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -16,7 +16,8 @@ func poolsCommand() *cobra.Command {
 		Use:   "pools",
 		Short: "Show and change the pools (for operators)",
 		Long: "Lists the pools with the numbers of their workers. A pool whose state is refused boots no worker for a while: its\n" +
-			"provider had no machines, or did not allow them. Nor does one that is too dear: its price is above its limit,\n" +
+			"provider had no machines, or did not allow them. One that is not booting tries one machine at a time: several in a row\n" +
+			"did not start, as `reelay pools show` explains. No worker boots in one that is too dear: its price is above its limit,\n" +
 			"or one that is closed by hours: it is outside its activeHours. See docs/operators/pools.md.",
 		Args: noSuchCommand,
 	})
@@ -66,6 +67,17 @@ var poolTable = output.Table[client.Pool]{
 		{Title: "LIMITS", Value: func(p client.Pool) any { return fmt.Sprintf("%d to %d", p.MinWorkers, p.MaxWorkers) }},
 		{Title: "PRICE/H", Minor: true, Value: func(p client.Pool) any { return priceNow(p) }},
 		{Title: "MODELS", Kind: output.Long, Value: func(p client.Pool) any { return p.Models }},
+		{Title: "WHY", Kind: output.Long, Minor: true, Value: func(p client.Pool) any {
+			switch {
+			case p.State == client.PoolStateNotBooting:
+				return notStarting(&p)
+			case p.State == client.PoolStateRefused && p.BackoffReason != nil:
+				return clean(*p.BackoffReason)
+			case p.State == client.PoolStateFailing && p.ProviderProblem != nil:
+				return clean(*p.ProviderProblem)
+			}
+			return nil
+		}},
 	},
 	Name: func(p client.Pool) string { return p.Name },
 	None: "No pools. Workers that register themselves need none.",

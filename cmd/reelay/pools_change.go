@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
@@ -66,6 +67,9 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 	field("state", "%s", poolState(p))
 	if p.BackoffReason != nil && *p.BackoffReason != "" {
 		field("refused", "%s", clean(*p.BackoffReason))
+	}
+	if p.BootFailures > 0 {
+		field("did not start", "%s", notStarting(p))
 	}
 	if p.ProviderProblem != nil && *p.ProviderProblem != "" {
 		field("provider fails", "since %s: %s", ago(p.ProviderProblemSince), clean(*p.ProviderProblem))
@@ -130,6 +134,21 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 		}
 	}
 	return out.Flush()
+}
+
+// notStarting says why machines of a pool do not start, and when the next is tried.
+func notStarting(p *client.Pool) string {
+	says := text.Count(p.BootFailures, "machine") + " in a row"
+	if p.BootFailure != nil {
+		says += ": " + clean(*p.BootFailure)
+	}
+	switch at := p.BootRetryAt; {
+	case at != nil && at.After(time.Now()):
+		says += "; the next is tried at " + at.Format(time.RFC3339)
+	case at != nil:
+		says += "; one is being tried"
+	}
+	return says
 }
 
 func poolsExplainCommand() *cobra.Command {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -181,7 +182,10 @@ func (a *Agent) register(ctx context.Context, models []string) error {
 			a.times = times{here: asked, there: r.Worker.RegisteredAt}
 			a.heartbeat, a.leaseTime = time.Duration(r.HeartbeatSeconds)*time.Second, time.Duration(r.LeaseSeconds)*time.Second
 			a.log = a.log.With("worker", a.worker)
-			a.log.Info("worker registered", "instance", c.InstanceID, "models", models)
+			a.log.Info("worker registered", "instance", c.InstanceID, "models", strings.Join(models, ","))
+			for _, refused := range r.Worker.RefusedModels {
+				a.log.Warn("the worker gets no jobs of a model that it offers; it waits until that changes", "model", refused.Model, "reason", refused.Reason)
+			}
 			close(a.registered)
 			return nil
 		}

@@ -204,6 +204,12 @@ func (c *Child) unexpected(err error) error {
 	return fmt.Errorf("%s ended unexpectedly (%s)", c.config.Name, how)
 }
 
+// LastLine returns the last line that the program has logged so far, without blanks around it.
+func (c *Child) LastLine() string {
+	said := c.lastWords()
+	return strings.TrimSpace(said[strings.LastIndexByte(said, '\n')+1:])
+}
+
 // lastWords returns the last lines that this run of the program has logged.
 func (c *Child) lastWords() string {
 	const lines, size = 8, 4 << 10

@@ -194,6 +194,7 @@ func queueRules() []*Rule {
 
 func fleetRules() []*Rule {
 	return []*Rule{
+		{Name: "machines-not-starting", Title: "Pools whose machines do not start", Severity: models.SeverityP1, Threshold: 0, Value: now(func(h *models.Health) float64 { return float64(h.NotBootingPools) })},
 		{Name: "preemptions", Title: "Share of attempts of the last hour that were preempted", Severity: models.SeverityP1, Threshold: 0.2, Unit: history.Share, Value: of(hour, preempted)},
 		{Name: "lease-expirations", Title: "Leases that expire", Severity: models.SeverityP1, Threshold: 5, For: 5 * time.Minute, Unit: history.PerMinute, Value: of(five, (*history.Figures).LeaseExpirationsPerMinute)},
 		{Name: "checkpoint-time", Title: "Time to save a checkpoint, p95", Severity: models.SeverityP2, Threshold: 30, For: 10 * time.Minute, Unit: history.Seconds, Value: of(ten, checkpoint)},

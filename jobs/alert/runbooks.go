@@ -22,6 +22,22 @@ var runbooks = map[string]Runbook{
 			"Before schedules resume: each schedule treats the slots of the halt by its rule for late slots (Schedules, /schedules). Pause those that must not catch up.",
 		},
 	},
+	"machines-not-starting": {
+		Meaning: "Several machines of a pool in a row did not start: their agents did not register, or ended soon after. The pool gets one machine at a time, after pauses of up to an hour. Its jobs wait.",
+		Causes: []string{
+			"The image, the startup script or the container is wrong, so that no agent runs.",
+			"The agent cannot reach the API: a firewall, a wrong public URL, an untrusted certificate.",
+			"The enrolment key was revoked, or the API refuses the registration.",
+			"A boot takes longer than the pool's bootLimitSeconds.",
+		},
+		Steps: []string{
+			"Pools (/pools): the page of the pool shows the last line of the agent, the API's refusal, or what the provider says of the machine.",
+			"Workers (/workers): the newest of the pool that ended say the same, each for itself. The agents' own logs are on the machines.",
+			"Correct the cause: the pool, the key, the image, the network.",
+			"Then resume the pool (`reelay pools resume NAME`), or change it: the scaler boots at once. Otherwise it tries one machine at the time that the page shows.",
+			"Until then, jobs run on other pools that can run them: raise maxWorkers of one, if there is one.",
+		},
+	},
 	"queue-depth": {
 		Meaning: "More than 200 jobs wait. That is a burst if the time to empty the queues is short, and a lack of workers if it is not.",
 		Causes:  []string{"A batch was submitted.", "Fewer workers than usual."},

@@ -54,6 +54,9 @@ type Model struct {
 	// Origin says who wrote this version; CreatedAt when. Both are empty before it is stored.
 	Origin    models.CatalogueOrigin `json:"-" yaml:"-"`
 	CreatedAt time.Time              `json:"-" yaml:"-"`
+	// RemovedAt is when the model was removed, if this is its newest version, and RemovedBy who did.
+	RemovedAt time.Time `json:"-" yaml:"-"`
+	RemovedBy string    `json:"-" yaml:"-"`
 
 	compiled *jsonschema.Schema
 	outbound *outbound.Policy // of the catalogue that holds the model

@@ -1,7 +1,9 @@
 package catalogue
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/models"
@@ -11,14 +13,23 @@ import (
 // anyGPU stands for every GPU type, in a model's list and on a worker.
 const anyGPU = "any"
 
+// RunsOn reports whether the model runs on a GPU of that type. A model that lists none runs anywhere.
+func (m *Model) RunsOn(gpuType string) bool {
+	return len(m.GPUTypes) == 0 || gpuType == anyGPU || slices.Contains(m.GPUTypes, anyGPU) || m.gpuIndex(gpuType) >= 0
+}
+
+// gpuIndex is the index of a GPU type in the model's list, or -1.
+func (m *Model) gpuIndex(gpuType string) int {
+	return slices.IndexFunc(m.GPUTypes, func(t string) bool { return strings.EqualFold(t, gpuType) })
+}
+
 // Rank is the index of a GPU type in the model's list, smallest first. A worker of that
-// type can run jobs up to that rank. A type that is not in the list counts as the
-// smallest: the worker names the model, so it can run it.
+// type can run jobs up to that rank.
 func (m *Model) Rank(gpuType string) int {
 	if gpuType == anyGPU || slices.Contains(m.GPUTypes, anyGPU) {
 		return max(len(m.GPUTypes)-1, 0)
 	}
-	return max(slices.Index(m.GPUTypes, gpuType), 0)
+	return max(m.gpuIndex(gpuType), 0)
 }
 
 // Capability says which queues a worker, or capacity of one kind, can serve.
@@ -31,13 +42,65 @@ type Capability struct {
 func (s *Snapshot) CapabilityOf(offer models.Offer) Capability {
 	r := Capability{Ranks: map[string]int{}, offer: offer}
 	for _, name := range offer.Models {
-		if m, err := s.Model(name); err == nil {
-			r.Ranks[name] = m.Rank(offer.GPUType)
-		} else {
-			r.Ranks[name] = 0 // the model has left the catalogue, but jobs of it may still wait
+		switch m := s.newest(name); {
+		case m != nil && m.RunsOn(offer.GPUType):
+			r.Ranks[name] = m.Rank(offer.GPUType) // if it was removed, jobs of it may still wait
+		case m == nil && s.past == nil:
+			r.Ranks[name] = 0 // the snapshot does not come from the database
 		}
 	}
 	return r
+}
+
+// newest returns the current version of a model or, if it was removed, the last one; nil if there never was one.
+func (s *Snapshot) newest(name string) *Model {
+	if m := s.model(name); m != nil {
+		return m
+	}
+	var last *Model
+	for key, m := range s.past {
+		if key.name == name && (last == nil || m.Version > last.Version) {
+			last = m
+		}
+	}
+	return last
+}
+
+// Removed reports whether there was a model of that name, and is none now.
+func (s *Snapshot) Removed(name string) bool { return s.model(name) == nil && s.newest(name) != nil }
+
+// Refusal is a model that a worker offers and gets no jobs of, and why.
+type Refusal struct {
+	Model  string
+	Reason string
+}
+
+// Split divides what a worker or a pool offers into the models of which it gets jobs, and the others.
+func (s *Snapshot) Split(offer models.Offer) (served []string, refused []Refusal) {
+	served = []string{}
+	for _, name := range offer.Models {
+		if why := s.refuses(name, offer.GPUType); why != "" {
+			refused = append(refused, Refusal{name, why})
+		} else {
+			served = append(served, name)
+		}
+	}
+	return served, refused
+}
+
+// refuses returns why a worker with a GPU type gets no jobs of a model, or "".
+func (s *Snapshot) refuses(name, gpuType string) string {
+	switch m := s.model(name); {
+	case m != nil && m.RunsOn(gpuType):
+		return ""
+	case m != nil:
+		return fmt.Sprintf("it runs on %s, not on %s", strings.Join(m.GPUTypes, ", "), gpuType)
+	case s.alias(name) != nil:
+		return "it is an alias: offer the models that it names"
+	case s.newest(name) != nil:
+		return "it was removed from the catalogue"
+	}
+	return "it is not in the catalogue"
 }
 
 // Serves reports whether an account's jobs of a queue can run there. A queue without a lane

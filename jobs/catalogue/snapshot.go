@@ -1,12 +1,14 @@
 package catalogue
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/internal/text"
@@ -71,6 +73,7 @@ type Snapshot struct {
 	models  []*Model // those that new jobs can name
 	aliases []*Alias
 	past    map[versionKey]*Model // all versions in the database
+	removed []Removed             // the newest first
 }
 
 type versionKey struct {
@@ -99,7 +102,9 @@ func New(models ...*Model) *Snapshot { return &Snapshot{models: models} }
 // holds are not compiled again.
 func Stored(rows []*models.CatalogueEntry, before *Snapshot) (*Snapshot, error) {
 	s := &Snapshot{past: map[versionKey]*Model{}}
+	newest := map[string]*models.CatalogueEntry{}
 	for _, row := range rows {
+		newest[row.Name] = row // the versions of an entry follow each other
 		s.Change = max(s.Change, row.Change)
 		if row.IsAlias {
 			if row.Current {
@@ -120,15 +125,38 @@ func Stored(rows []*models.CatalogueEntry, before *Snapshot) (*Snapshot, error) 
 			s.models = append(s.models, model)
 		}
 	}
+	for _, row := range newest {
+		if !row.Current {
+			s.removed = append(s.removed, Removed{row.Name, row.IsAlias, row.Version, row.Origin, row.RemovedAt, row.RemovedBy, row.Entry})
+		}
+	}
+	slices.SortFunc(s.removed, func(a, b Removed) int {
+		return cmp.Or(b.RemovedAt.Compare(a.RemovedAt), cmp.Compare(a.Name, b.Name))
+	})
 	return s, nil
 }
 
+// Removed is a model or an alias that was removed, with its newest version.
+type Removed struct {
+	Name      string
+	Alias     bool
+	Version   int
+	Origin    models.CatalogueOrigin
+	RemovedAt time.Time
+	RemovedBy string
+
+	entry json.RawMessage
+}
+
+// Removals lists what was removed, the newest first.
+func (s *Snapshot) Removals() []Removed { return s.removed }
+
 // stored returns the model of a row.
 func (s *Snapshot) stored(row *models.CatalogueEntry) (*Model, error) {
-	if known := s.past[versionKey{row.Name, row.Version}]; known != nil && known.Origin == row.Origin {
+	if known := s.past[versionKey{row.Name, row.Version}]; known != nil && known.Origin == row.Origin && known.RemovedAt.Equal(row.RemovedAt) {
 		return known, nil
 	}
-	m := &Model{Version: row.Version, Origin: row.Origin, CreatedAt: row.CreatedAt}
+	m := &Model{Version: row.Version, Origin: row.Origin, CreatedAt: row.CreatedAt, RemovedAt: row.RemovedAt, RemovedBy: row.RemovedBy}
 	if err := json.Unmarshal(row.Entry, m); err != nil {
 		return nil, err
 	}
@@ -256,6 +284,20 @@ func Choose(all []Candidate) *Model {
 	return all[len(all)-1].Model // the shares were rounded
 }
 
+// ValidNames returns INVALID_INPUT unless these could be names of models, and there are at most
+// MaxWorkerModels. A worker may name models that do not exist: it gets no jobs of them until they do.
+func ValidNames(field string, names []string) error {
+	if len(names) > MaxWorkerModels {
+		return apierror.Invalid(field, "%s may name %d models.", field, MaxWorkerModels)
+	}
+	for _, name := range names {
+		if !validName.MatchString(name) {
+			return apierror.Invalid(field, "%s names %q: a model's name has 1 to %d letters, digits, dots, hyphens and underscores.", field, text.Clip(name, maxName), maxName)
+		}
+	}
+	return nil
+}
+
 // Known returns INVALID_INPUT unless each name is a model's, and there are at most
 // MaxWorkerModels.
 func (s *Snapshot) Known(field string, names []string) error {
@@ -266,6 +308,23 @@ func (s *Snapshot) Known(field string, names []string) error {
 		if _, err := s.Model(name); err != nil {
 			return apierror.Invalid(field, "%s", err)
 		}
+	}
+	return nil
+}
+
+// CheckAlias returns CONFLICT if an alias names what does not exist, or leads back to itself. It returns nil for a model.
+func (s *Snapshot) CheckAlias(name string) error {
+	a := s.alias(name)
+	if a == nil {
+		return nil
+	}
+	for _, w := range a.Weights {
+		if s.model(w.Name) == nil && s.alias(w.Name) == nil {
+			return apierror.Conflict("The alias %s names %s, which is not in the catalogue: restore that first.", name, w.Name)
+		}
+	}
+	if path := s.cycle(name, nil, map[string]bool{}); path != nil {
+		return apierror.Conflict("The aliases would form a cycle: %s.", strings.Join(path, " → "))
 	}
 	return nil
 }

@@ -93,3 +93,15 @@ func TestDoctorPage(t *testing.T) {
 		})
 	}
 }
+
+func TestBoots(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+	require.Equal(t, doctor.LevelOK, doctor.Boots(nil, now).Level)
+	f := doctor.Boots([]models.NotBootingPool{{Name: "ltx", Failures: 3, Failure: "no route to host.", BootRetryAt: now.Add(time.Minute)}}, now)
+
+	require.Equal(t, doctor.LevelAdvice, f.Level)
+	require.Equal(t, "3 machines of the pool ltx in a row did not (no route to host); the next is tried at 2026-01-02T03:05:05Z.", f.Found)
+	require.Contains(t, f.Fix, "reelay pools resume NAME")
+}

@@ -40,7 +40,11 @@ func (d *Doctor) surroundings(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(ways(s, away, halts), settings(s, drift(s.Now, before, after))...), nil
+	broken, err := models.ListNotBooting(ctx, d.DB)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(ways(s, away, halts), boots(broken, s.Now)), settings(s, drift(s.Now, before, after))...), nil
 }
 
 // drift is how far this machine's clock is from PostgreSQL's at least, whose time
@@ -64,6 +68,22 @@ func when(is bool, format string, args ...any) string {
 		return ""
 	}
 	return fmt.Sprintf(format, args...)
+}
+
+// boots is whether the machines of pools start.
+func boots(broken []models.NotBootingPool, now time.Time) Finding {
+	var all []string
+	for _, p := range broken {
+		next := "one is being tried"
+		if p.BootRetryAt.After(now) {
+			next = "the next is tried at " + p.BootRetryAt.UTC().Format(time.RFC3339)
+		}
+		all = append(all, fmt.Sprintf("%s of the pool %s in a row did not (%s); %s", text.Count(p.Failures, "machine"), p.Name, strings.TrimSuffix(text.Printable(p.Failure), "."), next))
+	}
+	return Advise("boots", "The machines of all pools start.",
+		when(len(all) > 0, "%s.", strings.Join(all, ". ")),
+		"The pools get one machine at a time, after pauses of up to an hour. Jobs that only they can run wait.",
+		"Correct the cause, then run `reelay pools resume NAME`: docs/operators/runbooks.md#machines-not-starting.")
 }
 
 // ways is how the work goes.

@@ -149,6 +149,8 @@ func (p *poolShare) hasRoom(now time.Time) (from time.Time, ok bool) {
 	case b.BackoffUntil.After(now):
 		// Other refusals do not pass by themselves.
 		return b.BackoffUntil, b.BackoffClass == string(Stockout) || b.BackoffClass == string(Transient)
+	case p.pool.NotBooting():
+		return now, false // nobody knows whether the next machine starts
 	}
 	return now, true
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
@@ -16,6 +17,9 @@ import (
 
 // snapshot is everything that the scaler decides from, read in one transaction.
 type snapshot struct {
+	// models are the current ones with their GPU types; others run anywhere.
+	models map[string]*catalogue.Model
+
 	now   time.Time
 	pools []poolState
 	// queues leaves out those that are closed.
@@ -36,6 +40,12 @@ func (s *snapshot) isClosed(lane models.Tier, model string) bool {
 	return slices.ContainsFunc(s.closed, func(c models.ClosedQueue) bool {
 		return c.Lane == lane && (c.Model == "" || c.Model == model)
 	})
+}
+
+// runsOn reports whether jobs of a model run on a GPU type, as far as is known.
+func (s *snapshot) runsOn(model, gpuType string) bool {
+	m := s.models[model]
+	return m == nil || m.RunsOn(gpuType)
 }
 
 // poolState is a pool and its workers that have not ended.
@@ -137,7 +147,7 @@ func plan(s snapshot) []*decision {
 	shares := share(s)
 	var all []*decision
 	for i, p := range s.pools {
-		d := &decision{pool: p.pool, now: s.now, demand: shares[i].demand(), closed: shares[i].closed, frozen: p.frozen, waits: shares[i].waits, cheaper: shares[i].cheaper.of(shares[i])}
+		d := &decision{pool: p.pool, now: s.now, demand: shares[i].demand(), closed: shares[i].closed, frozen: p.frozen, waits: cmp.Or(shares[i].waits, shares[i].tries), cheaper: shares[i].cheaper.of(shares[i])}
 		d.count()
 		if slices.ContainsFunc(s.closed, func(c models.ClosedQueue) bool { return c.Model == "" || slices.Contains(p.pool.Models, c.Model) }) {
 			d.reason += " (without the jobs of queues that are paused or halted)"
@@ -245,6 +255,9 @@ func waitsNow(p poolState, now time.Time) string {
 		return fmt.Sprintf("the provider refused machines (%s, %s in a row), and is asked again at %s",
 			b.BackoffClass, text.Count(b.Refusals, "time"), b.BackoffUntil.UTC().Format(time.TimeOnly))
 	}
+	if b := p.pool.PoolBoots; b.NotBooting() && b.BootRetryAt.After(now) {
+		return fmt.Sprintf("%s; the next is tried at %s", notBootingNow(&b), b.BootRetryAt.UTC().Format(time.TimeOnly))
+	}
 	return tooDear(p.pool, now)
 }
 
@@ -253,6 +266,7 @@ type poolShare struct {
 	pool                *models.Pool
 	closed              string // why it may have no workers now, or ""
 	waits               string // why it gets no more workers for a while, or ""
+	tries               string // why it boots one machine at a time, or ""
 	frozen              bool
 	patient             int
 	expected            []Expected
@@ -312,7 +326,9 @@ func share(s snapshot) []*poolShare {
 		return cmp.Or(cmp.Compare(a.price, b.price), -cmp.Compare(a.pool.CapacityClass, b.pool.CapacityClass))
 	})
 	able := func(q models.QueueDemand) []*poolShare {
-		return dedicatedFirst(lo.Filter(byPrice, func(p *poolShare, _ int) bool { return takes(p.pool.Offer(s.now), q) }))
+		return dedicatedFirst(lo.Filter(byPrice, func(p *poolShare, _ int) bool {
+			return takes(p.pool.Offer(s.now), q) && s.runsOn(q.Model, p.pool.GPUType)
+		}))
 	}
 	queues := slices.Clone(s.queues)
 	slices.SortStableFunc(queues, func(a, b models.QueueDemand) int {
@@ -372,6 +388,9 @@ func newPoolShare(p poolState, now time.Time) *poolShare {
 	s := &poolShare{pool: p.pool, lanes: map[models.Tier]*laneShare{}}
 	s.closed, _ = closedNow(p.pool, now)
 	s.waits, s.frozen, s.price, s.patient = waitsNow(p, now), p.frozen != "", p.pool.PriceAt(now), p.patient
+	if b := &p.pool.PoolBoots; b.NotBooting() && !b.BootRetryAt.After(now) {
+		s.tries = notBootingNow(b) + "; one is tried"
+	}
 	for _, lane := range models.Tiers {
 		s.lanes[lane] = &laneShare{}
 	}
@@ -413,6 +432,9 @@ func (p *poolShare) most() int {
 	most := max(0, p.open(p.pool.MaxWorkers)-p.quarantined)
 	if p.waits != "" {
 		return min(p.booting+p.idle+p.busy, most)
+	}
+	if p.tries != "" {
+		return min(max(p.booting, perMachine(p.pool))+p.idle+p.busy, most)
 	}
 	return most
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"regexp"
@@ -18,6 +19,7 @@ import (
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
@@ -50,10 +52,15 @@ type Pools struct {
 
 // Warnings returns sentences about what is probably wrong with a pool that was accepted.
 func (s *Pools) Warnings(pool *models.Pool) []string {
-	if s.Doubts == nil {
-		return []string{}
+	all := []string{}
+	_, refused := s.Catalogue.Current().Split(pool.PoolSpec.Offer())
+	for _, r := range refused {
+		all = append(all, fmt.Sprintf("The pool runs no jobs of %s: %s.", r.Model, r.Reason))
 	}
-	return append([]string{}, s.Doubts(pool)...)
+	if s.Doubts == nil {
+		return all
+	}
+	return append(all, s.Doubts(pool)...)
 }
 
 // Providers returns the providers that a pool may name, sorted.
@@ -67,6 +74,9 @@ func (s *Pools) Create(ctx context.Context, p jobs.Principal, spec models.PoolSp
 		return nil, err
 	}
 	err := jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
+		if err := lockModels(ctx, tx, spec.Models); err != nil {
+			return err
+		}
 		return s.insert(ctx, tx, p, "createPool", pool)
 	})
 	return pool, apierror.Wrap(err, "create the pool %s", spec.Name)
@@ -108,7 +118,7 @@ func (s *Pools) replace(ctx context.Context, p jobs.Principal, id models.PoolID,
 		return nil, err
 	}
 	var changed []models.WorkerID
-	pool, err := s.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, pool *models.Pool) (err error) {
+	pool, err := s.changeTo(ctx, p, id, spec.Models, func(ctx context.Context, tx bun.Tx, pool *models.Pool) (err error) {
 		if err := may(pool); err != nil {
 			return err
 		}
@@ -156,8 +166,25 @@ func (s *Pools) update(ctx context.Context, tx bun.Tx, p jobs.Principal, action 
 	return p.Audit(ctx, tx, action, string(pool.ID), jobs.Payload{"before": before, "after": pool.PoolSpec})
 }
 
+// lockModels keeps models from being removed until their pool is written. It returns INVALID_INPUT for one
+// that was removed a moment ago.
+func lockModels(ctx context.Context, tx bun.Tx, names []string) error {
+	removed, err := models.LockModels(ctx, tx, lo.Uniq(names))
+	if err == nil && len(removed) > 0 {
+		err = apierror.Invalid("models", "The model %s was removed from the catalogue: leave it out, or restore it.", removed[0])
+	}
+	return err
+}
+
 // change runs a change of a pool that is locked.
 func (s *Pools) change(ctx context.Context, p jobs.Principal, id models.PoolID, do func(context.Context, bun.Tx, *models.Pool) error) (pool *models.Pool, err error) {
+	return s.changeTo(ctx, p, id, nil, do)
+}
+
+// changeTo is change for a pool that runs these models afterwards.
+func (s *Pools) changeTo(
+	ctx context.Context, p jobs.Principal, id models.PoolID, names []string, do func(context.Context, bun.Tx, *models.Pool) error,
+) (pool *models.Pool, err error) {
 	if err := p.RequireOperator(); err != nil {
 		return nil, err
 	}
@@ -165,7 +192,10 @@ func (s *Pools) change(ctx context.Context, p jobs.Principal, id models.PoolID, 
 		return nil, apierror.NotFound("pool")
 	}
 	err = jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
-		var err error
+		err := lockModels(ctx, tx, names)
+		if err != nil {
+			return err
+		}
 		if pool, err = models.LockPool(ctx, tx, id, models.PoolsToWrite); err != nil {
 			return apierror.OrNotFound(err, "pool")
 		}
@@ -205,10 +235,10 @@ func (s *Pools) Pause(ctx context.Context, p jobs.Principal, id models.PoolID) (
 	return pool, nil
 }
 
-// Resume ends a pause.
+// Resume ends a pause, and the pause that the scaler makes after machines were refused or did not start.
 func (s *Pools) Resume(ctx context.Context, p jobs.Principal, id models.PoolID) (*models.Pool, error) {
 	return s.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, pool *models.Pool) error {
-		if pool.PausedAt.IsZero() {
+		if pool.PausedAt.IsZero() && pool.Refusals == 0 && pool.BootFailures == 0 {
 			return nil
 		}
 		pool.PausedAt = time.Time{}

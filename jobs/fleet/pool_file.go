@@ -72,6 +72,13 @@ func (s *Pools) Apply(ctx context.Context, p jobs.Principal, f PoolFile) ([]*Poo
 	var changes []*PoolChange
 	var changed []models.WorkerID
 	err = jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
+		var names []string
+		for _, spec := range wanted {
+			names = append(names, spec.Models...)
+		}
+		if err := lockModels(ctx, tx, names); err != nil {
+			return err
+		}
 		pools, err := models.ListPools(ctx, tx, lo.Ternary(f.DryRun, models.NoPoolLock, models.PoolsToWrite))
 		if err != nil {
 			return err

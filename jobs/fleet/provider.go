@@ -75,6 +75,9 @@ type Instance struct {
 	// Reclaimed means that the provider took the machine away, and that it did not
 	// end by itself.
 	Reclaimed bool `json:",omitempty"`
+	// Cause is why a machine that was not taken away has ended, such as the last line of its agent. It is
+	// "" if the provider does not say.
+	Cause string `json:",omitempty"`
 	// Err is why the instance could not be created, if Create did not know it yet. It is
 	// nil if the provider does not say.
 	Err error `json:"-"`

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/reelay/reelay/internal/text"
@@ -36,6 +37,9 @@ type Registration struct {
 	IdentityToken string
 }
 
+// maxSlot bounds the number of a worker on its machine.
+const maxSlot = 1000
+
 // Registrar lets workers in and out.
 type Registrar struct {
 	DB        *bun.DB
@@ -51,8 +55,8 @@ func (r *Registrar) Register(ctx context.Context, p jobs.Principal, in Registrat
 	if p.WorkerID != "" {
 		return nil, "", apierror.Forbidden("A worker registers with an enrolment key (rl_live_…), not with a worker's token.")
 	}
-	if err := r.validate(ctx, &in); err != nil {
-		return nil, "", err
+	if err := r.validate(&in); err != nil {
+		return nil, "", r.refused(ctx, in, err)
 	}
 	secret, hash := secrets.New(secrets.WorkerPrefix)
 	fresh := models.Worker{
@@ -86,7 +90,10 @@ func (r *Registrar) Register(ctx context.Context, p jobs.Principal, in Registrat
 		}
 		worker.Status, worker.TokenHash, worker.EnrolmentKeyID = models.WorkerIdle, hash, p.KeyID
 		worker.Machine = placeOf(p)
-		worker.RegisteredAt, worker.LastHeartbeatAt, worker.IdleSince = now, now, now
+		worker.RegisteredAt, worker.LastHeartbeatAt, worker.IdleSince, worker.BootFailure = now, now, now, ""
+		if err := started(ctx, tx, pool); err != nil {
+			return err
+		}
 		if worker.WorkerQuarantine, err = models.QuarantineOf(ctx, tx, models.Host{Provider: in.Provider, InstanceID: in.ProviderInstanceID}); err != nil {
 			return err
 		}
@@ -100,7 +107,7 @@ func (r *Registrar) Register(ctx context.Context, p jobs.Principal, in Registrat
 		return err
 	})
 	if err != nil {
-		return nil, "", apierror.Wrap(err, "register %s", text.Clip(in.ProviderInstanceID, 64))
+		return nil, "", apierror.Wrap(r.refused(ctx, in, err), "register %s", text.Clip(in.ProviderInstanceID, 64))
 	}
 	r.Notifier.After(ctx, done)
 	return worker, secret, nil
@@ -197,7 +204,7 @@ func terminate(ctx context.Context, tx bun.Tx, id models.WorkerID, lost jobs.Los
 	return done, nil
 }
 
-func (r *Registrar) validate(ctx context.Context, in *Registration) error {
+func (r *Registrar) validate(in *Registration) error {
 	for name, value := range map[string]string{"provider": in.Provider, "providerInstanceId": in.ProviderInstanceID, "region": in.Region, "gpuType": in.GPUType} {
 		if !text.Valid(value, 1, text.MaxName) {
 			return apierror.Invalid(name, "%s must have 1 to %d printable characters.", name, text.MaxName)
@@ -208,8 +215,8 @@ func (r *Registrar) validate(ctx context.Context, in *Registration) error {
 		return apierror.Invalid("zone", "zone may have %d printable characters.", text.MaxName)
 	case !text.Valid(in.AgentVersion, 0, text.MaxName):
 		return apierror.Invalid("agentVersion", "agentVersion may have %d printable characters.", text.MaxName)
-	case in.Slot < 0 || in.Slot > 1000:
-		return apierror.Invalid("slot", "slot must be from 0 to 1000.")
+	case in.Slot < 0 || in.Slot > maxSlot:
+		return apierror.Invalid("slot", "slot must be from 0 to %d.", maxSlot)
 	case in.GPUCount < 1 || in.GPUCount > jobs.MaxGPUs:
 		return apierror.Invalid("gpuCount", "gpuCount must be from 1 to %d.", jobs.MaxGPUs)
 	case in.GPUMemoryBytes != nil && *in.GPUMemoryBytes < 0:
@@ -217,8 +224,7 @@ func (r *Registrar) validate(ctx context.Context, in *Registration) error {
 	case len(in.Models) == 0:
 		return apierror.Invalid("models", "A worker runs 1 to %d models.", catalogue.MaxWorkerModels)
 	}
-	known := r.Catalogue.Current()
-	if err := cmp.Or(known.Known("models", in.Models), known.Known("warmModels", in.WarmModels)); err != nil {
+	if err := cmp.Or(catalogue.ValidNames("models", in.Models), catalogue.ValidNames("warmModels", in.WarmModels)); err != nil {
 		return err
 	}
 	if in.WarmModels == nil {
@@ -233,12 +239,48 @@ func (r *Registrar) validate(ctx context.Context, in *Registration) error {
 // pauseRetry is when a worker of a paused pool should try to register again.
 const pauseRetry = time.Minute
 
+// refused records with a worker that boots why the registration of its agent was refused, and returns
+// the error. What passes by itself, or is not the API's word, is no reason.
+func (r *Registrar) refused(ctx context.Context, in Registration, err error) error {
+	var why *apierror.Error
+	if !errors.As(err, &why) || why.Code == apierror.CodeUnavailable || why.Code == apierror.CodeOverloaded ||
+		!text.Valid(in.Provider, 1, text.MaxName) || !text.Valid(in.ProviderInstanceID, 1, text.MaxName) || in.Slot < 0 || in.Slot > maxSlot {
+		return err
+	}
+	cause := text.Clip(text.Printable("the API refused the registration: "+why.Message), jobs.MaxMessageBytes)
+	if failed := models.RecordBootFailure(ctx, r.DB, in.Provider, in.ProviderInstanceID, in.Slot, cause); failed != nil {
+		slog.WarnContext(ctx, "the refusal of a registration could not be recorded", "machine", text.Clip(in.ProviderInstanceID, 64), "error", failed)
+	}
+	return err
+}
+
+// started clears the failures of a pool whose machines did not start, unless the last one registered, too: see
+// settleBoots. The pool is locked to be written if it has any.
+func started(ctx context.Context, tx bun.Tx, pool *models.Pool) error {
+	if pool == nil || pool.BootFailures == 0 || pool.BootExits {
+		return nil
+	}
+	pool.PoolBoots = models.PoolBoots{}
+	return models.SetPoolBoots(ctx, tx, pool)
+}
+
 // enter keeps the pool as it is until a worker has joined it. A paused pool takes none.
 func enter(ctx context.Context, tx bun.Tx, id models.PoolID) (*models.Pool, error) {
 	if id == "" {
 		return nil, nil
 	}
-	pool, err := models.LockPool(ctx, tx, id, models.PoolsStay)
+	lock := models.PoolsStay
+	seen, err := models.GetPools(ctx, tx, []models.PoolID{id})
+	if err != nil {
+		return nil, err
+	}
+	if len(seen) > 0 && seen[0].BootFailures > 0 {
+		lock = models.PoolsToWrite // see started
+	}
+	pool, err := models.LockPool(ctx, tx, id, lock)
+	if err == nil && lock == models.PoolsStay {
+		pool.PoolBoots = models.PoolBoots{} // a failure that came since then waits for the next machine
+	}
 	if err != nil {
 		return nil, apierror.OrNotFound(err, "pool")
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -87,6 +88,9 @@ func (s *Scaler) decide(ctx context.Context, pools []*models.Pool) (r round, err
 		if err := s.outlook.look(ctx, tx, &snapshot); err != nil {
 			return err
 		}
+		if err := settleBoots(ctx, tx, snapshot); err != nil {
+			return err
+		}
 		snapshot.freeze(pools)
 		decisions := plan(snapshot)
 		if err := notePatience(ctx, tx, decisions); err != nil {
@@ -152,6 +156,14 @@ func readSnapshot(ctx context.Context, tx bun.Tx, lock models.PoolLock, policy P
 	s.times = estimate.NewRenderTimes(known)
 	if s.closed, err = models.ListClosedQueues(ctx, tx); err != nil {
 		return s, fmt.Errorf("list the queues that are paused or halted: %w", err)
+	}
+	gpus, err := models.ListModelGPUs(ctx, tx)
+	if err != nil {
+		return s, fmt.Errorf("list the GPU types of models: %w", err)
+	}
+	s.models = map[string]*catalogue.Model{}
+	for _, m := range gpus {
+		s.models[m.Name] = &catalogue.Model{Name: m.Name, GPUTypes: m.GPUTypes}
 	}
 	if s.queues, err = readDemands(ctx, tx, s.pools); err != nil {
 		return s, fmt.Errorf("sum up what waits: %w", err)
@@ -239,10 +251,14 @@ func (s *Scaler) createPool(ctx context.Context, b boot) error {
 	if len(refused) == 0 {
 		return errors.Join(append(failed, models.ClearRefusals(ctx, s.DB, b.pool.ID))...)
 	}
-	why := refused.worst()
-	failed = append(failed, models.RecordRefusal(ctx, s.DB, b.pool.ID, string(why.class), text.Clip(text.Printable(why.err.Error()), jobs.MaxMessageBytes), pauses[why.class].after(b.pool.Refusals)),
-		models.SetDecisionError(ctx, s.DB, b.decision.ID, refused.Error()))
+	failed = append(failed, s.refuse(ctx, b.pool, refused), models.SetDecisionError(ctx, s.DB, b.decision.ID, refused.Error()))
 	return fmt.Errorf("create workers of pool %s: %w", b.pool.Name, errors.Join(append([]error{refused}, failed...)...))
+}
+
+// refuse records that the provider refused machines of a pool.
+func (s *Scaler) refuse(ctx context.Context, pool *models.Pool, refused refusals) error {
+	why := refused.worst()
+	return models.RecordRefusal(ctx, s.DB, pool.ID, string(why.class), text.Clip(text.Printable(why.err.Error()), jobs.MaxMessageBytes), pauses[why.class].after(pool.Refusals))
 }
 
 // unboot ends the workers that wait for a machine that was not created.

@@ -17,6 +17,8 @@ const (
 	StateClosed State = "CLOSED_BY_HOURS"
 	// StateRefused means that the provider refused machines, and is asked again later.
 	StateRefused State = "REFUSED"
+	// StateNotBooting means that several machines in a row did not start. The scaler tries one at a time.
+	StateNotBooting State = "NOT_BOOTING"
 	// StateFailing means that the provider cannot list or delete machines.
 	StateFailing State = "FAILING"
 	// StateTooDear means that the price is above the pool's limit.
@@ -33,6 +35,8 @@ func StateOf(p *models.Pool, now time.Time) State {
 		return StateClosed
 	case p.BackoffUntil.After(now):
 		return StateRefused
+	case p.NotBooting():
+		return StateNotBooting
 	case p.ProviderProblem != "":
 		return StateFailing
 	case tooDear(p, now) != "":

@@ -130,7 +130,8 @@ func graceOf(p Provider) time.Duration {
 
 // forget ends the workers whose machine is gone. Their jobs are queued again at
 // once: nothing can work on them any more. It also ends workers that should not be there:
-// those that boot in a pool that is closed, and those that have been lost for long.
+// those that boot in a pool that is closed, and those that have been lost for long. It counts the machines
+// that did not start, and those that the provider could not create.
 func (s *Scaler) forget(ctx context.Context, p poolState, instances []Instance, now time.Time) error {
 	known := map[string]Instance{}
 	for _, i := range instances {
@@ -138,28 +139,46 @@ func (s *Scaler) forget(ctx context.Context, p poolState, instances []Instance, 
 	}
 	grace := graceOf(s.Providers[p.pool.Provider])
 	_, closed := closedNow(p.pool, now)
+	refused := refusals{}
 	for _, w := range p.workers {
 		i, listed := known[w.ProviderInstanceID]
 		loss := jobs.Loss{Reason: "its machine is gone", Blameless: i.Reclaimed}
-		if i.Err != nil {
-			loss = jobs.Loss{Reason: "its machine could not be created", Blameless: true}
-		}
-		switch {
+		var err error
+		switch age := now.Sub(w.CreatedAt); {
 		case w.Status == models.WorkerBooting && closed:
-			loss = jobs.Loss{Reason: "its pool is closed", Blameless: true}
-		case w.Status == models.WorkerLost && now.Sub(w.LostAt) > time.Duration(p.pool.BootLimitSeconds)*time.Second:
-			loss = jobs.Loss{Reason: "it has been lost for long"}
-		case listed && i.State != InstanceEnded, w.Status == models.WorkerBooting && now.Sub(w.CreatedAt) < grace:
+			err = s.terminate(ctx, w, jobs.Loss{Reason: "its pool is closed", Blameless: true})
+		case w.Status == models.WorkerLost && now.Sub(w.LostAt) > bootLimit(p.pool):
+			err = s.terminate(ctx, w, jobs.Loss{Reason: "it has been lost for long"})
+		case w.Status == models.WorkerBooting && listed && i.State != InstanceEnded && age > bootLimit(p.pool):
+			err = s.endBoot(ctx, w, fmt.Sprintf("its agent did not register within %.0f s; the provider says that the machine is %s", bootLimit(p.pool).Seconds(), i.State))
+		case listed && i.State != InstanceEnded, w.Status == models.WorkerBooting && (!listed || i.Err != nil) && age < grace:
 			continue
-		}
-		if i.Err != nil {
+		case w.Status == models.WorkerBooting && i.Err != nil:
 			slog.WarnContext(ctx, "a machine could not be created", "pool", p.pool.Name, "machine", text.Clip(i.ID, 64), "class", ClassOf(i.Err), "error", i.Err)
+			refused.add(i.Err)
+			err = s.terminate(ctx, w, jobs.Loss{Reason: "its machine could not be created", Blameless: true})
+		case w.Status == models.WorkerBooting && !i.Reclaimed:
+			err = s.endBoot(ctx, w, endedWhy(i, "before its agent registered"))
+		case endedEarly(w, i, now):
+			err = s.endEarly(ctx, p.pool, w, endedWhy(i, "soon after its agent had registered"))
+		default:
+			err = s.terminate(ctx, w, loss)
 		}
-		if _, err := terminateWorker(ctx, s.DB, s.Notifier, w.ID, loss); err != nil {
+		if err != nil {
 			return err
 		}
 	}
-	return nil
+	if len(refused) == 0 {
+		return nil
+	}
+	return s.refuse(ctx, p.pool, refused)
+}
+
+func bootLimit(p *models.Pool) time.Duration { return time.Duration(p.BootLimitSeconds) * time.Second }
+
+func (s *Scaler) terminate(ctx context.Context, w *models.Worker, loss jobs.Loss) error {
+	_, err := terminateWorker(ctx, s.DB, s.Notifier, w.ID, loss)
+	return err
 }
 
 // clearGrace is how long a machine may stay after its worker has ended. In this time the agent

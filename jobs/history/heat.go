@@ -24,6 +24,8 @@ type HeatCell struct {
 	Utilization, WastedShare, PreemptedShare *float64
 	WastedGPUHours, PreemptionsPerHour       *float64
 	Verdict                                  Verdict
+
+	broken string // why machines of one of its pools do not start, or ""
 }
 
 // HeatLevel is how urgent a verdict is.
@@ -77,6 +79,9 @@ func HeatMap(f *Figures, pools []HeatPool, now []*models.HistoryPool, queues []m
 		}
 		spot[c] = spot[c] || p.CapacityClass == models.CapacitySpot
 		stopped[c] = cmp.Or(stopped[c], whyStopped(p))
+		if p.NotBooting() && !p.Paused {
+			c.broken = cmp.Or(c.broken, notBooting(p))
+		}
 	}
 	for _, w := range now {
 		c := cell(w.Region, w.GPUType)
@@ -108,8 +113,14 @@ func whyStopped(p HeatPool) string {
 		return "the pool " + p.Name + " is paused"
 	case p.Refused:
 		return "the provider refuses machines for the pool " + p.Name
+	case p.NotBooting():
+		return notBooting(p)
 	}
 	return ""
+}
+
+func notBooting(p HeatPool) string {
+	return fmt.Sprintf("machines of the pool %s do not start (%s)", p.Name, p.BootFailure)
 }
 
 func (c *HeatCell) measure(f *Figures) {
@@ -134,6 +145,8 @@ func (c *HeatCell) judge(spot bool, stopped string) Verdict {
 	wasteful, preempted := over(c.WastedShare, muchWaste), over(c.PreemptedShare, muchPreempted)
 	workers := c.Idle + c.Busy
 	switch {
+	case c.broken != "" && workers == 0:
+		return Verdict{HeatAct, "Machines do not start", fmt.Sprintf("Waiting jobs: %d, but %s.", c.Depth, c.broken), "machines-do-not-start"}
 	case c.Depth > 0 && workers == 0 && c.Booting > 0:
 		return Verdict{HeatWatch, "Workers boot", fmt.Sprintf("Waiting jobs: %d. Booting workers: %d. None has registered yet.", c.Depth, c.Booting), "workers-boot"}
 	case c.Depth > 0 && workers == 0 && stopped != "":

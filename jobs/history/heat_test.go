@@ -42,6 +42,7 @@ func TestHeatMap(t *testing.T) {
 		"booting":            {models.HistoryPool{}, pool(nil), models.HistoryPool{Booting: 1}, waiting, "Workers boot", history.HeatWatch},
 		"no workers":         {models.HistoryPool{}, pool(nil), models.HistoryPool{}, waiting, "No workers", history.HeatAct},
 		"refused":            {models.HistoryPool{}, pool(func(p *history.HeatPool) { p.Refused = true }), models.HistoryPool{}, waiting, "No capacity", history.HeatAct},
+		"not booting":        {models.HistoryPool{}, pool(func(p *history.HeatPool) { p.BootFailures, p.BootFailure = 3, "no key" }), models.HistoryPool{Booting: 1}, waiting, "Machines do not start", history.HeatAct},
 		"at the limit":       {models.HistoryPool{}, pool(nil), models.HistoryPool{Busy: 4}, waiting, "At its limit", history.HeatAct},
 		"too large":          {models.HistoryPool{Busy: 1, Idle: 9}, pool(nil), models.HistoryPool{Idle: 4}, nil, "Too large", history.HeatWatch},
 	} {

@@ -15,6 +15,7 @@ var (
 	poolMaxDesc     = poolDesc("reelay_pool_workers_max", "How many workers the pool may have.")
 	poolPausedDesc  = poolDesc("reelay_pool_paused", "1 if an operator paused the pool.")
 	poolRefusedDesc = poolDesc("reelay_pool_refusals", "How many creations in a row the pool's provider refused.")
+	poolBootsDesc   = poolDesc("reelay_pool_boot_failures", "How many of the pool's machines in a row did not start. From 3 on, the scaler tries one at a time.")
 	poolPriceDesc   = poolDesc("reelay_pool_price_usd", "The price of a worker for an hour, in US dollars.")
 	poolStaleDesc   = poolDesc("reelay_pool_price_stale", "1 if the price is an old one of its source.")
 	poolFailsDesc   = poolDesc("reelay_pool_provider_failing", "1 if the provider could not list or delete the pool's machines when it was last asked.")
@@ -32,7 +33,7 @@ func newPools(list func(context.Context) ([]*query.PoolStatus, error), names *po
 	return &gauges[[]*query.PoolStatus]{
 		what: "the pools", every: readEvery, read: names.reading(list),
 		descs: []*prometheus.Desc{
-			poolWorkersDesc, poolDesiredDesc, poolMaxDesc, poolPausedDesc, poolRefusedDesc, poolPriceDesc, poolStaleDesc,
+			poolWorkersDesc, poolDesiredDesc, poolMaxDesc, poolPausedDesc, poolRefusedDesc, poolBootsDesc, poolPriceDesc, poolStaleDesc,
 			poolTroubleDesc, poolCostDesc, poolFailsDesc, poolLoadDesc, poolFetchDesc,
 		},
 		emit: func(pools []*query.PoolStatus, into chan<- prometheus.Metric) {
@@ -54,6 +55,7 @@ func emitPool(pool *query.PoolStatus, into chan<- prometheus.Metric) {
 	emit(poolDesiredDesc, float64(pool.Desired))
 	emit(poolMaxDesc, float64(pool.MaxWorkers))
 	emit(poolRefusedDesc, float64(pool.Refusals))
+	emit(poolBootsDesc, float64(pool.BootFailures))
 	price := pool.Price()
 	emit(poolPriceDesc, price.PricePerHourUSD)
 	emit(poolStaleDesc, oneIf(price.Stale))

@@ -116,7 +116,7 @@ func CapacityOf(lane models.Tier, model string, pools []*PoolStatus, others mode
 	c := QueueCapacity{Lane: lane, Model: model, Poolless: others.Poolless, Workers: others.Poolless}
 	var booting, refused int
 	idle, inPools := others.PoollessIdle, 0
-	full := true
+	full, broken := true, ""
 	for _, p := range pools {
 		if !serves(p, lane, model) {
 			continue
@@ -131,6 +131,9 @@ func CapacityOf(lane models.Tier, model string, pools []*PoolStatus, others mode
 		if p.BackoffUntil.After(now) || p.ProviderProblem != "" {
 			refused++
 		}
+		if p.NotBooting() {
+			broken = fmt.Sprintf("the machines of %s do not start (%s)", p.Name, p.BootFailure)
+		}
 	}
 	c.Workers += inPools
 	c.AtMaximum = full && c.Maximum > 0 && idle == 0
@@ -142,6 +145,9 @@ func CapacityOf(lane models.Tier, model string, pools []*PoolStatus, others mode
 	case len(c.ServedBy) == 0:
 	case c.Maximum == 0:
 		parts = append(parts, "its pools are paused or may have no workers")
+	case broken != "" && idle == 0:
+		c.AtMaximum = false
+		parts = append(parts, fmt.Sprintf("%d of at most %s", inPools, text.Count(c.Maximum, "worker")), broken)
 	case c.AtMaximum:
 		parts = append(parts, "at the maximum of "+text.Count(c.Maximum, "worker"))
 	default:

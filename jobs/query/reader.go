@@ -396,7 +396,7 @@ type ModelStatus struct {
 
 // Models lists the models of a snapshot of the catalogue.
 func (r *Reader) Models(ctx context.Context, of *catalogue.Snapshot) ([]ModelStatus, error) {
-	available, err := r.availableModels(ctx)
+	available, err := r.availableModels(ctx, of)
 	if err != nil {
 		return nil, err
 	}
@@ -414,19 +414,21 @@ func (r *Reader) Model(ctx context.Context, of *catalogue.Snapshot, name string,
 	if m == nil {
 		return nil, nil
 	}
-	available, err := r.availableModels(ctx)
+	available, err := r.availableModels(ctx, of)
 	return &ModelStatus{m, available[name]}, err
 }
 
 // availableModels returns the models that a registered worker can run.
-func (r *Reader) availableModels(ctx context.Context) (map[string]bool, error) {
-	names, err := models.AvailableModels(ctx, r.DB)
+func (r *Reader) availableModels(ctx context.Context, of *catalogue.Snapshot) (map[string]bool, error) {
+	offered, err := models.ListOfferedModels(ctx, r.DB)
 	if err != nil {
 		return nil, fmt.Errorf("read available models: %w", err)
 	}
 	available := map[string]bool{}
-	for _, name := range names {
-		available[name] = true
+	for _, o := range offered {
+		if m := of.Find(o.Model, 0); m != nil && m.RunsOn(o.GPUType) {
+			available[o.Model] = true
+		}
 	}
 	return available, nil
 }

@@ -31,6 +31,7 @@ const (
 	WaitPoolPaused        WaitingCode = "POOL_PAUSED"
 	WaitAccountRunningCap WaitingCode = "ACCOUNT_RUNNING_CAP"
 	WaitCapacityBooting   WaitingCode = "CAPACITY_BOOTING"
+	WaitNotBooting        WaitingCode = "CAPACITY_NOT_BOOTING"
 	WaitCapacityExhausted WaitingCode = "CAPACITY_EXHAUSTED"
 	WaitPrice             WaitingCode = "PRICE"
 	WaitQueueAhead        WaitingCode = "QUEUE_AHEAD"
@@ -38,7 +39,7 @@ const (
 
 // waitingCodes lists them, the most informative first.
 var waitingCodes = []WaitingCode{
-	WaitDependency, WaitInput, WaitNotBefore, WaitHalted, WaitQueuePaused, WaitNoPool, WaitPoolPaused, WaitAccountRunningCap, WaitCapacityBooting, WaitPrice, WaitCapacityExhausted, WaitQueueAhead,
+	WaitDependency, WaitInput, WaitNotBefore, WaitHalted, WaitQueuePaused, WaitNoPool, WaitPoolPaused, WaitAccountRunningCap, WaitNotBooting, WaitCapacityBooting, WaitPrice, WaitCapacityExhausted, WaitQueueAhead,
 }
 
 // WaitingReason is one reason why a job waits, in a sentence for people. Until is when it
@@ -47,6 +48,16 @@ type WaitingReason struct {
 	Code    WaitingCode
 	Message string
 	Until   time.Time
+	// Cause is what a machine or its provider says, which is for operators only; or "".
+	Cause string
+}
+
+// Whole is the message with the cause, for operators.
+func (w WaitingReason) Whole() string {
+	if w.Cause == "" {
+		return w.Message
+	}
+	return w.Message + " The newest: " + w.Cause
 }
 
 // NothingHolds is the text for a job that waits without a WaitingReason.
@@ -332,6 +343,13 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 		total.Idle, total.Busy, total.Booting, total.Most = total.Idle+c.Idle, total.Busy+c.Busy, total.Booting+c.Booting, total.Most+c.Most
 		total.Quarantined += c.Quarantined
 		total.Paused, total.Dear, total.BatchWaits = total.Paused || c.Paused, total.Dear || c.Dear, total.BatchWaits || c.BatchWaits
+		total.Opens += c.Opens
+		if c.NotBooting {
+			if !total.NotBooting || c.BootRetryAt.Before(total.BootRetryAt) {
+				total.BootRetryAt, total.BootFailure = c.BootRetryAt, c.BootFailure
+			}
+			total.NotBooting, total.BootFailures = true, max(total.BootFailures, c.BootFailures)
+		}
 		if c.Booting > 0 && c.BootSeconds != nil {
 			at := c.BootingSince.Add(time.Duration(*c.BootSeconds * float64(time.Second)))
 			if at.After(s.now) && (ready.IsZero() || at.Before(ready)) {
@@ -343,8 +361,10 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 	switch {
 	case total.Idle > 0 && !spared:
 		return s.whyWarm(job)
+	case total.NotBooting && total.Opens == 0 && total.Most > 0 && !spared:
+		return []WaitingReason{s.whyNotBooting(total)}
 	case total.Booting > 0:
-		message := text.Count(total.Booting, "worker") + " that can run it " + verb(total.Booting, "boots", "boot")
+		message := text.Count(total.Booting, "suitable worker") + " " + verb(total.Booting, "is", "are") + " starting"
 		if !ready.IsZero() {
 			message += fmt.Sprintf(", ready in about %.0f s", ready.Sub(s.now).Seconds())
 		}
@@ -367,6 +387,9 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 		if s.tooDear(job) {
 			return []WaitingReason{{Code: WaitPrice, Message: "No worker that can run it costs so little now."}}
 		}
+		if s.catalogue.Removed(job.Model) {
+			return []WaitingReason{{Code: WaitNoPool, Message: "The model " + job.Model + " was removed from the catalogue. An admin can restore it."}}
+		}
 		return []WaitingReason{{Code: WaitNoPool, Message: "No pool and no worker can run it" + needs(job) + s.forOthers(job) + "."}}
 	}
 	message := "No worker that can run it is available"
@@ -379,6 +402,19 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 		message += ", and no pool can start more."
 	}
 	return []WaitingReason{{Code: WaitCapacityExhausted, Message: message}}
+}
+
+// whyNotBooting is the reason for jobs whose only pools have machines that do not start.
+func (s *situation) whyNotBooting(c models.Capacity) WaitingReason {
+	message := fmt.Sprintf("No suitable worker starts: %s in a row failed to", text.Count(c.BootFailures, "machine"))
+	if c.Busy > 0 {
+		message = fmt.Sprintf("%s that can run it %s busy, and no more start: %s in a row failed to",
+			text.Count(c.Busy, "worker"), verb(c.Busy, "is", "are"), text.Count(c.BootFailures, "machine"))
+	}
+	if c.BootRetryAt.After(s.now) {
+		return WaitingReason{Code: WaitNotBooting, Message: message + ". The next try is at " + c.BootRetryAt.UTC().Format(time.RFC3339) + ".", Until: c.BootRetryAt, Cause: c.BootFailure}
+	}
+	return WaitingReason{Code: WaitNotBooting, Message: message + ". One is being tried.", Cause: c.BootFailure}
 }
 
 // whyWarm returns the reason why a job does not start on an idle worker: a busy one that has its model

@@ -122,7 +122,7 @@ func TestWaitingFor(t *testing.T) {
 		require.Zero(t, expect(query.WaitCapacityBooting)[0].Until)
 		s.Exec(t, "UPDATE workers SET pool_id = ?, created_at = registered_at - interval '40 s' WHERE registered_at IS NOT NULL", pool.ID)
 		boots := expect(query.WaitCapacityBooting)[0]
-		require.Contains(t, boots.Message, "1 worker that can run it boots, ready in about ")
+		require.Contains(t, boots.Message, "1 suitable worker is starting, ready in about ")
 		require.WithinDuration(t, time.Now().Add(40*time.Second), boots.Until, 20*time.Second)
 		s.Exec(t, "UPDATE workers SET status = 'TERMINATED', ended_at = clock_timestamp() WHERE status = 'BOOTING'")
 

@@ -130,10 +130,10 @@ func (r *Registry) change(ctx context.Context, fn func(ctx context.Context, tx b
 	return r.read(ctx)
 }
 
-// Remove takes a model or an alias out of the catalogue. It returns CONFLICT while an alias
-// names it or a job of it has not ended, and NOT_FOUND for an unknown name. Ended jobs keep
-// their version of it.
-func (r *Registry) Remove(ctx context.Context, p jobs.Principal, name string) error {
+// Remove takes a model or an alias out of the catalogue. It returns CONFLICT while an alias or a pool
+// names it or a job of it has not ended, and NOT_FOUND for an unknown name. With fromPools, it takes the model out
+// of the pools first. Ended jobs keep their version of it.
+func (r *Registry) Remove(ctx context.Context, p jobs.Principal, name string, fromPools bool) error {
 	if err := p.RequireAdmin(); err != nil {
 		return err
 	}
@@ -142,13 +142,22 @@ func (r *Registry) Remove(ctx context.Context, p jobs.Principal, name string) er
 		if i < 0 {
 			return apierror.NotFound("model")
 		}
+		// First the entry: a pool that is saved with the model at this moment commits before, or waits and is refused.
+		if err := models.RemoveCatalogueEntry(ctx, tx, name, p.Actor()); err != nil {
+			return err
+		}
+		more := jobs.Payload{"version": rows[i].Version}
+		if fromPools {
+			left, err := leavePools(ctx, tx, p, name)
+			if err != nil {
+				return err
+			}
+			more["pools"] = left
+		}
 		if err := r.mayRemove(ctx, tx, rows, rows[i]); err != nil {
 			return err
 		}
-		if err := models.RemoveCatalogueEntry(ctx, tx, name); err != nil {
-			return err
-		}
-		return p.Audit(ctx, tx, "removeModel", name, jobs.Payload{"version": rows[i].Version})
+		return p.Audit(ctx, tx, "removeModel", name, more)
 	})
 	return apierror.Wrap(err, "remove the model")
 }
@@ -159,23 +168,20 @@ func (r *Registry) mayRemove(ctx context.Context, tx bun.Tx, rows []*models.Cata
 	if err != nil {
 		return err
 	}
-	for _, alias := range now.Aliases() {
-		if slices.ContainsFunc(alias.Weights, func(w catalogue.Weight) bool { return w.Name == entry.Name }) {
-			return apierror.Conflict("The alias %s names %s: change or remove the alias first.", alias.Name, entry.Name)
-		}
-	}
-	if entry.IsAlias {
-		return nil
-	}
-	if len(now.Models()) == 1 {
-		return apierror.Conflict("%s is the last model: a catalogue needs one.", entry.Name)
-	}
-	open, err := models.CountOpenJobs(ctx, tx, entry.Name)
+	uses, err := r.uses(ctx, tx, now, entry.Name)
 	if err != nil {
-		return fmt.Errorf("count the jobs of %s: %w", entry.Name, err)
+		return err
 	}
-	if open > 0 {
-		return apierror.Conflict("The model %s is in use by jobs that have not ended (%d): wait for them, or cancel them.", entry.Name, open)
+	switch {
+	case len(uses.Aliases) > 0:
+		return apierror.Conflict("The alias %s names %s: change or remove the alias first.", uses.Aliases[0], entry.Name)
+	case entry.IsAlias:
+	case len(now.Models()) == 1:
+		return apierror.Conflict("%s is the last model: a catalogue needs one.", entry.Name)
+	case len(uses.Pools) > 0:
+		return apierror.Conflict("The pools %s name the model %s: take it out of them, or remove it from them as well (--from-pools, fromPools).", and(uses.Pools), entry.Name)
+	case uses.OpenJobs > 0:
+		return apierror.Conflict("The model %s is in use by jobs that have not ended (%d): wait for them, or cancel them.", entry.Name, uses.OpenJobs)
 	}
 	return nil
 }
@@ -191,7 +197,7 @@ func (r *Registry) Seed(ctx context.Context, source *catalogue.Source, origin mo
 					last = i
 				}
 			}
-			return last >= 0 && rows[last].Origin == models.OriginOperator
+			return last >= 0 && (rows[last].Origin == models.OriginOperator || !rows[last].RemovedAt.IsZero())
 		})
 		changes, err := r.write(ctx, tx, kept, rows, origin, "reelay")
 		if err != nil {

@@ -116,7 +116,7 @@ func TestApply(t *testing.T) {
 		_, err := s.Registry.Apply(t.Context(), s.Client, file("own", 100))
 
 		require.Equal(t, apierror.CodeForbidden, code(t, err))
-		require.Equal(t, apierror.CodeForbidden, code(t, s.Registry.Remove(t.Context(), s.Client, "drill")))
+		require.Equal(t, apierror.CodeForbidden, code(t, s.Registry.Remove(t.Context(), s.Client, "drill", false)))
 	})
 }
 
@@ -135,7 +135,7 @@ func TestPass(t *testing.T) {
 		_, err = other.Catalogue.Current().Model("own")
 		require.NoError(t, err)
 
-		require.NoError(t, s.Registry.Remove(t.Context(), s.Admin, "own"))
+		require.NoError(t, s.Registry.Remove(t.Context(), s.Admin, "own", false))
 		require.NoError(t, other.Pass(t.Context()))
 		_, err = other.Catalogue.Current().Model("own")
 		require.ErrorContains(t, err, "There is no model of that name. The names are: testcard, ")
@@ -153,14 +153,14 @@ func TestRemove(t *testing.T) {
 		job, _, err := s.Submitter.Submit(t.Context(), s.Client, jobs.Submission{Model: "own"})
 		require.NoError(t, err)
 
-		err = s.Registry.Remove(t.Context(), s.Admin, "own")
+		err = s.Registry.Remove(t.Context(), s.Admin, "own", false)
 		require.Equal(t, apierror.CodeConflict, code(t, err))
 		require.ErrorContains(t, err, "The model own is in use by jobs that have not ended (1)")
 
 		_, err = s.Canceller.Cancel(t.Context(), s.Client, job.ID)
 		require.NoError(t, err)
-		require.NoError(t, s.Registry.Remove(t.Context(), s.Admin, "own"))
-		require.Equal(t, apierror.CodeNotFound, code(t, s.Registry.Remove(t.Context(), s.Admin, "own")))
+		require.NoError(t, s.Registry.Remove(t.Context(), s.Admin, "own", false))
+		require.Equal(t, apierror.CodeNotFound, code(t, s.Registry.Remove(t.Context(), s.Admin, "own", false)))
 	})
 
 	t.Run("RefusesAModelThatAnAliasNames", func(t *testing.T) {
@@ -169,11 +169,11 @@ func TestRemove(t *testing.T) {
 		_, err := s.Registry.Apply(t.Context(), s.Admin, registry.Application{File: "a.yaml", Source: "aliases: [{name: fast, models: {drill: 1}}]"})
 		require.NoError(t, err)
 
-		err = s.Registry.Remove(t.Context(), s.Admin, "drill")
+		err = s.Registry.Remove(t.Context(), s.Admin, "drill", false)
 		require.Equal(t, apierror.CodeConflict, code(t, err))
 
-		require.NoError(t, s.Registry.Remove(t.Context(), s.Admin, "fast"))
-		require.NoError(t, s.Registry.Remove(t.Context(), s.Admin, "drill"))
+		require.NoError(t, s.Registry.Remove(t.Context(), s.Admin, "fast", false))
+		require.NoError(t, s.Registry.Remove(t.Context(), s.Admin, "drill", false))
 	})
 
 	t.Run("KeepsTheLastModel", func(t *testing.T) {
@@ -181,11 +181,11 @@ func TestRemove(t *testing.T) {
 		s := open(t)
 		for _, m := range s.Registry.Catalogue.Current().Models() {
 			if m.Name != "testcard" {
-				require.NoError(t, s.Registry.Remove(t.Context(), s.Admin, m.Name))
+				require.NoError(t, s.Registry.Remove(t.Context(), s.Admin, m.Name, false))
 			}
 		}
 
-		require.Equal(t, apierror.CodeConflict, code(t, s.Registry.Remove(t.Context(), s.Admin, "testcard")))
+		require.Equal(t, apierror.CodeConflict, code(t, s.Registry.Remove(t.Context(), s.Admin, "testcard", false)))
 	})
 }
 
@@ -200,7 +200,7 @@ func TestSeed(t *testing.T) {
 	t.Run("LeavesWhatAnOperatorChangedOrRemoved", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
-		require.NoError(t, s.Registry.Remove(t.Context(), s.Admin, "drill"))
+		require.NoError(t, s.Registry.Remove(t.Context(), s.Admin, "drill", false))
 		_, err := s.Registry.Apply(t.Context(), s.Admin, file("testcard", 100))
 		require.NoError(t, err)
 
@@ -275,5 +275,126 @@ func TestAlias(t *testing.T) {
 			_, _, err := s.Submitter.Submit(t.Context(), s.Client, jobs.Submission{Model: "fast", Params: []byte(`{"n": 4}`)})
 			require.Equal(t, apierror.CodeInvalidInput, code(t, err))
 		}
+	})
+}
+
+// pool writes a pool of testcard and another model.
+func pool(t *testing.T, s *jobstest.Stack, names ...string) *models.Pool {
+	t.Helper()
+	s.Pools.Checks["fake"] = nil
+	pool, err := s.Pools.Create(t.Context(), s.Admin, models.PoolSpec{
+		Name: "p" + fmt.Sprint(len(names)), Provider: "fake", Region: "r", GPUType: "L4", CapacityClass: models.CapacitySpot, Models: names,
+		MaxWorkers: 1, WorkersPerMachine: 1, GPUsPerWorker: 1, BootLimitSeconds: 60,
+	})
+	require.NoError(t, err)
+	return pool
+}
+
+func TestRemoveFromPools(t *testing.T) {
+	t.Parallel()
+
+	t.Run("IsAskedFor", func(t *testing.T) {
+		t.Parallel()
+		s := open(t)
+		p := pool(t, s, "testcard", "drill")
+
+		err := s.Registry.Remove(t.Context(), s.Admin, "drill", false)
+		require.Equal(t, apierror.CodeConflict, code(t, err))
+		require.ErrorContains(t, err, "The pools p2 name the model drill: take it out of them")
+		uses, err := s.Registry.Uses(t.Context(), s.Admin, "drill")
+		require.NoError(t, err)
+		require.Equal(t, &registry.Uses{Pools: []string{"p2"}, Aliases: []string{}}, uses)
+
+		require.NoError(t, s.Registry.Remove(t.Context(), s.Admin, "drill", true))
+		now, err := s.Reader.Pool(t.Context(), p.ID)
+		require.NoError(t, err)
+		require.Equal(t, []string{"testcard"}, now.Models)
+	})
+
+	t.Run("LeavesNoPoolWithoutAModel", func(t *testing.T) {
+		t.Parallel()
+		s := open(t)
+		pool(t, s, "drill")
+
+		err := s.Registry.Remove(t.Context(), s.Admin, "drill", true)
+
+		require.ErrorContains(t, err, "The pool p1 would have no model left")
+		_, err = s.Registry.Catalogue.Current().Model("drill")
+		require.NoError(t, err)
+	})
+
+	t.Run("SeesAPoolThatIsSavedAtTheSameInstant", func(t *testing.T) {
+		t.Parallel()
+		for range 4 {
+			s := open(t)
+			p := pool(t, s, "testcard")
+			s.Pools.Catalogue = catalogue.Of(s.Registry.Catalogue.Current()) // another process, which learns of removals later
+			spec := p.PoolSpec
+			spec.Models = []string{"testcard", "drill"}
+			var group errgroup.Group
+			var saved, removed error
+			group.Go(func() error { _, saved = s.Pools.Update(t.Context(), s.Admin, p.ID, spec); return nil })
+			group.Go(func() error { removed = s.Registry.Remove(t.Context(), s.Admin, "drill", false); return nil })
+			require.NoError(t, group.Wait())
+
+			require.True(t, (saved == nil) != (removed == nil), "saved: %v, removed: %v", saved, removed)
+			if saved != nil {
+				require.ErrorContains(t, saved, "The model drill was removed from the catalogue")
+			}
+		}
+	})
+}
+
+func TestRestore(t *testing.T) {
+	t.Parallel()
+
+	t.Run("PutsBackWhatAReleaseBrought", func(t *testing.T) {
+		t.Parallel()
+		s := open(t)
+		before, err := s.Registry.Catalogue.Current().Model("drill")
+		require.NoError(t, err)
+		require.NoError(t, s.Registry.Remove(t.Context(), s.Admin, "drill", false))
+		gone := s.Registry.Catalogue.Current().Find("drill", before.Version)
+		require.Equal(t, []any{models.OriginShipped, string(s.Admin.KeyID)}, []any{gone.Origin, gone.RemovedBy})
+		require.False(t, gone.RemovedAt.IsZero())
+		require.Equal(t, "drill", s.Registry.Catalogue.Current().Removals()[0].Name)
+
+		restored, err := s.Registry.Restore(t.Context(), s.Admin, "drill")
+
+		require.NoError(t, err)
+		require.Equal(t, before.Version, restored.Version)
+		after, err := s.Registry.Catalogue.Current().Model("drill")
+		require.NoError(t, err)
+		require.Equal(t, []any{models.OriginShipped, true}, []any{after.Origin, after.RemovedAt.IsZero()})
+		require.Empty(t, s.Registry.Catalogue.Current().Removals())
+		_, err = s.Registry.Restore(t.Context(), s.Admin, "drill")
+		require.Equal(t, apierror.CodeConflict, code(t, err))
+		_, err = s.Registry.Restore(t.Context(), s.Admin, "nonesuch")
+		require.Equal(t, apierror.CodeNotFound, code(t, err))
+		_, err = s.Registry.Restore(t.Context(), s.Client, "drill")
+		require.Equal(t, apierror.CodeForbidden, code(t, err))
+	})
+
+	t.Run("RefusesAnAliasThatWouldLeadNowhere", func(t *testing.T) {
+		t.Parallel()
+		s := open(t)
+		_, err := s.Registry.Apply(t.Context(), s.Admin, registry.Application{File: "a.yaml", Source: "aliases: [{name: fast, models: {drill: 1}}]"})
+		require.NoError(t, err)
+		require.NoError(t, s.Registry.Remove(t.Context(), s.Admin, "fast", false))
+		require.NoError(t, s.Registry.Remove(t.Context(), s.Admin, "drill", false))
+
+		_, err = s.Registry.Restore(t.Context(), s.Admin, "fast")
+		require.ErrorContains(t, err, "The alias fast names drill, which is not in the catalogue: restore that first.")
+		source, err := s.Registry.Catalogue.Current().Export([]string{"fast", "drill"})
+		require.NoError(t, err)
+		require.Contains(t, source, "aliases:\n  - name: fast\n")
+
+		for _, name := range []string{"drill", "fast"} {
+			_, err = s.Registry.Restore(t.Context(), s.Admin, name)
+			require.NoError(t, err)
+		}
+		changes, err := s.Registry.Apply(t.Context(), s.Admin, registry.Application{File: "a.yaml", Source: source})
+		require.NoError(t, err)
+		require.Equal(t, []catalogue.ChangeKind{catalogue.Unchanged, catalogue.Unchanged}, []catalogue.ChangeKind{changes[0].Kind, changes[1].Kind})
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/fleet"
@@ -97,8 +98,10 @@ func (s *sim) wake() {
 		if p.ActiveHours != "" {
 			next = min(next, (math.Floor(s.now/60)+1)*60)
 		}
-		if at := p.BackoffUntil.Sub(epoch).Seconds(); at > s.now {
-			next = min(next, at)
+		for _, until := range []time.Time{p.BackoffUntil, p.BootRetryAt} {
+			if at := until.Sub(epoch).Seconds(); at > s.now {
+				next = min(next, at)
+			}
 		}
 	}
 	if !math.IsInf(next, 1) && (s.rounds.wakeAt <= s.now || next < s.rounds.wakeAt) {
@@ -135,9 +138,11 @@ func (s *sim) booted(w *worker, inTime bool) {
 		return
 	}
 	if !inTime {
+		fleet.BootEnded(w.pool.Pool, clock(w.born), clock(s.now))
 		s.retire(w)
 		return
 	}
+	fleet.BootStarted(w.pool.Pool)
 	s.charge(w, classBoot, s.now-w.born)
 	w.pool.boots = append(w.pool.boots, s.now-w.born)
 	if w.noticed {

@@ -54,7 +54,7 @@ func (v *jobView) waits() []string {
 	}
 	var reasons []string
 	for _, reason := range v.Waiting {
-		reasons = append(reasons, reason.Message)
+		reasons = append(reasons, reason.Whole())
 	}
 	return reasons
 }

@@ -21,6 +21,7 @@ import (
 type modelList struct {
 	Models  []query.ModelStatus
 	Aliases []*catalogue.Alias
+	Removed []catalogue.Removed
 	// MayChange is true for an ADMIN.
 	MayChange bool
 	Now       time.Time
@@ -32,7 +33,7 @@ func (c *console) modelList(w http.ResponseWriter, r *http.Request, p jobs.Princ
 	if err != nil {
 		return err
 	}
-	return render(w, r, http.StatusOK, modelListPage(&modelList{found, known.Aliases(), p.May(models.RoleAdmin), time.Now()}))
+	return render(w, r, http.StatusOK, modelListPage(&modelList{found, known.Aliases(), known.Removals(), p.May(models.RoleAdmin), time.Now()}))
 }
 
 // modelShow is the view of one version of a model.
@@ -138,12 +139,24 @@ func (c *console) modelConfirm(w http.ResponseWriter, r *http.Request, p jobs.Pr
 	if err := p.RequireAdmin(); err != nil {
 		return err
 	}
-	return render(w, r, http.StatusOK, modelRemovePage(r.PathValue("id")))
+	uses, err := c.Registry.Uses(r.Context(), p, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return render(w, r, http.StatusOK, modelRemovePage(r.PathValue("id"), uses))
 }
 
 func (c *console) modelRemove(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	if err := c.Registry.Remove(r.Context(), p, r.PathValue("id")); err != nil {
+	if err := c.Registry.Remove(r.Context(), p, r.PathValue("id"), r.PostFormValue("fromPools") != ""); err != nil {
 		return err
 	}
 	return c.done(w, r, "/models", "Removed "+r.PathValue("id")+".")
+}
+
+func (c *console) modelRestore(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	restored, err := c.Registry.Restore(r.Context(), p, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return c.done(w, r, "/models", fmt.Sprintf("Restored version %d of %s.", restored.Version, restored.Name))
 }

@@ -169,6 +169,8 @@ func (v *overview) notes() (all []note) {
 			all = append(all, note{"Pool " + pool.Name + " is paused", ui.Since(pool.PausedAt, v.Now), poolLink(pool.ID), "warn"})
 		case pool.BackoffUntil.After(v.Now):
 			all = append(all, note{"Pool " + pool.Name + " gets no machines", ui.Upright(ui.Clip(pool.BackoffReason, 120)), poolLink(pool.ID), "bad"})
+		case pool.NotBooting():
+			all = append(all, note{"Machines of pool " + pool.Name + " do not start", text.Count(pool.BootFailures, "machine") + " in a row: " + ui.Upright(ui.Clip(pool.BootFailure, 200)), poolLink(pool.ID), "bad"})
 		case pool.ProviderProblem != "":
 			all = append(all, note{"The provider of pool " + pool.Name + " fails", ui.Upright(ui.Clip(pool.ProviderProblem, 120)), poolLink(pool.ID), "bad"})
 		case v.Queued > 0 && pool.Busy+pool.Idle+pool.Booting >= pool.MaxWorkers && pool.MaxWorkers > 0 && pool.Idle == 0:

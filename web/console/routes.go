@@ -209,6 +209,7 @@ func (c *console) routes() []route {
 		{pattern: "GET /models/show/{id}", serve: c.modelShow},
 		{pattern: "GET /models/show/{id}/remove", serve: c.modelConfirm, admin: true},
 		{pattern: "POST /models/show/{id}/remove", serve: c.modelRemove, admin: true, back: "/models"},
+		{pattern: "POST /models/show/{id}/restore", serve: c.modelRestore, admin: true, back: "/models"},
 
 		{pattern: "GET /schedules", serve: c.scheduleList},
 		{pattern: "GET /schedules/live", serve: c.scheduleListLive},

@@ -5,10 +5,12 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/a-h/templ"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
@@ -52,6 +54,21 @@ type workerRow struct {
 	Hosted, Preemptable bool
 	// Silent is true if the worker's next heartbeat is overdue.
 	Silent bool
+	// Served are the models of which it gets jobs, and Refused the others that it offers.
+	Served  []string
+	Refused []catalogue.Refusal
+}
+
+// offers says in a line what the worker runs, and of how many models it gets no jobs.
+func (r workerRow) offers() string {
+	all := ui.Clip(strings.Join(r.Served, ", "), 60)
+	switch {
+	case len(r.Refused) == 0:
+		return all
+	case len(r.Served) == 0:
+		return "gets jobs of none of its models"
+	}
+	return all + ", without " + ui.Clip(strings.Join(lo.Map(r.Refused, func(of catalogue.Refusal, _ int) string { return of.Model }), ", "), 60)
 }
 
 // present are the states of workers that are not terminated.
@@ -180,7 +197,8 @@ func (c *console) workerRows(ctx context.Context, workers []*models.Worker, pool
 	}
 	var rows []workerRow
 	for _, w := range workers {
-		rows = append(rows, workerRow{w, names[w.PoolID], held[w.ID], gpus[w.ID], pasts[w.ID], c.Fleet.Hosts(w), c.Fleet.Preempts(w), slices.Contains(silent, w.ID)})
+		served, refused := c.Reader.Catalogue.Current().Split(w.Offer)
+		rows = append(rows, workerRow{w, names[w.PoolID], held[w.ID], gpus[w.ID], pasts[w.ID], c.Fleet.Hosts(w), c.Fleet.Preempts(w), slices.Contains(silent, w.ID), served, refused})
 	}
 	return rows, nil
 }

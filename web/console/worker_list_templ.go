@@ -1182,9 +1182,9 @@ func workerLine(row workerRow, v *workerList) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var58 string
-		templ_7745c5c3_Var58, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Upright(ui.Clip(strings.Join(row.Models, ", "), 60)))
+		templ_7745c5c3_Var58, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Upright(row.offers()))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/console/worker_list.templ`, Line: 208, Col: 212}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/console/worker_list.templ`, Line: 208, Col: 181}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var58))
 		if templ_7745c5c3_Err != nil {

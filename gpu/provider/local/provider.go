@@ -22,8 +22,8 @@ import (
 // Name is the provider's name, in pools and at registration.
 const Name = "local"
 
-// keepReclaimed is how many instances that were taken away stay known.
-const keepReclaimed = 1000
+// keepEnded is how many instances that have ended stay known.
+const keepEnded = 1000
 
 // Config says how instances are run.
 type Config struct {
@@ -52,7 +52,7 @@ type Provider struct {
 	mu        sync.Mutex
 	closed    bool
 	instances map[string]*instance
-	reclaimed []ended // the newest that have ended, oldest first
+	ended     []ended // the newest that have ended, oldest first
 	watching  sync.WaitGroup
 }
 
@@ -67,10 +67,12 @@ type instance struct {
 	notices   []*time.Timer
 }
 
-// ended is an instance that was taken away.
+// ended is an instance that was taken away, or that ended by itself, and why.
 type ended struct {
-	id   string
-	pool models.PoolID
+	id        string
+	pool      models.PoolID
+	reclaimed bool
+	cause     string
 }
 
 // New returns a provider without instances.
@@ -176,10 +178,12 @@ func (p *Provider) watch(instanceID string, i *instance) {
 	<-i.child.Done()
 	p.mu.Lock()
 	delete(p.instances, instanceID)
-	if i.reclaimed {
-		p.reclaimed = append(p.reclaimed, ended{instanceID, i.pool})
-		p.reclaimed = p.reclaimed[max(0, len(p.reclaimed)-keepReclaimed):]
+	over := ended{id: instanceID, pool: i.pool, reclaimed: i.reclaimed}
+	if !i.reclaimed {
+		over.cause = causeOf(i.child)
 	}
+	p.ended = append(p.ended, over)
+	p.ended = p.ended[max(0, len(p.ended)-keepEnded):]
 	p.pruneLogs()
 	for _, notice := range i.notices {
 		notice.Stop()
@@ -194,8 +198,20 @@ func (p *Provider) watch(instanceID string, i *instance) {
 	p.config.Exited(instanceID, err)
 }
 
-// List implements [fleet.Provider]: it returns the instances that run, and those of the
-// newest 1,000 that were preempted or deleted through the provider and have ended.
+// causeOf says why an instance has ended: its exit status, and its last line.
+func causeOf(child *localstack.Child) string {
+	cause := "its agent was killed"
+	if status := child.ExitCode(); status >= 0 {
+		cause = fmt.Sprintf("its agent exited with status %d", status)
+	}
+	if line := child.LastLine(); line != "" {
+		cause += ": " + line
+	}
+	return cause
+}
+
+// List implements [fleet.Provider]: it returns the instances that run, and the newest 1,000 that have
+// ended, with the reason.
 func (p *Provider) List(_ context.Context, pool *models.Pool) ([]fleet.Instance, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -208,9 +224,9 @@ func (p *Provider) List(_ context.Context, pool *models.Pool) ([]fleet.Instance,
 			all = append(all, fleet.Instance{ID: id, State: fleet.InstanceRunning, CreatedAt: i.created, Reclaimed: i.reclaimed})
 		}
 	}
-	for _, e := range p.reclaimed {
+	for _, e := range p.ended {
 		if e.pool == pool.ID && p.instances[e.id] == nil {
-			all = append(all, fleet.Instance{ID: e.id, State: fleet.InstanceEnded, Reclaimed: true})
+			all = append(all, fleet.Instance{ID: e.id, State: fleet.InstanceEnded, Reclaimed: e.reclaimed, Cause: e.cause})
 		}
 	}
 	slices.SortFunc(all, func(a, b fleet.Instance) int { return strings.Compare(a.ID, b.ID) })

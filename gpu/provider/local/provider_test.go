@@ -277,12 +277,14 @@ func TestList(t *testing.T) {
 
 		all, err := f.List(t.Context(), pool)
 		require.NoError(t, err)
-		require.Len(t, all, 3)
-		require.False(t, all[2].CreatedAt.IsZero())
+		require.Len(t, all, 4)
+		require.False(t, all[3].CreatedAt.IsZero())
+		require.Regexp(t, `^its agent was killed: child \d+$`, all[0].Cause, "its last line")
 		require.Equal(t, []fleet.Instance{
+			{ID: "crashed", State: fleet.InstanceEnded, Cause: all[0].Cause},
 			{ID: "killed", State: fleet.InstanceEnded, Reclaimed: true},
 			{ID: "preempted", State: fleet.InstanceEnded, Reclaimed: true},
-			{ID: "running", State: fleet.InstanceRunning, CreatedAt: all[2].CreatedAt},
+			{ID: "running", State: fleet.InstanceRunning, CreatedAt: all[3].CreatedAt},
 		}, all)
 	})
 }

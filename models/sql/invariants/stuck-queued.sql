@@ -10,5 +10,8 @@ WHERE j.status = 'QUEUED' AND j.queued_at < clock_timestamp() - make_interval(se
             AND (w.capacity_class = 'ON_DEMAND' OR j.needs NOT LIKE 'on-demand%') AND (w.capacity_class = 'SPOT' OR j.needs NOT LIKE 'cheap%')
             AND j.needs NOT LIKE '%price<=%'
             AND j.gpu_rank = 0 -- which larger GPUs there are is the catalogue's to say
+            AND (w.gpu_type = 'any' OR NOT EXISTS (SELECT FROM catalogue_entries e
+                WHERE e.name = j.model AND e.current AND NOT e.is_alias
+                    AND NOT EXISTS (SELECT FROM json_array_elements_text(e.entry->'gpuTypes') g WHERE g = 'any' OR lower(g) = lower(w.gpu_type))))
             AND w.idle_since < clock_timestamp() - interval '1 minute'
             AND w.last_heartbeat_at > clock_timestamp() - interval '1 minute')

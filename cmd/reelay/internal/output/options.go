@@ -64,6 +64,14 @@ func (o *Options) Check() error {
 	return nil
 }
 
+// Format returns the chosen format.
+func (o *Options) Format() string { return strings.ToLower(o.format) }
+
+// Document is an answer that is a document in YAML itself: --output yaml prints it as it is.
+type Document struct {
+	Source string `json:"source"`
+}
+
 // ForPeople reports whether the answer is printed for people, not for programs.
 func (o *Options) ForPeople() bool { return o.format == "table" || o.format == "wide" }
 
@@ -92,6 +100,10 @@ func (o *Options) Print(s *Screen, answer any, text func(io.Writer) error) error
 	case "json":
 		return o.document(s, answer)
 	case "yaml":
+		if d, ok := answer.(Document); ok {
+			_, err := io.WriteString(s, d.Source)
+			return err
+		}
 		data, err := json.Marshal(answer)
 		if err == nil {
 			data, err = yaml.JSONToYAML(data)

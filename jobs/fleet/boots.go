@@ -1,0 +1,90 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// settled is how long a worker without a job must live after its registration before its machine
+// counts as one that started, if the pool's last one ended sooner.
+const settled = time.Minute
+
+// notBootingNow says why a pool's machines are tried one at a time.
+func notBootingNow(b *models.PoolBoots) string {
+	return fmt.Sprintf("%s in a row did not start (%s)", text.Count(b.BootFailures, "machine"), b.BootFailure)
+}
+
+// endedWhy says why a machine has ended, as far as its provider knows.
+func endedWhy(i Instance, when string) string {
+	return cmp.Or(i.Cause, "its machine ended "+when)
+}
+
+// endBoot ends a worker whose machine did not start.
+func (s *Scaler) endBoot(ctx context.Context, w *models.Worker, cause string) error {
+	ended, err := jobs.EndBoot(ctx, s.DB, w, cause)
+	if ended {
+		s.Notifier.Worker(ctx, w.ID)
+	}
+	return err
+}
+
+// endedEarly reports whether the machine of an idle worker has ended by itself soon after its agent had registered,
+// before it completed a job. If it had a job, that counts for its host instead.
+func endedEarly(w *models.Worker, i Instance, now time.Time) bool {
+	return w.Status == models.WorkerIdle && i.State == InstanceEnded && !i.Reclaimed && i.Err == nil &&
+		w.JobsCompleted == 0 && now.Sub(w.RegisteredAt) < settled
+}
+
+// endEarly ends a worker whose machine ended soon after its agent had registered, and counts it as one that
+// did not start.
+func (s *Scaler) endEarly(ctx context.Context, pool *models.Pool, w *models.Worker, cause string) error {
+	var done *jobs.Change
+	err := jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
+		locked, err := models.LockAnyPool(ctx, tx, pool.ID, models.PoolsToWrite)
+		if err != nil {
+			return err
+		}
+		now, err := models.LockWorker(ctx, tx, w.ID)
+		if err != nil {
+			return err
+		}
+		if done, err = terminate(ctx, tx, w.ID, jobs.Loss{Reason: "its machine is gone"}); err != nil || now.Status != models.WorkerIdle {
+			return err
+		}
+		return jobs.CountExit(ctx, tx, locked, w.ID, cause)
+	})
+	if err != nil {
+		return fmt.Errorf("end worker %s: %w", w.ID, err)
+	}
+	s.Notifier.After(ctx, done)
+	s.Notifier.Worker(ctx, w.ID)
+	return nil
+}
+
+// settleBoots clears the failures of pools whose machines registered and ended soon after, once one has
+// lived on. The pools are locked.
+func settleBoots(ctx context.Context, tx bun.Tx, s snapshot) error {
+	for _, p := range s.pools {
+		if !p.pool.BootExits || p.pool.BootFailures == 0 {
+			continue
+		}
+		for _, w := range p.workers {
+			lives := w.Status == models.WorkerBusy || w.Status == models.WorkerIdle && (w.JobsCompleted > 0 || s.now.Sub(w.RegisteredAt) >= settled)
+			if lives && w.RegisteredAt.After(p.pool.BootFailedAt) {
+				p.pool.PoolBoots = models.PoolBoots{}
+				if err := models.SetPoolBoots(ctx, tx, p.pool); err != nil {
+					return fmt.Errorf("clear the failed boots of pool %s: %w", p.pool.Name, err)
+				}
+				break
+			}
+		}
+	}
+	return nil
+}
