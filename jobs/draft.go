@@ -108,7 +108,7 @@ func (s *Submitter) takeParams(in *Submission) (map[string]json.RawMessage, erro
 		}
 	}
 	if _, err := candidates[0].Model.Params(in.Params); err != nil {
-		return nil, err
+		return nil, refusedBy(candidates[0].Model, in.Model, err)
 	}
 	params := map[string]json.RawMessage{}
 	if len(in.Params) > 0 {

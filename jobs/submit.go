@@ -314,39 +314,6 @@ func requestDigest(job *models.Job, in Submission) ([]byte, error) {
 	return sum[:], nil
 }
 
-// chooseModel returns the model for a submission and its validated params. A submission that
-// names an alias must be valid for each model that it can get, so that whether it is accepted
-// does not depend on chance.
-func chooseModel(known *catalogue.Snapshot, in *Submission) (*catalogue.Model, json.RawMessage, error) {
-	candidates, err := known.Candidates(in.Model)
-	if err != nil {
-		return nil, nil, err
-	}
-	chosen := catalogue.Choose(candidates)
-	var params json.RawMessage
-	for _, c := range candidates {
-		if in.Type != "" && in.Type != c.Model.Type {
-			return nil, nil, apierror.Invalid("type", "The type of the model %s is %s, not %s.", c.Model.Name, c.Model.Type, text.Clip(in.Type, 64))
-		}
-		if err := validPrompt(in.Prompt, c.Model); err != nil {
-			return nil, nil, err
-		}
-		valid, err := c.Model.Params(in.Params)
-		if err != nil {
-			return nil, nil, err
-		}
-		if in.Draft != nil {
-			if err := c.Model.CheckDraft(valid, in.Draft.Steps); err != nil {
-				return nil, nil, err
-			}
-		}
-		if c.Model == chosen {
-			params = valid
-		}
-	}
-	return chosen, params, nil
-}
-
 func validPrompt(prompt string, model *catalogue.Model) error {
 	switch {
 	case model.RequiresPrompt && strings.TrimSpace(prompt) == "":

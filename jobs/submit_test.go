@@ -179,7 +179,9 @@ func TestSubmit(t *testing.T) {
 			`{"durationSeconds": 12345.5}`:          "and is 12345.5.",
 			`{"durationSeconds": -0.25}`:            "and is -0.25.",
 			`{"durationSeconds": "long"}`:           "params.durationSeconds is not what this model takes: it must be a number, and is a string.",
-			`{"foo": 1}`:                            "params.foo is not what this model takes: there is no such parameter.",
+			`{"foo": 1}`:                            `Unknown parameter "foo". The model testcard has the parameters aspectRatio, `,
+			`{"duration_seconds": 1}`:               `Unknown parameter "duration_seconds"; did you mean "durationSeconds"?`,
+			`{"resolution": "720"}`:                 `; did you mean "720p"?`,
 			`{"fps": 1e300}`:                        "1e+300",
 		} {
 			in := jobstest.Submission()

@@ -16,7 +16,6 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/internal/yamlfile"
 )
 
 // table is a CSV file whose header row names the fields of submissions.
@@ -114,7 +113,7 @@ func unknownColumn(name string) error {
 	}
 	slices.Sort(known)
 	hint := "."
-	if near := yamlfile.Nearest(name, append(known, paramsGroup+".NAME", metadataGroup+".NAME")); near != "" {
+	if near := text.Nearest(name, append(known, paramsGroup+".NAME", metadataGroup+".NAME")); near != "" {
 		hint = "; did you mean " + near + "?"
 	} else if strings.ContainsAny(name, ";\t") {
 		hint = "; columns are separated by commas."

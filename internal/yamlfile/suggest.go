@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/reelay/reelay/internal/text"
 )
 
 // suggestion names the keys that an unknown one was meant to be: the nearest, or all if none is near.
@@ -31,22 +31,10 @@ func (f *File) suggestion(err error) string {
 	if len(known) == 0 {
 		return ""
 	}
-	if near := Nearest(given, known); near != "" {
+	if near := text.Nearest(given, known); near != "" {
 		return "; did you mean " + near + "?"
 	}
 	return "; the keys here are " + strings.Join(known, ", ")
-}
-
-// Nearest returns the word that is most like the given one, or "" if none is. A third of its letters
-// may be wrong.
-func Nearest(given string, words []string) (nearest string) {
-	most := (len(given) + 2) / 3
-	for _, word := range words {
-		if d := levenshtein.ComputeDistance(strings.ToLower(given), strings.ToLower(word)); d <= most {
-			nearest, most = word, d-1
-		}
-	}
-	return nearest
 }
 
 // typeAt returns the type of the value at a path such as $.shots[0].params, or nil.

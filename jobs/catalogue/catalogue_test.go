@@ -365,3 +365,24 @@ func TestCatalogue(t *testing.T) {
 		require.ErrorContains(t, err, "The names are: new")
 	})
 }
+
+func TestParams_NamesWhatWasProbablyMeant(t *testing.T) {
+	t.Parallel()
+	_, snapshot := applied(t, strings.NewReplacer("type: object", "type: object\n      additionalProperties: false", "{type: string}", `
+          type: object
+          additionalProperties: false
+          properties: {pattern: {enum: [spots, worms]}, seeds: {type: array, items: {$ref: '#/properties/alpha/$defs/seed'}}}
+          $defs: {seed: {type: object, additionalProperties: false, properties: {value: {type: integer}}}}`).Replace(own))
+	for params, want := range map[string]string{
+		`{"alpah": {}}`:                            `Unknown parameter "alpah"; did you mean "alpha"?`,
+		`{"alpha": {"patern": "worms"}}`:           `Unknown parameter "alpha.patern"; did you mean "pattern"?`,
+		`{"alpha": {"seeds": [{}, {"valeu": 1}]}}`: `Unknown parameter "alpha.seeds.1.valeu"; did you mean "value"?`,
+		`{"x": 1}`:                              `Unknown parameter "x". The model own has the parameters alpha, zeta.`,
+		`{"alpha": {"pattern": "wroms"}}`:          `params.alpha.pattern is not what this model takes: it must be spots or worms; did you mean "worms"?`,
+		`{"alpha": {"x": 1}}`:                      `Unknown parameter "alpha.x". alpha has the parameters pattern, seeds.`,
+	} {
+		_, err := snapshot.Models()[0].Params(json.RawMessage(params))
+
+		require.EqualError(t, err, want, params)
+	}
+}

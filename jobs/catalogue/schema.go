@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/big"
 	"slices"
@@ -92,7 +93,7 @@ func (m *Model) Params(raw json.RawMessage) (json.RawMessage, error) {
 		return nil, err
 	}
 	if err := m.compiled.Validate(value); err != nil {
-		return nil, schemaError(err)
+		return nil, m.schemaError(err)
 	}
 	params, ok := value.(map[string]any)
 	if !ok {
@@ -136,7 +137,7 @@ func (m *Model) policy() outbound.Policy {
 const maxParamsBytes = 16 << 10
 
 // schemaError describes the first thing that the schema refuses, as INVALID_INPUT.
-func schemaError(err error) error {
+func (m *Model) schemaError(err error) error {
 	var failed *jsonschema.ValidationError
 	if !errors.As(err, &failed) {
 		return fmt.Errorf("validate params: %w", err)
@@ -147,13 +148,61 @@ func schemaError(err error) error {
 	place := append([]string{"params"}, failed.InstanceLocation...)
 	switch k := failed.ErrorKind.(type) {
 	case *kind.AdditionalProperties:
-		place = append(place, slices.Min(k.Properties))
+		unknown := slices.Min(k.Properties)
+		return apierror.Invalid(fieldOf(append(place, unknown)), "%s", m.unknownParam(failed.InstanceLocation, unknown))
 	case *kind.Required:
 		place = append(place, slices.Min(k.Missing))
 	}
-	field := text.Clip(strings.Join(place, "."), strictjson.MaxField)
-	reason := bound(failed.ErrorKind)
-	return apierror.Invalid(field, "%s is not what this model takes: %s. The list of models has its parameters.", field, text.Clip(reason, 300))
+	field := fieldOf(place)
+	reason, hint := text.Clip(bound(failed.ErrorKind), 300), ". The list of models has its parameters."
+	if strings.HasSuffix(reason, "?") { // it has a better hint
+		hint = ""
+	}
+	return apierror.Invalid(field, "%s is not what this model takes: %s%s", field, reason, hint)
+}
+
+func fieldOf(place []string) string {
+	return text.Clip(strings.Join(place, "."), strictjson.MaxField)
+}
+
+// unknownParam refuses a parameter that the schema does not have at a place, and names the one that
+// was probably meant, or all that are there.
+func (m *Model) unknownParam(place []string, name string) string {
+	known := slices.Sorted(maps.Keys(schemaAt(m.compiled, place).Properties))
+	says := fmt.Sprintf("Unknown parameter %q", fieldOf(append(slices.Clone(place), name)))
+	switch near := text.DidYouMean(name, known); {
+	case near != "":
+		return says + near
+	case len(known) == 0:
+		return says + "."
+	}
+	of := "The model " + m.Name
+	if len(place) > 0 {
+		of = fieldOf(place)
+	}
+	return fmt.Sprintf("%s. %s has the parameters %s.", says, of, text.Clip(strings.Join(known, ", "), 500))
+}
+
+// schemaAt returns the part of a schema that describes the value at a place: keys, and indices of
+// lists. It returns an empty schema where several schemas apply.
+func schemaAt(s *jsonschema.Schema, place []string) *jsonschema.Schema {
+	for _, step := range place {
+		for s.Ref != nil {
+			s = s.Ref
+		}
+		inner := s.Properties[step]
+		if inner == nil {
+			inner = s.Items2020
+		}
+		if inner == nil {
+			return &jsonschema.Schema{}
+		}
+		s = inner
+	}
+	for s.Ref != nil {
+		s = s.Ref
+	}
+	return s
 }
 
 // likeliest returns the cause of a refusal that the caller most likely meant to satisfy: of several
@@ -194,12 +243,30 @@ func bound(found jsonschema.ErrorKind) string {
 		return says("a multiple of", k.Got, k.Want)
 	case *kind.Type:
 		return fmt.Sprintf("it must be %s, and is %s", typeWords(k.Want...), typeWords(k.Got))
-	case *kind.AdditionalProperties:
-		return "there is no such parameter"
 	case *kind.Required:
 		return "it is missing"
+	case *kind.Enum:
+		return oneOf(k)
 	}
 	return found.LocalizedString(english)
+}
+
+// oneOf describes values of which one is allowed.
+func oneOf(k *kind.Enum) string {
+	var words []string
+	for _, value := range k.Want {
+		word, ok := value.(string)
+		if !ok {
+			return k.LocalizedString(english)
+		}
+		words = append(words, word)
+	}
+	says := "it must be " + strings.Join(words, ", ")
+	if last := len(words) - 1; last > 0 {
+		says = "it must be " + strings.Join(words[:last], ", ") + " or " + words[last]
+	}
+	got, _ := k.Got.(string)
+	return says + text.DidYouMean(got, words)
 }
 
 // typeWords returns types of JSON in words, such as "a number or a string".

@@ -189,7 +189,8 @@ func (s *Snapshot) Model(name string) (*Model, error) {
 	if s.alias(name) != nil {
 		return nil, apierror.Invalid("model", "%s is an alias: name a model.", text.Clip(name, maxName))
 	}
-	return nil, apierror.Invalid("model", "There is no model of that name. The names are: %s.", strings.Join(s.Names(), ", "))
+	near := cmp.Or(text.DidYouMean(name, s.Names()), ".")
+	return nil, apierror.Invalid("model", "There is no model of that name%s The names are: %s.", near, strings.Join(s.Names(), ", "))
 }
 
 func (s *Snapshot) model(name string) *Model {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
@@ -41,7 +42,17 @@ func (s *Pools) ExplainNamed(ctx context.Context, p jobs.Principal, name string)
 	if err := p.RequireViewer(); err != nil {
 		return nil, err
 	}
-	return s.explain(ctx, func(pool *models.Pool) bool { return pool.Name == name && pool.DeletedAt.IsZero() })
+	var known []string
+	found, err := s.explain(ctx, func(pool *models.Pool) bool {
+		if pool.DeletedAt.IsZero() {
+			known = append(known, pool.Name)
+		}
+		return pool.Name == name && pool.DeletedAt.IsZero()
+	})
+	if near := text.DidYouMean(name, known); near != "" && apierror.HasCode(err, apierror.CodeNotFound) {
+		return nil, apierror.New(apierror.CodeNotFound, "There is no pool of that name%s", near)
+	}
+	return found, err
 }
 
 func (s *Pools) explain(ctx context.Context, match func(*models.Pool) bool) (*Explanation, error) {

@@ -236,7 +236,7 @@ func (f *Film) frame(value string, shot int) (source, error) {
 // among says that a name is not among those that there are.
 func (f *Film) among(kind, name string, names []string) string {
 	const most = 10
-	switch near := yamlfile.Nearest(name, names); {
+	switch near := text.Nearest(name, names); {
 	case near != "":
 		return "does not exist; did you mean " + near + "?"
 	case len(names) == 0:
