@@ -3,10 +3,12 @@ package webhook
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 )
 
 // resultLinkTTL is how long the links in a webhook's body are valid.
@@ -30,9 +32,17 @@ func (d *Deliverer) webhookBody(ctx context.Context, delivery *models.WebhookDel
 	if err != nil {
 		return nil, err
 	}
+	origin, err := models.GetOrigin(ctx, d.DB, job.ID, job.WorkflowID)
+	if err != nil {
+		return nil, fmt.Errorf("read the origin of job %s: %w", job.ID, err)
+	}
 	return json.Marshal(standardEvent{
 		Type: delivery.Event, Timestamp: event.CreatedAt.UTC(),
-		Data: endedJob{Summary: summaries[0], Account: event.AccountID, Run: event.Run},
+		Data: endedJob{
+			Summary: summaries[0], Account: event.AccountID, Run: event.Run,
+			Model: job.Model, UserID: lo.EmptyableToPtr(job.UserID), Metadata: job.Metadata,
+			ScheduleID: lo.EmptyableToPtr(origin.ScheduleID), WorkflowID: lo.EmptyableToPtr(job.WorkflowID), NodeKey: lo.EmptyableToPtr(origin.NodeKey),
+		},
 	})
 }
 
@@ -46,8 +56,12 @@ func (d *Deliverer) workflowBody(ctx context.Context, delivery *models.WebhookDe
 	if err != nil {
 		return nil, err
 	}
+	origin, err := models.GetOrigin(ctx, d.DB, "", w.ID)
+	if err != nil {
+		return nil, fmt.Errorf("read the origin of workflow %s: %w", w.ID, err)
+	}
 	return json.Marshal(workflowEvent{
-		Type: delivery.Event, Timestamp: event.CreatedAt.UTC(), Data: endedWorkflow{summaries[0], event.AccountID},
+		Type: delivery.Event, Timestamp: event.CreatedAt.UTC(), Data: endedWorkflow{summaries[0], event.AccountID, lo.EmptyableToPtr(origin.ScheduleID)},
 	})
 }
 
@@ -60,7 +74,8 @@ type workflowEvent struct {
 
 type endedWorkflow struct {
 	*query.WorkflowSummary
-	Account models.AccountID `json:"account"`
+	Account    models.AccountID   `json:"account"`
+	ScheduleID *models.ScheduleID `json:"schedule_id"`
 }
 
 // standardEvent is the body of a Standard Webhook.
@@ -82,11 +97,18 @@ type testedEndpoint struct {
 	Account models.AccountID         `json:"account"`
 }
 
-// endedJob is a job as REST shows it, with the account that it belongs to.
+// endedJob is a job as REST shows it, with the account that it belongs to, and with what its
+// receiver needs to know which of its own orders it is. Metadata has at most 16 KiB.
 type endedJob struct {
 	*query.Summary
-	Account models.AccountID `json:"account"`
-	Run     int              `json:"run"`
+	Account    models.AccountID   `json:"account"`
+	Run        int                `json:"run"`
+	Model      string             `json:"model"`
+	UserID     *string            `json:"user_id"`
+	Metadata   json.RawMessage    `json:"metadata"`
+	ScheduleID *models.ScheduleID `json:"schedule_id"`
+	WorkflowID *models.WorkflowID `json:"workflow_id"`
+	NodeKey    *string            `json:"node_key"`
 }
 
 // openAIEvent is the body of a webhook in OpenAI's format.

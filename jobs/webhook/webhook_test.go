@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
@@ -100,10 +101,22 @@ func TestWebhook(t *testing.T) {
 		s := jobstest.New(t)
 		r := jobstest.NewReceiver(t)
 		jobstest.Hook(t, s, r)
-		jobstest.CancelledJob(t, s)
+		in := jobstest.Submission()
+		in.UserID, in.Metadata = "ann", []byte(`{"order": 1234}`)
+		job, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
+		require.NoError(t, err)
+		_, err = s.Canceller.Cancel(t.Context(), s.Client, job.ID)
+		require.NoError(t, err)
 
 		require.Equal(t, 1, jobstest.Deliver(t, s))
 
+		data := r.All()[0].Data(t)
+		require.Equal(t, "testcard", data["model"])
+		require.Equal(t, "ann", data["user_id"])
+		require.Equal(t, map[string]any{"order": 1234.0}, data["metadata"])
+		require.Nil(t, data["schedule_id"])
+		require.Nil(t, data["workflow_id"])
+		require.Nil(t, data["node_key"])
 		require.Equal(t, fieldNames(t, []byte(example)), fieldNames(t, r.All()[0].Body))
 	})
 
@@ -128,6 +141,7 @@ func TestWebhook(t *testing.T) {
 		got := r.All()[0]
 		data := got.Data(t)
 		require.Contains(t, string(got.Body), `"type":"workflow.completed"`)
+		require.Contains(t, string(got.Body), `"schedule_id":null`)
 		require.Equal(t, string(w.ID), data["workflow_id"])
 		require.Equal(t, "completed", data["status"])
 		require.EqualValues(t, 1, data["counts"].(map[string]any)["completed"])
@@ -352,4 +366,50 @@ func TestWebhook(t *testing.T) {
 		}
 		s.RequireInvariants(t)
 	})
+}
+
+func TestWebhook_NamesTheOriginOfAJob(t *testing.T) {
+	t.Parallel()
+
+	s := jobstest.New(t)
+	r := jobstest.NewReceiver(t)
+	jobstest.Hook(t, s, r)
+	node := jobs.Submission{Model: "testcard", Prompt: "a lighthouse", Metadata: []byte(`{"shot": 1}`)}
+	every := schedule.Input{EverySeconds: 3600}
+	every.Name, every.Request = "job", schedule.Request{Job: &node}
+	single, err := s.Schedules.Create(t.Context(), s.Client, every)
+	require.NoError(t, err)
+	every.Name, every.Request = "film", schedule.Request{Workflow: &workflow.Input{Name: "film", Jobs: []workflow.JobInput{{Key: "shots.s1", Job: node}}}}
+	film, err := s.Schedules.Create(t.Context(), s.Client, every)
+	require.NoError(t, err)
+	for _, one := range []*models.Schedule{single, film} {
+		slot, err := s.Schedules.FireNow(t.Context(), s.Client, one.ID, time.Time{})
+		require.NoError(t, err)
+		ids := []models.JobID{slot.JobID}
+		if slot.WorkflowID != "" {
+			nodes, err := models.ListWorkflowNodes(t.Context(), s.DB, slot.WorkflowID)
+			require.NoError(t, err)
+			ids[0] = nodes[0].JobID
+		}
+		_, err = s.Canceller.Cancel(t.Context(), s.Client, ids[0])
+		require.NoError(t, err)
+	}
+
+	jobstest.Deliver(t, s)
+
+	for _, got := range r.All() {
+		data := got.Data(t)
+		switch data["workflow_id"] {
+		case nil:
+			require.Equal(t, string(single.ID), data["schedule_id"])
+			require.Nil(t, data["node_key"])
+		default:
+			require.Equal(t, string(film.ID), data["schedule_id"])
+			if data["job_id"] != nil {
+				require.Equal(t, "shots.s1", data["node_key"])
+				require.Equal(t, map[string]any{"shot": 1.0}, data["metadata"])
+			}
+		}
+	}
+	require.GreaterOrEqual(t, len(r.All()), 2)
 }
