@@ -135,6 +135,7 @@ func TestVideos(t *testing.T) {
 		dir := run(t, python, filepath.Join(folder, "example.py"))
 
 		require.Equal(t, "h264,720,1280,96", probeVideo(t, filepath.Join(dir, "boat.mp4")))
+		run(t, python, filepath.Join(folder, "params.py"))
 	})
 
 	t.Run("SpeaksHTTP2AndNoPlainHTTP", func(t *testing.T) {

@@ -24,14 +24,18 @@ func (a *api) create(w http.ResponseWriter, c *call) (any, error) {
 	if f["characters"] != nil {
 		return nil, invalid("not_supported", "characters", "This server does not offer characters.")
 	}
-	if err := f.only("", "prompt", "model", "seconds", "size", referenceParam); err != nil {
+	if err := f.only("", "prompt", "model", "seconds", "size", referenceParam, paramsParam); err != nil {
 		return nil, err
 	}
 	prompt, err := readPrompt(f)
 	if err != nil {
 		return nil, err
 	}
-	s, err := a.readSettings(f)
+	extra, err := f.readExtras()
+	if err != nil {
+		return nil, err
+	}
+	s, err := a.readSettings(f, extra)
 	if err != nil {
 		return nil, err
 	}
@@ -39,10 +43,15 @@ func (a *api) create(w http.ResponseWriter, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.submit(w, c, order{
-		prompt: prompt, settings: s, image: image,
-		identity: []any{"create", prompt, s.Model, s.Seconds, s.Size, image.identity()},
-	})
+	if image != nil && extra.has("referenceImage") {
+		return nil, errSame(referenceParam, "referenceImage")
+	}
+	identity := []any{"create", prompt, s.Model, s.Seconds, s.Size, image.identity()}
+	if len(extra.values) > 0 {
+		identity = append(identity, s.params)
+	}
+	answer, err := a.submit(w, c, order{prompt: prompt, settings: s, image: image, identity: identity})
+	return answer, extra.refuse(err)
 }
 
 // remix submits a video with a new prompt and the settings of a completed one.
@@ -89,7 +98,7 @@ func readPrompt(f fields) (string, error) {
 	return prompt, err
 }
 
-func (a *api) readSettings(f fields) (*settings, error) {
+func (a *api) readSettings(f fields, extra *extras) (*settings, error) {
 	name, err := f.text("model")
 	if err != nil {
 		return nil, err
@@ -102,7 +111,7 @@ func (a *api) readSettings(f fields) (*settings, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.settle(name, seconds, size)
+	return a.settle(name, seconds, size, extra)
 }
 
 // order is a video to submit.

@@ -93,14 +93,14 @@ func TestCreate(t *testing.T) {
 			`{"prompt": ""}`:                                        {"missing_required_parameter", "prompt", "'prompt'"},
 			`{"prompt": " "}`:                                       {"invalid_value", "prompt", "empty"},
 			`{"prompt": 5}`:                                         {"invalid_type", "prompt", "Invalid type for 'prompt': expected a string, but got a number instead."},
-			`{"prompt": "x", "model": "sora-3"}`:                    {"model_not_found", "model", "drill, ltx-image, ltx-video, sora-2, sora-2-pro, testcard, wan-1.3b, wan-image-14b"},
+			`{"prompt": "x", "model": "sora-3"}`:                    {"model_not_found", "model", "did you mean \"sora-2\"? Supported models are: sora-2, sora-2-pro, testcard, drill, ltx-video, ltx-image, wan-1.3b, wan-image-14b"},
 			`{"prompt": "x", "model": ["sora-2"]}`:                  {"invalid_type", "model", "an array"},
 			`{"prompt": "x", "seconds": "10"}`:                      {"invalid_value", "seconds", "Invalid value: '10'. Supported values are: '4', '8', '12', '16', and '20'."},
 			`{"prompt": "x", "seconds": 4.5}`:                       {"invalid_value", "seconds", "'4.5'"},
 			`{"prompt": "x", "seconds": true}`:                      {"invalid_type", "seconds", "a boolean"},
 			`{"prompt": "x", "size": "64x64"}`:                      {"invalid_value", "size", "'1920x1080'"},
 			`{"prompt": "x", "model": "drill", "size": "720x1280"}`: {"invalid_value", "size", "has no such setting"},
-			`{"prompt": "x", "fps": 24}`:                            {"unknown_parameter", "fps", "Unknown parameter: 'fps'."},
+			`{"prompt": "x", "fps": 24}`:                            {"unknown_parameter", "fps", "Unknown parameter: 'fps'"},
 			`{"prompt": "x", "characters": [{"id": "char_1"}]}`:     {"not_supported", "characters", "characters"},
 			`{"prompt": "x", "input_reference": "a.png"}`:           {"invalid_type", "input_reference", "Invalid type for 'input_reference': expected a file, but got a string instead."},
 			`{"prompt": "x", "input_reference": {}}`:                {"invalid_value", "input_reference", "exactly one"},
@@ -126,6 +126,42 @@ func TestCreate(t *testing.T) {
 			require.Contains(t, got.err()["message"], want.says)
 		}
 		require.Zero(t, d.Count(t, "jobs"))
+	})
+
+	t.Run("PassesParametersOfTheModelOn", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		contentType, nested := form(t, "prompt", "a boat", "params[fps]", "12", "params[style]", "7", "params[resolution]", "480p")
+		formType, text := form(t, "prompt", "a boat", "params", `{"fps": 12, "style": "7", "resolution": "480p"}`)
+		for name, got := range map[string]answer{
+			"JSON":               d.json(t, "/v1/videos", `{"prompt": "a boat", "params": {"fps": 12, "style": "7", "resolution": "480p"}}`),
+			"a form with keys":   d.do(t, http.MethodPost, "/v1/videos", contentType, nested),
+			"a form with a text": d.do(t, http.MethodPost, "/v1/videos", formType, text),
+		} {
+			require.Equal(t, http.StatusOK, got.Status, got.Text)
+			var params map[string]any
+			require.NoError(t, json.Unmarshal(d.Reload(t, jobID(t, got.Body["id"].(string))).Params, &params))
+			require.InDelta(t, 12, params["fps"], 0, name)
+			require.Equal(t, "7", params["style"], name)
+			require.Equal(t, "480p", params["resolution"], "not the default of the API: %s", name)
+			require.InDelta(t, 4, params["durationSeconds"], 0, name)
+		}
+		for body, want := range map[string]struct{ code, param, says string }{
+			`{"prompt": "x", "params": {"fsp": 1}}`:                                 {"invalid_value", "params.fsp", `Unknown parameter "fsp"; did you mean "fps"?`},
+			`{"prompt": "x", "params": {"fps": 99}}`:                                {"invalid_value", "params.fps", "at most"},
+			`{"prompt": "x", "params": {"durationSeconds": 1e9}}`:                   {"invalid_value", "params.durationSeconds", "params.durationSeconds"},
+			`{"prompt": "x", "params": [1]}`:                                        {"invalid_type", "params", "expected an object, but got an array instead"},
+			`{"prompt": "x", "params": "{}"}`:                                       {"invalid_type", "params", "expected an object"},
+			`{"prompt": "x", "seconds": "8", "params": {"durationSeconds": 8}}`:     {"invalid_value", "params.durationSeconds", "send one of them"},
+			`{"prompt": "x", "size": "1280x720", "params": {"resolution": "720p"}}`: {"invalid_value", "params.resolution", "send one of them"},
+			`{"prompt": "x", "promt": "y"}`:                                         {"unknown_parameter", "promt", `did you mean "prompt"?`},
+		} {
+			got := d.json(t, "/v1/videos", body)
+
+			requireError(t, got, "invalid_request_error", want.code, want.param)
+			require.Contains(t, got.err()["message"], want.says)
+		}
 	})
 
 	t.Run("RefusesInvalidMultipart", func(t *testing.T) {

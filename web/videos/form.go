@@ -2,6 +2,7 @@ package videos
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
 	"mime"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/internal/httpguard"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/web/door"
 )
@@ -54,8 +56,15 @@ func (a *api) readFields(w http.ResponseWriter, c *call) (fields, error) {
 	if mediaType == "application/json" {
 		return readJSON(body)
 	}
-	return readMultipart(body, options["boundary"])
+	read, err := readMultipart(body, options["boundary"])
+	if err == nil {
+		read[formMark] = nil
+	}
+	return read, err
 }
+
+// formMark is in the fields of a multipart body. No field has this name: it is empty.
+const formMark = ""
 
 func readJSON(body io.Reader) (fields, error) {
 	raw, err := door.ReadJSON(body)
@@ -176,12 +185,13 @@ func splitKey(key string) []string {
 // only refuses fields with other names.
 func (f fields) only(prefix string, known ...string) error {
 	for name := range f {
-		ok := false
+		ok := name == formMark
 		for _, each := range known {
 			ok = ok || each == name
 		}
 		if !ok {
-			return invalid("unknown_parameter", door.Clip(prefix+name), "Unknown parameter: '%s'.", door.Clip(prefix+name))
+			hint := cmp.Or(text.DidYouMean(name, known), ".")
+			return invalid("unknown_parameter", door.Clip(prefix+name), "Unknown parameter: '%s'%s", door.Clip(prefix+name), hint)
 		}
 	}
 	return nil

@@ -121,7 +121,9 @@ func TestReadModels(t *testing.T) {
 	require.Empty(t, m.Unknown(catalogue))
 	require.Equal(t, "wan", Models{"a": "wan"}.Unknown(catalogue))
 	_, _, err = m.find(catalogue, "sora-2-2025")
-	require.ErrorContains(t, err, "does not exist here. Supported models are: drill, ltx-image, ltx-video, sora-2, sora-2-pro, testcard, wan-1.3b, wan-image-14b.")
+	require.ErrorContains(t, err, "Supported models are: sora-2, sora-2-pro, testcard, drill, ltx-video, ltx-image, wan-1.3b, wan-image-14b.")
+	_, _, err = Models{}.find(catalogue, "sora-2")
+	require.ErrorContains(t, err, "use model='testcard', or ask its operator to set REELAY_VIDEO_MODELS")
 	for wrong, says := range map[string]string{
 		"sora-2": "not of the form NAME=MODEL", "=testcard": "not of the form NAME=MODEL", "sora-2=": "not of the form NAME=MODEL", "a=testcard,a=testcard": "twice",
 	} {

@@ -409,7 +409,7 @@ func TestRoutes(t *testing.T) {
 		for _, m := range page.Data {
 			names = append(names, m.ID)
 		}
-		require.Equal(t, []string{"drill", "ltx-image", "ltx-video", "sora-2", "sora-2-pro", "testcard", "wan-1.3b", "wan-image-14b"}, names)
+		require.Equal(t, []string{"sora-2", "sora-2-pro", "testcard", "drill", "ltx-video", "ltx-image", "wan-1.3b", "wan-image-14b"}, names)
 		one, err := client.Models.Get(t.Context(), "sora-2-2025-10-06")
 		require.NoError(t, err)
 		require.Equal(t, "sora-2-2025-10-06", one.ID)

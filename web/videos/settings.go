@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/web/door"
+	"github.com/samber/lo"
 )
 
 // Models maps clients' names of models to the catalogue's. Names that it does not
@@ -69,9 +71,11 @@ func videoModels(c *catalogue.Snapshot) []string {
 	return slices.DeleteFunc(c.Names(), func(name string) bool { return videoModel(c, name) == nil })
 }
 
-// names are all names that a client can use.
+// names are all names that a client can use: first those that are mapped, then the catalogue's in
+// its order.
 func (m Models) names(c *catalogue.Snapshot) []string {
-	return slices.Compact(slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(m)), videoModels(c)...))))
+	all := append(slices.Sorted(maps.Keys(m)), videoModels(c)...)
+	return lo.Uniq(all)
 }
 
 // snapshot matches the date of a dated model name such as sora-2-2025-12-08.
@@ -86,8 +90,12 @@ func (m Models) find(c *catalogue.Snapshot, name string) (*catalogue.Model, stri
 			return model, target, nil
 		}
 	}
-	return nil, "", invalid("model_not_found", "model", "The model '%s' does not exist here. Supported models are: %s.",
-		door.Clip(name), strings.Join(m.names(c), ", "))
+	names := m.names(c)
+	hint := cmp.Or(text.DidYouMean(name, names), ".")
+	if len(names) > 0 && len(m) == 0 && strings.HasPrefix(name, "sora-") {
+		hint = fmt.Sprintf(". This server gives no model of its own that name: use model='%s', or ask its operator to set REELAY_VIDEO_MODELS.", names[0])
+	}
+	return nil, "", invalid("model_not_found", "model", "The model '%s' does not exist here%s Supported models are: %s.", door.Clip(name), hint, strings.Join(names, ", "))
 }
 
 const (
@@ -114,8 +122,9 @@ type settings struct {
 }
 
 // settle finds the model, and its parameters for the length and the size. An empty
-// setting has the API's default or, if the model does not support that, the model's.
-func (a *api) settle(name, seconds, size string) (*settings, error) {
+// setting has the value that is among the extra parameters, the API's default or, if the model does
+// not support that, the model's.
+func (a *api) settle(name, seconds, size string, extra *extras) (*settings, error) {
 	if name == "" {
 		name = defaultModel
 	}
@@ -124,13 +133,28 @@ func (a *api) settle(name, seconds, size string) (*settings, error) {
 		return nil, err
 	}
 	s := &settings{Model: name, target: target, model: model, params: map[string]any{}}
-	if s.Seconds, err = s.apply("seconds", seconds, defaultSeconds, knownSeconds, lengthParams); err != nil {
-		return nil, err
+	if seconds != "" || !extra.has("durationSeconds") {
+		if s.Seconds, err = s.apply("seconds", seconds, defaultSeconds, knownSeconds, lengthParams); err != nil {
+			return nil, err
+		}
 	}
-	if s.Size, err = s.apply("size", size, defaultSize, knownSizes, sizeParams); err != nil {
-		return nil, err
+	if size != "" || !extra.has("size", "resolution", "aspectRatio") {
+		if s.Size, err = s.apply("size", size, defaultSize, knownSizes, sizeParams); err != nil {
+			return nil, err
+		}
 	}
-	return s, nil
+	return s, s.add(extra)
+}
+
+// add adds the extra parameters. None may be one of the API's own settings.
+func (s *settings) add(extra *extras) error {
+	for name, value := range extra.of(s.model) {
+		if _, twice := s.params[name]; twice {
+			return errSame(params["params."+name], name)
+		}
+		s.params[name] = value
+	}
+	return nil
 }
 
 // apply adds the parameters of one setting and returns its value.
