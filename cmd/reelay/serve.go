@@ -71,13 +71,16 @@ func serve(ctx context.Context, listener net.Listener, files tlsFiles, handler h
 }
 
 // limitsOf returns the limits that depend on the request: a request of the Videos API may
-// contain an image, and objects are large.
+// contain an image, and objects are large. The APIs for programs refuse needless bodies in their
+// own format.
 func limitsOf(r *http.Request) httpguard.Limits {
 	switch {
 	case strings.HasPrefix(r.URL.Path, "/objects/"):
 		return httpguard.Limits{Stall: 30 * time.Second, Write: 30 * time.Second}
 	case strings.HasPrefix(r.URL.Path, "/v1/videos"):
-		return httpguard.Limits{Body: 2 * time.Minute}
+		return httpguard.Limits{Body: 2 * time.Minute, Bodies: true}
+	case strings.HasPrefix(r.URL.Path, "/v1/"), strings.HasPrefix(r.URL.Path, "/api/") && r.URL.Path != "/api/docs":
+		return httpguard.Limits{Bodies: true}
 	}
 	return httpguard.Limits{}
 }

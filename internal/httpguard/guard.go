@@ -24,6 +24,9 @@ type Limits struct {
 	// Write is how long the client may leave 64 KiB of the answer unread while the buffers in
 	// between are full: 10 seconds by default.
 	Write time.Duration
+	// Bodies leaves the refusal of bodies that [HasNeedlessBody] reports to the handler, which
+	// has errors of its own form.
+	Bodies bool
 }
 
 const (
@@ -37,8 +40,9 @@ const (
 // New wraps inside in a handler that applies limits to each request. If limits is nil,
 // all requests have the defaults.
 //
-// A GET, HEAD, DELETE or OPTIONS request with a body is answered with 400. If a body was
-// not read to its end, the connection is closed after the answer. Once inside has returned,
+// A GET, HEAD, DELETE or OPTIONS request with a body is answered with 400, unless the limits
+// leave that to the handler. If a body was not read to its end, the connection is closed after
+// the answer. Once inside has returned,
 // goroutines that it left behind can no longer write to the answer.
 func New(inside http.Handler, limits func(*http.Request) Limits) http.Handler {
 	if limits == nil {
@@ -57,17 +61,22 @@ func New(inside http.Handler, limits func(*http.Request) Limits) http.Handler {
 			r = r.WithContext(r.Context()) // a copy, since net/http checks the body of the original
 			r.Body = guarded.body
 		}
-		if hasNeedlessBody(r) {
-			http.Error(guarded, "A "+r.Method+" request takes no body: send it without one.", http.StatusBadRequest)
+		if HasNeedlessBody(r) && !bounds.Bodies {
+			http.Error(guarded, NeedlessBody(r.Method), http.StatusBadRequest)
 			return
 		}
 		inside.ServeHTTP(guarded, r)
 	})
 }
 
-// hasNeedlessBody reports whether a request has a body that its method ignores. Over
+// NeedlessBody says that a method takes no body.
+func NeedlessBody(method string) string {
+	return "A " + method + " request takes no body: send it without one."
+}
+
+// HasNeedlessBody reports whether a request has a body that its method ignores. Over
 // HTTP/2, a body of unknown length may be empty and blocks nothing, so it is allowed.
-func hasNeedlessBody(r *http.Request) bool {
+func HasNeedlessBody(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodDelete, http.MethodOptions:
 		return r.ContentLength > 0 || r.ContentLength < 0 && r.ProtoMajor == 1

@@ -20,8 +20,8 @@ func (r Refusal) Error() string { return string(r) }
 // internet.
 const ErrNotPublic = Refusal("The URL leads to an address that is not public.")
 
-// maxURLBytes is the maximum length of a URL.
-const maxURLBytes = 2048
+// MaxURLBytes is the maximum length of a URL.
+const MaxURLBytes = 2048
 
 // privateNames are suffixes of names that only exist inside a network, such as those of
 // metadata servers.
@@ -33,8 +33,8 @@ func (p Policy) CheckURL(raw string) (*url.URL, error) {
 	switch {
 	case raw == "":
 		return nil, Refusal("The URL is empty.")
-	case len(raw) > maxURLBytes:
-		return nil, Refusal(fmt.Sprintf("A URL can have at most %d bytes; this one has %d.", maxURLBytes, len(raw)))
+	case len(raw) > MaxURLBytes:
+		return nil, Refusal(fmt.Sprintf("A URL can have at most %d bytes; this one has %d.", MaxURLBytes, len(raw)))
 	case !utf8.ValidString(raw) || strings.ContainsFunc(raw, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }):
 		return nil, Refusal("The URL holds a space, a control character or a byte that is not UTF-8: percent-encode it.")
 	case strings.Contains(raw, "#"):

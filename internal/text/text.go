@@ -45,9 +45,25 @@ func Printable(s string) string {
 // Valid reports whether s has from least to most characters, all of them printable.
 func Valid(s string, least, most int) bool {
 	n := utf8.RuneCountInString(s)
-	return n >= least && n <= most && utf8.ValidString(s) &&
-		!strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+	return n >= least && n <= most && utf8.ValidString(s) && !strings.ContainsFunc(s, invisible)
 }
+
+// invisible reports whether a character is a control or format character, a space other than
+// U+0020, or none. Characters that this program's version of Unicode does not know are visible:
+// they may be those of a newer one.
+func invisible(r rune) bool {
+	return !unicode.IsPrint(r) && (unicode.In(r, unicode.Cc, unicode.Cf, unicode.Cs, unicode.Z) || unicode.Is(unicode.Noncharacter_Code_Point, r))
+}
+
+// ValidForm is a regular expression, in the syntax that all languages share, for the texts that
+// [Valid] accepts, except for a few characters beyond U+00FF.
+const ValidForm = `^[^\x00-\x1f\x7f-\xa0\xad]*$`
+
+// ValidWordsForm is [ValidForm] for texts that are not only spaces.
+const ValidWordsForm = `^[^\x00-\x1f\x7f-\xa0\xad]*[^\x00-\x20\x7f-\xa0\xad][^\x00-\x1f\x7f-\xa0\xad]*$`
+
+// ValidNameForm is [ValidForm] for texts that neither begin nor end with a space.
+const ValidNameForm = `^[^\x00-\x20\x7f-\xa0\xad]([^\x00-\x1f\x7f-\xa0\xad]*[^\x00-\x20\x7f-\xa0\xad])?$`
 
 // A returns a noun with its article, such as "a PRO job" or "an ENTERPRISE job".
 func A(noun string) string {

@@ -27,6 +27,12 @@ const (
 	CodeInternal            Code = "INTERNAL"
 )
 
+// Codes lists all codes.
+var Codes = []Code{
+	CodeUnauthenticated, CodeForbidden, CodeNotFound, CodeInvalidInput, CodeIdempotencyConflict, CodeConflict, CodeLeaseLost,
+	CodeChecksumMismatch, CodeRateLimited, CodeQuotaExceeded, CodeOverloaded, CodeUnavailable, CodeInternal,
+}
+
 // Error is a failure the caller caused or can act on. Its message is shown to
 // callers as it stands; every other error reaches them as INTERNAL.
 type Error struct {

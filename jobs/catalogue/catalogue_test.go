@@ -377,9 +377,9 @@ func TestParams_NamesWhatWasProbablyMeant(t *testing.T) {
 		`{"alpah": {}}`:                            `Unknown parameter "alpah"; did you mean "alpha"?`,
 		`{"alpha": {"patern": "worms"}}`:           `Unknown parameter "alpha.patern"; did you mean "pattern"?`,
 		`{"alpha": {"seeds": [{}, {"valeu": 1}]}}`: `Unknown parameter "alpha.seeds.1.valeu"; did you mean "value"?`,
-		`{"x": 1}`:                              `Unknown parameter "x". The model own has the parameters alpha, zeta.`,
-		`{"alpha": {"pattern": "wroms"}}`:          `params.alpha.pattern is not what this model takes: it must be spots or worms; did you mean "worms"?`,
-		`{"alpha": {"x": 1}}`:                      `Unknown parameter "alpha.x". alpha has the parameters pattern, seeds.`,
+		`{"x": 1}`:                        `Unknown parameter "x". The model own has the parameters alpha, zeta.`,
+		`{"alpha": {"pattern": "wroms"}}`: `params.alpha.pattern is not what this model takes: it must be spots or worms; did you mean "worms"?`,
+		`{"alpha": {"x": 1}}`:             `Unknown parameter "alpha.x". alpha has the parameters pattern, seeds.`,
 	} {
 		_, err := snapshot.Models()[0].Params(json.RawMessage(params))
 

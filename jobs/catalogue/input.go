@@ -183,14 +183,14 @@ func (s *Source) checkInputs(place string, m *Model) {
 	for _, name := range slices.Sorted(maps.Keys(annotated)) {
 		p := annotated[name]
 		if _, err := p.kinds(); err != nil {
-			s.problem(place, "the parameter %s: %s", text.Clip(name, maxName), err)
+			s.problem(place, "the parameter %s: %s", text.Clip(name, MaxName), err)
 		} else if err := p.shape(); err != nil {
-			s.problem(place, "the parameter %s: %s", text.Clip(name, maxName), err)
+			s.problem(place, "the parameter %s: %s", text.Clip(name, MaxName), err)
 		}
 	}
 	for _, key := range ownKeys.FindAllSubmatch(m.Schema, -1) {
 		if string(key[1]) != inputKey {
-			s.problem(place, "params has the unknown annotation %s: the only one of Reelay is %s", text.Clip(string(key[1]), maxName), inputKey)
+			s.problem(place, "params has the unknown annotation %s: the only one of Reelay is %s", text.Clip(string(key[1]), MaxName), inputKey)
 		}
 	}
 	if n := bytes.Count(m.Schema, []byte(`"`+inputKey+`":`)); n > len(annotated) {

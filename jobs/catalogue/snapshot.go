@@ -187,7 +187,7 @@ func (s *Snapshot) Model(name string) (*Model, error) {
 		return m, nil
 	}
 	if s.alias(name) != nil {
-		return nil, apierror.Invalid("model", "%s is an alias: name a model.", text.Clip(name, maxName))
+		return nil, apierror.Invalid("model", "%s is an alias: name a model.", text.Clip(name, MaxName))
 	}
 	near := cmp.Or(text.DidYouMean(name, s.Names()), ".")
 	return nil, apierror.Invalid("model", "There is no model of that name%s The names are: %s.", near, strings.Join(s.Names(), ", "))

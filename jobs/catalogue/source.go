@@ -14,8 +14,9 @@ const (
 	MaxSource = yamlfile.MaxBytes
 	// maxEntries is how many models and aliases one file may have.
 	maxEntries = 200
-	maxName    = 100
-	maxText    = 1000
+	// MaxName is the maximum length of a name.
+	MaxName = 100
+	maxText = 1000
 )
 
 // Source is a file of entries, checked as far as it can be without the entries that exist.

@@ -14,14 +14,17 @@ import (
 
 // validName is what names of models, aliases, types and runtimes consist of. They occur in
 // URLs, on command lines and in metrics.
-var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+var validName = regexp.MustCompile(NameForm)
+
+// NameForm is a regular expression for such names.
+const NameForm = `^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`
 
 func (s *Source) checkName(place, name string) {
 	switch {
 	case name == "":
 		s.problem(place, "the entry has no name")
 	case !validName.MatchString(name):
-		s.problem(place+".name", "the name %q must have 1 to %d letters, digits, dots, hyphens and underscores, and begin with a letter or digit", text.Clip(name, maxName), maxName)
+		s.problem(place+".name", "the name %q must have 1 to %d letters, digits, dots, hyphens and underscores, and begin with a letter or digit", text.Clip(name, MaxName), MaxName)
 	case slices.ContainsFunc(s.Models, func(m *Model) bool { return m.Name == name }),
 		slices.ContainsFunc(s.Aliases, func(a *Alias) bool { return a.Name == name }):
 		s.problem(place+".name", "the name %s occurs twice in this file", name)
@@ -152,7 +155,7 @@ func (s *Source) checkAliases(all *Snapshot) {
 		place := fmt.Sprintf("$.aliases[%d].models", i)
 		for _, w := range a.Weights {
 			if all.model(w.Name) == nil && all.alias(w.Name) == nil {
-				s.problem(place, "the alias %s names %s, which is neither a model nor an alias", a.Name, text.Clip(w.Name, maxName))
+				s.problem(place, "the alias %s names %s, which is neither a model nor an alias", a.Name, text.Clip(w.Name, MaxName))
 			}
 		}
 		if path := all.cycle(a.Name, nil, clear); path != nil {

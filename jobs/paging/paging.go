@@ -39,7 +39,10 @@ const (
 	// cursorVersion begins every cursor; those of another form are unreadable.
 	cursorVersion = "2"
 	digestBytes   = 8
-	maxCursor     = 200
+
+	// MaxCursor is the maximum length of a cursor, and CursorForm its form, a regular expression.
+	MaxCursor  = 200
+	CursorForm = `^[A-Za-z0-9_-]*$`
 )
 
 // ListOf is the list of a kind that these values narrow.
@@ -70,7 +73,7 @@ func (l List) Read(cursor string) (mark string, err error) {
 	if cursor == "" {
 		return "", nil
 	}
-	if len(cursor) > maxCursor {
+	if len(cursor) > MaxCursor {
 		return "", ErrCursor
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(cursor)

@@ -10,8 +10,8 @@ import (
 type Bears struct {
 	MaxPreemptions  *int       `json:"max_preemptions,omitempty" doc:"After this number of preemptions, a run continues on on-demand capacity only."`
 	Preemptions     int        `json:"preemptions,omitempty" doc:"How often this run lost a spot worker."`
-	FinishBy        *time.Time `json:"finish_by,omitempty" doc:"When the job should be complete."`
-	Late            bool       `json:"late,omitempty" doc:"True if the job is or was not complete by finish_by."`
+	FinishBy        *time.Time `json:"finish_by,omitempty" doc:"Deadline for completion."`
+	Late            bool       `json:"late,omitempty" doc:"True if finish_by passed before the job was complete."`
 	MaxPricePerHour *float64   `json:"max_price_per_hour,omitempty" doc:"The highest price of a worker that may run the job, in US dollars per hour."`
 	OnDemandOnly    bool       `json:"on_demand_only,omitempty" doc:"True if the job runs on on-demand capacity only now."`
 }

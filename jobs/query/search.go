@@ -35,7 +35,8 @@ func (s *Search) Note() string {
 }
 
 const (
-	maxSearchRunes = 500
+	// MaxSearchRunes is the maximum length of a search, in characters.
+	MaxSearchRunes = 500
 	maxSearchTerms = 20
 	maxSearchAge   = 10 * 366 * 24 * time.Hour
 	maxSearchWaste = 1e9
@@ -46,8 +47,8 @@ const (
 
 // ParseSearch parses a search. It returns INVALID_INPUT with the problem and its place.
 func ParseSearch(text string) (*Search, error) {
-	if n := utf8.RuneCountInString(text); n > maxSearchRunes {
-		return nil, apierror.Invalid("filter.search", "A search may have %d characters; this one has %d.", maxSearchRunes, n)
+	if n := utf8.RuneCountInString(text); n > MaxSearchRunes {
+		return nil, apierror.Invalid("filter.search", "A search may have %d characters; this one has %d.", MaxSearchRunes, n)
 	}
 	if at := strings.IndexFunc(text, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) && !unicode.IsSpace(r) }); at >= 0 {
 		return nil, badSearch(text, at, "this character is invisible or not UTF-8")

@@ -39,17 +39,18 @@ type Summary struct {
 	CreatedAt            time.Time    `json:"created_at"`
 	StartedAt            *time.Time   `json:"started_at" doc:"When the first worker of this run started."`
 	CompletedAt          *time.Time   `json:"completed_at" doc:"When the job ended."`
+	DeletedAt            *time.Time   `json:"deleted_at,omitempty" doc:"When the job was deleted: its prompt, its files and its texts are gone. Only of a deleted job."`
 	AtMostOnce           bool         `json:"at_most_once,omitempty" doc:"True if the job is never started twice."`
 	Bears
 	Draft     *Draft       `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
-	Continues models.JobID `json:"continues,omitempty" doc:"The draft that the job continues."`
+	Continues models.JobID `json:"continues,omitempty" doc:"Id of the draft that the job continues."`
 }
 
 // Draft is what a summary says of a draft.
 type Draft struct {
 	Steps       int           `json:"steps" doc:"The step after which the draft ends."`
-	KeptUntil   *time.Time    `json:"kept_until" doc:"Until when it can be continued. Null until it is completed."`
-	ContinuedBy *models.JobID `json:"continued_by" doc:"The job that continues it."`
+	KeptUntil   *time.Time    `json:"kept_until" doc:"When it can no longer be continued. Null until it completes."`
+	ContinuedBy *models.JobID `json:"continued_by" doc:"Id of the job that continues it."`
 }
 
 // drafts returns what is said of those of the jobs that are drafts.
@@ -180,7 +181,7 @@ func summarize(job *models.Job) *Summary {
 		JobID: job.ID, Status: strings.ToLower(string(job.Status)), ProgressPct: job.Percent, Phase: strings.ToLower(string(job.Phase)),
 		ProgressMessage: knownText(job.Progress.Message), AttemptNo: job.AttemptNo, MaxAttempts: job.MaxAttempts, AtMostOnce: job.AtMostOnce, Bears: BearsOf(job),
 		DurationSec: videoSeconds(job.Params), FailureReason: knownText(job.FailureReason),
-		CreatedAt: job.CreatedAt.UTC(), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt),
+		CreatedAt: job.CreatedAt.UTC(), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt), DeletedAt: knownTime(job.DeletedAt),
 	}
 	s.WaitedSeconds, s.RanSeconds = job.QueuedSeconds, job.LeasedSeconds
 	if job.Status.Live() && job.ETASeconds != nil {

@@ -81,11 +81,11 @@ func (r *Reader) WorkflowNodes(ctx context.Context, ids []models.WorkflowID) ([]
 type WorkflowSummary struct {
 	WorkflowID     models.WorkflowID `json:"workflow_id" doc:"The workflow's id."`
 	Name           string            `json:"name"`
-	Status         string            `json:"status" enum:"running,completed,failed,cancelled" doc:"All but running are final, unless it is retried."`
-	Run            int               `json:"run" doc:"How often it was opened: a retry of a workflow that has ended opens it again."`
+	Status         string            `json:"status" enum:"running,completed,failed,cancelled" doc:"The workflow's status. All but running are final unless it is retried."`
+	Run            int               `json:"run" doc:"Number of the run. Each retry of an ended workflow starts the next one."`
 	IdempotencyKey *string           `json:"idempotency_key"`
-	Counts         *WorkflowCounts   `json:"counts,omitempty" doc:"Its nodes by what they do."`
-	Output         *Summary          `json:"output" doc:"The job whose result is the workflow's. Null if it has none."`
+	Counts         *WorkflowCounts   `json:"counts,omitempty" doc:"Number of nodes by state."`
+	Output         *Summary          `json:"output" doc:"The job whose result is the workflow's result. Null if the workflow names none."`
 	CancelReason   *string           `json:"cancel_reason"`
 	CreatedAt      time.Time         `json:"created_at"`
 	CompletedAt    *time.Time        `json:"completed_at" doc:"When it ended."`

@@ -37,8 +37,10 @@ type Input struct {
 }
 
 const (
-	maxName      = 100
-	maxEvery     = 366 * 24 * 60 * 60
+	// MaxName is in characters, MaxEvery in seconds, MaxZone in bytes.
+	MaxName      = 100
+	MaxEvery     = 366 * 24 * 60 * 60
+	MaxZone      = 64
 	maxJitter    = 60 * 60
 	maxWindow    = 31 * 24 * 60 * 60
 	maxYears     = 10
@@ -76,12 +78,12 @@ func (in *Input) checkRange(now time.Time) error {
 
 func (in *Input) checkNumbers() error {
 	switch {
-	case !text.Valid(in.Name, 1, maxName) || strings.TrimSpace(in.Name) != in.Name:
-		return apierror.Invalid("name", "The name must have 1 to %d printable characters, without spaces around them.", maxName)
+	case !text.Valid(in.Name, 1, MaxName) || strings.TrimSpace(in.Name) != in.Name:
+		return apierror.Invalid("name", "The name must have 1 to %d printable characters, without spaces around them.", MaxName)
 	case (in.Cron == "") == (in.EverySeconds == 0):
 		return apierror.Invalid("cron", "Give either a cron expression or an interval, and not both: it says when the schedule fires.")
-	case in.EverySeconds < 0 || in.EverySeconds > maxEvery:
-		return apierror.Invalid("everySeconds", "everySeconds must be from 1 to %d; it is %d.", maxEvery, in.EverySeconds)
+	case in.EverySeconds < 0 || in.EverySeconds > MaxEvery:
+		return apierror.Invalid("everySeconds", "everySeconds must be from 1 to %d; it is %d.", MaxEvery, in.EverySeconds)
 	case in.JitterSeconds < 0 || in.JitterSeconds > maxJitter:
 		return apierror.Invalid("jitterSeconds", "jitterSeconds must be from 0 to %d; it is %d.", maxJitter, in.JitterSeconds)
 	case *in.CatchUpWindowSeconds < 0 || *in.CatchUpWindowSeconds > maxWindow:
@@ -94,12 +96,15 @@ func (in *Input) checkNumbers() error {
 
 // zoneName matches names of the IANA database, but not the files beside it: localtime and
 // posixrules are the machine's own, and the zones of right/ count leap seconds.
-var zoneName = regexp.MustCompile(`^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$`)
+var zoneName = regexp.MustCompile(ZoneForm)
+
+// ZoneForm is a regular expression.
+const ZoneForm = `^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$`
 
 // checkZone refuses what is not a name of the IANA database, such as offsets and the process's own
 // zone.
 func checkZone(name string) error {
-	known := len(name) <= 64 && name != "Local" && name != "Factory" && zoneName.MatchString(name)
+	known := len(name) <= MaxZone && name != "Local" && name != "Factory" && zoneName.MatchString(name)
 	if known {
 		_, err := time.LoadLocation(name)
 		known = err == nil

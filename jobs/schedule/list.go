@@ -15,8 +15,8 @@ import (
 // List returns the caller's schedules, or all for operators and viewers, by name; or only those
 // of one name.
 func (v *Schedules) List(ctx context.Context, p jobs.Principal, name string, of paging.Request) (*paging.Page[*models.Schedule], error) {
-	if !text.Valid(name, 0, maxName) {
-		return nil, apierror.Invalid("name", "name can have up to %d printable characters.", maxName)
+	if !text.Valid(name, 0, MaxName) {
+		return nil, apierror.Invalid("name", "name can have up to %d printable characters.", MaxName)
 	}
 	all := paging.ListOf("sch", p.Scope(), name)
 	mark, err := all.Begin(of)

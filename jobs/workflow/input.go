@@ -45,19 +45,23 @@ const (
 	MaxNodes = 10_000
 	// MaxEdges is how many dependencies they can have together.
 	MaxEdges = 100_000
-	maxName  = 100
-	maxKey   = 100
+	// MaxName and MaxKey are in characters.
+	MaxName = 100
+	MaxKey  = 100
 	// maxIdempotencyKey is in characters.
 	maxIdempotencyKey = 255
 )
 
-var keyForm = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
+// KeyForm is the form of a node's key, a regular expression.
+const KeyForm = `^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`
+
+var keyForm = regexp.MustCompile(KeyForm)
 
 // check validates all but the jobs themselves and the shape of the graph.
 func (in *Input) check() error {
 	switch {
-	case !text.Valid(in.Name, 1, maxName) || strings.TrimSpace(in.Name) != in.Name:
-		return apierror.Invalid("name", "The name must have 1 to %d printable characters, without spaces around them.", maxName)
+	case !text.Valid(in.Name, 1, MaxName) || strings.TrimSpace(in.Name) != in.Name:
+		return apierror.Invalid("name", "The name must have 1 to %d printable characters, without spaces around them.", MaxName)
 	case len(in.Jobs) == 0:
 		return apierror.Invalid("jobs", "The workflow has no jobs: name at least one.")
 	case len(in.Jobs) > MaxNodes:
@@ -71,9 +75,9 @@ func (in *Input) check() error {
 	for i := range in.Jobs {
 		n := &in.Jobs[i]
 		switch {
-		case len(n.Key) > maxKey || !keyForm.MatchString(n.Key):
+		case len(n.Key) > MaxKey || !keyForm.MatchString(n.Key):
 			return apierror.Invalid("jobs", "The key %q of job %d is not valid: a key has up to %d letters, digits, - and _, and parts are separated by dots, as in shots.s1.",
-				text.Clip(text.Printable(n.Key), 2*maxKey), i+1, maxKey)
+				text.Clip(text.Printable(n.Key), 2*MaxKey), i+1, MaxKey)
 		case seen[n.Key]:
 			return apierror.Invalid("jobs."+n.Key, "The key %s occurs twice: each node needs its own.", n.Key)
 		case n.Job.IdempotencyKey != nil:
@@ -83,7 +87,7 @@ func (in *Input) check() error {
 		seen[n.Key] = true
 	}
 	if in.Output != "" && !seen[in.Output] {
-		return apierror.Invalid("output", "The workflow's output is the node %s, which it does not have.", text.Clip(text.Printable(in.Output), maxKey))
+		return apierror.Invalid("output", "The workflow's output is the node %s, which it does not have.", text.Clip(text.Printable(in.Output), MaxKey))
 	}
 	return nil
 }
@@ -111,7 +115,7 @@ func (in *Input) arrange(uses [][]use) ([]int, error) {
 			parent, known := index[key]
 			switch {
 			case !known:
-				return nil, apierror.Invalid("jobs."+n.Key+".after", "The node %s comes after %s, which the workflow does not have.", n.Key, text.Clip(text.Printable(key), maxKey))
+				return nil, apierror.Invalid("jobs."+n.Key+".after", "The node %s comes after %s, which the workflow does not have.", n.Key, text.Clip(text.Printable(key), MaxKey))
 			case parent == i:
 				return nil, apierror.Invalid("jobs."+n.Key+".after", "The node %s comes after itself.", n.Key)
 			}

@@ -45,7 +45,7 @@ func (r references) parse(inside string) (u use, err error) {
 	return u, fmt.Errorf("{{%s}}: the workflow has no node of this name", clip(inside))
 }
 
-func clip(s string) string { return text.Clip(s, maxKey) }
+func clip(s string) string { return text.Clip(s, MaxKey) }
 
 // replace replaces each placeholder of a text. whole is whether a file can stand there, which must
 // then be the whole text.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/reelay/reelay/jobs"
@@ -111,6 +112,7 @@ type apiSchema struct {
 	Minimum, Maximum *float64
 	Default          any
 	Items            *apiSchema
+	AnyOf            []apiSchema
 	Properties       map[string]apiSchema
 	Required         []string
 }
@@ -138,17 +140,20 @@ func (s apiSchema) limits() string {
 	var all []string
 	switch {
 	case s.Minimum != nil && s.Maximum != nil:
-		all = append(all, fmt.Sprintf("%g to %g", *s.Minimum, *s.Maximum))
+		all = append(all, number(*s.Minimum)+" to "+number(*s.Maximum))
 	case s.Minimum != nil:
-		all = append(all, fmt.Sprintf("at least %g", *s.Minimum))
+		all = append(all, "at least "+number(*s.Minimum))
 	case s.Maximum != nil:
-		all = append(all, fmt.Sprintf("at most %g", *s.Maximum))
+		all = append(all, "at most "+number(*s.Maximum))
 	}
 	if s.Default != nil {
 		all = append(all, fmt.Sprintf("default %v", s.Default))
 	}
 	return strings.Join(all, ", ")
 }
+
+// number writes a number without an exponent.
+func number(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
 // values lists the allowed values.
 func (s apiSchema) values() string {
@@ -231,6 +236,16 @@ func indented(raw json.RawMessage) string {
 	return out.String()
 }
 
+// orNothing returns what a schema allows besides null.
+func (s apiSchema) orNothing() apiSchema {
+	if len(s.AnyOf) == 0 {
+		return s
+	}
+	allowed := s.AnyOf[0]
+	allowed.Description = s.Description
+	return allowed
+}
+
 // fields returns a type's properties: first the required ones, in the document's order.
 func (s apiSchema) fields() []apiField {
 	names := slices.Clone(s.Required)
@@ -241,7 +256,7 @@ func (s apiSchema) fields() []apiField {
 	}
 	var all []apiField
 	for i, name := range names {
-		property := s.Properties[name]
+		property := s.Properties[name].orNothing()
 		all = append(all, apiField{Name: name, Required: i < len(s.Required), Schema: property, Text: property.Description})
 	}
 	return all

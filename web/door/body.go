@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/wellformed"
 )
 
@@ -20,6 +21,14 @@ func ReadJSON(body io.Reader) ([]byte, error) {
 		return nil, malformed(err)
 	}
 	return raw, nil
+}
+
+// NeedlessBody refuses the body of a GET or DELETE request, which nothing would read.
+func NeedlessBody(r *http.Request) error {
+	if !httpguard.HasNeedlessBody(r) {
+		return nil
+	}
+	return refuse(http.StatusBadRequest, Needless, "%s", httpguard.NeedlessBody(r.Method))
 }
 
 // Unread refuses a body that could not be read to its end.

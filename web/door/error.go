@@ -26,6 +26,7 @@ const (
 	Incomplete Reason = "incomplete"
 	TooLarge   Reason = "too large"
 	WrongMedia Reason = "wrong media type"
+	Needless   Reason = "needless body"
 )
 
 // Refusal is a request that no API can read.

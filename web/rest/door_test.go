@@ -111,6 +111,81 @@ func TestDoor(t *testing.T) {
 	}
 }
 
+func TestSuggestions(t *testing.T) {
+	t.Parallel()
+
+	a := newAPI(t)
+	for name, c := range map[string]struct{ path, body, want string }{
+		"a field":                {videos, `{"prompt": "x", "modelversion": "testcard"}`, `There is no field modelversion here; did you mean "model_version"?`},
+		"a field inside":         {work, `{"payload": {"prompt": "x"}, "retry_policy": {"max_retrys": 1}}`, `retry_policy.max_retrys here; did you mean "max_retries"?`},
+		"a field of a node":      {"/api/v1/workflows", `{"name": "x", "jobs": [{"key": "a", "job": {"modle": "testcard", "payload": {"prompt": "x"}}}]}`, `did you mean "model"?`},
+		"a parameter":            {work, `{"payload": {"prompt": "x", "durationSecs": 1}}`, `Unknown parameter "durationSecs"; did you mean "durationSeconds"?`},
+		"a model":                {work, `{"model": "tescard", "payload": {"prompt": "x"}}`, `There is no model of that name; did you mean "testcard"?`},
+		"a value":                {work, `{"payload": {"prompt": "x"}, "priority": "hihg"}`, `priority must be critical, high, normal or low; did you mean "high"?`},
+		"a tier":                 {videos, `{"prompt": "x", "priority_tier": "entreprise"}`, `did you mean "enterprise"?`},
+		"a status":               {videos + "?status=cancled", "", `did you mean "cancelled"?`},
+		"a parameter of the URL": {work + "?statu=queued", "", `There is no parameter statu here; did you mean "status"?`},
+		"nothing that is near":   {work + "?x=queued", "", "/api/openapi.json describes all of them."},
+		"a slash at the end":     {work + "/", "", "leave out the slash at its end"},
+	} {
+		method := http.MethodPost
+		if c.body == "" {
+			method = http.MethodGet
+		}
+		got := a.ask(t, method, c.path, c.body, nil)
+
+		require.Contains(t, got.body["detail"], c.want, name)
+	}
+}
+
+func TestEmptyParameters(t *testing.T) {
+	t.Parallel()
+
+	a := newAPI(t)
+	for query, field := range map[string]string{
+		"created_after=": "created_after", "created_before=": "created_before", "limit=": "limit",
+	} {
+		got := a.get(t, videos+"?"+query)
+		require.Equal(t, "422 INVALID_INPUT "+field, fmt.Sprint(got.status, " ", got.code()))
+	}
+	require.Equal(t, http.StatusOK, a.get(t, videos+"?search=&model=&status=&after=&user_id=").status, "none of them narrows the list")
+	recurring := map[string]any{"every_seconds": 60, "payload": map[string]any{"prompt": "x"}}
+	for _, name := range []string{"name", "timezone", "cron_expression"} {
+		recurring[name] = ""
+		require.Equal(t, "INVALID_INPUT "+name, a.post(t, "/api/v1/jobs/recurring", recurring).code())
+		recurring[name] = nil
+	}
+	require.Equal(t, http.StatusCreated, a.post(t, "/api/v1/jobs/recurring", recurring).status, "null is the same as no field")
+}
+
+func TestDeletedJob(t *testing.T) {
+	t.Parallel()
+
+	a := newAPI(t)
+	created := a.post(t, videos, map[string]any{"prompt": "x", "idempotency_key": "k"})
+	id := models.JobID(created.body["job_id"].(string))
+	require.Nil(t, created.body["deleted_at"])
+	require.Equal(t, http.StatusOK, a.ask(t, http.MethodDelete, videos+"/"+string(id), "", nil).status)
+
+	_, err := a.Deleter.Delete(t.Context(), a.Client, id)
+
+	require.NoError(t, err)
+	for _, path := range []string{videos, work} {
+		require.NotEmpty(t, a.get(t, path+"/"+string(id)).body["deleted_at"], path)
+	}
+	require.NotEmpty(t, a.post(t, videos, map[string]any{"prompt": "x", "idempotency_key": "k"}).body["deleted_at"], "the key returns the deleted job")
+}
+
+func TestNeedlessBody(t *testing.T) {
+	t.Parallel()
+
+	a := newAPI(t)
+	for path, want := range map[string]string{videos: "400 INVALID_INPUT", "/api/v1/inputs": "405 INVALID_INPUT", "/api/nowhere": "404 NOT_FOUND"} {
+		got := a.ask(t, http.MethodGet, path, "{}", nil)
+		require.Equal(t, want, fmt.Sprint(got.status, " ", got.code()), got.raw)
+	}
+}
+
 func TestHead(t *testing.T) {
 	t.Parallel()
 

@@ -22,7 +22,7 @@ type draftUsage struct {
 }
 
 type draftUsageInput struct {
-	Days int `query:"days" default:"30" minimum:"1" maximum:"90" doc:"How many days to look back."`
+	Days int `query:"days" default:"30" minimum:"1" maximum:"90" doc:"Number of days to look back."`
 }
 
 type draftUsageOutput struct {

@@ -11,7 +11,7 @@ import (
 // estimate is a forecast for a job that was not submitted.
 type estimate struct {
 	WaitSeconds    *float64 `json:"wait_seconds" doc:"Seconds until a worker would start the job. Null if no worker can run it, or its queue is paused."`
-	WaitSecondsP90 *float64 `json:"wait_seconds_p90" doc:"In one of ten cases the wait is longer than this."`
+	WaitSecondsP90 *float64 `json:"wait_seconds_p90" doc:"90th percentile of the wait: one wait in ten is longer."`
 	RenderSeconds  *float64 `json:"render_seconds" doc:"Seconds that the job would keep a worker busy. Null if no worker can run it."`
 	Position       int      `json:"position" minimum:"1" doc:"The job's place among the queued jobs that the same workers can run. 1 is next."`
 }
@@ -23,14 +23,14 @@ type estimateOutput struct {
 
 func (s *service) registerEstimates(api huma.API) {
 	const description = "Takes the body of a submit, but submits nothing. The response is an estimate from the current queue and workers. Invalid input is refused like at a submit."
-	refusals := []int{http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType}
+	refusals := []int{http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType}
 	serve(api, huma.Operation{
 		OperationID: "estimateVideo", Method: http.MethodPost, Path: videosPath + "/estimate", DefaultStatus: http.StatusOK, Summary: "Estimate wait and render time of a video",
 		Description: description, Errors: refusals,
 		RequestBody: example("A video of four seconds", map[string]any{"prompt": "A lighthouse in the fog", "duration_sec": 4, "resolution": "720p"}),
 	}, s.estimateVideo)
 	serve(api, huma.Operation{
-		OperationID: "estimateJob", Method: http.MethodPost, Path: jobsPath + "/estimate", DefaultStatus: http.StatusOK, Summary: "Estimate wait and render time of a job of any kind",
+		OperationID: "estimateJob", Method: http.MethodPost, Path: jobsPath + "/estimate", DefaultStatus: http.StatusOK, Summary: "Estimate wait and render time of a job of any type",
 		Description: description, Errors: refusals,
 		RequestBody: example("A video of four seconds, of low priority", map[string]any{
 			"model": "testcard", "priority": "low", "payload": map[string]any{"prompt": "A lighthouse in the fog", "durationSeconds": 4},

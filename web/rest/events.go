@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -25,6 +26,8 @@ import (
 const (
 	// maxEvents bounds the events of one response.
 	maxEvents = 1000
+	// maxSeq is the highest seq that an event can have.
+	maxSeq = math.MaxInt32
 	// beatEvery is the interval of comments that keep proxies from closing the stream.
 	beatEvery = 15 * time.Second
 )
@@ -32,7 +35,7 @@ const (
 // event is one entry of a job's history.
 type event struct {
 	Seq       int       `json:"seq" doc:"Grows by one per job, without a gap."`
-	Type      string    `json:"type" doc:"What happened: QUEUED, LEASED, STARTED, PROGRESS, CHECKPOINTED, COMPLETED …"`
+	Type      string    `json:"type" doc:"Type of the event: QUEUED, LEASED, STARTED, PROGRESS, CHECKPOINTED, COMPLETED …"`
 	AttemptID *string   `json:"attempt_id"`
 	Payload   object    `json:"payload"`
 	CreatedAt time.Time `json:"created_at"`
@@ -45,7 +48,7 @@ type events struct {
 
 type eventsInput struct {
 	JobInput
-	After       int64  `query:"after" minimum:"0" doc:"Return only events with a greater seq."`
+	After       int64  `query:"after" minimum:"0" maximum:"2147483647" doc:"Return events with a seq above this one."`
 	LastEventID string `header:"Last-Event-ID" doc:"For streams: the seq of the last event that was read. It takes precedence over after."`
 }
 

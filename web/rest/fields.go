@@ -2,11 +2,13 @@ package rest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
 )
@@ -24,7 +26,9 @@ func (o object) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (o *object) UnmarshalJSON(raw []byte) error {
-	*o = bytes.Clone(raw)
+	if *o = nil; !bytes.Equal(raw, []byte("null")) {
+		*o = bytes.Clone(raw)
+	}
 	return nil
 }
 
@@ -110,12 +114,28 @@ func renamed(err error, names map[string]string) error {
 	return &shown
 }
 
+// given is a text of a request, which the domain would take for none if it is empty.
+type given struct {
+	field string
+	text  *string
+}
+
+// notEmpty refuses texts that were sent, but are empty.
+func notEmpty(all ...given) error {
+	for _, one := range all {
+		if one.text != nil && *one.text == "" {
+			return apierror.Invalid(one.field, "%s is empty: give it a value, or leave it out.", one.field)
+		}
+	}
+	return nil
+}
+
 // readNames reads names separated by commas, in upper or lower case.
-func readNames[T ~string](field, text string, known []T) (names []T, err error) {
-	if text == "" {
+func readNames[T ~string](field, given string, known []T) (names []T, err error) {
+	if given == "" {
 		return nil, nil
 	}
-	for part := range strings.SplitSeq(text, ",") {
+	for part := range strings.SplitSeq(given, ",") {
 		name, err := readName(field, strings.TrimSpace(part), known)
 		if err != nil {
 			return nil, err
@@ -125,9 +145,9 @@ func readNames[T ~string](field, text string, known []T) (names []T, err error) 
 	return names, nil
 }
 
-func readName[T ~string](field, text string, known []T) (T, error) {
+func readName[T ~string](field, given string, known []T) (T, error) {
 	for _, name := range known {
-		if strings.EqualFold(text, string(name)) {
+		if strings.EqualFold(given, string(name)) {
 			return name, nil
 		}
 	}
@@ -136,5 +156,6 @@ func readName[T ~string](field, text string, known []T) (T, error) {
 		all = append(all, strings.ToLower(string(name)))
 	}
 	last := len(all) - 1
-	return "", apierror.Invalid(field, "%s must be %s or %s.", field, strings.Join(all[:last], ", "), all[last])
+	near := cmp.Or(text.DidYouMean(given, all), ".")
+	return "", apierror.Invalid(field, "%s must be %s or %s%s", field, strings.Join(all[:last], ", "), all[last], near)
 }

@@ -23,7 +23,7 @@ type halt struct {
 type haltList struct {
 	CacheControl string `header:"Cache-Control"`
 	Body         struct {
-		Halts []halt `json:"halts" nullable:"false" doc:"What is halted. Empty if all runs."`
+		Halts []halt `json:"halts" nullable:"false" doc:"The halts in force. Empty if there are none."`
 	}
 }
 

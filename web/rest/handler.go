@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/reelay/reelay/internal/httpguard"
@@ -25,6 +26,8 @@ type handler struct {
 	base         func(*http.Request) string
 	// bodies has the patterns of the mux whose operations take a body.
 	bodies map[string]bool
+	// filled has, by pattern, the parameters of the URL that cannot be empty.
+	filled map[string][]string
 	large  *httpguard.LargeBodies
 }
 
@@ -41,6 +44,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := door.NeedlessBody(r); err != nil {
+		return err
+	}
 	if r.URL.Path == openAPIPath {
 		h.inside.ServeHTTP(w, r)
 		return nil
@@ -49,7 +55,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	query, err := readQuery(r.URL)
+	query, err := readQuery(r.URL, h.filled[pattern])
 	if err != nil {
 		return err
 	}
@@ -61,7 +67,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 		r.Body = http.NoBody // what a caller sends is ignored
 	} else {
 		bound := int64(httpguard.SmallBody)
-		if pattern == createWorkflow && r.ContentLength > bound {
+		if takesLarge(pattern) && r.ContentLength > bound {
 			leave, ok := h.large.Enter(r.Context(), string(p.AccountID))
 			if !ok {
 				return apierror.ErrBusy
@@ -70,7 +76,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 			bound = httpguard.LargeBody
 		}
 		err := readBody(w, r, bound)
-		if pattern == createWorkflow && r.ContentLength < 0 && isTooLarge(err) {
+		if takesLarge(pattern) && r.ContentLength < 0 && isTooLarge(err) {
 			return refused(http.StatusRequestEntityTooLarge, "The body is larger than %d KiB. A workflow may have %d KiB if its size is known: send it with a Content-Length.", bound>>10, httpguard.LargeBody>>10)
 		}
 		if err != nil {
@@ -87,7 +93,10 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 // respond in plain text, or with a redirect. It returns the pattern of the operation.
 func (h *handler) route(w http.ResponseWriter, r *http.Request) (string, error) {
 	noPath := newProblem(http.StatusNotFound, apierror.CodeNotFound, "There is no such path. "+openAPIPath+" lists all paths.")
-	if path.Clean(r.URL.Path) != r.URL.Path {
+	if plain := path.Clean(r.URL.Path); plain != r.URL.Path {
+		if r.URL.Path == plain+"/" {
+			noPath.Detail = "There is no such path: leave out the slash at its end. " + openAPIPath + " lists all paths."
+		}
 		return "", noPath
 	}
 	found, pattern := h.inside.Handler(r)
@@ -114,8 +123,8 @@ func (w *headerWriter) Header() http.Header         { return w.header }
 func (w *headerWriter) Write(b []byte) (int, error) { return len(b), nil }
 func (w *headerWriter) WriteHeader(status int)      { w.status = status }
 
-// readQuery refuses a query that huma would read in part.
-func readQuery(u *url.URL) (url.Values, error) {
+// readQuery refuses a query that huma would read in part: it takes an empty parameter for none.
+func readQuery(u *url.URL, filled []string) (url.Values, error) {
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
 		return nil, refused(http.StatusBadRequest, "The query of the URL is malformed.")
@@ -123,6 +132,11 @@ func readQuery(u *url.URL) (url.Values, error) {
 	for name, values := range query {
 		if len(values) > 1 {
 			return nil, door.Duplicate("The URL", "parameter", name)
+		}
+		if values[0] == "" && slices.Contains(filled, name) {
+			p := refused(http.StatusUnprocessableEntity, "%s is empty: give it a value, or leave it out.", name)
+			p.Field = name
+			return nil, p
 		}
 	}
 	return query, nil
@@ -160,6 +174,9 @@ func wantsStream(r *http.Request) (bool, error) {
 	return false, refused(http.StatusNotAcceptable, "This path responds with application/json or text/event-stream: accept one of them.")
 }
 
+// takesLarge reports whether an operation takes a workflow, and so a large body.
+func takesLarge(pattern string) bool { return pattern == createWorkflow || pattern == createRecurring }
+
 func isTooLarge(err error) bool {
 	refusal, ok := errors.AsType[*door.Refusal](err)
 	return ok && refusal.Reason == door.TooLarge
@@ -172,6 +189,7 @@ func readBody(w http.ResponseWriter, r *http.Request, bound int64) error {
 		return refused(http.StatusUnsupportedMediaType, "Send the request as Content-Type: application/json, in UTF-8.")
 	}
 	if r.Header.Get("Content-Encoding") != "" {
+		w.Header().Set("Accept-Encoding", "identity")
 		return refused(http.StatusUnsupportedMediaType, "Send the body without a Content-Encoding.")
 	}
 	body, err := door.ReadJSON(http.MaxBytesReader(w, r.Body, bound))

@@ -20,11 +20,11 @@ type inputRequest struct {
 
 // inputUpload says where to send the file.
 type inputUpload struct {
-	ArtifactID models.ArtifactID `json:"artifact_id" doc:"The id by which parameters of jobs name the file."`
+	ArtifactID models.ArtifactID `json:"artifact_id" doc:"Id to use for this file in job parameters."`
 	Method     string            `json:"method" doc:"Send the bytes to url with this method and exactly these headers, once."`
 	URL        string            `json:"url" format:"uri"`
 	Headers    map[string]string `json:"headers"`
-	ExpiresAt  time.Time         `json:"expires_at" doc:"Until when the link is valid."`
+	ExpiresAt  time.Time         `json:"expires_at" doc:"When the link expires."`
 }
 
 type inputOutput struct {

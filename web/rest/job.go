@@ -46,6 +46,7 @@ type scheduled struct {
 	JobID     models.JobID `json:"job_id"`
 	Status    string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked"`
 	ExecuteAt *time.Time   `json:"execute_at" doc:"The earliest start, if it is not at once."`
+	DeletedAt *time.Time   `json:"deleted_at,omitempty" doc:"Only for a repeated request whose job was deleted since: when. A new key submits a new job."`
 	StatusURL string       `json:"status_url" format:"uri" doc:"The URL of the job, also in the header Location."`
 }
 
@@ -58,6 +59,7 @@ type jobView struct {
 	ExecuteAt   *time.Time   `json:"execute_at" doc:"The earliest start."`
 	StartedAt   *time.Time   `json:"started_at"`
 	CompletedAt *time.Time   `json:"completed_at" doc:"When the job ended."`
+	DeletedAt   *time.Time   `json:"deleted_at,omitempty" doc:"When the job was deleted: its prompt, its files and its texts are gone. Only of a deleted job."`
 	Retries     int          `json:"retries" doc:"The number of attempts after the first."`
 	Waited      *float64     `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together. The current wait is added when it ends."`
 	Ran         *float64     `json:"ran_seconds" doc:"Seconds that workers have held this run, all attempts together. The current attempt is added when it ends."`
@@ -66,7 +68,7 @@ type jobView struct {
 	query.Bears
 	HasHandle bool           `json:"has_handle,omitempty" doc:"True if the next attempt adopts what this one runs at an external service."`
 	Draft     *query.Draft   `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
-	Continues models.JobID   `json:"continues,omitempty" doc:"The draft that the job continues."`
+	Continues models.JobID   `json:"continues,omitempty" doc:"Id of the draft that the job continues."`
 	Inputs    []jobInputView `json:"inputs" nullable:"false" doc:"The files that the payload names, referenceImage first: see docs/users/inputs.md."`
 	Result    object         `json:"result" doc:"For a completed job: result_url, thumbnail_url, duration_sec, and output, the data that its runtime returned."`
 }
@@ -88,7 +90,7 @@ type jobOutput struct {
 func (s *service) registerJobs(api huma.API) {
 	serve(api, huma.Operation{
 		OperationID: "createJob", Method: http.MethodPost, Path: jobsPath, DefaultStatus: http.StatusCreated, Summary: "Submit a job of any type",
-		Errors: []int{http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
+		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
 		RequestBody: example("A video with two retries", map[string]any{
 			"job_type": "video.generate", "model": "testcard", "priority": "high", "idempotency_key": "order-1235",
 			"payload":      map[string]any{"prompt": "A lighthouse in the fog", "durationSeconds": 4},
@@ -142,7 +144,7 @@ func (s *service) continueJob(ctx context.Context, in *JobInput) (*scheduledOutp
 func submitted(ctx context.Context, job *models.Job) *scheduledOutput {
 	url := callerOf(ctx).base + jobsPath + "/" + string(job.ID)
 	return &scheduledOutput{Location: url, CacheControl: "no-store", Body: scheduled{
-		JobID: job.ID, Status: strings.ToLower(string(job.Status)), ExecuteAt: knownTime(job.RunAt), StatusURL: url,
+		JobID: job.ID, Status: strings.ToLower(string(job.Status)), ExecuteAt: knownTime(job.RunAt), DeletedAt: knownTime(job.DeletedAt), StatusURL: url,
 	}}
 }
 
@@ -277,7 +279,7 @@ func (s *service) getJob(ctx context.Context, in *readInput) (*jobOutput, error)
 // cancelInput names a job to cancel, and why.
 type cancelInput struct {
 	JobInput
-	Reason string `query:"reason" doc:"Shown with the job, up to 200 characters."`
+	Reason string `query:"reason" doc:"Reason, shown with the job. Up to 200 characters."`
 }
 
 func (s *service) cancelJob(ctx context.Context, in *cancelInput) (*jobOutput, error) {
@@ -332,7 +334,7 @@ func (s *service) viewOutcome(ctx context.Context, job *models.Job) (shown *jobV
 func view(job *models.Job) *jobView {
 	return &jobView{
 		JobID: job.ID, JobType: job.Type, Model: job.Model, Status: strings.ToLower(string(job.Status)),
-		ExecuteAt: knownTime(job.RunAt), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt), Retries: max(0, job.AttemptNo-1),
+		ExecuteAt: knownTime(job.RunAt), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt), DeletedAt: knownTime(job.DeletedAt), Retries: max(0, job.AttemptNo-1),
 		Waited: job.QueuedSeconds, Ran: job.LeasedSeconds, Continues: job.Continues, AtMostOnce: job.AtMostOnce, HasHandle: job.HasHandle(),
 		Inputs: []jobInputView{}, Bears: query.BearsOf(job),
 	}

@@ -10,8 +10,8 @@ import (
 
 // jobInputView is a file that a job starts from.
 type jobInputView struct {
-	Name        string             `json:"name" doc:"The parameter that names it; for an element of a list also the index, such as clips.0."`
-	Reference   string             `json:"reference" doc:"What the parameter says: the id of an artifact or of a job, or a URL."`
+	Name        string             `json:"name" doc:"Parameter that refers to the file, with the index in a list, such as clips.0."`
+	Reference   string             `json:"reference" doc:"Value of the parameter: the id of an artifact or a job, or a URL."`
 	ArtifactID  *models.ArtifactID `json:"artifact_id" doc:"Null until the file exists, and once it is deleted."`
 	ContentType *string            `json:"content_type" doc:"Null without an artifact."`
 	SizeBytes   *int64             `json:"size_bytes" doc:"Null without an artifact."`

@@ -13,14 +13,14 @@ import (
 // ListInput narrows a list of jobs and asks for one page of it.
 type ListInput struct {
 	Search        string `query:"search" maxLength:"500" doc:"Words and key:value terms, all of which a job must match: see docs/users/search.md. Prompts are not searched." example:"class:model_crash age:<1d"`
-	Status        string `query:"status" doc:"Statuses separated by commas, in any case." example:"queued,running"`
+	Status        string `query:"status" doc:"Filter by status (comma-separated, in any case)." example:"queued,running"`
 	Model         string `query:"model" doc:"A model's name."`
-	Tier          string `query:"tier" doc:"Tiers separated by commas, in any case: critical, enterprise, pro, free, batch."`
-	UserID        string `query:"user_id" doc:"The user_id that the job was submitted with."`
-	CreatedAfter  string `query:"created_after" format:"date-time" doc:"Return only jobs that were submitted after this time."`
-	CreatedBefore string `query:"created_before" format:"date-time" doc:"Return only jobs that were submitted before this time."`
+	Tier          string `query:"tier" doc:"Filter by tier (comma-separated, in any case)."`
+	UserID        string `query:"user_id" doc:"Filter by exact user_id."`
+	CreatedAfter  string `query:"created_after" format:"date-time" doc:"Filter by submit time: after this time."`
+	CreatedBefore string `query:"created_before" format:"date-time" doc:"Filter by submit time: before this time."`
 	Limit         int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"The maximum number of jobs on a page."`
-	After         string `query:"after" doc:"The next of the page before. All other parameters must be the same as for that page."`
+	After         string `query:"after" doc:"Cursor: the next of the previous page. Send all other parameters unchanged."`
 }
 
 // listNames are the request's names of the domain's fields.
@@ -47,7 +47,7 @@ func (in *ListInput) price() int { return query.PagePrice(in.Limit) + query.Sear
 // list is one page of jobs.
 type list[T any] struct {
 	Jobs []T     `json:"jobs" nullable:"false" doc:"Newest first."`
-	Next *string `json:"next" doc:"Pass it as after to read the next page. Null after the last page. A page may have fewer jobs than limit, or none, and still have a next."`
+	Next *string `json:"next" doc:"Cursor of the next page, for the parameter after. Null on the last page. A page can have fewer jobs than limit, or none, and still have a next."`
 }
 
 type listOutput[T any] struct {
@@ -83,7 +83,7 @@ func (s *service) listVideos(ctx context.Context, in *ListInput) (*listOutput[*q
 
 func (s *service) listJobs(ctx context.Context, in *struct {
 	ListInput
-	JobType string `query:"job_type" doc:"The type of the jobs, such as video.generate."`
+	JobType string `query:"job_type" doc:"Filter by exact type, such as video.generate."`
 }) (*listOutput[*jobView], error) {
 	ctx, read, err := s.Reader.Shares.Admit(ctx, callerOf(ctx).Principal, in.price())
 	if err != nil {

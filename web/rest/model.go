@@ -17,7 +17,7 @@ type modelView struct {
 	GPUTypes     []string `json:"gpu_types" nullable:"false" doc:"The GPU types that can run it."`
 	Available    bool     `json:"available" doc:"Whether a worker that can run it is registered now."`
 	Version      int      `json:"version" doc:"Counts the changes of the entry. A job keeps the version with which it was submitted."`
-	Produces     string   `json:"produces" enum:"video,image,output" doc:"What a completed job has."`
+	Produces     string   `json:"produces" enum:"video,image,output" doc:"Kind of result of a completed job."`
 }
 
 // aliasView is a name that spreads jobs over models.
@@ -28,7 +28,7 @@ type aliasView struct {
 
 type shareView struct {
 	Name   string  `json:"name" doc:"A model or another alias."`
-	Weight float64 `json:"weight" doc:"Relative to the sum of the weights."`
+	Weight float64 `json:"weight" doc:"Share of the jobs, relative to the sum of all weights."`
 }
 
 type modelList struct {

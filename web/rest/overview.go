@@ -26,16 +26,16 @@ type overview struct {
 	CompletedPerMinute    *float64  `json:"completed_per_minute" doc:"Completed jobs per minute, in the last ten minutes."`
 	FailureRate           *float64  `json:"failure_rate" doc:"The share of the jobs that ended in the last hour that failed, 0 to 1, without failures that customers caused."`
 	WaitSecondsP50        *float64  `json:"wait_seconds_p50" doc:"Seconds from queued to the first lease in the last hour, median."`
-	WaitSecondsP95        *float64  `json:"wait_seconds_p95" doc:"The same, 95th percentile."`
+	WaitSecondsP95        *float64  `json:"wait_seconds_p95" doc:"95th percentile of the same."`
 	RenderSecondsP50      *float64  `json:"render_seconds_p50" doc:"Seconds that workers held a completed job in the last hour, median."`
-	RenderSecondsP95      *float64  `json:"render_seconds_p95" doc:"The same, 95th percentile."`
+	RenderSecondsP95      *float64  `json:"render_seconds_p95" doc:"95th percentile of the same."`
 	PreemptionsPerHour    *float64  `json:"preemptions_per_hour" doc:"Attempts of the last hour that lost their worker."`
 	RecoverySecondsP95    *float64  `json:"recovery_seconds_p95" doc:"Seconds until a job that lost its worker ran again, 95th percentile of the last hour."`
 	GPUUtilization        *float64  `json:"gpu_utilization" doc:"How busy the GPUs say they are, 0 to 1."`
-	CostUSDPerHour        *float64  `json:"cost_usd_per_hour" doc:"What the workers of the last hour cost. Null if none has a price."`
-	WastedUSDPerHour      *float64  `json:"wasted_usd_per_hour" doc:"The part of it for work that was lost."`
+	CostUSDPerHour        *float64  `json:"cost_usd_per_hour" doc:"Cost of the workers in the last hour. Null if none has a price."`
+	WastedUSDPerHour      *float64  `json:"wasted_usd_per_hour" doc:"Part of cost_usd_per_hour that paid for lost work."`
 	EstimatedDrainSeconds *float64  `json:"estimated_drain_seconds" doc:"Seconds to empty all queues if no job is added, without the jobs that drain_leaves_out counts. Null if jobs wait but none of them starts."`
-	DrainLeavesOut        []leftOut `json:"drain_leaves_out" doc:"The waiting jobs that do not start as things are, by reason."`
+	DrainLeavesOut        []leftOut `json:"drain_leaves_out" nullable:"false" doc:"The waiting jobs that do not start as things are, by reason."`
 }
 
 // leftOut is queued jobs that the time to empty queues leaves out.
@@ -60,7 +60,7 @@ type overviewOutput struct {
 
 func (s *service) registerOverview(api huma.API) {
 	serve(api, huma.Operation{
-		OperationID: "getOverview", Method: http.MethodGet, Path: "/api/v1/overview", Summary: "Read the state of all of Reelay",
+		OperationID: "getOverview", Method: http.MethodGet, Path: "/api/v1/overview", Summary: "Read the state of Reelay",
 		Description: "For operators: queues, fleet, waits, failures and costs. Null is unknown.",
 		Errors:      []int{http.StatusTooManyRequests},
 	}, func(ctx context.Context, _ *struct{}) (*overviewOutput, error) {

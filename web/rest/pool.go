@@ -11,8 +11,8 @@ import (
 // path: valueLocation: desired.
 type desiredWorkers struct {
 	Pool    string `json:"pool" doc:"The pool's name."`
-	Desired int    `json:"desired" doc:"How many workers the pool should have now."`
-	Workers int    `json:"workers" doc:"How many it has that are not draining."`
+	Desired int    `json:"desired" doc:"Number of workers that the pool should have now."`
+	Workers int    `json:"workers" doc:"Number of workers in the pool, without those that drain."`
 	Reason  string `json:"reason" doc:"Why, in a sentence."`
 }
 

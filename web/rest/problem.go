@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/validation"
 	"github.com/google/uuid"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/web/door"
@@ -33,7 +31,10 @@ type problem struct {
 // alone would read Prompt as prompt.
 func init() {
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
-		return rejected(status, message, errs)
+		return rejected(nil, status, message, errs)
+	}
+	huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
+		return rejected(ctx.Operation(), status, message, errs)
 	}
 	huma.ValidateStrictCasing = true
 }
@@ -69,55 +70,6 @@ func newProblem(status int, code apierror.Code, detail string) *problem {
 // refused is a problem with the form of a request.
 func refused(status int, format string, args ...any) *problem {
 	return newProblem(status, apierror.CodeInvalidInput, fmt.Sprintf(format, args...))
-}
-
-// rejected is a request that huma rejected: of all its findings, the first in
-// alphabetical order.
-func rejected(status int, message string, errs []error) *problem {
-	p := newProblem(status, apierror.CodeInvalidInput, message+".")
-	var first *huma.ErrorDetail
-	for _, err := range errs {
-		if unread, ok := err.(*door.Refusal); ok {
-			return describe(context.Background(), unread)
-		}
-		detail, ok := err.(*huma.ErrorDetail)
-		if ok && (first == nil || detail.Location+detail.Message < first.Location+first.Message) {
-			first = detail
-		}
-	}
-	if first != nil {
-		p.Field, p.Detail = sentence(first)
-	}
-	return p
-}
-
-// sentence returns the field that a finding is about, and describes the finding.
-func sentence(found *huma.ErrorDetail) (field, says string) {
-	_, field, _ = strings.Cut(found.Location, ".") // body, query, header or path
-	field = door.Clip(field)
-	name := field
-	if field == "" {
-		name = "The request"
-	}
-	before, after, _ := strings.Cut(validation.MsgExpectedRequiredProperty, "%s")
-	missing, ok := strings.CutPrefix(found.Message, before)
-	missing, whole := strings.CutSuffix(missing, after)
-	switch {
-	case ok && whole:
-		field = strings.TrimPrefix(field+"."+missing, ".")
-		return field, field + " is missing."
-	case found.Message == validation.MsgUnexpectedProperty, found.Message == "unknown query parameter":
-		return field, fmt.Sprintf("There is no field %s here. %s describes all fields.", name, openAPIPath)
-	}
-	if path, _, ok := strings.Cut(found.Message, notTaken); ok && field == "" {
-		return path, found.Message + "."
-	}
-	if digits, ok := found.Value.(json.Number); ok {
-		if _, err := digits.Float64(); err != nil {
-			return field, name + " is a number out of range."
-		}
-	}
-	return field, fmt.Sprintf("%s is invalid: %s.", name, strings.TrimSuffix(found.Message, "."))
 }
 
 // Error implements error.

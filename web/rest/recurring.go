@@ -18,25 +18,29 @@ import (
 	"github.com/samber/lo"
 )
 
-const recurringPath = jobsPath + "/recurring"
+const (
+	recurringPath = jobsPath + "/recurring"
+	// createRecurring is a pattern of the mux.
+	createRecurring = http.MethodPost + " " + recurringPath
+)
 
 // recurringRequest makes a schedule that submits a job or a workflow again and again.
 type recurringRequest struct {
-	Name           *string    `json:"name,omitempty" doc:"Unique in the account. The default is made of the name of the model or the workflow, and the time."`
+	Name           *string    `json:"name,omitempty" doc:"Name, unique in the account. Default: the model or the workflow, and the time."`
 	JobType        *string    `json:"job_type,omitempty" doc:"The type of the job. The default is the model's type." example:"video.generate"`
 	Model          *string    `json:"model,omitempty" doc:"A model's name. The default is the first model of the catalogue with this type."`
-	CronExpression *string    `json:"cron_expression,omitempty" doc:"Five fields, six with the second first, or a macro such as @daily. Give either this or every_seconds." example:"0 9 * * MON-FRI"`
-	EverySeconds   *int       `json:"every_seconds,omitempty" doc:"An interval in real time, 1 to 31,622,400."`
-	Timezone       *string    `json:"timezone,omitempty" doc:"A name of the IANA database. The default is UTC." example:"Europe/Berlin"`
+	CronExpression *string    `json:"cron_expression,omitempty" doc:"Cron expression of five fields, of six (seconds first), or a macro such as @daily. Give either this or every_seconds." example:"0 9 * * MON-FRI"`
+	EverySeconds   *int       `json:"every_seconds,omitempty" minimum:"1" doc:"Interval in seconds, 1 to 31,622,400. Give either this or cron_expression."`
+	Timezone       *string    `json:"timezone,omitempty" doc:"Time zone, a name of the IANA database. Default: UTC." example:"Europe/Berlin"`
 	Payload        object     `json:"payload,omitempty" doc:"The prompt and the model's parameters. Give either this or workflow."`
 	Priority       *string    `json:"priority,omitempty" enum:"critical,high,normal,low"`
-	CatchUp        *string    `json:"catch_up,omitempty" enum:"skip,coalesce,all" doc:"What happens to slots that passed while no process could fire them. The default is coalesce: the last one fires."`
-	Overlap        *string    `json:"overlap,omitempty" enum:"allow,skip,cancel_previous" doc:"What happens to a slot while the job or the workflow of an earlier one has not ended. The default is allow."`
+	CatchUp        *string    `json:"catch_up,omitempty" enum:"skip,coalesce,all" doc:"What happens to missed slots. Default: coalesce (only the last one fires)."`
+	Overlap        *string    `json:"overlap,omitempty" enum:"allow,skip,cancel_previous" doc:"What happens to a slot while an earlier one's job or workflow still runs. Default: allow."`
 	StartAt        *time.Time `json:"start_at,omitempty"`
 	EndAt          *time.Time `json:"end_at,omitempty"`
 	CallbackURL    *string    `json:"callback_url,omitempty" doc:"An https URL that receives a webhook when a run of one of the jobs ends."`
 
-	Workflow *workflowRequest `json:"workflow,omitempty" doc:"A workflow in place of a job, as in POST /api/v1/workflows, without reuse and idempotency_key. With it, leave out payload, job_type, model, priority and callback_url."`
+	Workflow *workflowRequest `json:"workflow,omitempty" doc:"Workflow to submit instead of a job: the body of POST /api/v1/workflows without reuse and idempotency_key. Excludes payload, job_type, model, priority and callback_url."`
 }
 
 // recurring is a schedule.
@@ -46,11 +50,11 @@ type recurring struct {
 	CronExpression string            `json:"cron_expression,omitempty"`
 	EverySeconds   int               `json:"every_seconds,omitempty"`
 	Timezone       string            `json:"timezone"`
-	Description    string            `json:"description" doc:"When it fires, in words."`
+	Description    string            `json:"description" doc:"The times in words."`
 	Model          string            `json:"model,omitempty" doc:"The job's model, unless it submits a workflow."`
 	Workflow       string            `json:"workflow,omitempty" doc:"The workflow's name, if it submits one."`
 	Paused         bool              `json:"paused"`
-	NextExecuteAt  *time.Time        `json:"next_execute_at" doc:"Null while it is paused, and after its last slot."`
+	NextExecuteAt  *time.Time        `json:"next_execute_at" doc:"Next slot. Null while the schedule is paused, and after its last slot."`
 	LastExecuteAt  *time.Time        `json:"last_execute_at"`
 }
 
@@ -64,43 +68,43 @@ type recurringOutput struct {
 }
 
 type recurringID struct {
-	ID models.ScheduleID `path:"id"`
+	ID models.ScheduleID `path:"id" doc:"Id of the schedule: sch_…"`
 }
 
 type recurringList struct {
 	Body struct {
 		Recurring  []recurring `json:"recurring" nullable:"false"`
-		NextCursor string      `json:"next_cursor,omitempty" doc:"The cursor of the next page, if there is one."`
+		NextCursor string      `json:"next_cursor,omitempty" doc:"Cursor of the next page. Absent on the last page."`
 	}
 }
 
 type recurringPage struct {
-	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50"`
-	Cursor string `query:"cursor" doc:"next_cursor of the page before."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"Maximum number of schedules on a page."`
+	Cursor string `query:"cursor" doc:"Cursor: the next_cursor of the previous page."`
 }
 
 func (s *service) registerRecurring(api huma.API) {
 	serve(api, huma.Operation{
-		OperationID: "createRecurring", Method: http.MethodPost, Path: recurringPath, DefaultStatus: http.StatusCreated, Summary: "Submit a job or a workflow again and again",
-		Errors: []int{http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
+		OperationID: "createRecurring", Method: http.MethodPost, Path: recurringPath, DefaultStatus: http.StatusCreated, Summary: "Create a schedule",
+		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
 		RequestBody: example("A video every weekday", map[string]any{
 			"job_type": "video.generate", "model": "testcard", "cron_expression": "0 9 * * MON-FRI", "timezone": "Europe/Berlin", "priority": "normal",
 			"payload": map[string]any{"prompt": "The weather of today", "durationSeconds": 4},
 		}),
 	}, s.createRecurring)
 	serve(api, huma.Operation{
-		OperationID: "listRecurring", Method: http.MethodGet, Path: recurringPath, Summary: "List what is submitted again and again",
+		OperationID: "listRecurring", Method: http.MethodGet, Path: recurringPath, Summary: "List schedules",
 	}, s.listRecurring)
 	serve(api, huma.Operation{
-		OperationID: "getRecurring", Method: http.MethodGet, Path: recurringPath + "/{id}", Summary: "Read what is submitted again and again",
+		OperationID: "getRecurring", Method: http.MethodGet, Path: recurringPath + "/{id}", Summary: "Read a schedule",
 		Errors: []int{http.StatusNotFound},
 	}, func(ctx context.Context, in *recurringID) (*recurringOutput, error) {
 		found, err := s.Schedules.Get(ctx, callerOf(ctx).Principal, in.ID)
 		return newRecurring(ctx, found, err)
 	})
 	serve(api, huma.Operation{
-		OperationID: "deleteRecurring", Method: http.MethodDelete, Path: recurringPath + "/{id}", DefaultStatus: http.StatusNoContent, Summary: "End what is submitted again and again",
-		Description: "What it has submitted stays.",
+		OperationID: "deleteRecurring", Method: http.MethodDelete, Path: recurringPath + "/{id}", DefaultStatus: http.StatusNoContent, Summary: "Delete a schedule",
+		Description: "Jobs and workflows that it has submitted stay.",
 		Errors:      []int{http.StatusNotFound},
 	}, func(ctx context.Context, in *recurringID) (*struct{}, error) {
 		return nil, s.Schedules.Delete(ctx, callerOf(ctx).Principal, in.ID)
@@ -167,6 +171,9 @@ func defaultName(of string) string {
 
 func (s *service) createRecurring(ctx context.Context, in *recurringInput) (*recurringOutput, error) {
 	asked, p := in.Body, callerOf(ctx).Principal
+	if err := notEmpty(given{"name", asked.Name}, given{"cron_expression", asked.CronExpression}, given{"timezone", asked.Timezone}); err != nil {
+		return nil, err
+	}
 	request, name, err := s.request(p, &asked)
 	if err != nil {
 		return nil, err

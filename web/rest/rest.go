@@ -3,9 +3,6 @@
 package rest
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 
@@ -28,11 +25,26 @@ func New(config Config) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(document)
 	})
-	h := &handler{inside: mux, authenticate: config.Keys.Authenticate, base: config.Base, bodies: map[string]bool{}, large: config.Large}
+	h := &handler{inside: mux, authenticate: config.Keys.Authenticate, base: config.Base, bodies: map[string]bool{}, filled: map[string][]string{}, large: config.Large}
 	for path, item := range described.Paths {
 		h.bodies[http.MethodPost+" "+path] = item.Post != nil && item.Post.RequestBody != nil
+		for method, op := range map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodDelete: item.Delete} {
+			if op != nil {
+				h.filled[method+" "+path] = filledParams(op)
+			}
+		}
 	}
 	return h
+}
+
+// filledParams are the parameters of the URL for which an empty text is no value.
+func filledParams(op *huma.Operation) (names []string) {
+	for _, p := range op.Parameters {
+		if p.In == "query" && (p.Required || p.Schema.Type != huma.TypeString || p.Schema.Format != "") {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 // OpenAPI returns the document that describes the REST API.
@@ -56,25 +68,12 @@ func (s *service) register(mux *http.ServeMux) *huma.OpenAPI {
 	s.registerChanges(api)
 	s.registerPools(api)
 	s.registerDrafts(api)
-	// Requests have no other fields. Later releases can add fields to responses.
 	for name, schema := range api.OpenAPI().Components.Schemas.Map() {
-		if !slices.Contains([]string{"VideoRequest", "JobRequest", "RecurringRequest", "WorkflowRequest", "WorkflowNodeRequest", "RetryPolicy", "InputRequest", "HaltRequest"}, name) {
+		if !slices.Contains(requests, name) {
 			schema.AdditionalProperties = nil
 		}
 	}
 	return api.OpenAPI()
-}
-
-func encoded(described *huma.OpenAPI) []byte {
-	var document bytes.Buffer
-	raw, err := json.Marshal(described)
-	if err == nil {
-		err = json.Indent(&document, raw, "", "  ")
-	}
-	if err != nil {
-		panic(fmt.Errorf("describe the REST API: %w", err)) // it depends only on this code
-	}
-	return append(document.Bytes(), '\n')
 }
 
 func apiConfig() huma.Config {
@@ -84,8 +83,11 @@ func apiConfig() huma.Config {
 			OpenAPI: "3.1.0",
 			Info: &huma.Info{
 				Title: "Reelay", Version: "1",
-				Description: "AI video generation on GPUs that may vanish at any moment. Errors are problem documents (RFC 9457) with a `code`.",
+				Description: "AI video generation on GPUs that may vanish at any moment. Errors are problem documents (RFC 9457) with a `code`. " +
+					"A path that does not take a method answers 405 with the header `Allow`, and an unknown path 404. Every GET can also be sent as HEAD. " +
+					"A request whose header or URL is larger than 32 KiB is answered 431 in plain text.",
 			},
+			Servers: []*huma.Server{{URL: "/"}},
 			Components: &huma.Components{
 				Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
 				SecuritySchemes: map[string]*huma.SecurityScheme{

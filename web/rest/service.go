@@ -46,6 +46,7 @@ const linkTTL = 24 * time.Hour
 // serve registers one operation. An error of run is sent as a problem document.
 func serve[I, O any](api huma.API, op huma.Operation, run func(ctx context.Context, in *I) (*O, error)) {
 	op.MaxBodyBytes, op.BodyReadTimeout = -1, -1 // the handler has read the body
+	op.Metadata = map[string]any{schemasKey: api.OpenAPI().Components.Schemas}
 	op.Errors = append(op.Errors, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable)
 	huma.Register(api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := run(ctx, in)
@@ -81,7 +82,7 @@ func callerOf(ctx context.Context) caller {
 
 // JobInput names a job. huma reads only exported parts of inputs.
 type JobInput struct {
-	ID models.JobID `path:"id" doc:"The job's id: job_…"`
+	ID models.JobID `path:"id" doc:"Id of the job: job_…"`
 }
 
 // example is a body that the document shows.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/reelay/reelay/jobs"
@@ -33,8 +34,8 @@ type videoRequest struct {
 	Bearing
 	IdempotencyKey *string `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters. The header Idempotency-Key has the same meaning. The same key with the same request returns the same job."`
 	PriorityTier   *string `json:"priority_tier,omitempty" doc:"critical, enterprise, pro, free or batch: the account's tier (the default) or a lower one."`
-	UserID         *string `json:"user_id,omitempty" doc:"The account's own name for its end user."`
-	Metadata       object  `json:"metadata,omitempty" doc:"Up to 64 keys of your own, stored with the job: see docs/users/limits.md."`
+	UserID         *string `json:"user_id,omitempty" doc:"Your id for the end user."`
+	Metadata       object  `json:"metadata,omitempty" doc:"Your own data, up to 64 keys, stored with the job and sent with its webhooks: see docs/users/limits.md."`
 	Params         object  `json:"params,omitempty" doc:"Further parameters of the model. None may be one of the fields above."`
 }
 
@@ -81,6 +82,7 @@ type accepted struct {
 	JobID                models.JobID `json:"job_id"`
 	Status               string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked" doc:"queued, or blocked until the image at reference_image_url is fetched. For a repeated request, the job's current status."`
 	EstimatedWaitSeconds *float64     `json:"estimated_wait_seconds" doc:"Estimated seconds until a worker starts the job. Null once one has, or if unknown."`
+	DeletedAt            *time.Time   `json:"deleted_at,omitempty" doc:"Only for a repeated request whose job was deleted since: when. A new key submits a new job."`
 	StatusURL            string       `json:"status_url" format:"uri" doc:"The URL of the job, also in the header Location."`
 }
 
@@ -109,7 +111,7 @@ func (s *service) registerVideos(api huma.API) {
 		OperationID: "createVideo", Method: http.MethodPost, Path: videosPath, DefaultStatus: http.StatusAccepted,
 		Summary:     "Submit a video job",
 		Description: "When the response arrives, the job is stored durably. Send an idempotency key, so that you can repeat the request if the response is lost.",
-		Errors:      []int{http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
+		Errors:      []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
 		RequestBody: example("A video of four seconds", map[string]any{
 			"prompt": "A lighthouse in the fog, waves below", "duration_sec": 4, "resolution": "720p", "aspect_ratio": "16:9",
 			"seed": 7, "idempotency_key": "order-1234", "priority_tier": "pro", "metadata": map[string]any{"order": 1234},
@@ -156,7 +158,7 @@ func (s *service) createVideo(ctx context.Context, in *videoInput) (*acceptedOut
 	}
 	url := callerOf(ctx).base + videosPath + "/" + string(job.ID)
 	return &acceptedOutput{Location: url, CacheControl: "no-store", Body: accepted{
-		JobID: job.ID, Status: summaries[0].Status, EstimatedWaitSeconds: summaries[0].EstimatedWaitSeconds, StatusURL: url,
+		JobID: job.ID, Status: summaries[0].Status, EstimatedWaitSeconds: summaries[0].EstimatedWaitSeconds, DeletedAt: summaries[0].DeletedAt, StatusURL: url,
 	}}, nil
 }
 

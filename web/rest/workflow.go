@@ -19,25 +19,25 @@ import (
 
 const (
 	workflowsPath = "/api/v1/workflows"
-	// createWorkflow is the pattern of the only operation that takes a large body.
+	// createWorkflow is a pattern of the mux.
 	createWorkflow = http.MethodPost + " " + workflowsPath
 )
 
 // workflowRequest is jobs that are submitted as one graph.
 type workflowRequest struct {
-	Name           string                `json:"name" doc:"1 to 100 characters. Several workflows can have the same."`
+	Name           string                `json:"name" doc:"Name, 1 to 100 characters. It need not be unique."`
 	Jobs           []workflowNodeRequest `json:"jobs" nullable:"false" minItems:"1" maxItems:"10000" doc:"The nodes, in any order."`
 	CallbackURL    *string               `json:"callback_url,omitempty" doc:"An https URL that receives a webhook when the workflow ends."`
-	Output         *string               `json:"output,omitempty" doc:"The key of the node whose result is the workflow's."`
-	Reuse          *models.WorkflowID    `json:"reuse,omitempty" doc:"An earlier workflow. Its completed nodes are taken over where the same key stands for the same work."`
+	Output         *string               `json:"output,omitempty" doc:"Key of the node whose result is the workflow's result."`
+	Reuse          *models.WorkflowID    `json:"reuse,omitempty" doc:"Id of an earlier workflow. Its completed nodes are reused where key and work are the same."`
 	IdempotencyKey *string               `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters. The header Idempotency-Key has the same meaning. The same key with the same request returns the same workflow."`
 }
 
 type workflowNodeRequest struct {
-	Key             string     `json:"key" doc:"Names the node: up to 100 letters, digits, - and _, in parts that dots separate." example:"shots.s1"`
-	After           []string   `json:"after,omitempty" doc:"The nodes that must end first, in addition to those whose results it uses."`
-	OnParentFailure *string    `json:"on_parent_failure,omitempty" enum:"cascade,continue,retry_parent" doc:"What happens if one of them ends without success. The default is cascade: the node fails, too."`
-	Job             jobRequest `json:"job" doc:"The job, without idempotency_key. Its payload can name results of other nodes, such as {{shots.s1.lastFrame}}."`
+	Key             string     `json:"key" doc:"Key of the node: up to 100 letters, digits, - and _, in parts separated by dots." example:"shots.s1"`
+	After           []string   `json:"after,omitempty" doc:"Keys of nodes that must end first, besides those whose results it uses."`
+	OnParentFailure *string    `json:"on_parent_failure,omitempty" enum:"cascade,continue,retry_parent" doc:"What happens if a parent does not succeed. Default: cascade (the node fails, too)."`
+	Job             jobRequest `json:"job" doc:"The job, without idempotency_key. Its payload can use results of other nodes, such as {{shots.s1.lastFrame}}."`
 }
 
 // workflowView is a workflow with its nodes.
@@ -57,7 +57,7 @@ type workflowNodeView struct {
 	FailureReason   string       `json:"failure_reason,omitempty"`
 	Reused          bool         `json:"reused,omitempty" doc:"An earlier workflow completed its job."`
 	Skipped         bool         `json:"skipped,omitempty" doc:"Its dependents run as if it were completed."`
-	Overridden      []string     `json:"overridden,omitempty" doc:"The nodes of after that it no longer waits for."`
+	Overridden      []string     `json:"overridden,omitempty" doc:"Parents that it no longer waits for."`
 }
 
 type workflowInput struct {
@@ -71,41 +71,41 @@ type workflowOutput struct {
 }
 
 type workflowID struct {
-	ID models.WorkflowID `path:"id"`
+	ID models.WorkflowID `path:"id" doc:"Id of the workflow: wfl_…"`
 }
 
 type workflowCancel struct {
-	ID     models.WorkflowID `path:"id"`
-	Reason string            `query:"reason" maxLength:"200" doc:"Shown to the owner, operators and workers."`
+	ID     models.WorkflowID `path:"id" doc:"Id of the workflow: wfl_…"`
+	Reason string            `query:"reason" maxLength:"200" doc:"Reason, shown to the owner, operators and workers. Up to 200 characters."`
 }
 
 type workflowRetry struct {
-	ID          models.WorkflowID `path:"id"`
+	ID          models.WorkflowID `path:"id" doc:"Id of the workflow: wfl_…"`
 	FromScratch bool              `query:"from_scratch" doc:"Do not start from checkpoints."`
 }
 
 type workflowNodeID struct {
-	ID  models.WorkflowID `path:"id"`
-	Key string            `path:"key" doc:"The key of the node." example:"shots.s1"`
+	ID  models.WorkflowID `path:"id" doc:"Id of the workflow: wfl_…"`
+	Key string            `path:"key" doc:"Key of the node." example:"shots.s1"`
 }
 
 type workflowOverride struct {
-	ID     models.WorkflowID `path:"id"`
-	Key    string            `path:"key" doc:"The key of the node." example:"shots.s1"`
-	Parent string            `query:"parent" required:"true" doc:"The key of a node that it comes after."`
+	ID     models.WorkflowID `path:"id" doc:"Id of the workflow: wfl_…"`
+	Key    string            `path:"key" doc:"Key of the node." example:"shots.s1"`
+	Parent string            `query:"parent" required:"true" doc:"Key of the parent that the node no longer waits for."`
 }
 
 type workflowPage struct {
-	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50"`
-	Cursor string `query:"cursor" doc:"next_cursor of the page before."`
-	Name   string `query:"name" doc:"Only those of exactly this name."`
-	Status string `query:"status" doc:"Only those with one of these, separated by commas: running, completed, failed, cancelled."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"Maximum number of workflows on a page."`
+	Cursor string `query:"cursor" doc:"Cursor: the next_cursor of the previous page."`
+	Name   string `query:"name" doc:"Filter by exact name."`
+	Status string `query:"status" doc:"Filter by status (comma-separated): running, completed, failed, cancelled."`
 }
 
 type workflowList struct {
 	Body struct {
 		Workflows  []workflowView `json:"workflows" nullable:"false"`
-		NextCursor string         `json:"next_cursor,omitempty" doc:"The cursor of the next page, if there is one."`
+		NextCursor string         `json:"next_cursor,omitempty" doc:"Cursor of the next page. Absent on the last page."`
 	}
 }
 
@@ -113,7 +113,7 @@ func (s *service) registerWorkflows(api huma.API) {
 	serve(api, huma.Operation{
 		OperationID: "createWorkflow", Method: http.MethodPost, Path: workflowsPath, DefaultStatus: http.StatusCreated, Summary: "Submit jobs that depend on each other",
 		Description: "Accepts all of them, or none. The body may have 8 MiB with a `Content-Length`, and 1 MiB without.", MaxBodyBytes: httpguard.LargeBody,
-		Errors: []int{http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
+		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
 		RequestBody: example("A shot that continues another, and both as one film", map[string]any{
 			"name": "film", "output": "film", "jobs": []map[string]any{
 				{"key": "s1", "job": map[string]any{"model": "testcard", "payload": map[string]any{"prompt": "A harbour at dawn", "durationSeconds": 2}}},
@@ -156,7 +156,7 @@ func (s *service) registerWorkflows(api huma.API) {
 		return s.workflowView(ctx, now, err)
 	})
 	serve(api, huma.Operation{
-		OperationID: "overrideWorkflowDependency", Method: http.MethodPost, Path: workflowsPath + "/{id}/nodes/{key}/override", DefaultStatus: http.StatusOK, Summary: "Let a node not wait for a parent any more",
+		OperationID: "overrideWorkflowDependency", Method: http.MethodPost, Path: workflowsPath + "/{id}/nodes/{key}/override", DefaultStatus: http.StatusOK, Summary: "Stop a node from waiting for a parent",
 		Description: "It is a CONFLICT if the node does not wait for it, or uses its result. Overrides are in the audit log.",
 		Errors:      []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, in *workflowOverride) (*workflowOutput, error) {
@@ -182,6 +182,9 @@ func (s *service) createWorkflow(ctx context.Context, in *workflowInput) (*workf
 
 // workflowGraph reads a workflow. Its idempotency key is left to the caller.
 func (s *service) workflowGraph(p jobs.Principal, asked *workflowRequest) (*workflow.Input, error) {
+	if err := notEmpty(given{"output", asked.Output}, given{"reuse", (*string)(asked.Reuse)}); err != nil {
+		return nil, err
+	}
 	callback, err := readCallback(asked.CallbackURL)
 	if err != nil {
 		return nil, err

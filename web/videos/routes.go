@@ -48,6 +48,9 @@ func (a *api) answer(w http.ResponseWriter, c *call) (any, error) {
 	if act == nil {
 		return nil, errMethod(w, c.Method, byMethod)
 	}
+	if err := door.NeedlessBody(c.Request); err != nil {
+		return nil, err
+	}
 	return act(w, c)
 }
 

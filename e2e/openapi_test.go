@@ -1,0 +1,95 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/internal/testrun"
+	"github.com/stretchr/testify/require"
+)
+
+// TestOpenAPI_IsWhatTheServerDoes lets schemathesis compare the REST API with its OpenAPI document.
+// clients/openapi has what it must know beside the document, and what is excluded, with reasons.
+func TestOpenAPI_IsWhatTheServerDoes(t *testing.T) {
+	t.Parallel()
+
+	folder, err := filepath.Abs("clients/openapi")
+	require.NoError(t, err)
+	if _, err := os.Stat(filepath.Join(folder, "venv")); err != nil {
+		t.Skip("its packages are not there: `go tool task clients` fetches them")
+	}
+	s := start(t, "--agents", "1")
+	examples := "6"
+	if testrun.Nightly() {
+		examples = "100"
+	}
+	for _, key := range []string{s.keys.ClientKey, s.keys.OperatorKey} {
+		ids, err := json.Marshal(s.things(t))
+		require.NoError(t, err)
+		cmd := testrun.Command(t, "sh", filepath.Join(folder, "check.sh"), s.keys.Endpoint, key, examples)
+		cmd.Env = append(os.Environ(), "REELAY_IDS="+string(ids))
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(out))
+	}
+}
+
+// things makes one thing of each kind, and returns the parameters of paths that lead to them, by
+// operation.
+func (s *stack) things(t *testing.T) map[string][]map[string]string {
+	post := func(path string, body any, id string) string {
+		raw, err := json.Marshal(body)
+		require.NoError(t, err)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.keys.Endpoint+path, bytes.NewReader(raw))
+		require.NoError(t, err)
+		req.Header.Set("Authorization", "Bearer "+s.keys.ClientKey)
+		req.Header.Set("Content-Type", "application/json")
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.Less(t, res.StatusCode, 300, string(text))
+		var made map[string]any
+		require.NoError(t, json.Unmarshal(text, &made))
+		return made[id].(string)
+	}
+	quick := map[string]any{"prompt": "x", "durationSeconds": 1, "pace": 0}
+	job := func(more map[string]any) map[string]string {
+		body := map[string]any{"payload": quick}
+		for name, value := range more {
+			body[name] = value
+		}
+		return map[string]string{"id": post("/api/v1/jobs", body, "job_id")}
+	}
+	done, draft := job(nil), job(map[string]any{"draft": map[string]any{"steps": 2}})
+	later := func() map[string]string { return job(map[string]any{"execute_at": time.Now().Add(time.Hour)}) }
+	until(t, s.client(t), done["id"], completed)
+	until(t, s.client(t), draft["id"], completed)
+	workflow := func() string {
+		return post("/api/v1/workflows", map[string]any{"name": "x", "jobs": []any{
+			map[string]any{"key": "a", "job": map[string]any{"payload": quick, "execute_at": time.Now().Add(time.Hour)}},
+			map[string]any{"key": "b", "after": []string{"a"}, "job": map[string]any{"payload": quick}},
+		}}, "workflow_id")
+	}
+	film := workflow()
+	schedule := func() map[string]string {
+		return map[string]string{"id": post("/api/v1/jobs/recurring", map[string]any{"every_seconds": 3600, "payload": quick}, "recurring_id")}
+	}
+	waiting := later()
+	both := []map[string]string{done, waiting, draft}
+	whole := []map[string]string{{"id": film}}
+	return map[string][]map[string]string{
+		"getVideo": both, "getVideoEvents": both, "getVideoFile": both, "getJob": both,
+		"cancelVideo": {later(), done}, "cancelJob": {later(), later(), done}, "continueJob": {draft, done},
+		"getWorkflow": whole, "retryWorkflow": whole, "cancelWorkflow": {{"id": workflow()}},
+		"skipWorkflowNode": {{"id": workflow(), "key": "a"}}, "overrideWorkflowDependency": {{"id": workflow(), "key": "b"}},
+		"getRecurring": {schedule()}, "deleteRecurring": {schedule(), schedule()},
+		"getDesiredWorkers": {{"name": "local"}}, "resume": {{"what": "schedules"}, {"what": "leases"}},
+	}
+}

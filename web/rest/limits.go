@@ -1,0 +1,133 @@
+package rest
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/reelay/reelay/internal/media"
+	"github.com/reelay/reelay/internal/outbound"
+	"github.com/reelay/reelay/internal/picture"
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/cron"
+	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/schedule"
+	"github.com/reelay/reelay/jobs/workflow"
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+)
+
+// node is an object of the OpenAPI document.
+type node = map[string]any
+
+// The limits that the domain checks, as the document shows them. huma does not check them, so that
+// the domain's own messages reach the caller. Patterns use only what the regular expressions of all
+// languages have.
+
+func printable(least, most int) node {
+	limit := node{"maxLength": most, "pattern": text.ValidForm}
+	if least > 0 {
+		limit["minLength"], limit["pattern"] = least, text.ValidWordsForm
+	}
+	return limit
+}
+
+func named(most int) node {
+	return node{"minLength": 1, "maxLength": most, "pattern": text.ValidNameForm}
+}
+
+// idOf limits the ids of a kind, such as job.
+func idOf(kind string) node {
+	return node{"pattern": "^" + kind + "_[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$", "examples": []any{kind + "_0192f3c8-7a1e-7c3b-9f52-3f3a3c0f7a11"}}
+}
+
+func among[T ~string](values []T) node {
+	return node{"enum": lo.Map(values, func(v T, _ int) any { return strings.ToLower(string(v)) })}
+}
+
+var (
+	modelName = node{"minLength": 1, "maxLength": catalogue.MaxName, "pattern": catalogue.NameForm, "examples": []any{"testcard"}}
+	typeName  = node{"minLength": 1, "maxLength": catalogue.MaxName, "pattern": catalogue.NameForm}
+	nodeKey   = node{"minLength": 1, "maxLength": workflow.MaxKey, "pattern": workflow.KeyForm}
+	cursor    = node{"maxLength": paging.MaxCursor, "pattern": paging.CursorForm}
+	exactly   = printable(0, jobs.MaxUserIDBytes)
+	// codes are those that callers see who are no worker.
+	codes = node{"enum": lo.FilterMap(apierror.Codes, func(c apierror.Code, _ int) (any, bool) { return c, c != apierror.CodeLeaseLost })}
+	// prompt has at least one character that is no space. Each of its characters takes up to four
+	// bytes, so that its limit in bytes, four times as high, needs no mention.
+	prompt = node{"minLength": 1, "maxLength": jobs.MaxPromptRunes, "pattern": `^[^\x00]*[^\x00\s][^\x00]*$`}
+)
+
+// bodyLimits are the limits of properties, by the name of the schema and the property, or by the
+// property alone in all schemas of requests.
+var bodyLimits = map[string]node{
+	"idempotency_key":    printable(1, jobs.MaxKeyRunes),
+	"callback_url":       {"format": "uri", "minLength": 1, "maxLength": outbound.MaxURLBytes, "pattern": `^[Hh][Tt][Tt][Pp][Ss]?://[^\s#]+$`},
+	"job_type":           typeName,
+	"model":              modelName,
+	"model_version":      modelName,
+	"user_id":            exactly,
+	"max_preemptions":    {"minimum": 0, "maximum": jobs.MaxMaxPreemptions},
+	"max_price_per_hour": {"minimum": 0, "maximum": jobs.MaxPricePerHour},
+	"metadata": {
+		"maxProperties": jobs.MaxMetadataKeys, "propertyNames": node{"maxLength": jobs.MaxMetadataKeyBytes, "pattern": `^[^\x00]*$`},
+	},
+	"VideoRequest.prompt":              prompt,
+	"VideoRequest.priority_tier":       among(models.Tiers),
+	"VideoRequest.reference_image_url": {"minLength": 1, "maxLength": outbound.MaxURLBytes},
+	"DraftAsked.steps":                 {"minimum": 1},
+	"WorkflowRequest.name":             named(workflow.MaxName),
+	"WorkflowRequest.output":           nodeKey,
+	"WorkflowRequest.reuse":            idOf("wfl"),
+	"WorkflowNodeRequest.key":          nodeKey,
+	"WorkflowNodeRequest.after":        {"items": node{"type": "string", "minLength": 1, "maxLength": workflow.MaxKey, "pattern": workflow.KeyForm}},
+	"RecurringRequest.name":            named(schedule.MaxName),
+	"RecurringRequest.cron_expression": {"minLength": 1, "maxLength": cron.MaxLength},
+	"RecurringRequest.every_seconds":   {"minimum": 1, "maximum": schedule.MaxEvery},
+	"RecurringRequest.timezone":        {"minLength": 1, "maxLength": schedule.MaxZone, "pattern": schedule.ZoneForm},
+	"InputRequest.content_type":        among(append(slices.Clone(picture.ContentTypes), media.ContentTypes...)),
+	"InputRequest.size_bytes":          {"minimum": 1, "maximum": media.MaxBytes},
+	"InputRequest.checksum":            {"minLength": 8, "maxLength": 8, "pattern": `^[A-Za-z0-9+/]{5}[AQgw]==$`},
+	"HaltRequest.reason":               printable(1, jobs.MaxHaltReasonRunes),
+	"Problem.code":                     codes,
+	"Problem.status":                   {"minimum": 400, "maximum": 599},
+	"Problem.retry_after_seconds":      {"minimum": 1},
+	"QueuePause.tier":                  {"enum": lo.Map(models.Tiers, func(t models.Tier, _ int) any { return t })},
+}
+
+// paramLimits are the limits of parameters, by the operation and the parameter, or by the
+// parameter alone.
+var paramLimits = map[string]node{
+	"search":         {"maxLength": query.MaxSearchRunes},
+	"model":          exactly,
+	"job_type":       exactly,
+	"user_id":        exactly,
+	"reason":         printable(0, jobs.MaxCancelReasonRunes),
+	"cursor":         cursor,
+	"key":            nodeKey,
+	"parent":         nodeKey,
+	"name":           {"minLength": 1},
+	"status":         oneOrMore(models.JobStatuses),
+	"tier":           oneOrMore(models.Tiers),
+	"listJobs.after": cursor, "listVideos.after": cursor,
+	"listWorkflows.name":   printable(0, workflow.MaxName),
+	"listWorkflows.status": oneOrMore(models.WorkflowStatuses),
+	// HTTP has no encoding for other characters in headers.
+	"Idempotency-Key": {"minLength": 1, "maxLength": jobs.MaxKeyRunes, "pattern": "^[!-~]([ -~]*[!-~])?$"},
+	"Last-Event-ID":   {"type": "integer", "minimum": 0, "maximum": maxSeq},
+	"getVideo.id":     idOf("job"), "cancelVideo.id": idOf("job"), "getVideoEvents.id": idOf("job"), "getVideoFile.id": idOf("job"),
+	"getJob.id": idOf("job"), "cancelJob.id": idOf("job"), "continueJob.id": idOf("job"),
+	"getRecurring.id": idOf("sch"), "deleteRecurring.id": idOf("sch"),
+	"getWorkflow.id": idOf("wfl"), "cancelWorkflow.id": idOf("wfl"), "retryWorkflow.id": idOf("wfl"), "skipWorkflowNode.id": idOf("wfl"),
+	"overrideWorkflowDependency.id": idOf("wfl"),
+}
+
+// oneOrMore limits a parameter with values separated by commas. It may also be empty.
+func oneOrMore[T ~string](values []T) node {
+	items := among(values)
+	items["type"] = "string"
+	return node{"type": "array", "items": items, "examples": []any{items["enum"].([]any)[:2]}}
+}
