@@ -16,7 +16,6 @@ import (
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/internal/wellformed"
-	"github.com/reelay/reelay/internal/yamlfile"
 )
 
 // maxLine is more than the API accepts for one submission.
@@ -208,7 +207,7 @@ func unknownField(raw json.RawMessage, t reflect.Type) string {
 		of, ok := known[name]
 		if !ok {
 			hint := ""
-			if near := yamlfile.Nearest(name, slices.Sorted(maps.Keys(known))); near != "" {
+			if near := text.Nearest(name, slices.Sorted(maps.Keys(known))); near != "" {
 				hint = "; did you mean " + near + "?"
 			}
 			return fmt.Sprintf("%q%s", text.Clip(name, 64), hint)

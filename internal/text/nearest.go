@@ -1,6 +1,7 @@
 package text
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/agnivade/levenshtein"
@@ -18,11 +19,26 @@ func Nearest(given string, words []string) (nearest string) {
 	}
 	most := (len(given) + 2) / 3
 	for _, word := range words {
-		if d := levenshtein.ComputeDistance(strings.ToLower(given), strings.ToLower(word)); d <= most {
+		if d := distance(strings.ToLower(given), strings.ToLower(word)); d <= most {
 			nearest, most = word, d-1
 		}
 	}
 	return nearest
+}
+
+// distance is the number of letters that are wrong. Two letters in the wrong order count as one.
+func distance(a, b string) int {
+	d := levenshtein.ComputeDistance(a, b)
+	if d == 2 && sorted(a) == sorted(b) {
+		return 1
+	}
+	return d
+}
+
+func sorted(word string) string {
+	letters := []rune(word)
+	slices.Sort(letters)
+	return string(letters)
 }
 
 // DidYouMean ends a message about an unknown word with the word that was probably meant:

@@ -116,3 +116,20 @@ func CanonicalNumber(n json.Number) json.Number {
 	}
 	return json.Number(strconv.FormatInt(int64(f), 10))
 }
+
+// Canonical spells all whole numbers of a decoded value in one way: see [CanonicalNumber].
+func Canonical(value any) any {
+	switch v := value.(type) {
+	case json.Number:
+		return CanonicalNumber(v)
+	case []any:
+		for i := range v {
+			v[i] = Canonical(v[i])
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = Canonical(v[name])
+		}
+	}
+	return value
+}

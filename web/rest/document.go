@@ -66,6 +66,9 @@ func completeSchema(name string, schema node) {
 		if isRequest && !slices.Contains(required, any(property)) {
 			properties[property] = orNothing(of)
 		}
+		if name == "WorkflowView" && property == "output" {
+			properties[property] = orNothing(of)
+		}
 		if strings.HasSuffix(property, "url") && !isRequest {
 			of["format"] = "uri"
 		}

@@ -2,6 +2,7 @@ package rest_test
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -54,7 +55,8 @@ func TestDoor(t *testing.T) {
 		"an invented method":           {"BREW", one, "", nil, "405 INVALID_INPUT"},
 		"another method for a list":    {"DELETE", videos, "", nil, "405 INVALID_INPUT"},
 		"a list of jobs, posted to":    {"POST", "/api/v1/models", "{}", nil, "405 INVALID_INPUT"},
-		"an estimate, read":            {"GET", videos + "/estimate", "", nil, "404 NOT_FOUND"},
+		"an estimate, read":            {"GET", videos + "/estimate", "", nil, "405 INVALID_INPUT"},
+		"the schedules, deleted":       {"DELETE", "/api/v1/jobs/recurring", "", nil, "405 INVALID_INPUT"},
 		"an estimate as a form":        {"POST", videos + "/estimate", "prompt=x", h("Content-Type", "application/x-www-form-urlencoded"), "415 INVALID_INPUT"},
 		"a list as pages":              {"GET", videos, "", h("Accept", "text/html"), "406 INVALID_INPUT"},
 		"a list as a stream":           {"GET", "/api/v1/jobs", "", h("Accept", "text/event-stream"), "406 INVALID_INPUT"},
@@ -135,6 +137,18 @@ func TestSuggestions(t *testing.T) {
 		got := a.ask(t, method, c.path, c.body, nil)
 
 		require.Contains(t, got.body["detail"], c.want, name)
+	}
+}
+
+func TestWholeNumbers(t *testing.T) {
+	t.Parallel()
+
+	a := newAPI(t)
+	for body, want := range map[string]int{
+		`{"prompt": "x", "max_preemptions": 3.0}`: http.StatusAccepted, `{"prompt": "x", "max_preemptions": 3e0}`: http.StatusAccepted,
+		`{"prompt": "x", "max_preemptions": 3.5}`: http.StatusUnprocessableEntity,
+	} {
+		require.Equal(t, want, a.post(t, videos, json.RawMessage(body)).status, body)
 	}
 }
 

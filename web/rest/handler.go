@@ -26,6 +26,9 @@ type handler struct {
 	base         func(*http.Request) string
 	// bodies has the patterns of the mux whose operations take a body.
 	bodies map[string]bool
+	// methods has the methods of each path without parameters, as the header Allow lists them. The
+	// mux would take its last word for an id if another operation has one there.
+	methods map[string][]string
 	// filled has, by pattern, the parameters of the URL that cannot be empty.
 	filled map[string][]string
 	large  *httpguard.LargeBodies
@@ -100,15 +103,18 @@ func (h *handler) route(w http.ResponseWriter, r *http.Request) (string, error) 
 		return "", noPath
 	}
 	found, pattern := h.inside.Handler(r)
-	if pattern != "" {
+	allowed := strings.Join(h.methods[r.URL.Path], ", ")
+	if pattern != "" && (allowed == "" || slices.Contains(h.methods[r.URL.Path], r.Method)) {
 		return pattern, nil
 	}
-	plain := &headerWriter{header: http.Header{}}
-	found.ServeHTTP(plain, r)
-	if plain.status != http.StatusMethodNotAllowed {
-		return "", noPath
+	if allowed == "" {
+		plain := &headerWriter{header: http.Header{}}
+		found.ServeHTTP(plain, r)
+		if plain.status != http.StatusMethodNotAllowed {
+			return "", noPath
+		}
+		allowed = plain.header.Get("Allow")
 	}
-	allowed := plain.header.Get("Allow")
 	w.Header().Set("Allow", allowed)
 	return "", refused(http.StatusMethodNotAllowed, "This path takes %s.", allowed)
 }

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/strictjson"
 	"github.com/reelay/reelay/web/door"
 )
 
@@ -103,6 +105,23 @@ func (p *problem) write(w http.ResponseWriter) {
 	_ = door.WriteJSON(w, p)
 }
 
+func decode(data []byte, v any) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	return decoder.Decode(v)
+}
+
+// wholeNumbers spells whole numbers such as 4.0 and 4e0 as 4: JSON does not distinguish them, but
+// a Go integer takes only the last.
+func wholeNumbers(data []byte) ([]byte, bool) {
+	var tree any
+	if decode(data, &tree) != nil {
+		return nil, false
+	}
+	whole, err := json.Marshal(strictjson.Canonical(tree))
+	return whole, err == nil
+}
+
 // notTaken stands between a field and its value in errors of which huma keeps only
 // the text.
 const notTaken = " does not take the "
@@ -110,13 +129,16 @@ const notTaken = " does not take the "
 // readJSON decodes a well-formed body. Numbers keep their text, so that an error can
 // name one that is out of range.
 func readJSON(data []byte, v any) error {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber()
-	err := decoder.Decode(v)
+	err := decode(data, v)
 	var mistyped *json.UnmarshalTypeError
+	if errors.As(err, &mistyped) && strings.HasPrefix(mistyped.Value, "number") {
+		if whole, ok := wholeNumbers(data); ok {
+			err = decode(whole, v)
+		}
+	}
 	switch {
 	case errors.As(err, &mistyped) && mistyped.Field != "":
-		return errors.New(mistyped.Field + notTaken + mistyped.Value)
+		return errors.New(strings.ReplaceAll(mistyped.Field, "Bearing.", "") + notTaken + mistyped.Value)
 	case err != nil:
 		return errors.New("the body cannot be read")
 	}

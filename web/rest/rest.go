@@ -5,6 +5,7 @@ package rest
 import (
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -26,13 +27,21 @@ func New(config Config) http.Handler {
 		_, _ = w.Write(document)
 	})
 	h := &handler{inside: mux, authenticate: config.Keys.Authenticate, base: config.Base, bodies: map[string]bool{}, filled: map[string][]string{}, large: config.Large}
+	h.methods = map[string][]string{}
 	for path, item := range described.Paths {
 		h.bodies[http.MethodPost+" "+path] = item.Post != nil && item.Post.RequestBody != nil
 		for method, op := range map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodDelete: item.Delete} {
 			if op != nil {
 				h.filled[method+" "+path] = filledParams(op)
 			}
+			if op != nil && !strings.Contains(path, "{") {
+				h.methods[path] = append(h.methods[path], method)
+			}
 		}
+		if slices.Contains(h.methods[path], http.MethodGet) {
+			h.methods[path] = append(h.methods[path], http.MethodHead)
+		}
+		slices.Sort(h.methods[path])
 	}
 	return h
 }

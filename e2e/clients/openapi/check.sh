@@ -4,6 +4,6 @@
 # usage: check.sh ENDPOINT KEY EXAMPLES
 set -eu
 cd "$(dirname "$0")"
-venv/bin/openapi-spec-validator "$1/api/openapi.json"
+venv/bin/openapi-spec-validator ../../../web/rest/openapi.json
 exec venv/bin/schemathesis run "$1/api/openapi.json" --header "Authorization: Bearer $2" --max-examples "$3" \
-	--phases examples,coverage,fuzzing,stateful --continue-on-failure --no-color --no-shrink --workers 2 --output-sanitize true
+	--phases examples,coverage,fuzzing,stateful --continue-on-failure --no-color --no-shrink --workers 1 --output-sanitize true
