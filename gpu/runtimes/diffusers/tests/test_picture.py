@@ -32,7 +32,8 @@ def gradient(path: Path, mode: str, **options: object) -> Path:
 @pytest.mark.parametrize(
     ("name", "mode"),
     [
-        ("a.png", "L"), ("a.png", "I;16"), ("a.png", "P"), ("a.png", "LA"), ("a.png", "RGBA"), ("a.png", "RGB"),
+        ("a.png", "L"), ("a.png", "I;16"), ("a.png", "P"), ("a.png", "LA"), ("a.png", "RGBA"),
+        ("a.png", "RGB"),
         ("a.jpg", "L"), ("a.jpg", "RGB"), ("a.jpg", "CMYK"), ("a.webp", "RGB"), ("a.webp", "RGBA"),
     ],
 )  # fmt: skip
@@ -76,7 +77,8 @@ def test_stands_upright(tmp_path: Path, orientation: int) -> None:
     upright = Image.new("RGB", SIZE, (30, 30, 30))
     upright.paste((250, 10, 10), (0, 0, 16, 16))
     turn = {
-        2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM, 5: Image.Transpose.TRANSPOSE,
+        2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180,
+        4: Image.Transpose.FLIP_TOP_BOTTOM, 5: Image.Transpose.TRANSPOSE,
         6: Image.Transpose.ROTATE_90, 7: Image.Transpose.TRANSVERSE, 8: Image.Transpose.ROTATE_270,
     }.get(orientation)  # fmt: skip
     stored = upright.transpose(turn) if turn is not None else upright
