@@ -263,3 +263,16 @@ func readErrors(payload json.RawMessage) error {
 	}
 	return list[0].asError(nil)
 }
+
+// WaitingFor returns why a job waits, the most informative reason first; none if it does not wait,
+// or if nothing holds it back.
+func (c *Client) WaitingFor(ctx context.Context, id string) ([]WaitingReason, error) {
+	data, err := jobWaitingFor(ctx, caller{c}, id)
+	if err != nil {
+		return nil, err
+	}
+	if data.Job == nil {
+		return nil, nil
+	}
+	return data.Job.WaitingFor, nil
+}

@@ -58,8 +58,7 @@ func (a *assignment) make(tx bun.Tx, now time.Time) error {
 		LeasedAt: now, LeaseExpiresAt: now.Add(LeaseTTL), LastHeartbeatAt: now,
 	}
 	job.CurrentAttemptID = attempt.ID
-	job.Progress.Phase, job.Progress.UpdatedAt = models.PhaseStarting, now
-	job.Progress.Message = fmt.Sprintf("given to worker %s", w.ID)
+	job.Progress.Enter(models.PhaseStarting, fmt.Sprintf("given to worker %s", w.ID), now)
 	c.note(models.EventLeased, Payload{"attemptNo": job.AttemptNo, "worker": w.ID})
 	w.Status, w.IdleSince = models.WorkerBusy, time.Time{}
 	a.change, a.lease = c, &Lease{Attempt: attempt, Job: job}

@@ -118,7 +118,7 @@ func (c *Change) completing() error {
 	if c.job.Status != models.JobRunning {
 		return nil
 	}
-	c.job.Progress.Phase = models.PhaseUploading
+	c.job.Progress.Enter(models.PhaseUploading, "uploading", c.now)
 	return c.move(models.JobCompleting)
 }
 
@@ -162,7 +162,7 @@ func (c *Change) failed(class models.FailureClass, reason string) error {
 
 func (c *Change) over() {
 	c.job.CompletedAt, c.job.CurrentAttemptID, c.job.Handle = c.now, "", ""
-	c.job.Progress.Phase, c.job.Progress.ETASeconds, c.job.Progress.UpdatedAt = models.PhaseDone, nil, c.now
+	c.job.Progress.Enter(models.PhaseDone, "", c.now)
 }
 
 // ended reports whether the change ends the job's run.

@@ -76,7 +76,7 @@ func (h *Holder) complete(ctx context.Context, p Principal, f Fence, c Completio
 		}
 		l.change.note(models.EventCompleted, Payload{"gpuSeconds": l.attempt.GPUSeconds})
 		l.change.over()
-		l.job.Progress.Percent, l.job.Progress.Message = 100, ""
+		l.job.Progress.Percent = 100
 		return nil
 	}})
 	if errors.Is(err, apierror.ErrLeaseLost) {

@@ -63,7 +63,7 @@ func (l *held) failed(ctx context.Context, known *catalogue.Snapshot, f Failure)
 	}
 	job.AvoidWorkerID, job.AvoidUntil = l.worker.ID, l.change.now.Add(plan.delay+avoidTime)
 	if plan.delay == 0 {
-		return l.requeue("trying again: " + reason)
+		return l.requeue(fmt.Sprintf("attempt %d of %d is next; last failure: %s", job.Failures+1, job.MaxAttempts, reason))
 	}
 	return l.retryLater(class, reason, plan.delay)
 }
@@ -107,8 +107,8 @@ func (l *held) retryLater(class models.FailureClass, reason string, delay time.D
 		"class": class, "reason": reason, "failures": job.Failures, "runAt": job.RunAt.UTC().Format(time.RFC3339Nano),
 	})
 	job.CurrentAttemptID = ""
-	job.Progress.Phase, job.Progress.ETASeconds = models.PhaseWaiting, nil
-	job.Progress.Message, job.Progress.UpdatedAt = "trying again soon: "+reason, l.change.now
+	job.Progress.Enter(models.PhaseWaiting, fmt.Sprintf("attempt %d of %d starts at %s; last failure: %s",
+		job.Failures+1, job.MaxAttempts, job.RunAt.UTC().Format("15:04:05 UTC"), reason), l.change.now)
 	return l.change.move(models.JobScheduled)
 }
 

@@ -218,8 +218,7 @@ func (h *held) requeue(message string) error {
 	if h.job.AtMostOnce {
 		return h.spent()
 	}
-	h.job.Progress.Phase, h.job.Progress.ETASeconds = models.PhaseWaiting, nil
-	h.job.Progress.Message, h.job.Progress.UpdatedAt = message, h.change.now
+	h.job.Progress.Enter(models.PhaseWaiting, message, h.change.now)
 	if err := h.change.queued(true); err != nil {
 		return err
 	}

@@ -297,6 +297,13 @@ type Progress struct {
 	PreviewID ArtifactID `bun:"preview_id" json:"preview_id"`
 }
 
+// Enter begins a phase with its own message, which may be empty. What the phase before said, its
+// frames and its estimate do not describe this one.
+func (p *Progress) Enter(phase Phase, message string, at time.Time) {
+	p.Phase, p.Message, p.UpdatedAt = phase, message, at
+	p.Frame, p.TotalFrames, p.ETASeconds = nil, nil, nil
+}
+
 // JobKey is an account's idempotency key.
 type JobKey struct {
 	Account AccountID

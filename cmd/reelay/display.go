@@ -31,8 +31,10 @@ type display struct {
 	picture []string
 	drawn   int // lines of the picture above the live line
 	trail   trail
-	told    string // the phase and the tenth of the last plain line
-	err     error  // the first failed write; nothing is written after it
+	told    string // the phase and the tenth of the last plain line, and why the job waits
+	// reasons are why the job waits, the most informative first; none while it does not.
+	reasons []client.WaitingReason
+	err     error // the first failed write; nothing is written after it
 }
 
 func newDisplay(out io.Writer) *display {
@@ -81,12 +83,16 @@ func (d *display) job(job *client.Job) error {
 func (d *display) progress(p client.Progress) {
 	back := p.Percent < d.trail.last.Percent
 	d.trail.add(p)
+	why := ""
+	if len(d.reasons) > 0 {
+		p.Message, p.EtaSeconds, why = &d.reasons[0].Message, nil, string(d.reasons[0].Code)
+	}
 	if d.tty {
 		// leave the last column free: some terminals wrap there
 		d.replace(view{d.width() - 1, d.color}.line(p, d.trail))
 		return
 	}
-	if told := fmt.Sprintf("%s %d", p.Phase, int(p.Percent/10)); told != d.told || back {
+	if told := fmt.Sprintf("%s %d %s", p.Phase, int(p.Percent/10), why); told != d.told || back {
 		d.told = told
 		d.write(fmt.Sprintf("%3.0f %%  %s\n", math.Floor(p.Percent), describe(p)))
 	}

@@ -32,7 +32,7 @@ func watchCommand() *cobra.Command {
 			d := displayFor(cmd, cmd.OutOrStdout())
 			show := d.withPreviews(cmd.Context(), c)
 			if lines := json.NewEncoder(cmd.OutOrStdout()); asJSON {
-				d.silent, show = true, func(job *client.Job) error { return lines.Encode(job) }
+				d.silent, show = true, func(job *client.Job) error { return lines.Encode(watchedJob{job, d.reasons}) }
 			}
 			id, err := fullID(cmd.Context(), c, "job", args[0])
 			if err != nil {
@@ -51,6 +51,27 @@ func watchCommand() *cobra.Command {
 	t.addFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print each state as one line of JSON")
 	return cmd
+}
+
+// watchedJob is a line of JSON: the job, and why it waits while it does.
+type watchedJob struct {
+	*client.Job
+	WaitingFor []client.WaitingReason `json:"waitingFor,omitempty"`
+}
+
+// readReasons asks why a job waits, so that people do not wait in silence. A failure of that is not
+// one of the watch: then nothing is known.
+func readReasons(ctx context.Context, c *client.Client, job *client.Job) []client.WaitingReason {
+	switch job.Status {
+	case client.JobStatusQueued, client.JobStatusBlocked, client.JobStatusScheduled:
+	default:
+		return nil
+	}
+	reasons, err := c.WaitingFor(ctx, job.Id)
+	if err != nil {
+		return nil
+	}
+	return reasons
 }
 
 const (
@@ -86,6 +107,7 @@ func follow(ctx context.Context, c *client.Client, id string, d *display, show f
 			continue
 		}
 		newest, failures, since = job, 0, time.Now()
+		d.reasons = readReasons(ctx, c, job)
 		if err := show(job); err != nil {
 			return nil, err
 		}

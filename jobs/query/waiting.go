@@ -275,7 +275,10 @@ func (s *situation) why(job *models.Job) []WaitingReason {
 		}
 		add(WaitInput, time.Time{}, "%s.", message)
 	}
-	if job.RunAt.After(s.now) {
+	if job.RunAt.After(s.now) && job.Failures > 0 && job.Status == models.JobScheduled {
+		add(WaitNotBefore, job.RunAt, "Attempt %d of %d starts in %s, at %s. Last failure: %s", job.Failures+1, job.MaxAttempts,
+			job.RunAt.Sub(s.now).Round(time.Second), job.RunAt.UTC().Format(time.RFC3339), job.FailureReason)
+	} else if job.RunAt.After(s.now) {
 		add(WaitNotBefore, job.RunAt, "It is due at %s.", job.RunAt.UTC().Format(time.RFC3339))
 	}
 	if job.Status != models.JobQueued {

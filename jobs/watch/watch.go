@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,7 +18,8 @@ type Watcher struct {
 	Reader *query.Reader
 	News   jobs.News
 
-	looks batch.Group[*look] // of workers at what is asked of them
+	looks batch.Group[*look]        // of workers at what is asked of them
+	whys  batch.Group[*reasonsLook] // of followers at why their jobs wait
 
 	mu      sync.Mutex
 	events  *eventReader // set while a job's events have followers
@@ -33,7 +35,7 @@ const (
 )
 
 // Job calls send with the job's current state, then after changes, at most once per interval
-// (50 ms to a minute). It returns nil after it has sent a terminal status, NOT_FOUND for a job
+// (50 ms to a minute). While the job waits, another reason why it waits is a change, too. It returns nil after it has sent a terminal status, NOT_FOUND for a job
 // that the caller may not see, and send's error if it fails.
 func (w *Watcher) Job(ctx context.Context, p jobs.Principal, id models.JobID, every time.Duration, send func(*models.Job) error) error {
 	if every < minWatchEvery || every > maxWatchEvery {
@@ -43,10 +45,22 @@ func (w *Watcher) Job(ctx context.Context, p jobs.Principal, id models.JobID, ev
 	news, stop := newsOf(ctx, w.News, string(id))
 	defer stop()
 	var sent *models.Job
+	var told []query.WaitingReason
+	var toldAt time.Time
 	for {
 		job, err := w.Reader.Job(ctx, p, id)
 		if err != nil {
 			return err
+		}
+		if time.Since(toldAt) >= minReasonsEvery || sent != nil && sent.Status != job.Status {
+			reasons, err := w.reasonsOf(ctx, job)
+			if err != nil {
+				return err
+			}
+			if !slices.EqualFunc(told, reasons, sameReason) {
+				sent, told = nil, reasons
+			}
+			toldAt = time.Now()
 		}
 		if sent == nil || changed(sent, job) {
 			if err := send(job); err != nil {

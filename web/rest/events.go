@@ -63,7 +63,7 @@ func (s *service) registerEvents(api huma.API) {
 		Responses: map[string]*huma.Response{
 			"200": {Description: "The events", Content: map[string]*huma.MediaType{
 				"application/json": {Schema: schema.Schema(reflect.TypeFor[events](), true, "Events")},
-				eventStream:        {Schema: &huma.Schema{Type: huma.TypeString, Description: "id: seq, event: type, data: one event as JSON"}},
+				eventStream:        {Schema: &huma.Schema{Type: huma.TypeString, Description: "id: seq, event: type, data: one event as JSON. While the job waits, also event: waiting (without an id), data: {waiting_for: [{code, message, until}]}, whenever the reasons change; an empty list when it waits no longer."}},
 			}},
 			"204": {Description: "The stream has nothing more: the job's last event was read."},
 		},
@@ -173,6 +173,14 @@ func (s *service) follow(ctx context.Context, out *sse.Stream, id models.JobID, 
 	if err != nil {
 		return err
 	}
+	waits := make(chan error, 1)
+	waiting, stop := context.WithCancel(ctx)
+	go func() {
+		waits <- s.Watcher.Waiting(waiting, callerOf(ctx).Principal, id, func(reasons []query.WaitingReason) error {
+			return sendWaiting(out, reasons)
+		})
+	}()
+	defer func() { stop(); <-waits }()
 	return watch.Each(ctx, events, func(e *models.JobEvent) error {
 		shown := newEvent(e)
 		raw, err := json.Marshal(shown) // on one line
@@ -181,4 +189,33 @@ func (s *service) follow(ctx context.Context, out *sse.Stream, id models.JobID, 
 		}
 		return out.Send(fmt.Appendf(nil, "id: %d\nevent: %s\ndata: %s\n\n", shown.Seq, shown.Type, raw))
 	})
+}
+
+// waitingNote is why a job waits. It is no event of the job: it has no seq, and is not sent again
+// to a client that reconnects unless it still holds.
+type waitingNote struct {
+	WaitingFor []waitingReason `json:"waiting_for"`
+}
+
+type waitingReason struct {
+	Code    string     `json:"code"`
+	Message string     `json:"message"`
+	Until   *time.Time `json:"until"`
+}
+
+// sendWaiting sends why the job waits now; an empty list says that it waits no longer.
+func sendWaiting(out *sse.Stream, reasons []query.WaitingReason) error {
+	note := waitingNote{WaitingFor: []waitingReason{}}
+	for _, r := range reasons {
+		shown := waitingReason{Code: string(r.Code), Message: r.Message}
+		if !r.Until.IsZero() {
+			shown.Until = new(r.Until.UTC())
+		}
+		note.WaitingFor = append(note.WaitingFor, shown)
+	}
+	raw, err := json.Marshal(note) // on one line
+	if err != nil {
+		return err
+	}
+	return out.Send(fmt.Appendf(nil, "event: waiting\ndata: %s\n\n", raw))
 }
