@@ -1571,6 +1571,345 @@ func (v *Estimate) GetRenderSeconds() *float64 { return v.RenderSeconds }
 // GetPosition returns Estimate.Position, and is useful for accessing the field via an interface.
 func (v *Estimate) GetPosition() int { return v.Position }
 
+// ExplainedJob includes the requested fields of the GraphQL type Job.
+type ExplainedJob struct {
+	ListedJob `json:"-"`
+	// All reasons why the job waits, the most important first. Empty once it runs.
+	WaitingFor []WaitingReason `json:"waitingFor"`
+}
+
+// GetWaitingFor returns ExplainedJob.WaitingFor, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetWaitingFor() []WaitingReason { return v.WaitingFor }
+
+// GetPrompt returns ExplainedJob.Prompt, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetPrompt() *string { return v.ListedJob.Prompt }
+
+// GetIdempotencyKey returns ExplainedJob.IdempotencyKey, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetIdempotencyKey() *string { return v.ListedJob.IdempotencyKey }
+
+// GetAccount returns ExplainedJob.Account, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetAccount() JobAccount { return v.ListedJob.Account }
+
+// GetId returns ExplainedJob.Id, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetId() string { return v.ListedJob.Job.Id }
+
+// GetType returns ExplainedJob.Type, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetType() string { return v.ListedJob.Job.Type }
+
+// GetModel returns ExplainedJob.Model, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetModel() string { return v.ListedJob.Job.Model }
+
+// GetModelVersion returns ExplainedJob.ModelVersion, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetModelVersion() int { return v.ListedJob.Job.ModelVersion }
+
+// GetAlias returns ExplainedJob.Alias, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetAlias() *string { return v.ListedJob.Job.Alias }
+
+// GetStatus returns ExplainedJob.Status, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetStatus() JobStatus { return v.ListedJob.Job.Status }
+
+// GetProgress returns ExplainedJob.Progress, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetProgress() Progress { return v.ListedJob.Job.Progress }
+
+// GetTier returns ExplainedJob.Tier, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetTier() Tier { return v.ListedJob.Job.Tier }
+
+// GetLane returns ExplainedJob.Lane, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetLane() Tier { return v.ListedJob.Job.Lane }
+
+// GetRun returns ExplainedJob.Run, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetRun() int { return v.ListedJob.Job.Run }
+
+// GetPriority returns ExplainedJob.Priority, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetPriority() int { return v.ListedJob.Job.Priority }
+
+// GetParams returns ExplainedJob.Params, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetParams() json.RawMessage { return v.ListedJob.Job.Params }
+
+// GetMetadata returns ExplainedJob.Metadata, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetMetadata() *json.RawMessage { return v.ListedJob.Job.Metadata }
+
+// GetUserId returns ExplainedJob.UserId, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetUserId() *string { return v.ListedJob.Job.UserId }
+
+// GetAttemptNo returns ExplainedJob.AttemptNo, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetAttemptNo() int { return v.ListedJob.Job.AttemptNo }
+
+// GetMaxAttempts returns ExplainedJob.MaxAttempts, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetMaxAttempts() int { return v.ListedJob.Job.MaxAttempts }
+
+// GetAtMostOnce returns ExplainedJob.AtMostOnce, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetAtMostOnce() bool { return v.ListedJob.Job.AtMostOnce }
+
+// GetMaxPreemptions returns ExplainedJob.MaxPreemptions, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetMaxPreemptions() *int { return v.ListedJob.Job.MaxPreemptions }
+
+// GetPreemptions returns ExplainedJob.Preemptions, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetPreemptions() int { return v.ListedJob.Job.Preemptions }
+
+// GetFinishBy returns ExplainedJob.FinishBy, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetFinishBy() *time.Time { return v.ListedJob.Job.FinishBy }
+
+// GetLate returns ExplainedJob.Late, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetLate() bool { return v.ListedJob.Job.Late }
+
+// GetMaxPricePerHour returns ExplainedJob.MaxPricePerHour, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetMaxPricePerHour() *float64 { return v.ListedJob.Job.MaxPricePerHour }
+
+// GetOnDemandOnly returns ExplainedJob.OnDemandOnly, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetOnDemandOnly() bool { return v.ListedJob.Job.OnDemandOnly }
+
+// GetHasHandle returns ExplainedJob.HasHandle, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetHasHandle() bool { return v.ListedJob.Job.HasHandle }
+
+// GetResult returns ExplainedJob.Result, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetResult() *Artifact { return v.ListedJob.Job.Result }
+
+// GetOutput returns ExplainedJob.Output, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetOutput() *json.RawMessage { return v.ListedJob.Job.Output }
+
+// GetCancellation returns ExplainedJob.Cancellation, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetCancellation() *Cancellation { return v.ListedJob.Job.Cancellation }
+
+// GetFailureClass returns ExplainedJob.FailureClass, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetFailureClass() *FailureClass { return v.ListedJob.Job.FailureClass }
+
+// GetFailureReason returns ExplainedJob.FailureReason, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetFailureReason() *string { return v.ListedJob.Job.FailureReason }
+
+// GetWastedGpuSeconds returns ExplainedJob.WastedGpuSeconds, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetWastedGpuSeconds() float64 { return v.ListedJob.Job.WastedGpuSeconds }
+
+// GetRunAt returns ExplainedJob.RunAt, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetRunAt() *time.Time { return v.ListedJob.Job.RunAt }
+
+// GetExpiresAt returns ExplainedJob.ExpiresAt, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetExpiresAt() *time.Time { return v.ListedJob.Job.ExpiresAt }
+
+// GetWaitedSeconds returns ExplainedJob.WaitedSeconds, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetWaitedSeconds() *float64 { return v.ListedJob.Job.WaitedSeconds }
+
+// GetRanSeconds returns ExplainedJob.RanSeconds, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetRanSeconds() *float64 { return v.ListedJob.Job.RanSeconds }
+
+// GetCreatedAt returns ExplainedJob.CreatedAt, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetCreatedAt() time.Time { return v.ListedJob.Job.CreatedAt }
+
+// GetStartedAt returns ExplainedJob.StartedAt, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetStartedAt() *time.Time { return v.ListedJob.Job.StartedAt }
+
+// GetCompletedAt returns ExplainedJob.CompletedAt, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetCompletedAt() *time.Time { return v.ListedJob.Job.CompletedAt }
+
+// GetDeletedAt returns ExplainedJob.DeletedAt, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetDeletedAt() *time.Time { return v.ListedJob.Job.DeletedAt }
+
+// GetDraft returns ExplainedJob.Draft, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetDraft() *Draft { return v.ListedJob.Job.Draft }
+
+// GetContinues returns ExplainedJob.Continues, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetContinues() *Continued { return v.ListedJob.Job.Continues }
+
+func (v *ExplainedJob) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*ExplainedJob
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.ExplainedJob = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	err = json.Unmarshal(
+		b, &v.ListedJob)
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+type __premarshalExplainedJob struct {
+	WaitingFor []WaitingReason `json:"waitingFor"`
+
+	Prompt *string `json:"prompt"`
+
+	IdempotencyKey *string `json:"idempotencyKey"`
+
+	Account JobAccount `json:"account"`
+
+	Id string `json:"id"`
+
+	Type string `json:"type"`
+
+	Model string `json:"model"`
+
+	ModelVersion int `json:"modelVersion"`
+
+	Alias *string `json:"alias"`
+
+	Status JobStatus `json:"status"`
+
+	Progress Progress `json:"progress"`
+
+	Tier Tier `json:"tier"`
+
+	Lane Tier `json:"lane"`
+
+	Run int `json:"run"`
+
+	Priority int `json:"priority"`
+
+	Params json.RawMessage `json:"params"`
+
+	Metadata *json.RawMessage `json:"metadata"`
+
+	UserId *string `json:"userId"`
+
+	AttemptNo int `json:"attemptNo"`
+
+	MaxAttempts int `json:"maxAttempts"`
+
+	AtMostOnce bool `json:"atMostOnce"`
+
+	MaxPreemptions *int `json:"maxPreemptions"`
+
+	Preemptions int `json:"preemptions"`
+
+	FinishBy *time.Time `json:"finishBy"`
+
+	Late bool `json:"late"`
+
+	MaxPricePerHour *float64 `json:"maxPricePerHour"`
+
+	OnDemandOnly bool `json:"onDemandOnly"`
+
+	HasHandle bool `json:"hasHandle"`
+
+	Result *Artifact `json:"result"`
+
+	Output *json.RawMessage `json:"output"`
+
+	Cancellation *Cancellation `json:"cancellation"`
+
+	FailureClass *FailureClass `json:"failureClass"`
+
+	FailureReason *string `json:"failureReason"`
+
+	WastedGpuSeconds float64 `json:"wastedGpuSeconds"`
+
+	RunAt *time.Time `json:"runAt"`
+
+	ExpiresAt *time.Time `json:"expiresAt"`
+
+	WaitedSeconds *float64 `json:"waitedSeconds"`
+
+	RanSeconds *float64 `json:"ranSeconds"`
+
+	CreatedAt time.Time `json:"createdAt"`
+
+	StartedAt *time.Time `json:"startedAt"`
+
+	CompletedAt *time.Time `json:"completedAt"`
+
+	DeletedAt *time.Time `json:"deletedAt"`
+
+	Draft *Draft `json:"draft"`
+
+	Continues *Continued `json:"continues"`
+}
+
+func (v *ExplainedJob) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *ExplainedJob) __premarshalJSON() (*__premarshalExplainedJob, error) {
+	var retval __premarshalExplainedJob
+
+	retval.WaitingFor = v.WaitingFor
+	retval.Prompt = v.ListedJob.Prompt
+	retval.IdempotencyKey = v.ListedJob.IdempotencyKey
+	retval.Account = v.ListedJob.Account
+	retval.Id = v.ListedJob.Job.Id
+	retval.Type = v.ListedJob.Job.Type
+	retval.Model = v.ListedJob.Job.Model
+	retval.ModelVersion = v.ListedJob.Job.ModelVersion
+	retval.Alias = v.ListedJob.Job.Alias
+	retval.Status = v.ListedJob.Job.Status
+	retval.Progress = v.ListedJob.Job.Progress
+	retval.Tier = v.ListedJob.Job.Tier
+	retval.Lane = v.ListedJob.Job.Lane
+	retval.Run = v.ListedJob.Job.Run
+	retval.Priority = v.ListedJob.Job.Priority
+	retval.Params = v.ListedJob.Job.Params
+	retval.Metadata = v.ListedJob.Job.Metadata
+	retval.UserId = v.ListedJob.Job.UserId
+	retval.AttemptNo = v.ListedJob.Job.AttemptNo
+	retval.MaxAttempts = v.ListedJob.Job.MaxAttempts
+	retval.AtMostOnce = v.ListedJob.Job.AtMostOnce
+	retval.MaxPreemptions = v.ListedJob.Job.MaxPreemptions
+	retval.Preemptions = v.ListedJob.Job.Preemptions
+	retval.FinishBy = v.ListedJob.Job.FinishBy
+	retval.Late = v.ListedJob.Job.Late
+	retval.MaxPricePerHour = v.ListedJob.Job.MaxPricePerHour
+	retval.OnDemandOnly = v.ListedJob.Job.OnDemandOnly
+	retval.HasHandle = v.ListedJob.Job.HasHandle
+	retval.Result = v.ListedJob.Job.Result
+	retval.Output = v.ListedJob.Job.Output
+	retval.Cancellation = v.ListedJob.Job.Cancellation
+	retval.FailureClass = v.ListedJob.Job.FailureClass
+	retval.FailureReason = v.ListedJob.Job.FailureReason
+	retval.WastedGpuSeconds = v.ListedJob.Job.WastedGpuSeconds
+	retval.RunAt = v.ListedJob.Job.RunAt
+	retval.ExpiresAt = v.ListedJob.Job.ExpiresAt
+	retval.WaitedSeconds = v.ListedJob.Job.WaitedSeconds
+	retval.RanSeconds = v.ListedJob.Job.RanSeconds
+	retval.CreatedAt = v.ListedJob.Job.CreatedAt
+	retval.StartedAt = v.ListedJob.Job.StartedAt
+	retval.CompletedAt = v.ListedJob.Job.CompletedAt
+	retval.DeletedAt = v.ListedJob.Job.DeletedAt
+	retval.Draft = v.ListedJob.Job.Draft
+	retval.Continues = v.ListedJob.Job.Continues
+	return &retval, nil
+}
+
+// ExplainedJobEdge includes the requested fields of the GraphQL type JobEdge.
+type ExplainedJobEdge struct {
+	Node ExplainedJob `json:"node"`
+}
+
+// GetNode returns ExplainedJobEdge.Node, and is useful for accessing the field via an interface.
+func (v *ExplainedJobEdge) GetNode() ExplainedJob { return v.Node }
+
+// ExplainedJobPage includes the requested fields of the GraphQL type JobConnection.
+// The GraphQL type's documentation follows.
+//
+// totalCount is exact up to 10,000. 10,001 means more.
+type ExplainedJobPage struct {
+	Edges      []ExplainedJobEdge `json:"edges"`
+	PageInfo   PageInfo           `json:"pageInfo"`
+	TotalCount int                `json:"totalCount"`
+}
+
+// GetEdges returns ExplainedJobPage.Edges, and is useful for accessing the field via an interface.
+func (v *ExplainedJobPage) GetEdges() []ExplainedJobEdge { return v.Edges }
+
+// GetPageInfo returns ExplainedJobPage.PageInfo, and is useful for accessing the field via an interface.
+func (v *ExplainedJobPage) GetPageInfo() PageInfo { return v.PageInfo }
+
+// GetTotalCount returns ExplainedJobPage.TotalCount, and is useful for accessing the field via an interface.
+func (v *ExplainedJobPage) GetTotalCount() int { return v.TotalCount }
+
 type FailJobInput struct {
 	AttemptId         string          `json:"attemptId"`
 	FencingToken      string          `json:"fencingToken"`
@@ -4749,6 +5088,42 @@ func (v *Queue) GetPaused() bool { return v.Paused }
 // GetPause returns Queue.Pause, and is useful for accessing the field via an interface.
 func (v *Queue) GetPause() *QueuePause { return v.Pause }
 
+// QueueAccount includes the requested fields of the GraphQL type QueueAccount.
+// The GraphQL type's documentation follows.
+//
+// One account's part of a lane.
+type QueueAccount struct {
+	Account JobAccount `json:"account"`
+	// Its waiting jobs in the lane, and those among them that were promoted into it.
+	Queued int `json:"queued"`
+	// Its running jobs of the lane.
+	Running int `json:"running"`
+	// The part of the starts that it gets by its weight, among the accounts with waiting jobs, 0 to 1. 0 if none of its jobs waits.
+	Share float64 `json:"share"`
+	// It runs as many jobs as it may, so that none of its jobs is next.
+	Capped bool `json:"capped"`
+	// It has at least 10 waiting jobs, more than half of those of the lane, and much more than its share.
+	Floods bool `json:"floods"`
+}
+
+// GetAccount returns QueueAccount.Account, and is useful for accessing the field via an interface.
+func (v *QueueAccount) GetAccount() JobAccount { return v.Account }
+
+// GetQueued returns QueueAccount.Queued, and is useful for accessing the field via an interface.
+func (v *QueueAccount) GetQueued() int { return v.Queued }
+
+// GetRunning returns QueueAccount.Running, and is useful for accessing the field via an interface.
+func (v *QueueAccount) GetRunning() int { return v.Running }
+
+// GetShare returns QueueAccount.Share, and is useful for accessing the field via an interface.
+func (v *QueueAccount) GetShare() float64 { return v.Share }
+
+// GetCapped returns QueueAccount.Capped, and is useful for accessing the field via an interface.
+func (v *QueueAccount) GetCapped() bool { return v.Capped }
+
+// GetFloods returns QueueAccount.Floods, and is useful for accessing the field via an interface.
+func (v *QueueAccount) GetFloods() bool { return v.Floods }
+
 // QueuePause includes the GraphQL fields of QueuePause requested by the fragment QueuePause.
 // The GraphQL type's documentation follows.
 //
@@ -6193,6 +6568,15 @@ var AllWaitingCode = []WaitingCode{
 	WaitingCodeAccountRunningCap,
 	WaitingCodeQueueAhead,
 }
+
+// WaitingJob includes the requested fields of the GraphQL type Job.
+type WaitingJob struct {
+	// All reasons why the job waits, the most important first. Empty once it runs.
+	WaitingFor []WaitingReason `json:"waitingFor"`
+}
+
+// GetWaitingFor returns WaitingJob.WaitingFor, and is useful for accessing the field via an interface.
+func (v *WaitingJob) GetWaitingFor() []WaitingReason { return v.WaitingFor }
 
 // WaitingReason includes the GraphQL fields of WaitingReason requested by the fragment WaitingReason.
 // The GraphQL type's documentation follows.
@@ -7682,6 +8066,30 @@ type __jobTotalsInput struct {
 // GetFilter returns __jobTotalsInput.Filter, and is useful for accessing the field via an interface.
 func (v *__jobTotalsInput) GetFilter() JobFilter { return v.Filter }
 
+// __jobWaitingForInput is used internally by genqlient
+type __jobWaitingForInput struct {
+	Id string `json:"id"`
+}
+
+// GetId returns __jobWaitingForInput.Id, and is useful for accessing the field via an interface.
+func (v *__jobWaitingForInput) GetId() string { return v.Id }
+
+// __jobsExplainedInput is used internally by genqlient
+type __jobsExplainedInput struct {
+	Filter *JobFilter `json:"filter,omitempty"`
+	First  *int       `json:"first,omitempty"`
+	After  *string    `json:"after,omitempty"`
+}
+
+// GetFilter returns __jobsExplainedInput.Filter, and is useful for accessing the field via an interface.
+func (v *__jobsExplainedInput) GetFilter() *JobFilter { return v.Filter }
+
+// GetFirst returns __jobsExplainedInput.First, and is useful for accessing the field via an interface.
+func (v *__jobsExplainedInput) GetFirst() *int { return v.First }
+
+// GetAfter returns __jobsExplainedInput.After, and is useful for accessing the field via an interface.
+func (v *__jobsExplainedInput) GetAfter() *string { return v.After }
+
 // __jobsInput is used internally by genqlient
 type __jobsInput struct {
 	Filter *JobFilter `json:"filter,omitempty"`
@@ -7931,6 +8339,18 @@ func (v *__quarantineWorkerInput) GetMinutes() int { return v.Minutes }
 
 // GetReason returns __quarantineWorkerInput.Reason, and is useful for accessing the field via an interface.
 func (v *__quarantineWorkerInput) GetReason() string { return v.Reason }
+
+// __queueAccountsInput is used internally by genqlient
+type __queueAccountsInput struct {
+	Tier  Tier `json:"tier"`
+	First *int `json:"first"`
+}
+
+// GetTier returns __queueAccountsInput.Tier, and is useful for accessing the field via an interface.
+func (v *__queueAccountsInput) GetTier() Tier { return v.Tier }
+
+// GetFirst returns __queueAccountsInput.First, and is useful for accessing the field via an interface.
+func (v *__queueAccountsInput) GetFirst() *int { return v.First }
 
 // __redeliverWebhookInput is used internally by genqlient
 type __redeliverWebhookInput struct {
@@ -9847,6 +10267,22 @@ type jobTotalsResponse struct {
 // GetJobTotals returns jobTotalsResponse.JobTotals, and is useful for accessing the field via an interface.
 func (v *jobTotalsResponse) GetJobTotals() JobTotals { return v.JobTotals }
 
+// jobWaitingForResponse is returned by jobWaitingFor on success.
+type jobWaitingForResponse struct {
+	Job *WaitingJob `json:"job"`
+}
+
+// GetJob returns jobWaitingForResponse.Job, and is useful for accessing the field via an interface.
+func (v *jobWaitingForResponse) GetJob() *WaitingJob { return v.Job }
+
+// jobsExplainedResponse is returned by jobsExplained on success.
+type jobsExplainedResponse struct {
+	Jobs ExplainedJobPage `json:"jobs"`
+}
+
+// GetJobs returns jobsExplainedResponse.Jobs, and is useful for accessing the field via an interface.
+func (v *jobsExplainedResponse) GetJobs() ExplainedJobPage { return v.Jobs }
+
 // jobsResponse is returned by jobs on success.
 type jobsResponse struct {
 	Jobs JobPage `json:"jobs"`
@@ -10485,6 +10921,15 @@ type quarantineWorkerResponse struct {
 
 // GetQuarantineWorker returns quarantineWorkerResponse.QuarantineWorker, and is useful for accessing the field via an interface.
 func (v *quarantineWorkerResponse) GetQuarantineWorker() Worker { return v.QuarantineWorker }
+
+// queueAccountsResponse is returned by queueAccounts on success.
+type queueAccountsResponse struct {
+	// The accounts with waiting or running jobs in a lane, the most waiting jobs first. first is 1 to 200.
+	QueueAccounts []QueueAccount `json:"queueAccounts"`
+}
+
+// GetQueueAccounts returns queueAccountsResponse.QueueAccounts, and is useful for accessing the field via an interface.
+func (v *queueAccountsResponse) GetQueueAccounts() []QueueAccount { return v.QueueAccounts }
 
 // queuesResponse is returned by queues on success.
 type queuesResponse struct {
@@ -15083,6 +15528,48 @@ func jobTotals(
 	return data_, err_
 }
 
+// The query executed by jobWaitingFor.
+const jobWaitingFor_Operation = `
+query jobWaitingFor ($id: ID!) {
+	job(id: $id) {
+		waitingFor {
+			... WaitingReason
+		}
+	}
+}
+fragment WaitingReason on WaitingReason {
+	code
+	message
+	until
+	cause
+}
+`
+
+func jobWaitingFor(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *jobWaitingForResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "jobWaitingFor",
+		Query:  jobWaitingFor_Operation,
+		Variables: &__jobWaitingForInput{
+			Id: id,
+		},
+	}
+
+	data_ = &jobWaitingForResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The query executed by jobs.
 const jobs_Operation = `
 query jobs ($filter: JobFilter, $first: Int, $after: String) {
@@ -15220,6 +15707,164 @@ func jobs(
 	}
 
 	data_ = &jobsResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by jobsExplained.
+const jobsExplained_Operation = `
+query jobsExplained ($filter: JobFilter, $first: Int, $after: String) {
+	jobs(filter: $filter, first: $first, after: $after) {
+		edges {
+			node {
+				... ListedJob
+				waitingFor {
+					... WaitingReason
+				}
+			}
+		}
+		pageInfo {
+			... PageInfo
+		}
+		totalCount
+	}
+}
+fragment ListedJob on Job {
+	... Job
+	prompt
+	idempotencyKey
+	account {
+		id
+		name
+	}
+}
+fragment WaitingReason on WaitingReason {
+	code
+	message
+	until
+	cause
+}
+fragment PageInfo on PageInfo {
+	hasNextPage
+	endCursor
+}
+fragment Job on Job {
+	id
+	type
+	model
+	modelVersion
+	alias
+	status
+	progress {
+		... Progress
+	}
+	tier
+	lane
+	run
+	priority
+	params
+	metadata
+	userId
+	attemptNo
+	maxAttempts
+	atMostOnce
+	maxPreemptions
+	preemptions
+	finishBy
+	late
+	maxPricePerHour
+	onDemandOnly
+	hasHandle
+	result {
+		... Artifact
+	}
+	output
+	cancellation {
+		... Cancellation
+	}
+	failureClass
+	failureReason
+	wastedGpuSeconds
+	runAt
+	expiresAt
+	waitedSeconds
+	ranSeconds
+	createdAt
+	startedAt
+	completedAt
+	deletedAt
+	draft {
+		steps
+		keptUntil
+		preview {
+			... Artifact
+		}
+		continuedBy {
+			id
+			status
+		}
+		takes
+	}
+	continues {
+		id
+	}
+}
+fragment Progress on Progress {
+	percent
+	phase
+	message
+	step
+	totalSteps
+	frame
+	totalFrames
+	etaSeconds
+	updatedAt
+}
+fragment Artifact on Artifact {
+	id
+	type
+	sizeBytes
+	checksum
+	contentType
+	url(expiresInSeconds: 3600)
+	metadata
+	createdAt
+}
+fragment Cancellation on Cancellation {
+	by
+	reason
+	requestedAt
+	deliveredAt
+	stoppedAt
+}
+`
+
+// A page of jobs, with why each waits.
+func jobsExplained(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	filter *JobFilter,
+	first *int,
+	after *string,
+) (data_ *jobsExplainedResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "jobsExplained",
+		Query:  jobsExplained_Operation,
+		Variables: &__jobsExplainedInput{
+			Filter: filter,
+			First:  first,
+			After:  after,
+		},
+	}
+
+	data_ = &jobsExplainedResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -16522,6 +17167,51 @@ func quarantineWorker(
 	}
 
 	data_ = &quarantineWorkerResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by queueAccounts.
+const queueAccounts_Operation = `
+query queueAccounts ($tier: Tier!, $first: Int) {
+	queueAccounts(tier: $tier, first: $first) {
+		account {
+			id
+			name
+		}
+		queued
+		running
+		share
+		capped
+		floods
+	}
+}
+`
+
+// The accounts with the most waiting jobs in a lane.
+func queueAccounts(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	tier Tier,
+	first *int,
+) (data_ *queueAccountsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "queueAccounts",
+		Query:  queueAccounts_Operation,
+		Variables: &__queueAccountsInput{
+			Tier:  tier,
+			First: first,
+		},
+	}
+
+	data_ = &queueAccountsResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

@@ -1960,6 +1960,8 @@ func (ec *executionContext) childFields_QueueAccount(ctx context.Context, field 
 		return ec.fieldContext_QueueAccount_virtualTime(ctx, field)
 	case "capped":
 		return ec.fieldContext_QueueAccount_capped(ctx, field)
+	case "floods":
+		return ec.fieldContext_QueueAccount_floods(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type QueueAccount", field.Name)
 }

@@ -773,7 +773,7 @@ func laneHeadTable(v *queueShow) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var33 string
-					templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinStringErrs(why.Message)
+					templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinStringErrs(why.Whole())
 					if templ_7745c5c3_Err != nil {
 						return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/console/queue_show.templ`, Line: 169, Col: 40}
 					}

@@ -133,6 +133,8 @@ export type FailureClass =
   | 'RATE_LIMITED'
   | 'PROVIDER_UNAVAILABLE'
   | 'TIMEOUT'
+  /** A server that the job names, such as the URL of an http.call, did not answer as expected. The job is retried; its owner must act. */
+  | 'ENDPOINT_FAILED'
   | 'PREEMPTED'
   | 'WORKER_LOST'
   | 'YIELDED'
@@ -273,6 +275,7 @@ export type WaitingCode =
   | 'NO_POOL'
   | 'POOL_PAUSED'
   | 'CAPACITY_BOOTING'
+  | 'CAPACITY_NOT_BOOTING'
   | 'CAPACITY_EXHAUSTED'
   | 'PRICE'
   | 'ACCOUNT_RUNNING_CAP'
@@ -364,6 +367,8 @@ export type PoolState =
   | 'CLOSED_BY_HOURS'
   /** The provider refused machines, and is asked again at backoffUntil. */
   | 'REFUSED'
+  /** Several machines in a row did not start: see bootFailure and bootRetryAt. */
+  | 'NOT_BOOTING'
   /** The provider cannot list or delete machines: see providerProblem. */
   | 'FAILING'
   /** The price is above maxPricePerHourUsd. */
@@ -450,12 +455,12 @@ export type Overlap =
   | 'SKIP'
   | 'CANCEL_PREVIOUS';
 
-/** A local time that daylight saving skips: the schedule fires when the clock is put forward, or not at all. */
+/** A local time that daylight saving skips: the schedule fires when the clock is put forward, or not at all. An expression whose minute or hour has a * or a step follows real time: it never makes up for it. */
 export type DstGap =
   | 'SHIFT'
   | 'SKIP';
 
-/** A local time that occurs twice: the schedule fires at the first, the last, or both. */
+/** A local time that occurs twice: the schedule fires at the first, the last, or both. An expression whose minute or hour has a * or a step follows real time: it fires at both. */
 export type DstOverlap =
   | 'FIRST'
   | 'LAST'
@@ -565,7 +570,7 @@ export type RegisterWorkerInput = {
   gpuType: Scalars['String']['input'];
   gpuMemoryBytes?: InputMaybe<Scalars['Int64']['input']>;
   capacityClass?: CapacityClass;
-  /** The models that this worker can run, and those that it has loaded now. */
+  /** The models that this worker can run, and those that it has loaded now. Models that do not exist are no error: see Worker.refusedModels. */
   models: Array<Scalars['String']['input']>;
   warmModels?: InputMaybe<Array<Scalars['String']['input']>>;
   agentVersion: Scalars['String']['input'];
