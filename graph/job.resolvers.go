@@ -114,6 +114,10 @@ func (r *jobResolver) RanSeconds(ctx context.Context, obj *models.Job) (*float64
 	return obj.Ran(r.Reader.Clock.Now()), nil
 }
 
+func (r *jobResolver) Time(ctx context.Context, obj *models.Job) (*models.JobTime, error) {
+	return load(ctx).JobTimes.Load(ctx, obj)
+}
+
 func (r *jobResolver) EstimatedWaitSeconds(ctx context.Context, obj *models.Job) (*float64, error) {
 	e, err := load(ctx).Estimates.Load(ctx, obj)
 	return e.WaitSeconds, err

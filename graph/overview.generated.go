@@ -211,6 +211,29 @@ func (ec *executionContext) fieldContext_HeatCell_depth(_ context.Context, field
 	return graphql.NewScalarFieldContext("HeatCell", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _HeatCell_paused(ctx context.Context, field graphql.CollectedField, obj *history.HeatCell) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_HeatCell_paused(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Paused, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_HeatCell_paused(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("HeatCell", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _HeatCell_utilization(ctx context.Context, field graphql.CollectedField, obj *history.HeatCell) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -323,6 +346,29 @@ func (ec *executionContext) _HeatCell_preemptionsPerHour(ctx context.Context, fi
 	)
 }
 func (ec *executionContext) fieldContext_HeatCell_preemptionsPerHour(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("HeatCell", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _HeatCell_operatorPreemptionsPerHour(ctx context.Context, field graphql.CollectedField, obj *history.HeatCell) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_HeatCell_operatorPreemptionsPerHour(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.OperatorPreemptionsPerHour, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_HeatCell_operatorPreemptionsPerHour(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("HeatCell", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
@@ -703,6 +749,29 @@ func (ec *executionContext) fieldContext_Overview_blocked(_ context.Context, fie
 	return graphql.NewScalarFieldContext("Overview", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _Overview_promoted(ctx context.Context, field graphql.CollectedField, obj *query.Overview) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Overview_promoted(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Promoted, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Overview_promoted(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Overview", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _Overview_deadLetters(ctx context.Context, field graphql.CollectedField, obj *query.Overview) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -815,6 +884,52 @@ func (ec *executionContext) _Overview_workersDraining(ctx context.Context, field
 	)
 }
 func (ec *executionContext) fieldContext_Overview_workersDraining(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Overview", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Overview_workersWithoutPool(ctx context.Context, field graphql.CollectedField, obj *query.Overview) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Overview_workersWithoutPool(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.WorkersWithoutPool, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Overview_workersWithoutPool(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Overview", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Overview_workersMax(ctx context.Context, field graphql.CollectedField, obj *query.Overview) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Overview_workersMax(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.WorkersMax, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Overview_workersMax(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Overview", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
@@ -999,6 +1114,29 @@ func (ec *executionContext) _Overview_preemptionsPerHour(ctx context.Context, fi
 	)
 }
 func (ec *executionContext) fieldContext_Overview_preemptionsPerHour(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Overview", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Overview_operatorPreemptionsPerHour(ctx context.Context, field graphql.CollectedField, obj *query.Overview) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Overview_operatorPreemptionsPerHour(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.OperatorPreemptionsPerHour, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Overview_operatorPreemptionsPerHour(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Overview", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
@@ -1213,6 +1351,11 @@ func (ec *executionContext) _HeatCell(ctx context.Context, sel ast.SelectionSet,
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "paused":
+			out.Values[i] = ec._HeatCell_paused(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "utilization":
 			out.Values[i] = ec._HeatCell_utilization(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
@@ -1235,6 +1378,11 @@ func (ec *executionContext) _HeatCell(ctx context.Context, sel ast.SelectionSet,
 			}
 		case "preemptionsPerHour":
 			out.Values[i] = ec._HeatCell_preemptionsPerHour(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "operatorPreemptionsPerHour":
+			out.Values[i] = ec._HeatCell_operatorPreemptionsPerHour(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
@@ -1417,6 +1565,11 @@ func (ec *executionContext) _Overview(ctx context.Context, sel ast.SelectionSet,
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "promoted":
+			out.Values[i] = ec._Overview_promoted(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "deadLetters":
 			out.Values[i] = ec._Overview_deadLetters(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -1439,6 +1592,16 @@ func (ec *executionContext) _Overview(ctx context.Context, sel ast.SelectionSet,
 			}
 		case "workersDraining":
 			out.Values[i] = ec._Overview_workersDraining(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "workersWithoutPool":
+			out.Values[i] = ec._Overview_workersWithoutPool(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "workersMax":
+			out.Values[i] = ec._Overview_workersMax(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -1479,6 +1642,11 @@ func (ec *executionContext) _Overview(ctx context.Context, sel ast.SelectionSet,
 			}
 		case "preemptionsPerHour":
 			out.Values[i] = ec._Overview_preemptionsPerHour(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "operatorPreemptionsPerHour":
+			out.Values[i] = ec._Overview_operatorPreemptionsPerHour(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}

@@ -14,6 +14,8 @@ type assignment struct {
 	worker    *models.Worker
 	job       *models.Job
 	requestID string
+	// closedUntil is when a queue of the job's lane was closed last.
+	closedUntil time.Time
 
 	lease  *Lease
 	change *Change
@@ -44,6 +46,7 @@ func assignAll(ctx context.Context, tx bun.Tx, now time.Time, all []*assignment,
 func (a *assignment) make(tx bun.Tx, now time.Time) error {
 	w, job := a.worker, a.job
 	c := changeAt(tx, now, job)
+	c.neverPaused = job.QueuedAt.After(a.closedUntil)
 	if err := c.move(models.JobAssigned); err != nil {
 		return err
 	}

@@ -34,6 +34,8 @@ type Change struct {
 	unsettled bool
 	// thumbnail means that the job got a thumbnail.
 	thumbnail bool
+	// neverPaused means that the job's queue is known not to have been closed while it waited.
+	neverPaused bool
 	// bounded means that the account must have room in its queue for the job.
 	bounded bool
 
@@ -86,6 +88,7 @@ func (c *Change) move(to models.JobStatus) error {
 	if !CanMove(c.job.Status, to) {
 		return apierror.Conflict("This job is %s: it cannot become %s.", c.job.Status, to)
 	}
+	c.job.Delay(to, c.now)
 	c.job.QueuedSeconds = c.job.Waited(c.now)
 	if !to.Live() {
 		c.job.LeasedSeconds = c.job.Ran(c.now)

@@ -191,7 +191,7 @@ func (b *claimBatch) judge(ctx context.Context, tx bun.Tx, c *claim) error {
 		case sooner:
 			c.verdict, c.wait = spared, wait
 		default:
-			c.verdict, c.made = given, &assignment{worker: w, job: job, requestID: c.search.requestID}
+			c.verdict, c.made = given, &assignment{worker: w, job: job, requestID: c.search.requestID, closedUntil: b.lane.ClosedUntil}
 			b.room[c.head.Account]--
 			// Two calls of one worker get one job.
 			delete(b.workers, w.ID)

@@ -29,7 +29,7 @@ type step struct {
 }
 
 // steps lists all promotions. A job's wait is the sum of the lanes' patience, starting with
-// its own lane. No step leads to CRITICAL.
+// its own lane; the time in which its queue was paused or halted is no wait. No step leads to CRITICAL.
 func steps() []step {
 	var all []step
 	for t, tier := range models.Tiers {
@@ -53,7 +53,7 @@ func (p *Promoter) Promote(ctx context.Context) (int, error) {
 	promoted := 0
 	var failed []error
 	for _, up := range slices.Backward(steps()) {
-		ids, err := models.ListImpatientJobs(ctx, p.DB, up.from, up.tier, up.after, promoteBatch)
+		ids, err := models.ListImpatientJobs(ctx, p.DB, up.from, up.tier, up.to, up.after, promoteBatch)
 		if err != nil {
 			return promoted, fmt.Errorf("find impatient jobs: %w", err)
 		}
@@ -73,8 +73,15 @@ func (p *Promoter) Promote(ctx context.Context) (int, error) {
 func (p *Promoter) promote(ctx context.Context, id models.JobID, up step) (*Change, error) {
 	return changeDueJob(ctx, p.DB, id, func(c *Change) error {
 		job := c.job
-		if job.Status != models.JobQueued || job.Lane != up.from || job.Tier != up.tier || c.now.Sub(job.QueuedAt) < up.after {
+		if job.Status != models.JobQueued || job.Lane != up.from || job.Tier != up.tier {
 			return nil // it moved meanwhile
+		}
+		paused, err := models.ListPaused(ctx, c.tx, []models.Wait{c.wait()})
+		if err != nil {
+			return fmt.Errorf("read for how long its queue was closed: %w", err)
+		}
+		if c.now.Sub(job.QueuedAt).Seconds()-paused[0].Seconds < up.after.Seconds() {
+			return nil // it was requeued meanwhile
 		}
 		job.Lane = up.to
 		c.note(models.EventQueued, Payload{"lane": job.Lane, "from": up.from, "reason": "it waited longer than its lane's patience"})

@@ -278,6 +278,7 @@ func (c *Change) fresh(lane models.Tier) {
 	job.CancelRequestedAt, job.CancelDeliveredAt, job.CancelStoppedAt = time.Time{}, time.Time{}, time.Time{}
 	job.StartedAt, job.CompletedAt, job.WaitedSeconds = time.Time{}, time.Time{}, nil
 	job.QueuedSeconds, job.LeasedSeconds = new(0.0), new(0.0)
+	job.PausedSeconds, job.BackoffSeconds, job.DelayedSeconds, job.DelayedAt = 0, 0, 0, c.now
 	job.ProgressEventAt, job.ProgressEventPercent = time.Time{}, nil
 	job.Progress = models.Progress{Phase: models.PhaseWaiting, UpdatedAt: c.now}
 }

@@ -17,6 +17,9 @@ func (c *Change) save(ctx context.Context) error {
 
 // saveAll is save for many changes of one transaction, together with the writes in w.
 func saveAll(ctx context.Context, tx bun.Tx, changes []*Change, w models.Writes) error {
+	if err := settlePauses(ctx, tx, changes); err != nil {
+		return err
+	}
 	if err := placeAll(ctx, tx, changes); err != nil {
 		return err
 	}

@@ -90,7 +90,7 @@ func TestDeepQueues(t *testing.T) {
 				return err
 			}, 12 * (lined + 2)},
 			"ListImpatientJobs": {func() error {
-				found, err := models.ListImpatientJobs(t.Context(), watched, models.TierPro, models.TierPro, 5*time.Minute, 200)
+				found, err := models.ListImpatientJobs(t.Context(), watched, models.TierPro, models.TierPro, models.TierEnterprise, 5*time.Minute, 200)
 				require.Equal(t, 200, len(found))
 				return err
 			}, 2*200 + 5},

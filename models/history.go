@@ -63,7 +63,10 @@ type HistoryJobs struct {
 	Pickups Histogram `bun:"pickups,type:jsonb"`
 	Renders Histogram `bun:"renders,type:jsonb"`
 
-	Queued        float64 `bun:"queued"`
+	Queued float64 `bun:"queued"`
+	// Closed is how many of the queued jobs could not start, because their queue was paused or all
+	// leases halted.
+	Closed        float64 `bun:"closed"`
 	QueuedMax     float64 `bun:"queued_max"`
 	Running       float64 `bun:"running"`
 	OldestWaitMax float64 `bun:"oldest_wait_max"`
@@ -87,6 +90,7 @@ func (j *HistoryJobs) Add(other *HistoryJobs) {
 	j.Pickups.Add(other.Pickups)
 	j.Renders.Add(other.Renders)
 	j.Queued += other.Queued
+	j.Closed += other.Closed
 	j.QueuedMax = max(j.QueuedMax, other.QueuedMax)
 	j.Running += other.Running
 	j.OldestWaitMax = max(j.OldestWaitMax, other.OldestWaitMax)
@@ -105,9 +109,11 @@ type HistoryPool struct {
 
 	// Attempts counts the attempts that ended: Preempted those whose worker was lost or handed
 	// them back by no operator's doing, Expired those whose lease ran out.
-	Attempts         int     `bun:"attempts"`
-	Preempted        int     `bun:"preempted"`
-	Expired          int     `bun:"expired"`
+	Attempts  int `bun:"attempts"`
+	Preempted int `bun:"preempted"`
+	Expired   int `bun:"expired"`
+	// ByOperators counts the attempts whose worker an operator preempted. Preempted leaves them out.
+	ByOperators      int     `bun:"by_operators"`
 	GPUSeconds       float64 `bun:"gpu_seconds"`
 	WastedGPUSeconds float64 `bun:"wasted_gpu_seconds"`
 	WastedUSD        float64 `bun:"wasted_usd"`
@@ -132,6 +138,7 @@ func (p *HistoryPool) Add(other *HistoryPool) {
 	p.Attempts += other.Attempts
 	p.Preempted += other.Preempted
 	p.Expired += other.Expired
+	p.ByOperators += other.ByOperators
 	p.GPUSeconds += other.GPUSeconds
 	p.WastedGPUSeconds += other.WastedGPUSeconds
 	p.WastedUSD += other.WastedUSD

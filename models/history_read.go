@@ -20,8 +20,15 @@ type jobFact struct {
 	N      int          `bun:"n"`
 }
 
-// CountHistoryJobs counts what happened to jobs from one time and before another, by lane and
-// model. It reads the events of that time by their index, and the jobs that were submitted.
+// servedSQL is the lane in whose figures a job counts: that of its tier, also after it was promoted,
+// so that promoted jobs do not change the waits of the lane that they are promoted into. Jobs that
+// were redriven to CRITICAL count there.
+func servedSQL(job string) string {
+	return "CASE WHEN " + job + ".lane = 'CRITICAL' THEN " + job + ".lane ELSE " + job + ".tier END"
+}
+
+// CountHistoryJobs counts what happened to jobs from one time and before another, by the lane of
+// their tier and model. It reads the events of that time by their index, and the jobs that were submitted.
 func CountHistoryJobs(ctx context.Context, db bun.IDB, from, to time.Time) ([]*HistoryJobs, error) {
 	var facts []jobFact
 	err := db.NewRaw(fmt.Sprintf(`
@@ -29,10 +36,10 @@ func CountHistoryJobs(ctx context.Context, db bun.IDB, from, to time.Time) ([]*H
 			SELECT job_id, run, attempt_id, type, payload FROM job_events
 			WHERE created_at >= ?0 AND created_at < ?1 AND type IN ('LEASED', 'STARTED', 'COMPLETED', 'FAILED', 'CANCELLED')),
 		facts AS (
-			SELECT lane, model, 'SUBMITTED' AS what, NULL AS class, NULL::float8 AS seconds
-			FROM jobs WHERE id >= uuid7_floor(?0) AND id < uuid7_floor(?1)
+			SELECT `+servedSQL("j")+` AS lane, model, 'SUBMITTED' AS what, NULL AS class, NULL::float8 AS seconds
+			FROM jobs j WHERE id >= uuid7_floor(?0) AND id < uuid7_floor(?1)
 			UNION ALL
-			SELECT j.lane, j.model, s.type, CASE s.type WHEN 'FAILED' THEN coalesce(s.payload->>'class', j.failure_class) END,
+			SELECT `+servedSQL("j")+`, j.model, s.type, CASE s.type WHEN 'FAILED' THEN coalesce(s.payload->>'class', j.failure_class) END,
 				CASE s.type WHEN 'LEASED' THEN CASE WHEN j.run = s.run THEN j.waited_seconds END
 					WHEN 'STARTED' THEN extract(epoch FROM a.started_at - a.leased_at)::float8
 					WHEN 'COMPLETED' THEN j.leased_seconds END
@@ -80,23 +87,24 @@ func (j *HistoryJobs) count(f jobFact) {
 
 // poolFact is how often something happened on the workers of a pool, and what it cost.
 type poolFact struct {
-	Pool      string  `bun:"pool"`
-	Region    string  `bun:"region"`
-	GPUType   string  `bun:"gpu_type"`
-	What      string  `bun:"what"`
-	Bucket    *int    `bun:"bucket"`
-	N         int     `bun:"n"`
-	Preempted int     `bun:"preempted"`
-	Expired   int     `bun:"expired"`
-	GPU       float64 `bun:"gpu_seconds"`
-	Wasted    float64 `bun:"wasted"`
-	WastedUSD float64 `bun:"wasted_usd"`
+	Pool        string  `bun:"pool"`
+	Region      string  `bun:"region"`
+	GPUType     string  `bun:"gpu_type"`
+	What        string  `bun:"what"`
+	Bucket      *int    `bun:"bucket"`
+	N           int     `bun:"n"`
+	Preempted   int     `bun:"preempted"`
+	Expired     int     `bun:"expired"`
+	ByOperators int     `bun:"by_operators"`
+	GPU         float64 `bun:"gpu_seconds"`
+	Wasted      float64 `bun:"wasted"`
+	WastedUSD   float64 `bun:"wasted_usd"`
 }
 
 // CountHistoryPools counts what happened on workers from one time and before another, by pool,
 // region and GPU type. An attempt that ended for one of the reasons in deliberate, or whose worker
-// was drained for one, was not preempted.
-func CountHistoryPools(ctx context.Context, db bun.IDB, from, to time.Time, deliberate []string) ([]*HistoryPool, error) {
+// was drained for one, was not preempted; those of the reason byOperators are counted apart.
+func CountHistoryPools(ctx context.Context, db bun.IDB, from, to time.Time, deliberate []string, byOperators string) ([]*HistoryPool, error) {
 	var facts []poolFact
 	err := db.NewRaw(fmt.Sprintf(`
 		WITH seen AS MATERIALIZED (
@@ -119,10 +127,12 @@ func CountHistoryPools(ctx context.Context, db bun.IDB, from, to time.Time, deli
 		SELECT coalesce(p.name, '') AS pool, w.region, w.gpu_type, f.what, `+histogramSQL+` AS bucket, count(*) AS n,
 			count(*) FILTER (WHERE f.failure_class IN ('PREEMPTED', 'WORKER_LOST')
 				AND coalesce(f.failure_reason, '') <> ALL (?2::text[]) AND coalesce(w.drain_reason, '') <> ALL (?2::text[])) AS preempted,
+			count(*) FILTER (WHERE f.failure_class IN ('PREEMPTED', 'WORKER_LOST')
+				AND ?3 IN (coalesce(f.failure_reason, ''), coalesce(w.drain_reason, ''))) AS by_operators,
 			count(*) FILTER (WHERE f.status = 'LOST' AND f.lease_expires_at <= f.ended_at) AS expired,
 			sum(f.gpu_seconds) AS gpu_seconds, sum(f.wasted_gpu_seconds) AS wasted, coalesce(sum(f.wasted_gpu_seconds * w.price_per_hour_usd / 3600), 0) AS wasted_usd
 		FROM facts f JOIN workers w ON w.id = f.worker_id LEFT JOIN pools p ON p.id = w.pool_id
-		GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3`, "f.seconds"), from, to, pgdialect.Array(deliberate)).Scan(ctx, &facts)
+		GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3`, "f.seconds"), from, to, pgdialect.Array(deliberate), byOperators).Scan(ctx, &facts)
 	if err != nil {
 		return nil, err
 	}
@@ -141,6 +151,7 @@ func (p *HistoryPool) count(f poolFact) {
 		p.Attempts += f.N
 		p.Preempted += f.Preempted
 		p.Expired += f.Expired
+		p.ByOperators += f.ByOperators
 		p.GPUSeconds += f.GPU
 		p.WastedGPUSeconds += f.Wasted
 		p.WastedUSD += f.WastedUSD

@@ -197,6 +197,14 @@ type Job struct {
 	// Both exclude the current period, which Waited and Ran add. nil means unknown.
 	QueuedSeconds *float64 `bun:"queued_seconds" json:"queued_seconds"`
 	LeasedSeconds *float64 `bun:"leased_seconds" json:"leased_seconds"`
+	// PausedSeconds is the part of QueuedSeconds in which its queue was closed. BackoffSeconds is
+	// the time between failures of the run and their retries, DelayedSeconds that before it was due
+	// and while it was BLOCKED. The last two exclude the current period, which began at DelayedAt;
+	// zero means at the submit.
+	PausedSeconds  float64   `bun:"paused_seconds" json:"paused_seconds"`
+	BackoffSeconds float64   `bun:"backoff_seconds" json:"backoff_seconds"`
+	DelayedSeconds float64   `bun:"delayed_seconds" json:"delayed_seconds"`
+	DelayedAt      time.Time `bun:"delayed_at,nullzero" json:"delayed_at,omitzero"`
 
 	CreatedAt time.Time `bun:"created_at,nullzero,default:clock_timestamp()" json:"created_at,omitzero"`
 	QueuedAt  time.Time `bun:"queued_at,nullzero" json:"queued_at,omitzero"`

@@ -90,6 +90,9 @@ type LaneState struct {
 	PausedModels []string `bun:"paused_models,array"`
 	// Needs are those of its queued jobs, without "".
 	Needs []Needs `bun:"needs,array"`
+	// ClosedUntil is when a queue of the lane was closed last, a time to come if one is, and zero
+	// if none was. Jobs that were queued later have waited all the time.
+	ClosedUntil time.Time `bun:"closed_until,nullzero"`
 }
 
 // ReadLanes returns the state of all lanes, in no particular order. It walks the index
@@ -106,7 +109,8 @@ func ReadLanes(ctx context.Context, db bun.IDB) (states []LaneState, err error) 
 						SELECT j.needs FROM jobs j WHERE j.status = 'QUEUED' AND j.needs <> '' AND j.lane = l.lane AND j.needs > found.needs
 						ORDER BY j.needs LIMIT 1)
 					FROM found WHERE found.needs IS NOT NULL)
-				SELECT needs FROM found WHERE needs <> '') AS needs
+				SELECT needs FROM found WHERE needs <> '') AS needs,
+			(SELECT least(max(ended_at), clock_timestamp() + interval '1 day') FROM queue_closures c WHERE c.lane = l.lane) AS closed_until
 		FROM lanes l LEFT JOIN closed_queues p ON p.lane = l.lane
 		GROUP BY l.lane`).Scan(ctx, &states)
 	return states, err

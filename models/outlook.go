@@ -129,30 +129,3 @@ func CountOwnAhead(ctx context.Context, db bun.IDB, ids []JobID, limit int) ([]O
 				LIMIT ?1) counted) between_them`, bun.List(ids), limit).Scan(ctx, &found)
 	return found, err
 }
-
-// QueueWait is how long recently started jobs of a lane and model waited, in seconds.
-type QueueWait struct {
-	Lane  Tier    `bun:"lane"`
-	Model string  `bun:"model"`
-	P50   float64 `bun:"p50"`
-	P95   float64 `bun:"p95"`
-}
-
-// ListQueueWaits returns the waits of jobs that started within the last hour: of those that workers
-// hold, and of the 1,000 that ended last. Rows for a whole lane have an empty model.
-func ListQueueWaits(ctx context.Context, db bun.IDB) ([]QueueWait, error) {
-	var found []QueueWait
-	err := db.NewRaw(`
-		SELECT lane, coalesce(model, '') AS model,
-			percentile_cont(0.5) WITHIN GROUP (ORDER BY waited_seconds) AS p50,
-			percentile_cont(0.95) WITHIN GROUP (ORDER BY waited_seconds) AS p95
-		FROM (
-			SELECT status, lane, model, waited_seconds, queued_at FROM jobs WHERE status IN ('ASSIGNED', 'RUNNING', 'COMPLETING')
-			UNION ALL (
-				SELECT status, lane, model, waited_seconds, queued_at FROM jobs
-				WHERE completed_at > (SELECT clock_timestamp()) - interval '1 hour' ORDER BY completed_at DESC LIMIT 1000)) newest
-		WHERE status NOT IN ('FAILED', 'CANCELLED') AND waited_seconds IS NOT NULL
-			AND queued_at + make_interval(secs => waited_seconds) > clock_timestamp() - interval '1 hour'
-		GROUP BY GROUPING SETS ((lane, model), (lane))`).Scan(ctx, &found)
-	return found, err
-}

@@ -110,7 +110,7 @@ func TestHotQueries(t *testing.T) {
 				return err
 			}, queued/2 + 100 + 2*accounts},
 			"ListImpatientJobs": {func() error {
-				_, err := models.ListImpatientJobs(t.Context(), watched, models.TierPro, models.TierPro, time.Hour, 200)
+				_, err := models.ListImpatientJobs(t.Context(), watched, models.TierPro, models.TierPro, models.TierEnterprise, time.Hour, 200)
 				return err
 			}, 1}, // one of each model
 			"ListLinedUp": {func() error {

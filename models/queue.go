@@ -161,9 +161,10 @@ func ListWaitingJobs(ctx context.Context, db bun.IDB, ids []JobID) ([]*Job, erro
 	return found, err
 }
 
-// ListImpatientJobs returns jobs of a tier that have been queued in a lane for longer than
-// patience, the longest first. Jobs of closed queues stay where they are.
-func ListImpatientJobs(ctx context.Context, db bun.IDB, lane, tier Tier, patience time.Duration, limit int) ([]JobID, error) {
+// ListImpatientJobs returns jobs of a tier that have waited in a lane for longer than patience, the
+// longest first. The time in which their queue was closed does not count. Jobs of closed queues
+// stay where they are, and so do those that would get into one.
+func ListImpatientJobs(ctx context.Context, db bun.IDB, lane, tier, to Tier, patience time.Duration, limit int) ([]JobID, error) {
 	var ids []JobID
 	err := db.NewRaw(`
 		WITH RECURSIVE waiting AS (
@@ -171,12 +172,14 @@ func ListImpatientJobs(ctx context.Context, db bun.IDB, lane, tier Tier, patienc
 			UNION ALL
 			SELECT next.* FROM waiting w CROSS JOIN LATERAL (
 				SELECT model FROM jobs WHERE status = 'QUEUED' AND lane = ?0 AND tier = ?1 AND model > w.model ORDER BY model LIMIT 1) next)
-		SELECT first.id FROM waiting w CROSS JOIN LATERAL (
+		SELECT first.id FROM (
+			SELECT model, waiting_since(?0, model, ?2, clock_timestamp()) AS since FROM waiting
+			WHERE NOT EXISTS (SELECT FROM closed_queues p WHERE p.lane IN (?0, ?4) AND p.model IN ('', waiting.model)) OFFSET 0) w
+		CROSS JOIN LATERAL (
 			SELECT id, queued_at FROM jobs
 			WHERE status = 'QUEUED' AND lane = ?0 AND tier = ?1 AND model = w.model
-				AND queued_at < (SELECT clock_timestamp()) - make_interval(secs => ?2)
+				AND queued_at < w.since
 			ORDER BY queued_at LIMIT ?3) first
-		WHERE NOT EXISTS (SELECT FROM closed_queues p WHERE p.lane = ?0 AND p.model IN ('', w.model))
-		ORDER BY first.queued_at LIMIT ?3`, lane, tier, patience.Seconds(), limit).Scan(ctx, &ids)
+		ORDER BY first.queued_at LIMIT ?3`, lane, tier, patience.Seconds(), limit, to).Scan(ctx, &ids)
 	return ids, err
 }

@@ -55,10 +55,17 @@ type QueueCount struct {
 	Model   string `bun:"model"`
 	Depth   int    `bun:"depth"`
 	Running int    `bun:"running"`
+	// Promoted is how many of Depth were promoted into the lane.
+	Promoted int `bun:"promoted"`
 	// Pause is the pause of the whole lane or, without one, that of the model in the lane.
-	Pause             *Pause   `bun:"pause,type:jsonb"`
-	OldestWaitSeconds *float64 `bun:"oldest_wait_seconds"`
-	// OldestQueuedAt is when the longest waiting job was queued.
+	Pause *Pause `bun:"pause,type:jsonb"`
+	// OldestWaitSeconds is how long the lane's own job has waited that has waited longest, and
+	// PromotedWaitSeconds the same of promoted ones. Time in which the queue was closed does not
+	// count.
+	OldestWaitSeconds   *float64 `bun:"oldest_wait_seconds"`
+	PromotedWaitSeconds *float64 `bun:"promoted_wait_seconds"`
+	// OldestQueuedAt is since when the longest waiting job of the lane's own has waited, as if the
+	// queue had never been closed.
 	OldestQueuedAt time.Time `bun:"queued_at"`
 	// GPUSeconds is the estimated work of the queued jobs.
 	GPUSeconds float64 `bun:"gpu_seconds"`
@@ -71,9 +78,13 @@ func (q *QueueCount) Paused() bool { return q.Pause != nil }
 const queuesSQL = depthsSQL + `,
 	live AS (SELECT lane, model, count(*) AS n FROM jobs WHERE status IN ('ASSIGNED', 'RUNNING', 'COMPLETING') GROUP BY lane, model),
 	queues AS (
-		SELECT lane, model, coalesce(q.depth, 0) AS depth, coalesce(live.n, 0) AS running, q.queued_at, coalesce(q.gpu_seconds, 0) AS gpu_seconds
+		SELECT lane, model, coalesce(q.depth, 0) AS depth, coalesce(q.promoted, 0) AS promoted, coalesce(live.n, 0) AS running,
+			extract(epoch FROM clock_timestamp() - q.queued_at)::float8 - paused_seconds(lane, model, q.queued_at, clock_timestamp()) AS oldest_wait,
+			extract(epoch FROM clock_timestamp() - q.promoted_at)::float8 - paused_seconds(lane, model, q.promoted_at, clock_timestamp()) AS promoted_wait,
+			coalesce(q.gpu_seconds, 0) AS gpu_seconds
 		FROM (
-			SELECT d.lane, d.model, sum(d.depth) AS depth, min(d.queued_at) AS queued_at, sum(d.depth::float8 / d.sampled * work.gpu_seconds) AS gpu_seconds
+			SELECT d.lane, d.model, sum(d.depth) AS depth, sum(d.depth) FILTER (WHERE ` + promotedSQL + `) AS promoted,
+				min(d.queued_at) FILTER (WHERE NOT ` + promotedSQL + `) AS queued_at, min(d.queued_at) FILTER (WHERE ` + promotedSQL + `) AS promoted_at, sum(d.depth::float8 / d.sampled * work.gpu_seconds) AS gpu_seconds
 			FROM depths d CROSS JOIN LATERAL (SELECT sum(estimated_gpu_seconds) AS gpu_seconds FROM (SELECT j.estimated_gpu_seconds` + sampleSQL + `) j) work
 			GROUP BY d.lane, d.model) q
 		FULL JOIN live USING (lane, model))`
@@ -88,8 +99,9 @@ func CountQueues(ctx context.Context, db bun.IDB) ([]QueueCount, error) {
 	var counts []QueueCount
 	err := db.NewRaw(queuesSQL+`,
 		pauses AS (`+pausesSQL+`)
-		SELECT lane, model, coalesce(depth, 0) AS depth, coalesce(running, 0) AS running, queued_at,
-			extract(epoch FROM clock_timestamp() - queued_at) AS oldest_wait_seconds, coalesce(gpu_seconds, 0) AS gpu_seconds,
+		SELECT lane, model, coalesce(depth, 0) AS depth, coalesce(promoted, 0) AS promoted, coalesce(running, 0) AS running,
+			clock_timestamp() - make_interval(secs => oldest_wait) AS queued_at, oldest_wait AS oldest_wait_seconds, promoted_wait AS promoted_wait_seconds,
+			coalesce(gpu_seconds, 0) AS gpu_seconds,
 			`+fmt.Sprintf(pauseSQL, "found.lane", "found.model")+` AS pause
 		FROM (SELECT * FROM queues FULL JOIN (SELECT lane, model FROM pauses) paused USING (lane, model)) found
 		WHERE model <> '' OR NOT EXISTS (SELECT FROM queues q WHERE q.lane = found.lane)
@@ -102,8 +114,9 @@ func CountQueue(ctx context.Context, db bun.IDB, lane Tier, model string) (*Queu
 	count := new(QueueCount)
 	err := db.NewRaw(queuesSQL+`,
 		pauses AS (`+pausesSQL+`)
-		SELECT ?0 AS lane, ?1 AS model, coalesce(sum(depth), 0) AS depth, coalesce(sum(running), 0) AS running, min(queued_at) AS queued_at,
-			extract(epoch FROM clock_timestamp() - min(queued_at)) AS oldest_wait_seconds, coalesce(sum(gpu_seconds), 0) AS gpu_seconds,
+		SELECT ?0 AS lane, ?1 AS model, coalesce(sum(depth), 0) AS depth, coalesce(sum(promoted), 0) AS promoted, coalesce(sum(running), 0) AS running,
+			clock_timestamp() - make_interval(secs => max(oldest_wait)) AS queued_at, max(oldest_wait) AS oldest_wait_seconds,
+			max(promoted_wait) AS promoted_wait_seconds, coalesce(sum(gpu_seconds), 0) AS gpu_seconds,
 			`+fmt.Sprintf(pauseSQL, "?0", "?1")+` AS pause
 		FROM queues WHERE lane = ?0 AND (?1 = '' OR model = ?1)`, lane, model).Scan(ctx, count)
 	return count, err

@@ -48,9 +48,11 @@ type Reclamation struct {
 	PoolID PoolID    `bun:"pool_id"`
 	From   time.Time `bun:"from_at"`
 	To     time.Time `bun:"to_at"`
-	// Workers counts the workers that were taken while they ran a job, Jobs their attempts.
-	Workers int `bun:"workers"`
-	Jobs    int `bun:"jobs"`
+	// Workers counts the workers that were taken while they ran a job, Jobs their attempts, and
+	// ByOperators those among them that an operator preempted.
+	Workers     int `bun:"workers"`
+	Jobs        int `bun:"jobs"`
+	ByOperators int `bun:"by_operators"`
 	// WastedGPUSeconds is the work after the last checkpoints, which is done again.
 	WastedGPUSeconds float64 `bun:"wasted_gpu_seconds"`
 	// WastedUSD is its price, or nil if no worker has a price.
@@ -59,15 +61,16 @@ type Reclamation struct {
 
 // ListReclamations returns the reclamations of spot machines within window, of one pool or of all if
 // it is empty, newest first. Losses with less than quiet between them belong to one. Workers that an
-// operator or the scaler ended for one of the reasons in asked do not count.
-func ListReclamations(ctx context.Context, db bun.IDB, pool PoolID, window, quiet time.Duration, asked []string, limit int) (found []*Reclamation, err error) {
+// operator or the scaler ended for one of the reasons in asked do not count; those
+// of the reason byOperators do.
+func ListReclamations(ctx context.Context, db bun.IDB, pool PoolID, window, quiet time.Duration, asked []string, byOperators string, limit int) (found []*Reclamation, err error) {
 	var one any
 	if pool != "" {
 		one = pool
 	}
 	err = db.NewRaw(`
 		WITH taken AS MATERIALIZED (
-			SELECT a.ended_at, a.wasted_gpu_seconds, a.worker_id, w.pool_id, w.price_per_hour_usd,
+			SELECT ?5 IN (coalesce(a.failure_reason, ''), coalesce(w.drain_reason, '')) AS by_operator, a.ended_at, a.wasted_gpu_seconds, a.worker_id, w.pool_id, w.price_per_hour_usd,
 				a.ended_at - lag(a.ended_at) OVER (PARTITION BY w.pool_id ORDER BY a.ended_at) < make_interval(secs => ?3) AS same
 			FROM job_attempts a JOIN workers w ON w.id = a.worker_id
 			WHERE a.failure_class IN ('PREEMPTED', 'WORKER_LOST')
@@ -76,8 +79,9 @@ func ListReclamations(ctx context.Context, db bun.IDB, pool PoolID, window, quie
 				AND coalesce(a.failure_reason, '') <> ALL (?2::text[]) AND coalesce(w.drain_reason, '') <> ALL (?2::text[])),
 		events AS (SELECT *, count(*) FILTER (WHERE same IS NOT TRUE) OVER (PARTITION BY pool_id ORDER BY ended_at) AS event FROM taken)
 		SELECT pool_id, min(ended_at) AS from_at, max(ended_at) AS to_at, count(DISTINCT worker_id) AS workers, count(*) AS jobs,
+			count(*) FILTER (WHERE by_operator) AS by_operators,
 			sum(wasted_gpu_seconds) AS wasted_gpu_seconds, sum(wasted_gpu_seconds * price_per_hour_usd / 3600) AS wasted_usd
 		FROM events GROUP BY pool_id, event ORDER BY max(ended_at) DESC LIMIT ?4`,
-		one, window.Seconds(), pgdialect.Array(asked), quiet.Seconds(), limit).Scan(ctx, &found)
+		one, window.Seconds(), pgdialect.Array(asked), quiet.Seconds(), limit, byOperators).Scan(ctx, &found)
 	return found, err
 }

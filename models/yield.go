@@ -23,7 +23,7 @@ const (
 )
 
 // ListLateJobs returns up to 200 jobs of these lanes that have waited for longer than targets[i], in about
-// the order in which they start. It omits those that cannot start now: beyond their account's
+// the order in which they start. The time in which their queue was closed does not count. It omits those that cannot start now: beyond their account's
 // running limit, of a paused queue, or while they avoid a worker that failed them.
 func ListLateJobs(ctx context.Context, db bun.IDB, lanes []Tier, targets []time.Duration) ([]LateJob, error) {
 	var found []LateJob
@@ -31,12 +31,14 @@ func ListLateJobs(ctx context.Context, db bun.IDB, lanes []Tier, targets []time.
 		SELECT first.*, line.virtual_time FROM unnest(?0::text[], ?1::float8[]) WITH ORDINALITY AS t (lane, target, place)
 		CROSS JOIN (VALUES (false), (true)) AS half (promoted)
 		CROSS JOIN LATERAL (
-			SELECT l.account_id, l.virtual_time, least(a.max_running - a.running, ?3) AS room
+			SELECT l.account_id, l.virtual_time, least(a.max_running - a.running, ?3) AS room,
+				(SELECT max(ended_at) FROM queue_closures c WHERE c.lane = t.lane) AS closed_until
 			FROM account_lanes l JOIN accounts a ON a.id = l.account_id
 			WHERE l.lane = t.lane AND l.promoted = half.promoted AND l.queued > 0 AND NOT l.capped
 			ORDER BY l.virtual_time LIMIT ?2) line
 		CROSS JOIN LATERAL (
-			SELECT `+queuedColumns+`, extract(epoch FROM clock_timestamp() - queued_at)::float8 AS waited_seconds
+			SELECT `+queuedColumns+`, extract(epoch FROM clock_timestamp() - queued_at)::float8
+				- CASE WHEN queued_at < line.closed_until THEN paused_seconds(lane, model, queued_at, clock_timestamp()) ELSE 0 END AS waited_seconds
 			FROM jobs
 			WHERE status = 'QUEUED' AND account_id = line.account_id AND lane = t.lane AND `+promotedSQL+` = half.promoted
 				AND (expires_at IS NULL OR started_at IS NOT NULL OR expires_at > clock_timestamp())

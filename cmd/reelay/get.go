@@ -101,8 +101,8 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 	if job.CompletedAt != nil {
 		field("ended", "%s, %s after it was created", job.CompletedAt.Local().Format(time.RFC3339), formatSeconds(job.CompletedAt.Sub(job.CreatedAt).Seconds()))
 	}
-	if job.WaitedSeconds != nil && job.RanSeconds != nil {
-		field("times", "queued for %s, held by workers for %s", formatSeconds(*job.WaitedSeconds), formatSeconds(*job.RanSeconds))
+	if job.Time != nil {
+		field("times", "%s", timesOf(job.Time))
 	}
 	if job.Status == client.JobStatusFailed {
 		field("why", "%s", failure(&job.Job))
@@ -239,4 +239,18 @@ func attemptRows(attempts []client.Attempt) [][]string {
 		})
 	}
 	return rows
+}
+
+// timesOf says where the time of a run went. The parts add up to the total.
+func timesOf(t *client.JobTime) string {
+	parts := []string{"queued for " + formatSeconds(t.QueuedSeconds), "held by workers for " + formatSeconds(t.HeldSeconds)}
+	for _, part := range []struct {
+		name    string
+		seconds float64
+	}{{"queue paused for", t.PausedSeconds}, {"pauses before retries", t.BackoffSeconds}, {"not due or blocked for", t.DelayedSeconds}} {
+		if part.seconds > 0 {
+			parts = append(parts, part.name+" "+formatSeconds(part.seconds))
+		}
+	}
+	return strings.Join(parts, ", ") + "; together " + formatSeconds(t.TotalSeconds)
 }

@@ -39,6 +39,7 @@ var queueTable = output.Table[client.Queue]{
 		{Title: "LANE", Value: func(q client.Queue) any { return q.Tier }},
 		{Title: "MODEL", Value: func(q client.Queue) any { return valueOr(q.Model, "all") }},
 		{Title: "WAITING", Value: func(q client.Queue) any { return q.Depth }},
+		{Title: "PROMOTED", Wide: true, Value: func(q client.Queue) any { return q.Promoted }},
 		{Title: "RUNNING", Value: func(q client.Queue) any { return q.Running }},
 		{Title: "OLDEST WAITS", Value: func(q client.Queue) any {
 			if q.OldestWaitSeconds == nil {

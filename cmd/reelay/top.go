@@ -113,13 +113,13 @@ func (o *overview) print(s *output.Screen) error {
 		name  string
 		parts []string
 	}{
-		{"jobs", []string{fmt.Sprintf("%d queued", v.Queued), fmt.Sprintf("%d running", v.Running), fmt.Sprintf("%d scheduled", v.Scheduled), fmt.Sprintf("%d blocked", v.Blocked),
+		{"jobs", []string{queuedFigure(v), fmt.Sprintf("%d running", v.Running), fmt.Sprintf("%d scheduled", v.Scheduled), fmt.Sprintf("%d blocked", v.Blocked),
 			drainFigure(v)}},
 		{"rate", []string{known(v.SubmittedPerMinute, decimal) + "/min submitted", known(v.CompletedPerMinute, decimal) + "/min completed",
 			known(v.FailureRate, percent) + " failed", text.Count(v.DeadLetters, "dead letter")}},
 		{"waits", []string{"p50 " + known(v.WaitSecondsP50, formatSeconds), "p95 " + known(v.WaitSecondsP95, formatSeconds), "run p50 " + known(v.RenderSecondsP50, formatSeconds),
 			"run p95 " + known(v.RenderSecondsP95, formatSeconds)}},
-		{"fleet", []string{o.fleet(), "GPUs " + known(v.GpuUtilization, percent), known(v.PreemptionsPerHour, decimal) + " preemptions/h", "recovery p95 " + known(v.RecoverySecondsP95, formatSeconds)}},
+		{"fleet", []string{o.fleet(), "GPUs " + known(v.GpuUtilization, percent), preemptionFigure(v), "recovery p95 " + known(v.RecoverySecondsP95, formatSeconds)}},
 		{"cost", []string{known(v.CostUsdPerHour, dollars) + " per hour", known(v.WastedUsdPerHour, dollars) + " of it wasted"}},
 	} {
 		if _, err := io.WriteString(s, figures(line.name, line.parts, s.Width)); err != nil {
@@ -145,6 +145,22 @@ func (o *overview) print(s *output.Screen) error {
 	busy := slices.Clone(o.Workers)
 	slices.SortStableFunc(busy, func(a, b client.Worker) int { return cmp.Compare(activity(a), activity(b)) })
 	return workerTable.Write(s, busy)
+}
+
+func queuedFigure(v *client.Overview) string {
+	if v.Promoted > 0 {
+		return fmt.Sprintf("%d queued (%d promoted)", v.Queued, v.Promoted)
+	}
+	return fmt.Sprintf("%d queued", v.Queued)
+}
+
+// preemptionFigure says how often attempts lost their worker, and how often to an operator.
+func preemptionFigure(v *client.Overview) string {
+	figure := known(v.PreemptionsPerHour, decimal) + " preemptions/h"
+	if n := v.OperatorPreemptionsPerHour; n != nil && *n > 0 {
+		figure += " (and " + decimal(*n) + " by operators)"
+	}
+	return figure
 }
 
 // drainFigure says in how long the queues are empty, and which jobs that leaves out.

@@ -132,6 +132,18 @@ func estimates(r *query.Reader) fetch[*models.Job, estimate.JobEstimate] {
 	}
 }
 
+// jobTimes reads where the time of jobs went.
+func jobTimes(r *query.Reader) fetch[*models.Job, *models.JobTime] {
+	return func(ctx context.Context, rows []*models.Job) (map[*models.Job]*models.JobTime, error) {
+		found, err := r.JobTimes(ctx, rows)
+		all := make(map[*models.Job]*models.JobTime, len(found))
+		for _, job := range rows {
+			all[job] = found[job.ID]
+		}
+		return all, err
+	}
+}
+
 // Queue names a queue: a lane, and a model or "" for all models.
 type Queue struct {
 	Lane  models.Tier
@@ -155,10 +167,10 @@ func capacities(r *query.Reader) fetch[Queue, query.QueueCapacity] {
 }
 
 // queueWaits reads how long jobs waited in each queue.
-func queueWaits(r *query.Reader) fetch[Queue, models.QueueWait] {
-	return func(ctx context.Context, _ []Queue) (map[Queue]models.QueueWait, error) {
+func queueWaits(r *query.Reader) fetch[Queue, query.QueueWait] {
+	return func(ctx context.Context, _ []Queue) (map[Queue]query.QueueWait, error) {
 		all, err := r.QueueWaits(ctx)
-		found := make(map[Queue]models.QueueWait, len(all))
+		found := make(map[Queue]query.QueueWait, len(all))
 		for _, wait := range all {
 			found[Queue{wait.Lane, wait.Model}] = wait
 		}

@@ -93,7 +93,8 @@ type Loaders struct {
 	KeyNames       Loader[models.KeyID, string]
 	WebhookTries   Loader[models.WebhookDeliveryID, []*models.WebhookTry]
 	Estimates      Loader[*models.Job, estimate.JobEstimate]
-	QueueWaits     Loader[Queue, models.QueueWait]
+	JobTimes       Loader[*models.Job, *models.JobTime]
+	QueueWaits     Loader[Queue, query.QueueWait]
 	Capacities     Loader[Queue, query.QueueCapacity]
 	FailingHosts   Loader[Cause, []*models.FailingHost]
 	ScalingHistory Loader[ScalingPage, []*models.ScalingDecision]
@@ -132,6 +133,7 @@ func New(r *query.Reader, o Options) *Loaders {
 		}),
 		WebhookTries:   newLoader(o, grouped(r.WebhookTries, func(t *models.WebhookTry) models.WebhookDeliveryID { return t.DeliveryID })),
 		Estimates:      newLoader(o, estimates(r)),
+		JobTimes:       newLoader(o, jobTimes(r)),
 		QueueWaits:     newLoader(o, queueWaits(r)),
 		Capacities:     newLoader(o, capacities(r)),
 		FailingHosts:   newLoader(o, failingHosts(r)),

@@ -101,12 +101,12 @@ func idleGPUs(f *history.Figures) *float64 {
 	return f.GPUUtilization()
 }
 
-// throughput is how many jobs complete while some wait.
+// throughput is how many jobs complete while some wait. Those that an operator paused do not count.
 func throughput(s *State) *float64 {
 	if s.Ten == nil {
 		return nil
 	}
-	if queued := s.Ten.Queued(); queued == nil || *queued < 1 {
+	if queued := s.Ten.Open(); queued == nil || *queued < 1 {
 		return nil
 	}
 	return s.Ten.CompletedPerMinute()
@@ -121,7 +121,7 @@ func depthAtMaximum(s *State) *float64 {
 		zero := 0.0
 		return &zero
 	}
-	return s.Minute.Queued()
+	return s.Minute.Open()
 }
 
 // newLetters is how many dead letters there are more than in the hour before the last.
@@ -185,7 +185,7 @@ func Defaults() []*Rule {
 func queueRules() []*Rule {
 	return []*Rule{
 		{Name: "drain-time", Title: "Time to empty the queues", Severity: models.SeverityP2, Threshold: 600, For: 15 * time.Minute, Unit: history.Seconds, Value: of(minute, (*history.Figures).Drain)},
-		{Name: "queue-depth", Title: "Queued jobs", Severity: models.SeverityP3, Threshold: 200, For: 5 * time.Minute, Value: of(minute, (*history.Figures).Queued)},
+		{Name: "queue-depth", Title: "Queued jobs", Severity: models.SeverityP3, Threshold: 200, For: 5 * time.Minute, Value: of(minute, (*history.Figures).Open)},
 		{Name: "queue-at-maximum", Title: "Queued jobs while no pool can grow", Severity: models.SeverityP2, Threshold: 500, For: 5 * time.Minute, Value: depthAtMaximum},
 		{Name: "throughput", Title: "Jobs completed while some wait", Severity: models.SeverityP2, Threshold: 0.5, Below: true, For: 10 * time.Minute, Unit: history.PerMinute, Value: throughput},
 		{Name: "pickup-time", Title: "Time until a free worker takes a job, p99", Severity: models.SeverityP2, Threshold: 30, For: 5 * time.Minute, Unit: history.Seconds, Value: of(ten, pickup)},

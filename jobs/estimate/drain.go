@@ -56,6 +56,16 @@ func (l LeftOut) Why() string {
 	return "no worker that can run " + lo.Ternary(l.Jobs == 1, "it", "them") + " is ready"
 }
 
+// Closed is how many jobs an operator keeps from starting.
+func (d Drain) Closed() (jobs float64) {
+	for _, l := range d.LeftOut {
+		if l.Obstacle == ObstaclePaused || l.Obstacle == ObstacleHalted {
+			jobs += float64(l.Jobs)
+		}
+	}
+	return jobs
+}
+
 // Never reports whether the jobs that are left out wait until somebody acts.
 func (d Drain) Never() bool {
 	return d.Seconds == nil && !slices.ContainsFunc(d.LeftOut, func(l LeftOut) bool { return l.Obstacle == ObstacleNoWorker })

@@ -11,6 +11,11 @@ func (f *Figures) Queued() *float64 {
 	return f.mean(f.jobs(func(j *models.HistoryJobs) float64 { return j.Queued }))
 }
 
+// Open returns the mean number of queued jobs of queues that were neither paused nor halted.
+func (f *Figures) Open() *float64 {
+	return f.mean(f.jobs(func(j *models.HistoryJobs) float64 { return j.Queued - j.Closed }))
+}
+
 // Running returns the mean number of jobs that workers held.
 func (f *Figures) Running() *float64 {
 	return f.mean(f.jobs(func(j *models.HistoryJobs) float64 { return j.Running }))
@@ -83,6 +88,12 @@ func (f *Figures) GPUUtilization() *float64 {
 
 // PreemptionsPerHour returns how many attempts lost their worker in an hour.
 func (f *Figures) PreemptionsPerHour() *float64 { return f.per(time.Hour, float64(f.Preempted())) }
+
+// OperatorPreemptionsPerHour returns how many attempts lost their worker to an operator in an hour.
+// PreemptionsPerHour leaves them out: they say nothing about the capacity.
+func (f *Figures) OperatorPreemptionsPerHour() *float64 {
+	return f.per(time.Hour, f.pools(func(p *models.HistoryPool) float64 { return float64(p.ByOperators) }))
+}
 
 // PreemptionRate returns how many attempts lost their worker for each hour of GPU work.
 func (f *Figures) PreemptionRate() *float64 {

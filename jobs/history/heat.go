@@ -17,13 +17,16 @@ type HeatCell struct {
 	Pools []string
 	// Idle, Busy and Booting count its workers now. Most is how many its pools may have.
 	Idle, Busy, Booting, Most int
-	// Depth is the number of waiting jobs whose model its pools or workers offer.
-	Depth int
+	// Depth is the number of waiting jobs whose model its pools or workers offer. Those of paused
+	// queues are in Paused instead.
+	Depth, Paused int
 	// Utilization is the share of its workers that had a job, WastedShare that of its GPU time
 	// that was lost, PreemptedShare that of its attempts that lost their worker; each from 0 to 1.
 	Utilization, WastedShare, PreemptedShare *float64
 	WastedGPUHours, PreemptionsPerHour       *float64
-	Verdict                                  Verdict
+	// OperatorPreemptionsPerHour is what PreemptionsPerHour and PreemptedShare leave out.
+	OperatorPreemptionsPerHour *float64
+	Verdict                    Verdict
 
 	broken string // why machines of one of its pools do not start, or ""
 }
@@ -56,8 +59,9 @@ type HeatPool struct {
 }
 
 // HeatMap returns a cell for each region and type of GPU that has pools, workers or a past, by
-// region and type. f are the figures of the time that it is of, and now the workers of this moment.
-func HeatMap(f *Figures, pools []HeatPool, now []*models.HistoryPool, queues []models.QueueCount) []*HeatCell {
+// region and type. f are the figures of the time that it is of, and now the workers of this moment. halted
+// means that no job starts.
+func HeatMap(f *Figures, pools []HeatPool, now []*models.HistoryPool, queues []models.QueueCount, halted bool) []*HeatCell {
 	cells := map[[2]string]*HeatCell{}
 	cell := func(region, gpuType string) *HeatCell {
 		at := [2]string{region, gpuType}
@@ -93,7 +97,11 @@ func HeatMap(f *Figures, pools []HeatPool, now []*models.HistoryPool, queues []m
 	all := make([]*HeatCell, 0, len(cells))
 	for _, c := range cells {
 		for _, q := range queues {
-			if offered[c][q.Model] && !q.Paused() {
+			switch {
+			case !offered[c][q.Model]:
+			case q.Paused() || halted:
+				c.Paused += q.Depth
+			default:
 				c.Depth += q.Depth
 			}
 		}
@@ -125,7 +133,7 @@ func notBooting(p HeatPool) string {
 
 func (c *HeatCell) measure(f *Figures) {
 	c.Utilization, c.PreemptedShare = f.WorkerUtilization(), f.PreemptedShare()
-	c.WastedGPUHours, c.PreemptionsPerHour = f.WastedGPUHours(), f.PreemptionsPerHour()
+	c.WastedGPUHours, c.PreemptionsPerHour, c.OperatorPreemptionsPerHour = f.WastedGPUHours(), f.PreemptionsPerHour(), f.OperatorPreemptionsPerHour()
 	if good := f.Goodput(); good != nil {
 		c.WastedShare = new(1 - *good)
 	}
@@ -171,6 +179,8 @@ func (c *HeatCell) judge(spot bool, stopped string) Verdict {
 		return Verdict{HeatAct, "At its limit", fmt.Sprintf("All %d workers are busy, and %d jobs wait. Raise maxWorkers, or add a pool.", workers, c.Depth), "at-its-limit"}
 	case c.Depth > 0 && stopped != "":
 		return Verdict{HeatWatch, "Cannot grow", fmt.Sprintf("Waiting jobs: %d, and %s.", c.Depth, stopped), "no-capacity"}
+	case c.Depth == 0 && c.Paused > 0 && c.Idle > 0:
+		return Verdict{HeatWatch, "Idle beside a pause", fmt.Sprintf("Workers are idle, and %d jobs of paused queues wait that they could run. Resume them, or leave the pools as they are until then.", c.Paused), "idle-beside-a-pause"}
 	case c.Depth == 0 && c.Idle > 0 && under(c.Utilization, muchIdle):
 		return Verdict{HeatWatch, "Too large", "Fewer than half of the workers had a job, and nothing waits: lower minWorkers or warmWorkers.", "too-large"}
 	case over(c.Utilization, fullyBusy) && c.Depth > 0:

@@ -50,7 +50,7 @@ func TestHeatMap(t *testing.T) {
 			t.Parallel()
 			c.past.Region, c.past.GPUType, c.now.Region, c.now.GPUType = "mars", "h100", "mars", "h100"
 
-			cells := history.HeatMap(&history.Figures{Pools: []*models.HistoryPool{&c.past}}, []history.HeatPool{c.pool}, []*models.HistoryPool{&c.now}, c.queue)
+			cells := history.HeatMap(&history.Figures{Pools: []*models.HistoryPool{&c.past}}, []history.HeatPool{c.pool}, []*models.HistoryPool{&c.now}, c.queue, false)
 
 			require.Len(t, cells, 1)
 			require.Equal(t, c.cause, cells[0].Verdict.Cause)

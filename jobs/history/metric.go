@@ -55,6 +55,7 @@ var Metrics = []Metric{
 	{"WASTED_GPU_HOURS", "Wasted", GPUHours, (*Figures).WastedGPUHours},
 	{"GOODPUT", "GPU goodput", Share, (*Figures).Goodput},
 	{"PREEMPTIONS", "Preemptions", PerHour, (*Figures).PreemptionsPerHour},
+	{"OPERATOR_PREEMPTIONS", "Preemptions by operators", PerHour, (*Figures).OperatorPreemptionsPerHour},
 	{"LEASE_EXPIRATIONS", "Lease expirations", PerMinute, (*Figures).LeaseExpirationsPerMinute},
 	{"CHECKPOINT_P95", "Checkpoint, p95", Seconds, quantile((*Figures).Checkpoint, 0.95)},
 	{"RECOVERY_P95", "Recovery, p95", Seconds, quantile((*Figures).Recovery, 0.95)},

@@ -150,7 +150,7 @@ func compute(ctx context.Context, db bun.IDB, from, to time.Time) (*models.Histo
 	if found.Jobs, err = models.CountHistoryJobs(ctx, db, from, to); err != nil {
 		return nil, fmt.Errorf("count what happened to jobs: %w", err)
 	}
-	if found.Pools, err = models.CountHistoryPools(ctx, db, from, to, jobs.Deliberate()); err != nil {
+	if found.Pools, err = models.CountHistoryPools(ctx, db, from, to, jobs.Deliberate(), jobs.LeavesPreempted); err != nil {
 		return nil, fmt.Errorf("count what happened in pools: %w", err)
 	}
 	return found, nil
@@ -183,6 +183,7 @@ func (r *Recorder) sample(ctx context.Context, known *models.HistorySpan, rows *
 		if q.OldestWaitSeconds != nil {
 			row.OldestWaitMax = *q.OldestWaitSeconds
 		}
+		row.Closed = min(drains.Of(q.Lane, q.Model).Closed(), row.Queued)
 		rows.Jobs = append(rows.Jobs, row)
 	}
 	if drain := drains.All(); drain.Seconds != nil {

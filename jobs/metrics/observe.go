@@ -70,7 +70,7 @@ func newWaits(byModel *bound) waits {
 		models: byModel, resolutions: newBound(maxResolutions),
 		etaError:        histogram("reelay_eta_error_seconds", "By how much a job's wait was predicted wrong when it was submitted, in seconds.", errorBuckets, "tier"),
 		completionError: histogram("reelay_completion_error_seconds", "By how much a job's completion was predicted wrong when it was submitted, in seconds.", errorBuckets, "tier"),
-		queue:           histogram("reelay_queue_wait_seconds", "How long the runs of jobs were queued before their first lease, by tier.", waitBuckets, "tier"),
+		queue:           histogram("reelay_queue_wait_seconds", "How long the runs of jobs were queued before their first lease, without the time in which their queue was paused, by tier.", waitBuckets, "tier"),
 		dueLag:          histogram("reelay_job_due_lag_seconds", "The time from a job's runAt, or the end of the pause before a retry, until it was queued.", dueBuckets),
 		startLag:        histogram("reelay_job_start_lag_seconds", "The time from a lease to the worker's first sign of work.", startBuckets),
 		recovery: histogram("reelay_preemption_recovery_seconds",

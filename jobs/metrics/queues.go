@@ -9,11 +9,13 @@ import (
 )
 
 var (
-	depthDesc   = desc("reelay_queue_depth", "Jobs that wait for a worker, by tier and model.", "tier", "model")
-	runningDesc = desc("reelay_queue_running", "Jobs that workers hold, by tier and model.", "tier", "model")
-	oldestDesc  = desc("reelay_queue_oldest_wait_seconds", "How long the longest waiting job of a tier has waited. Absent if none waits.", "tier")
-	pausedDesc  = desc("reelay_queue_paused", "1 if an operator paused the tier, or a model in it.", "tier")
-	drainDesc   = desc("reelay_estimated_drain_time_seconds",
+	depthDesc    = desc("reelay_queue_depth", "Jobs that wait for a worker, by tier and model.", "tier", "model")
+	runningDesc  = desc("reelay_queue_running", "Jobs that workers hold, by tier and model.", "tier", "model")
+	promotedDesc = desc("reelay_queue_promoted", "How many of the waiting jobs were promoted into the tier's lane.", "tier")
+	oldestDesc   = desc("reelay_queue_oldest_wait_seconds",
+		"How long the longest waiting job of a tier has waited, without promoted jobs and the time in which its queue was paused. Absent if none waits.", "tier")
+	pausedDesc = desc("reelay_queue_paused", "1 if an operator paused the tier, or a model in it.", "tier")
+	drainDesc  = desc("reelay_estimated_drain_time_seconds",
 		"How long a tier's queues take to empty without new jobs: depth × mean render / workers. Absent if jobs wait and none of them can start.", "tier")
 	drainAllDesc = desc("reelay_estimated_drain_time_all_seconds",
 		"How long all queues together take to empty without new jobs. Absent if jobs wait and none of them can start.")
@@ -25,7 +27,7 @@ func newQueues(from Sources) prometheus.Collector {
 	models := newBound(maxModels)
 	return &gauges[queueGauges]{
 		what: "the queues", every: readEvery, read: from.queues(),
-		descs: []*prometheus.Desc{depthDesc, runningDesc, oldestDesc, pausedDesc, drainDesc, drainAllDesc, leftOutDesc},
+		descs: []*prometheus.Desc{depthDesc, runningDesc, promotedDesc, oldestDesc, pausedDesc, drainDesc, drainAllDesc, leftOutDesc},
 		emit: func(g queueGauges, into chan<- prometheus.Metric) {
 			emitDepths(g.queues, models, into)
 			emitTiers(g.queues, into)
@@ -97,8 +99,9 @@ func emitDepths(queues []queueCount, models *bound, into chan<- prometheus.Metri
 
 func emitTiers(queues []queueCount, into chan<- prometheus.Metric) {
 	type sum struct {
-		oldest *float64
-		paused bool
+		oldest   *float64
+		promoted int
+		paused   bool
 	}
 	tiers := map[models.Tier]*sum{}
 	for _, q := range queues {
@@ -107,6 +110,7 @@ func emitTiers(queues []queueCount, into chan<- prometheus.Metric) {
 			s = &sum{}
 			tiers[q.Lane] = s
 		}
+		s.promoted += q.Promoted
 		s.oldest = larger(s.oldest, q.OldestWaitSeconds)
 		s.paused = s.paused || q.Paused()
 	}
@@ -114,6 +118,7 @@ func emitTiers(queues []queueCount, into chan<- prometheus.Metric) {
 		if s.oldest != nil {
 			into <- gauge(oldestDesc, *s.oldest, string(tier))
 		}
+		into <- gauge(promotedDesc, float64(s.promoted), string(tier))
 		into <- gauge(pausedDesc, oneIf(s.paused), string(tier))
 	}
 }

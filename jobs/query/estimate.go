@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/jobs/history"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )
@@ -62,9 +64,36 @@ func (r *Reader) EstimateJobs(ctx context.Context, rows []*models.Job) (map[mode
 	return found, nil
 }
 
-// QueueWaits returns how long recently started jobs waited, by lane and model. An empty model
-// stands for the whole lane.
-func (r *Reader) QueueWaits(ctx context.Context) ([]models.QueueWait, error) {
-	waits, err := models.ListQueueWaits(ctx, r.DB)
-	return waits, apierror.Wrap(err, "read how long jobs waited")
+// QueueWait is how long the jobs of a tier and model waited that started within the last hour, in
+// seconds. Time in which their queue was closed does not count.
+type QueueWait struct {
+	Lane     models.Tier
+	Model    string
+	P50, P95 float64
+}
+
+// QueueWaits returns how long recently started jobs waited, by tier and model. An empty model
+// stands for the whole tier. It reads the history, as the overview and the charts do.
+func (r *Reader) QueueWaits(ctx context.Context) (waits []QueueWait, err error) {
+	now, err := models.Now(ctx, r.DB)
+	if err != nil {
+		return nil, apierror.Wrap(err, "read how long jobs waited")
+	}
+	hour, err := r.History.Window(ctx, now.UTC().Truncate(time.Minute).Add(-hourSpan), now)
+	if err != nil {
+		return nil, err
+	}
+	add := func(lane models.Tier, model string) {
+		of := hour.Of(history.Selection{Lane: lane, Model: model})
+		if p50, p95 := of.Wait(0.5), of.Wait(0.95); p50 != nil && p95 != nil {
+			waits = append(waits, QueueWait{lane, model, *p50, *p95})
+		}
+	}
+	for _, lane := range models.Tiers {
+		add(lane, "")
+	}
+	for _, j := range hour.Jobs {
+		add(j.Lane, j.Model)
+	}
+	return waits, nil
 }

@@ -3,6 +3,7 @@ package query
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/reelay/reelay/jobs"
@@ -119,5 +120,10 @@ func (r *Reader) HeatMap(ctx context.Context, p jobs.Principal, hours int) ([]*h
 	for i, pool := range known {
 		pools[i] = history.HeatPool{Pool: pool, Paused: !pool.PausedAt.IsZero(), Refused: pool.BackoffUntil.After(now)}
 	}
-	return history.HeatMap(f, pools, workers, queues), nil
+	halts, err := models.ListHalts(ctx, r.DB)
+	if err != nil {
+		return nil, fmt.Errorf("read the halts: %w", err)
+	}
+	halted := slices.ContainsFunc(halts, func(h models.Halt) bool { return h.What == models.HaltLeases })
+	return history.HeatMap(f, pools, workers, queues, halted), nil
 }

@@ -16,14 +16,20 @@ type Overview struct {
 	At time.Time
 	// Queued and Running are as exact as in Queues; Scheduled and Blocked are counted up to
 	// CountLimit+1. DeadLetters are the open ones that operators must act on.
-	Queued, Running, Scheduled, Blocked, DeadLetters          int
+	Queued, Running, Scheduled, Blocked, DeadLetters int
+	// Promoted is how many of Queued were promoted into a higher lane.
+	Promoted                                                  int
 	WorkersIdle, WorkersBusy, WorkersBooting, WorkersDraining int
+	// WorkersWithoutPool is how many of these belong to no pool, WorkersMax how many the pools may
+	// have that are not paused.
+	WorkersWithoutPool, WorkersMax int
 	// SubmittedPerMinute and CompletedPerMinute are of the last ten minutes. The others, down to
 	// WastedUSDPerHour, are of the last hour. FailureRate is from 0 to 1, without failures that
 	// customers caused.
 	SubmittedPerMinute, CompletedPerMinute, FailureRate                *float64
 	WaitSecondsP50, WaitSecondsP95, RenderSecondsP50, RenderSecondsP95 *float64
-	PreemptionsPerHour, RecoverySecondsP95                             *float64
+	// PreemptionsPerHour leaves out OperatorPreemptionsPerHour.
+	PreemptionsPerHour, OperatorPreemptionsPerHour, RecoverySecondsP95 *float64
 	CostUSDPerHour, WastedUSDPerHour                                   *float64
 	// GPUUtilization is how busy the GPUs say they are now, from 0 to 1.
 	GPUUtilization *float64
@@ -104,6 +110,15 @@ func (r *Reader) overview(ctx context.Context) (*Overview, error) {
 		return nil, err
 	}
 	o.Hour = before.And(o.Recent)
+	pools, err := models.ListPools(ctx, r.DB, models.NoPoolLock)
+	if err != nil {
+		return nil, err
+	}
+	for _, pool := range pools {
+		if pool.PausedAt.IsZero() {
+			o.WorkersMax += pool.MaxWorkers
+		}
+	}
 	o.figures()
 	return o, nil
 }
@@ -113,6 +128,7 @@ func (o *Overview) figures() {
 	for _, q := range o.Queues {
 		o.Queued += q.Depth
 		o.Running += q.Running
+		o.Promoted += q.Promoted
 	}
 	var gpus, busy float64
 	for _, w := range o.Workers {
@@ -120,6 +136,9 @@ func (o *Overview) figures() {
 		o.WorkersBusy += int(w.Busy)
 		o.WorkersBooting += int(w.Booting)
 		o.WorkersDraining += int(w.Draining)
+		if w.Pool == "" {
+			o.WorkersWithoutPool += int(w.Idle + w.Busy + w.Booting + w.Draining)
+		}
 		gpus, busy = gpus+w.GPUs, busy+w.GPUsBusy
 	}
 	if gpus > 0 {
@@ -130,6 +149,6 @@ func (o *Overview) figures() {
 	o.FailureRate = h.FailureRate()
 	o.WaitSecondsP50, o.WaitSecondsP95 = h.Wait(0.5), h.Wait(0.95)
 	o.RenderSecondsP50, o.RenderSecondsP95 = h.Render(0.5), h.Render(0.95)
-	o.PreemptionsPerHour, o.RecoverySecondsP95 = h.PreemptionsPerHour(), h.Recovery(0.95)
+	o.PreemptionsPerHour, o.OperatorPreemptionsPerHour, o.RecoverySecondsP95 = h.PreemptionsPerHour(), h.OperatorPreemptionsPerHour(), h.Recovery(0.95)
 	o.CostUSDPerHour, o.WastedUSDPerHour = h.CostPerHour(), h.WastedUSDPerHour()
 }

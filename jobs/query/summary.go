@@ -34,6 +34,7 @@ type Summary struct {
 	ProcessingTimeMS     *int64       `json:"processing_time_ms" doc:"Milliseconds from the first start to the end."`
 	WaitedSeconds        *float64     `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together. The current wait is added when it ends."`
 	RanSeconds           *float64     `json:"ran_seconds" doc:"Seconds that workers have held this run, all attempts together. The current attempt is added when it ends."`
+	Time                 *TimeSpent   `json:"time" doc:"Where the time of this run went. The parts add up to the total. Null if unknown."`
 	CostUSD              *float64     `json:"cost_usd" doc:"The cost of the job in US dollars."`
 	FailureReason        *string      `json:"failure_reason" doc:"A sentence that says why the job failed."`
 	CreatedAt            time.Time    `json:"created_at"`
@@ -94,10 +95,17 @@ func (r *Reader) Summarize(ctx context.Context, rows []*models.Job, base string,
 	if err != nil {
 		return nil, err
 	}
+	times, err := r.JobTimes(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
 	all := make([]*Summary, 0, len(rows))
 	for _, job := range rows {
 		s := summarize(job)
 		s.EstimatedWaitSeconds = estimates[job.ID].WaitSeconds
+		if t := times[job.ID]; t != nil {
+			s.Time = new(TimeSpent(*t))
+		}
 		s.Draft, s.Continues = drafts[job.ID], job.Continues
 		if video := results[job.ID].video; video != nil {
 			s.DurationSec = orElse(videoSeconds(video.Metadata), s.DurationSec)

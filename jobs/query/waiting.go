@@ -82,6 +82,7 @@ type situation struct {
 	gaveWay   map[models.JobID]models.Tier // to which lane, if its last attempt did
 	ahead     map[models.JobID]int
 	above     map[models.JobID]int
+	paused    map[models.JobID]time.Duration // for how long their queues were closed
 }
 
 // WaitingFor returns the reasons why each of these jobs waits, the most informative first. It
@@ -96,6 +97,9 @@ func (r *Reader) WaitingFor(ctx context.Context, ids []models.JobID) (map[models
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read what jobs wait for: %w", err)
+	}
+	if s.paused, err = r.paused(ctx, s.jobs, s.now); err != nil {
+		return nil, err
 	}
 	reasons := map[models.JobID][]WaitingReason{}
 	for _, job := range s.jobs {
@@ -377,7 +381,7 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 			text.Count(total.Busy, "worker"), verb(total.Busy, "is", "are"), job.AvoidUntil.UTC().Format(time.RFC3339))
 		return []WaitingReason{{Code: WaitCapacityExhausted, Message: message, Until: job.AvoidUntil}}
 	case job.Lane == models.TierBatch && total.BatchWaits:
-		until := job.QueuedAt.Add(jobs.Policies[models.TierBatch].Patience)
+		until := job.QueuedAt.Add(s.paused[job.ID] + jobs.Policies[models.TierBatch].Patience)
 		return []WaitingReason{{Code: WaitPrice, Message: "Cheaper machines are expected: it waits for them, but no longer than " + until.UTC().Format(time.RFC3339) + ".", Until: until}}
 	case total.Busy == 0 && total.Most == 0 && total.Dear:
 		return []WaitingReason{{Code: WaitPrice, Message: "The machines that can run it cost more now than the operators pay for them."}}

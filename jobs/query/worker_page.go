@@ -77,6 +77,6 @@ func (r *Reader) EatingHosts(ctx context.Context) ([]*models.EatingHost, error) 
 // all if it is empty, newest first, at most 50.
 func (r *Reader) Reclamations(ctx context.Context, pool models.PoolID) ([]*models.Reclamation, error) {
 	asked := slices.DeleteFunc(jobs.Deliberate(), func(reason string) bool { return reason == jobs.LeavesPreempted })
-	found, err := models.ListReclamations(ctx, r.DB, pool, hostWindow, reclamationQuiet, asked, reclamationsListed)
+	found, err := models.ListReclamations(ctx, r.DB, pool, hostWindow, reclamationQuiet, asked, jobs.LeavesPreempted, reclamationsListed)
 	return found, apierror.Wrap(err, "list reclamations")
 }

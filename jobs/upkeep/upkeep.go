@@ -153,6 +153,8 @@ const (
 	// A pool keeps its newest decisions, and all decisions within this time.
 	newestDecisions = 1000
 	decisionAge     = 30 * day
+	// closureAge is how long pauses of queues are kept that are over. No job waits that long.
+	closureAge = 400 * day
 	// priceAge is how long the prices of pools are kept.
 	priceAge = 30 * day
 	// quarantineAge is how long a host is remembered that is in quarantine no more.
@@ -184,6 +186,9 @@ func (u *Upkeep) ForgetRest(ctx context.Context) (total int, err error) {
 		}},
 		{"remove prices", func(ctx context.Context, tx bun.Tx) (int, error) {
 			return models.DeleteOldPrices(ctx, tx, priceAge, rowBatch)
+		}},
+		{"remove pauses", func(ctx context.Context, tx bun.Tx) (int, error) {
+			return models.DeleteOldClosures(ctx, tx, closureAge, rowBatch)
 		}},
 		{"remove quarantines", func(ctx context.Context, tx bun.Tx) (int, error) {
 			return models.DeleteOldQuarantines(ctx, tx, quarantineAge, rowBatch)

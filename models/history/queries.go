@@ -197,9 +197,6 @@ func pageQueries(deep models.JobID) (all []Query) {
 			return models.ListEatingHosts(ctx, db, 24*time.Hour, nil, 20)
 		})},
 		Query{"reclamations", "of a day", "page", run(func(ctx context.Context, db bun.IDB) ([]*models.Reclamation, error) {
-			return models.ListReclamations(ctx, db, "", 24*time.Hour, 10*time.Minute, nil, 50)
-		})},
-		Query{"waits of the last hour", "all", "page", run(func(ctx context.Context, db bun.IDB) ([]models.QueueWait, error) {
-			return models.ListQueueWaits(ctx, db)
+			return models.ListReclamations(ctx, db, "", 24*time.Hour, 10*time.Minute, nil, "an operator preempted its machine", 50)
 		})})
 }

@@ -69,6 +69,8 @@ jobs_saved AS (
         estimated_gpu_seconds = n.estimated_gpu_seconds, predicted_wait_seconds = n.predicted_wait_seconds,
         predicted_seconds = n.predicted_seconds, waited_seconds = n.waited_seconds,
         queued_seconds = n.queued_seconds, leased_seconds = n.leased_seconds,
+        paused_seconds = n.paused_seconds, backoff_seconds = n.backoff_seconds,
+        delayed_seconds = n.delayed_seconds, delayed_at = n.delayed_at,
         queued_at = n.queued_at, leased_at = n.leased_at, started_at = n.started_at,
         completed_at = n.completed_at, deleted_at = n.deleted_at, kept_until = n.kept_until
     FROM json_to_recordset(@jobs) AS n (
@@ -82,7 +84,8 @@ jobs_saved AS (
         total_steps integer, frame integer, total_frames integer, eta_seconds float8, progress_at timestamptz, preview_id uuid,
         progress_event_at timestamptz, progress_event_percent float8, estimated_gpu_seconds float8,
         predicted_wait_seconds float8, predicted_seconds float8, waited_seconds float8, queued_seconds float8,
-        leased_seconds float8, queued_at timestamptz, leased_at timestamptz, started_at timestamptz,
+        leased_seconds float8, paused_seconds float8, backoff_seconds float8, delayed_seconds float8, delayed_at timestamptz,
+        queued_at timestamptz, leased_at timestamptz, started_at timestamptz,
         completed_at timestamptz, deleted_at timestamptz, kept_until timestamptz)
     WHERE j.id = n.id AND j.status = n.was
         AND j.id = ANY ((SELECT @job_ids::uuid[])::uuid[])

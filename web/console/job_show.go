@@ -41,6 +41,8 @@ type jobView struct {
 	// Estimate is the forecast of a job that has not ended.
 	Estimate estimate.JobEstimate
 	Workers  map[models.WorkerID]*models.Worker
+	// Times is where the time of its run went, or nil if that is unknown.
+	Times *models.JobTime
 	// Waiting lists what holds a waiting job back, the most important reason first.
 	Waiting []query.WaitingReason
 	// Webhooks are the deliveries about its ends, newest first, each with its tries.
@@ -103,6 +105,11 @@ func (c *console) readJobParts(ctx context.Context, p jobs.Principal, v *jobView
 			return err
 		}
 	}
+	times, err := c.Reader.JobTimes(ctx, []*models.Job{v.Job})
+	if err != nil {
+		return err
+	}
+	v.Times = times[v.ID]
 	return c.readWaiting(ctx, v)
 }
 

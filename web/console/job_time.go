@@ -1,9 +1,11 @@
 package console
 
 import (
+	"strings"
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/ui"
 )
 
 // lasting is a duration: from Since until now or, if Since is zero, Seconds, which is nil
@@ -48,4 +50,24 @@ func took(job *models.Job) lasting {
 		return since(job.LeasedAt, total)
 	}
 	return lasting{Seconds: &total}
+}
+
+// timeText says where the time of a run went, or "" if that is unknown. The parts add up to the total.
+func timeText(t *models.JobTime) string {
+	if t == nil {
+		return ""
+	}
+	var parts []string
+	for _, part := range []struct {
+		name    string
+		seconds float64
+	}{
+		{"not due or blocked", t.DelayedSeconds}, {"queued", t.QueuedSeconds}, {"queue paused", t.PausedSeconds},
+		{"pauses before retries", t.BackoffSeconds}, {"held by workers", t.HeldSeconds},
+	} {
+		if part.seconds > 0 {
+			parts = append(parts, part.name+" "+ui.Seconds(&part.seconds))
+		}
+	}
+	return ui.Seconds(&t.TotalSeconds) + ": " + strings.Join(parts, ", ")
 }

@@ -53,8 +53,8 @@ func (v *overview) jobTiles() []tile {
 	queued, dead := float64(v.Queued), float64(v.DeadLetters)
 	oldest := v.oldestWait()
 	return []tile{
-		{"Queued", ui.Count(v.Queued, 0), fmt.Sprintf("oldest %s · %s scheduled · %s blocked", ui.Seconds(oldest), ui.Count(v.Scheduled, 10_000), ui.Count(v.Blocked, 10_000)),
-			"Jobs that wait for a worker", "/queues", levelOf(&queued, deepQueue, veryDeepQueue)},
+		{"Queued", ui.Count(v.Queued, 0), v.queuedNote(oldest),
+			"Jobs that wait for a worker. Time in which a queue is paused is no wait.", "/queues", levelOf(&queued, deepQueue, veryDeepQueue)},
 		{"Running", ui.Count(v.Running, 0), "on " + text.Count(v.WorkersBusy, "busy worker"), "Jobs that a worker holds", "/jobs?status=RUNNING", "calm"},
 		{"Queues empty in", drainText(v.Drain), drainNote(v.Drain), "The estimated work of the queued jobs by the workers that can run it and take jobs now. Jobs that do not start are left out.", "/queues", drainLevel(v.Drain)},
 		{"Completed", ui.Figure(v.CompletedPerMinute, "/min"), "submitted " + ui.Figure(v.SubmittedPerMinute, "/min") + ", 10 min", "Of the last ten minutes", "/jobs?status=COMPLETED", "calm"},
@@ -88,6 +88,14 @@ func drainLevel(d estimate.Drain) string {
 	return levelOf(d.Seconds, slowDrain, verySlowDrain)
 }
 
+func (v *overview) queuedNote(oldest *float64) string {
+	note := fmt.Sprintf("oldest %s · %s scheduled · %s blocked", ui.Seconds(oldest), ui.Count(v.Scheduled, 10_000), ui.Count(v.Blocked, 10_000))
+	if v.Promoted > 0 {
+		note += fmt.Sprintf(" · %s promoted", ui.Count(v.Promoted, 0))
+	}
+	return note
+}
+
 func (v *overview) failedNote() string {
 	if v.Hour.Covered == 0 {
 		return "no history yet"
@@ -105,7 +113,7 @@ func (v *overview) fleetTiles() []tile {
 		{"Workers busy", fmt.Sprintf("%d of %d", v.WorkersBusy, v.WorkersBusy+v.WorkersIdle), v.workersNote(), "Workers that can take a job", "/workers", v.fleetLevel()},
 		{"GPU utilization", ui.Figure(v.GPUUtilization, "%"), "workers " + ui.Figure(h.WorkerUtilization(), "%") + " busy, 1 h", "What the GPUs report now", "/heatmap", "calm"},
 		{"GPU goodput", ui.Figure(h.Goodput(), "%"), ui.Figure(h.WastedGPUHours(), "GPU h") + " wasted", "The share of GPU time that was not lost", "/heatmap", levelOf(waste, someWaste, muchWaste)},
-		{"Preemptions", ui.Figure(v.PreemptionsPerHour, "/h"), "recovery p95 " + ui.Seconds(v.RecoverySecondsP95), "Attempts whose worker was taken away, and the time until their job ran again", "/pools", levelOf(h.PreemptedShare(), somePreempted, manyPreempted)},
+		{"Preemptions", ui.Figure(v.PreemptionsPerHour, "/h"), v.preemptionNote(), "Attempts of the last hour whose worker was taken away by no operator, and the time until the job of any that lost its worker ran again", "/pools", levelOf(h.PreemptedShare(), somePreempted, manyPreempted)},
 	}
 	if v.CostUSDPerHour != nil {
 		tiles = append(tiles, tile{"Cost", ui.Figure(v.CostUSDPerHour, "$/h"), ui.Figure(v.WastedUSDPerHour, "$/h") + " wasted", "What the workers cost", "/pools", "calm"})
@@ -114,15 +122,21 @@ func (v *overview) fleetTiles() []tile {
 }
 
 func (v *overview) workersNote() string {
-	most := 0
-	for _, pool := range v.Pools {
-		if pool.PausedAt.IsZero() {
-			most += pool.MaxWorkers
-		}
-	}
 	note := fmt.Sprintf("%d booting · %d draining", v.WorkersBooting, v.WorkersDraining)
-	if most > 0 {
-		note += fmt.Sprintf(" · at most %d", most)
+	if v.WorkersMax > 0 {
+		note += fmt.Sprintf(" · at most %d in pools", v.WorkersMax)
+	}
+	if v.WorkersWithoutPool > 0 {
+		note += fmt.Sprintf(" · %d without a pool", v.WorkersWithoutPool)
+	}
+	return note
+}
+
+// preemptionNote says how fast jobs recover, and what operators took.
+func (v *overview) preemptionNote() string {
+	note := "recovery p95 " + ui.Seconds(v.RecoverySecondsP95)
+	if n := v.OperatorPreemptionsPerHour; n != nil && *n > 0 {
+		note = ui.Figure(n, "/h") + " by operators · " + note
 	}
 	return note
 }

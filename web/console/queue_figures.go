@@ -17,15 +17,16 @@ func (q *queueView) target() (time.Duration, bool) {
 	return after, ok
 }
 
-// met says whether the wait target is met: by the jobs that started within the last hour, 95 % of
-// which must be in time, and by the job that has waited longest. It returns "" without a target
-// and if no job tells.
-func (q *queueView) met(now time.Time) string {
+// met says whether the wait target is met: by the tier's jobs that started within the last hour, 95 %
+// of which must be in time, and by the lane's own job that has waited longest. Promoted jobs, and
+// time in which the queue was paused, do not count. It returns "" without a target and if no job
+// tells.
+func (q *queueView) met() string {
 	target, ok := q.target()
-	if !ok || q.Wait == nil && q.OldestQueuedAt.IsZero() {
+	if !ok || q.Wait == nil && q.OldestWaitSeconds == nil {
 		return ""
 	}
-	if q.Wait != nil && q.Wait.P95 > target.Seconds() || !q.OldestQueuedAt.IsZero() && now.Sub(q.OldestQueuedAt) > target {
+	if q.Wait != nil && q.Wait.P95 > target.Seconds() || q.OldestWaitSeconds != nil && *q.OldestWaitSeconds > target.Seconds() {
 		return "MISSED"
 	}
 	return "MET"
@@ -56,6 +57,14 @@ func (q *queueView) waits() string {
 		return ui.Unknown
 	}
 	return ui.Seconds(&q.Wait.P50) + " / " + ui.Seconds(&q.Wait.P95)
+}
+
+// promotedText says how many of the waiting jobs were promoted, and how long they wait, or "".
+func (q *queueView) promotedText() string {
+	if q.Promoted == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s promoted, oldest %s", ui.Count(q.Promoted, 0), ui.Seconds(q.PromotedWaitSeconds))
 }
 
 // full reports whether jobs wait while the pools that serve them have all the workers that they may

@@ -44,7 +44,7 @@ type queueView struct {
 	// Own is the pause of just this, even if the lane is paused, too.
 	Own *models.Pause
 	// Wait is how long jobs waited that started within the last hour, or nil if none did.
-	Wait *models.QueueWait
+	Wait *query.QueueWait
 	// Limit is what workers and pools can do for it, and how long that takes. A lane is at the
 	// maximum if one of its models with waiting jobs is.
 	Limit query.QueueCapacity
@@ -154,7 +154,7 @@ func (c *console) readLanes(ctx context.Context, accounts int, of models.Tier) (
 	return lanes, nil
 }
 
-func waitOf(waits []models.QueueWait, lane models.Tier, model string) *models.QueueWait {
+func waitOf(waits []query.QueueWait, lane models.Tier, model string) *query.QueueWait {
 	for i, w := range waits {
 		if w.Lane == lane && w.Model == model {
 			return &waits[i]
@@ -176,8 +176,12 @@ func lanesOf(queues []models.QueueCount, pauses []models.Pause) []laneView {
 			lane.Depth += q.Depth
 			lane.Running += q.Running
 			lane.GPUSeconds += q.GPUSeconds
-			if lane.OldestQueuedAt.IsZero() || !q.OldestQueuedAt.IsZero() && q.OldestQueuedAt.Before(lane.OldestQueuedAt) {
-				lane.OldestQueuedAt = q.OldestQueuedAt
+			lane.Promoted += q.Promoted
+			if longer(q.OldestWaitSeconds, lane.OldestWaitSeconds) {
+				lane.OldestWaitSeconds, lane.OldestQueuedAt = q.OldestWaitSeconds, q.OldestQueuedAt
+			}
+			if longer(q.PromotedWaitSeconds, lane.PromotedWaitSeconds) {
+				lane.PromotedWaitSeconds = q.PromotedWaitSeconds
 			}
 			lane.Models = append(lane.Models, queueView{QueueCount: q, Own: pauseOf(pauses, tier, q.Model)})
 		}
@@ -185,6 +189,9 @@ func lanesOf(queues []models.QueueCount, pauses []models.Pause) []laneView {
 	}
 	return lanes
 }
+
+// longer reports whether a wait is known and longer than another.
+func longer(wait, than *float64) bool { return wait != nil && (than == nil || *wait > *than) }
 
 // pauseOf returns the pause of a whole lane, or of one model in it.
 func pauseOf(pauses []models.Pause, lane models.Tier, model string) *models.Pause {

@@ -209,11 +209,12 @@ func costText(usd *float64) string {
 
 // reclaimedText sums up reclamations.
 func reclaimedText(found []*models.Reclamation) string {
-	var workers, interrupted int
+	var workers, interrupted, byOperators int
 	var wasted, usd float64
 	known := false
 	for _, e := range found {
 		workers, interrupted, wasted = workers+e.Workers, interrupted+e.Jobs, wasted+e.WastedGPUSeconds
+		byOperators += e.ByOperators
 		if e.WastedUSD != nil {
 			usd, known = usd+*e.WastedUSD, true
 		}
@@ -222,6 +223,10 @@ func reclaimedText(found []*models.Reclamation) string {
 	if known {
 		cost = costText(&usd)
 	}
-	return fmt.Sprintf("%s taken, %s interrupted, %s of GPU time wasted, which cost %s.",
-		text.Count(workers, "worker"), text.Count(interrupted, "job"), gpuSeconds(wasted), cost)
+	drills := ""
+	if byOperators > 0 {
+		drills = fmt.Sprintf(" (%d of them by operators)", byOperators)
+	}
+	return fmt.Sprintf("%s taken, %s interrupted%s, %s of GPU time wasted, which cost %s.",
+		text.Count(workers, "worker"), text.Count(interrupted, "job"), drills, gpuSeconds(wasted), cost)
 }

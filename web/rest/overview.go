@@ -11,31 +11,35 @@ import (
 
 // overview is the state of all of Reelay. Null is unknown.
 type overview struct {
-	At              time.Time `json:"at" doc:"When it was read."`
-	Queued          int       `json:"queued" doc:"Jobs that wait for a worker."`
-	Running         int       `json:"running" doc:"Jobs that a worker holds."`
-	Scheduled       int       `json:"scheduled" doc:"Jobs that start later, counted up to 10,001."`
-	Blocked         int       `json:"blocked" doc:"Jobs that wait for other jobs, counted up to 10,001."`
-	DeadLetters     int       `json:"dead_letters" doc:"Open dead letters that operators must act on."`
-	WorkersIdle     int       `json:"workers_idle" doc:"Workers without a job."`
-	WorkersBusy     int       `json:"workers_busy" doc:"Workers with a job."`
-	WorkersBooting  int       `json:"workers_booting" doc:"Workers that are not ready yet."`
-	WorkersDraining int       `json:"workers_draining" doc:"Workers that take no further job."`
+	At                 time.Time `json:"at" doc:"When it was read."`
+	Queued             int       `json:"queued" doc:"Jobs that wait for a worker."`
+	Running            int       `json:"running" doc:"Jobs that a worker holds."`
+	Scheduled          int       `json:"scheduled" doc:"Jobs that start later, counted up to 10,001."`
+	Blocked            int       `json:"blocked" doc:"Jobs that wait for other jobs, counted up to 10,001."`
+	DeadLetters        int       `json:"dead_letters" doc:"Open dead letters that operators must act on."`
+	WorkersIdle        int       `json:"workers_idle" doc:"Workers without a job."`
+	WorkersBusy        int       `json:"workers_busy" doc:"Workers with a job."`
+	WorkersBooting     int       `json:"workers_booting" doc:"Workers that are not ready yet."`
+	WorkersDraining    int       `json:"workers_draining" doc:"Workers that take no further job."`
+	WorkersWithoutPool int       `json:"workers_without_pool" doc:"How many of these workers belong to no pool."`
+	WorkersMax         int       `json:"workers_max" doc:"How many workers the pools may have that are not paused."`
+	Promoted           int       `json:"promoted" doc:"How many of the queued jobs were promoted into a higher lane."`
 
-	SubmittedPerMinute    *float64  `json:"submitted_per_minute" doc:"Submitted jobs per minute, in the last ten minutes."`
-	CompletedPerMinute    *float64  `json:"completed_per_minute" doc:"Completed jobs per minute, in the last ten minutes."`
-	FailureRate           *float64  `json:"failure_rate" doc:"The share of the jobs that ended in the last hour that failed, 0 to 1, without failures that customers caused."`
-	WaitSecondsP50        *float64  `json:"wait_seconds_p50" doc:"Seconds from queued to the first lease in the last hour, median."`
-	WaitSecondsP95        *float64  `json:"wait_seconds_p95" doc:"95th percentile of the same."`
-	RenderSecondsP50      *float64  `json:"render_seconds_p50" doc:"Seconds that workers held a completed job in the last hour, median."`
-	RenderSecondsP95      *float64  `json:"render_seconds_p95" doc:"95th percentile of the same."`
-	PreemptionsPerHour    *float64  `json:"preemptions_per_hour" doc:"Attempts of the last hour that lost their worker."`
-	RecoverySecondsP95    *float64  `json:"recovery_seconds_p95" doc:"Seconds until a job that lost its worker ran again, 95th percentile of the last hour."`
-	GPUUtilization        *float64  `json:"gpu_utilization" doc:"How busy the GPUs say they are, 0 to 1."`
-	CostUSDPerHour        *float64  `json:"cost_usd_per_hour" doc:"Cost of the workers in the last hour. Null if none has a price."`
-	WastedUSDPerHour      *float64  `json:"wasted_usd_per_hour" doc:"Part of cost_usd_per_hour that paid for lost work."`
-	EstimatedDrainSeconds *float64  `json:"estimated_drain_seconds" doc:"Seconds to empty all queues if no job is added, without the jobs that drain_leaves_out counts. Null if jobs wait but none of them starts."`
-	DrainLeavesOut        []leftOut `json:"drain_leaves_out" nullable:"false" doc:"The waiting jobs that do not start as things are, by reason."`
+	SubmittedPerMinute         *float64  `json:"submitted_per_minute" doc:"Submitted jobs per minute, in the last ten minutes."`
+	CompletedPerMinute         *float64  `json:"completed_per_minute" doc:"Completed jobs per minute, in the last ten minutes."`
+	FailureRate                *float64  `json:"failure_rate" doc:"The share of the jobs that ended in the last hour that failed, 0 to 1, without failures that customers caused."`
+	WaitSecondsP50             *float64  `json:"wait_seconds_p50" doc:"Seconds from queued to the first lease in the last hour, without those in which the queue was paused or all starts halted, median."`
+	WaitSecondsP95             *float64  `json:"wait_seconds_p95" doc:"95th percentile of the same."`
+	RenderSecondsP50           *float64  `json:"render_seconds_p50" doc:"Seconds that workers held a completed job in the last hour, median."`
+	RenderSecondsP95           *float64  `json:"render_seconds_p95" doc:"95th percentile of the same."`
+	PreemptionsPerHour         *float64  `json:"preemptions_per_hour" doc:"Attempts of the last hour that lost their worker, without those whose worker an operator took."`
+	OperatorPreemptionsPerHour *float64  `json:"operator_preemptions_per_hour" doc:"Attempts of the last hour whose worker an operator preempted, such as in a drill."`
+	RecoverySecondsP95         *float64  `json:"recovery_seconds_p95" doc:"Seconds until a job that lost its worker ran again, 95th percentile of the last hour."`
+	GPUUtilization             *float64  `json:"gpu_utilization" doc:"How busy the GPUs say they are, 0 to 1."`
+	CostUSDPerHour             *float64  `json:"cost_usd_per_hour" doc:"Cost of the workers in the last hour. Null if none has a price."`
+	WastedUSDPerHour           *float64  `json:"wasted_usd_per_hour" doc:"Part of cost_usd_per_hour that paid for lost work."`
+	EstimatedDrainSeconds      *float64  `json:"estimated_drain_seconds" doc:"Seconds to empty all queues if no job is added, without the jobs that drain_leaves_out counts. Null if jobs wait but none of them starts."`
+	DrainLeavesOut             []leftOut `json:"drain_leaves_out" nullable:"false" doc:"The waiting jobs that do not start as things are, by reason."`
 }
 
 // leftOut is queued jobs that the time to empty queues leaves out.
@@ -77,6 +81,7 @@ func (s *service) registerOverview(api huma.API) {
 		return &overviewOutput{CacheControl: "no-store", Body: overview{
 			At: o.At.UTC(), Queued: o.Queued, Running: o.Running, Scheduled: o.Scheduled, Blocked: o.Blocked, DeadLetters: o.DeadLetters,
 			WorkersIdle: o.WorkersIdle, WorkersBusy: o.WorkersBusy, WorkersBooting: o.WorkersBooting, WorkersDraining: o.WorkersDraining,
+			WorkersWithoutPool: o.WorkersWithoutPool, WorkersMax: o.WorkersMax, Promoted: o.Promoted, OperatorPreemptionsPerHour: o.OperatorPreemptionsPerHour,
 			SubmittedPerMinute: o.SubmittedPerMinute, CompletedPerMinute: o.CompletedPerMinute, FailureRate: o.FailureRate,
 			WaitSecondsP50: o.WaitSecondsP50, WaitSecondsP95: o.WaitSecondsP95, RenderSecondsP50: o.RenderSecondsP50, RenderSecondsP95: o.RenderSecondsP95,
 			PreemptionsPerHour: o.PreemptionsPerHour, RecoverySecondsP95: o.RecoverySecondsP95, GPUUtilization: o.GPUUtilization,

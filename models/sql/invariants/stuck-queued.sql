@@ -2,6 +2,7 @@ SELECT 'job_' || j.id AS id FROM jobs j
 JOIN accounts a ON a.id = j.account_id AND a.running < a.max_running
 JOIN (SELECT unnest(@lanes::text[]) AS lane, unnest(@waits::float8[]) AS seconds) patience ON patience.lane = j.lane
 WHERE j.status = 'QUEUED' AND j.queued_at < clock_timestamp() - make_interval(secs => patience.seconds)
+    AND j.queued_at < clock_timestamp() - make_interval(secs => patience.seconds + paused_seconds(j.lane, j.model, j.queued_at, clock_timestamp()))
     AND NOT EXISTS (SELECT FROM closed_queues p WHERE p.lane = j.lane AND p.model IN ('', j.model))
     AND EXISTS (SELECT FROM workers w
         WHERE w.ended_at IS NULL AND w.status = 'IDLE' AND j.model = ANY (w.models) AND (NOT j.require_region OR w.region = j.region)

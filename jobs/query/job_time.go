@@ -1,0 +1,57 @@
+package query
+
+import (
+	"context"
+	"time"
+
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/models"
+)
+
+// TimeSpent is a models.JobTime as REST shows it.
+type TimeSpent struct {
+	DelayedSeconds float64 `json:"delayed_seconds" doc:"Before it was due, and while it waited for other jobs or its inputs."`
+	QueuedSeconds  float64 `json:"queued_seconds" doc:"While it waited for a worker."`
+	PausedSeconds  float64 `json:"paused_seconds" doc:"While it was queued, and its queue paused or all starts halted."`
+	BackoffSeconds float64 `json:"backoff_seconds" doc:"Pauses between failures and their retries."`
+	HeldSeconds    float64 `json:"held_seconds" doc:"While workers held it, all attempts together."`
+	TotalSeconds   float64 `json:"total_seconds" doc:"The sum: from the begin of this run until now, or its end."`
+}
+
+// JobTimes returns where the time of the runs of these jobs went, until now. Jobs of which that is
+// unknown are left out.
+func (r *Reader) JobTimes(ctx context.Context, rows []*models.Job) (map[models.JobID]*models.JobTime, error) {
+	now := r.Clock.Now()
+	paused, err := r.paused(ctx, rows, now)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[models.JobID]*models.JobTime, len(rows))
+	for _, job := range rows {
+		if t := job.Time(now, paused[job.ID].Seconds()); t != nil {
+			found[job.ID] = t
+		}
+	}
+	return found, nil
+}
+
+// paused returns for how long the queues of those of the jobs that are QUEUED were closed in their
+// current wait.
+func (r *Reader) paused(ctx context.Context, rows []*models.Job, now time.Time) (map[models.JobID]time.Duration, error) {
+	var ids []models.JobID
+	var waits []models.Wait
+	for _, job := range rows {
+		if job.Status == models.JobQueued && job.QueuedAt.Before(now) {
+			ids, waits = append(ids, job.ID), append(waits, models.Wait{Lane: job.Lane, Model: job.Model, Since: job.QueuedAt, Until: now})
+		}
+	}
+	all, err := models.ListPaused(ctx, r.DB, waits)
+	if err != nil {
+		return nil, apierror.Wrap(err, "read for how long queues were closed")
+	}
+	found := make(map[models.JobID]time.Duration, len(ids))
+	for i, id := range ids {
+		found[id] = time.Duration(all[i].Seconds * float64(time.Second))
+	}
+	return found, nil
+}
