@@ -55,7 +55,7 @@ func (s *Snapshot) export(to *exported, name string) error {
 			return to.alias(a)
 		}
 	}
-	return apierror.New(apierror.CodeNotFound, "There is no model or alias %s.", text.Clip(name, maxName))
+	return apierror.New(apierror.CodeNotFound, "There is no model or alias %s.", text.Clip(name, MaxName))
 }
 
 // Source returns the model as a file that Parse reads, in YAML.
