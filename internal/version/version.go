@@ -13,11 +13,14 @@ import (
 // Number is the version of this source. CHANGELOG.md has a section for it.
 const Number = "0.1.0"
 
+// commit and modified are set by the linker where the go command does not record the checkout: in a linked
+// worktree, and with GOFLAGS=-buildvcs=false. modified is "true" or empty.
+var commit, modified string
+
 // Build identifies a program's build.
 type Build struct {
 	Version string `json:"version"`
-	// Commit is the git commit that was built, or "" if it is unknown, as with go run or in
-	// a linked git worktree.
+	// Commit is the git commit that was built, or "" if it is unknown, as with go run.
 	Commit string `json:"commit,omitempty"`
 	// Modified means that the commit had uncommitted changes.
 	Modified bool   `json:"modified"`
@@ -27,7 +30,7 @@ type Build struct {
 
 // Current returns the build of the running program.
 func Current() Build {
-	b := Build{Version: Number, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	b := Build{Version: Number, Commit: commit, Modified: modified == "true", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		b.stamp(info.Settings)
 	}

@@ -60,6 +60,26 @@ func TestCommand(t *testing.T) {
 		require.Equal(t, Current(), printed)
 	})
 
+	t.Run("PrintsTheCommitThatTheLinkerWasGiven", func(t *testing.T) {
+		t.Parallel()
+
+		const at = "github.com/reelay/reelay/internal/version"
+		program := filepath.Join(t.TempDir(), "reelay-agent")
+		build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false",
+			"-ldflags", "-X "+at+".commit=1f2e3d4c5b6a79880123456789abcdef01234567 -X "+at+".modified=true", "-o", program, "../../cmd/reelay-agent")
+		build.Stderr = os.Stderr
+		require.NoError(t, build.Run())
+
+		out, err := exec.CommandContext(t.Context(), program, "version").Output()
+
+		require.NoError(t, err)
+		require.Contains(t, string(out), Number+"+1f2e3d4c5b6a.modified")
+		taskfile, err := os.ReadFile("../../Taskfile.yml")
+		require.NoError(t, err)
+		require.Contains(t, string(taskfile), "-X $at.commit=$(git rev-parse HEAD")
+		require.Contains(t, string(taskfile), "at="+at+"\n")
+	})
+
 	t.Run("PrintsTheCommitOfABuildFromACheckout", func(t *testing.T) {
 		t.Parallel()
 

@@ -205,7 +205,7 @@ func (r *Registry) Seed(ctx context.Context, source *catalogue.Source, origin mo
 		}
 		for _, c := range changes {
 			if c.Row != nil {
-				slog.InfoContext(ctx, "a catalogue entry was written", "name", c.Name, "version", c.Version, "origin", origin)
+				slog.DebugContext(ctx, "a catalogue entry was written", "name", c.Name, "version", c.Version, "origin", origin)
 			}
 		}
 		return nil
