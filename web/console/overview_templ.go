@@ -473,7 +473,7 @@ func overviewNow(v *overview) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = ui.Elapsed(lane.OldestQueuedAt, v.Now).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = oldestWait(lane.queueView, v.Now).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
