@@ -1192,7 +1192,7 @@ func (v *DeadLetter) GetResolvedBy() *string { return v.ResolvedBy }
 // GetNote returns DeadLetter.Note, and is useful for accessing the field via an interface.
 func (v *DeadLetter) GetNote() *string { return v.Note }
 
-// Who must act: CUSTOMER for INVALID_INPUT, CONTENT_POLICY, DEPENDENCY_FAILED and BUDGET_EXCEEDED, which the job's owner caused. OPERATOR for all other classes.
+// Who must act: CUSTOMER for INVALID_INPUT, CONTENT_POLICY, DEPENDENCY_FAILED, BUDGET_EXCEEDED and ENDPOINT_FAILED, which the job's owner caused or must mend. OPERATOR for all other classes.
 type DeadLetterAudience string
 
 const (
@@ -1692,6 +1692,9 @@ func (v *ExplainedJob) GetWaitedSeconds() *float64 { return v.ListedJob.Job.Wait
 // GetRanSeconds returns ExplainedJob.RanSeconds, and is useful for accessing the field via an interface.
 func (v *ExplainedJob) GetRanSeconds() *float64 { return v.ListedJob.Job.RanSeconds }
 
+// GetTime returns ExplainedJob.Time, and is useful for accessing the field via an interface.
+func (v *ExplainedJob) GetTime() *JobTime { return v.ListedJob.Job.Time }
+
 // GetCreatedAt returns ExplainedJob.CreatedAt, and is useful for accessing the field via an interface.
 func (v *ExplainedJob) GetCreatedAt() time.Time { return v.ListedJob.Job.CreatedAt }
 
@@ -1812,6 +1815,8 @@ type __premarshalExplainedJob struct {
 
 	RanSeconds *float64 `json:"ranSeconds"`
 
+	Time *JobTime `json:"time"`
+
 	CreatedAt time.Time `json:"createdAt"`
 
 	StartedAt *time.Time `json:"startedAt"`
@@ -1874,6 +1879,7 @@ func (v *ExplainedJob) __premarshalJSON() (*__premarshalExplainedJob, error) {
 	retval.ExpiresAt = v.ListedJob.Job.ExpiresAt
 	retval.WaitedSeconds = v.ListedJob.Job.WaitedSeconds
 	retval.RanSeconds = v.ListedJob.Job.RanSeconds
+	retval.Time = v.ListedJob.Job.Time
 	retval.CreatedAt = v.ListedJob.Job.CreatedAt
 	retval.StartedAt = v.ListedJob.Job.StartedAt
 	retval.CompletedAt = v.ListedJob.Job.CompletedAt
@@ -2556,7 +2562,9 @@ type Job struct {
 	// BLOCKED, and between a failure and its retry. Null if unknown.
 	WaitedSeconds *float64 `json:"waitedSeconds"`
 	// Seconds that workers have held the current run, all its attempts together. Null if unknown.
-	RanSeconds  *float64   `json:"ranSeconds"`
+	RanSeconds *float64 `json:"ranSeconds"`
+	// Where the time of the current run went, until now or its end. Null if unknown.
+	Time        *JobTime   `json:"time"`
 	CreatedAt   time.Time  `json:"createdAt"`
 	StartedAt   *time.Time `json:"startedAt"`
 	CompletedAt *time.Time `json:"completedAt"`
@@ -2669,6 +2677,9 @@ func (v *Job) GetWaitedSeconds() *float64 { return v.WaitedSeconds }
 
 // GetRanSeconds returns Job.RanSeconds, and is useful for accessing the field via an interface.
 func (v *Job) GetRanSeconds() *float64 { return v.RanSeconds }
+
+// GetTime returns Job.Time, and is useful for accessing the field via an interface.
+func (v *Job) GetTime() *JobTime { return v.Time }
 
 // GetCreatedAt returns Job.CreatedAt, and is useful for accessing the field via an interface.
 func (v *Job) GetCreatedAt() time.Time { return v.CreatedAt }
@@ -3023,6 +3034,9 @@ func (v *JobHistory) GetWaitedSeconds() *float64 { return v.Job.WaitedSeconds }
 // GetRanSeconds returns JobHistory.RanSeconds, and is useful for accessing the field via an interface.
 func (v *JobHistory) GetRanSeconds() *float64 { return v.Job.RanSeconds }
 
+// GetTime returns JobHistory.Time, and is useful for accessing the field via an interface.
+func (v *JobHistory) GetTime() *JobTime { return v.Job.Time }
+
 // GetCreatedAt returns JobHistory.CreatedAt, and is useful for accessing the field via an interface.
 func (v *JobHistory) GetCreatedAt() time.Time { return v.Job.CreatedAt }
 
@@ -3157,6 +3171,8 @@ type __premarshalJobHistory struct {
 
 	RanSeconds *float64 `json:"ranSeconds"`
 
+	Time *JobTime `json:"time"`
+
 	CreatedAt time.Time `json:"createdAt"`
 
 	StartedAt *time.Time `json:"startedAt"`
@@ -3226,6 +3242,7 @@ func (v *JobHistory) __premarshalJSON() (*__premarshalJobHistory, error) {
 	retval.ExpiresAt = v.Job.ExpiresAt
 	retval.WaitedSeconds = v.Job.WaitedSeconds
 	retval.RanSeconds = v.Job.RanSeconds
+	retval.Time = v.Job.Time
 	retval.CreatedAt = v.Job.CreatedAt
 	retval.StartedAt = v.Job.StartedAt
 	retval.CompletedAt = v.Job.CompletedAt
@@ -3283,6 +3300,39 @@ var AllJobStatus = []JobStatus{
 	JobStatusFailed,
 	JobStatusCancelled,
 }
+
+// JobTime includes the requested fields of the GraphQL type JobTime.
+// The GraphQL type's documentation follows.
+//
+// Where the time of a job's run went, in seconds: delayed before it was due and while it was BLOCKED, queued while it waited for a
+// worker, paused while it was queued and its queue was paused or all leases halted, backed off between failures and their
+// retries, and held by workers. They add up to the total.
+type JobTime struct {
+	DelayedSeconds float64 `json:"delayedSeconds"`
+	QueuedSeconds  float64 `json:"queuedSeconds"`
+	PausedSeconds  float64 `json:"pausedSeconds"`
+	BackoffSeconds float64 `json:"backoffSeconds"`
+	HeldSeconds    float64 `json:"heldSeconds"`
+	TotalSeconds   float64 `json:"totalSeconds"`
+}
+
+// GetDelayedSeconds returns JobTime.DelayedSeconds, and is useful for accessing the field via an interface.
+func (v *JobTime) GetDelayedSeconds() float64 { return v.DelayedSeconds }
+
+// GetQueuedSeconds returns JobTime.QueuedSeconds, and is useful for accessing the field via an interface.
+func (v *JobTime) GetQueuedSeconds() float64 { return v.QueuedSeconds }
+
+// GetPausedSeconds returns JobTime.PausedSeconds, and is useful for accessing the field via an interface.
+func (v *JobTime) GetPausedSeconds() float64 { return v.PausedSeconds }
+
+// GetBackoffSeconds returns JobTime.BackoffSeconds, and is useful for accessing the field via an interface.
+func (v *JobTime) GetBackoffSeconds() float64 { return v.BackoffSeconds }
+
+// GetHeldSeconds returns JobTime.HeldSeconds, and is useful for accessing the field via an interface.
+func (v *JobTime) GetHeldSeconds() float64 { return v.HeldSeconds }
+
+// GetTotalSeconds returns JobTime.TotalSeconds, and is useful for accessing the field via an interface.
+func (v *JobTime) GetTotalSeconds() float64 { return v.TotalSeconds }
 
 // JobTotals includes the requested fields of the GraphQL type JobTotals.
 // The GraphQL type's documentation follows.
@@ -3619,6 +3669,9 @@ func (v *ListedJob) GetWaitedSeconds() *float64 { return v.Job.WaitedSeconds }
 // GetRanSeconds returns ListedJob.RanSeconds, and is useful for accessing the field via an interface.
 func (v *ListedJob) GetRanSeconds() *float64 { return v.Job.RanSeconds }
 
+// GetTime returns ListedJob.Time, and is useful for accessing the field via an interface.
+func (v *ListedJob) GetTime() *JobTime { return v.Job.Time }
+
 // GetCreatedAt returns ListedJob.CreatedAt, and is useful for accessing the field via an interface.
 func (v *ListedJob) GetCreatedAt() time.Time { return v.Job.CreatedAt }
 
@@ -3737,6 +3790,8 @@ type __premarshalListedJob struct {
 
 	RanSeconds *float64 `json:"ranSeconds"`
 
+	Time *JobTime `json:"time"`
+
 	CreatedAt time.Time `json:"createdAt"`
 
 	StartedAt *time.Time `json:"startedAt"`
@@ -3798,6 +3853,7 @@ func (v *ListedJob) __premarshalJSON() (*__premarshalListedJob, error) {
 	retval.ExpiresAt = v.Job.ExpiresAt
 	retval.WaitedSeconds = v.Job.WaitedSeconds
 	retval.RanSeconds = v.Job.RanSeconds
+	retval.Time = v.Job.Time
 	retval.CreatedAt = v.Job.CreatedAt
 	retval.StartedAt = v.Job.StartedAt
 	retval.CompletedAt = v.Job.CompletedAt
@@ -4354,24 +4410,33 @@ type Overview struct {
 	Running   int `json:"running"`
 	Scheduled int `json:"scheduled"`
 	Blocked   int `json:"blocked"`
+	// How many of the queued jobs were promoted into a higher lane.
+	Promoted int `json:"promoted"`
 	// Open dead letters that operators must act on.
-	DeadLetters        int      `json:"deadLetters"`
-	WorkersIdle        int      `json:"workersIdle"`
-	WorkersBusy        int      `json:"workersBusy"`
-	WorkersBooting     int      `json:"workersBooting"`
-	WorkersDraining    int      `json:"workersDraining"`
+	DeadLetters int `json:"deadLetters"`
+	// These count the workers of pools, and those without one.
+	WorkersIdle     int `json:"workersIdle"`
+	WorkersBusy     int `json:"workersBusy"`
+	WorkersBooting  int `json:"workersBooting"`
+	WorkersDraining int `json:"workersDraining"`
+	// How many of these workers belong to no pool, and how many workers the pools may have that are not paused.
+	WorkersWithoutPool int      `json:"workersWithoutPool"`
+	WorkersMax         int      `json:"workersMax"`
 	SubmittedPerMinute *float64 `json:"submittedPerMinute"`
 	CompletedPerMinute *float64 `json:"completedPerMinute"`
 	// The share of ended jobs that failed, 0 to 1. Cancelled jobs, and failures that customers caused, do not count.
 	FailureRate *float64 `json:"failureRate"`
-	// Seconds from queued to the first lease.
+	// Seconds from queued to the first lease, without those in which the queue was paused or all leases halted.
 	WaitSecondsP50 *float64 `json:"waitSecondsP50"`
 	WaitSecondsP95 *float64 `json:"waitSecondsP95"`
 	// Seconds that workers held a completed job.
 	RenderSecondsP50 *float64 `json:"renderSecondsP50"`
 	RenderSecondsP95 *float64 `json:"renderSecondsP95"`
-	// Attempts that lost their worker, and the seconds until their job ran again.
+	// Attempts that lost their worker, without those whose worker an operator took.
 	PreemptionsPerHour *float64 `json:"preemptionsPerHour"`
+	// Attempts whose worker an operator preempted, such as in a drill.
+	OperatorPreemptionsPerHour *float64 `json:"operatorPreemptionsPerHour"`
+	// Seconds until a job that lost its worker ran again, whoever took the worker.
 	RecoverySecondsP95 *float64 `json:"recoverySecondsP95"`
 	// How busy the GPUs say they are, 0 to 1.
 	GpuUtilization *float64 `json:"gpuUtilization"`
@@ -4400,6 +4465,9 @@ func (v *Overview) GetScheduled() int { return v.Scheduled }
 // GetBlocked returns Overview.Blocked, and is useful for accessing the field via an interface.
 func (v *Overview) GetBlocked() int { return v.Blocked }
 
+// GetPromoted returns Overview.Promoted, and is useful for accessing the field via an interface.
+func (v *Overview) GetPromoted() int { return v.Promoted }
+
 // GetDeadLetters returns Overview.DeadLetters, and is useful for accessing the field via an interface.
 func (v *Overview) GetDeadLetters() int { return v.DeadLetters }
 
@@ -4414,6 +4482,12 @@ func (v *Overview) GetWorkersBooting() int { return v.WorkersBooting }
 
 // GetWorkersDraining returns Overview.WorkersDraining, and is useful for accessing the field via an interface.
 func (v *Overview) GetWorkersDraining() int { return v.WorkersDraining }
+
+// GetWorkersWithoutPool returns Overview.WorkersWithoutPool, and is useful for accessing the field via an interface.
+func (v *Overview) GetWorkersWithoutPool() int { return v.WorkersWithoutPool }
+
+// GetWorkersMax returns Overview.WorkersMax, and is useful for accessing the field via an interface.
+func (v *Overview) GetWorkersMax() int { return v.WorkersMax }
 
 // GetSubmittedPerMinute returns Overview.SubmittedPerMinute, and is useful for accessing the field via an interface.
 func (v *Overview) GetSubmittedPerMinute() *float64 { return v.SubmittedPerMinute }
@@ -4438,6 +4512,9 @@ func (v *Overview) GetRenderSecondsP95() *float64 { return v.RenderSecondsP95 }
 
 // GetPreemptionsPerHour returns Overview.PreemptionsPerHour, and is useful for accessing the field via an interface.
 func (v *Overview) GetPreemptionsPerHour() *float64 { return v.PreemptionsPerHour }
+
+// GetOperatorPreemptionsPerHour returns Overview.OperatorPreemptionsPerHour, and is useful for accessing the field via an interface.
+func (v *Overview) GetOperatorPreemptionsPerHour() *float64 { return v.OperatorPreemptionsPerHour }
 
 // GetRecoverySecondsP95 returns Overview.RecoverySecondsP95, and is useful for accessing the field via an interface.
 func (v *Overview) GetRecoverySecondsP95() *float64 { return v.RecoverySecondsP95 }
@@ -5010,12 +5087,18 @@ func (v *ProgressInput) GetLoad() *ModelLoadInput { return v.Load }
 //
 // The waiting and running jobs of one lane, for one model or for all (model null).
 type Queue struct {
-	Tier              Tier     `json:"tier"`
-	Model             *string  `json:"model"`
-	Depth             int      `json:"depth"`
-	Running           int      `json:"running"`
+	Tier    Tier    `json:"tier"`
+	Model   *string `json:"model"`
+	Depth   int     `json:"depth"`
+	Running int     `json:"running"`
+	// How many of the waiting jobs were promoted into the lane, because they waited too long in a lower one.
+	Promoted int `json:"promoted"`
+	// How long the lane's own job has waited that has waited longest. Time in which the queue was paused, or all leases halted, is no wait.
 	OldestWaitSeconds *float64 `json:"oldestWaitSeconds"`
-	// Median wait of the newest jobs that were started within the last hour.
+	// The same of the jobs that were promoted into the lane.
+	PromotedWaitSeconds *float64 `json:"promotedWaitSeconds"`
+	// Median wait of the tier's jobs that were started within the last hour, also of those that were promoted into another lane. Time
+	// in which their queue was paused, or all leases halted, is no wait.
 	WaitSecondsP50 *float64 `json:"waitSecondsP50"`
 	// 95th percentile of the same waits.
 	WaitSecondsP95 *float64 `json:"waitSecondsP95"`
@@ -5052,8 +5135,14 @@ func (v *Queue) GetDepth() int { return v.Depth }
 // GetRunning returns Queue.Running, and is useful for accessing the field via an interface.
 func (v *Queue) GetRunning() int { return v.Running }
 
+// GetPromoted returns Queue.Promoted, and is useful for accessing the field via an interface.
+func (v *Queue) GetPromoted() int { return v.Promoted }
+
 // GetOldestWaitSeconds returns Queue.OldestWaitSeconds, and is useful for accessing the field via an interface.
 func (v *Queue) GetOldestWaitSeconds() *float64 { return v.OldestWaitSeconds }
+
+// GetPromotedWaitSeconds returns Queue.PromotedWaitSeconds, and is useful for accessing the field via an interface.
+func (v *Queue) GetPromotedWaitSeconds() *float64 { return v.PromotedWaitSeconds }
 
 // GetWaitSecondsP50 returns Queue.WaitSecondsP50, and is useful for accessing the field via an interface.
 func (v *Queue) GetWaitSecondsP50() *float64 { return v.WaitSecondsP50 }
@@ -12082,6 +12171,14 @@ fragment Job on Job {
 	expiresAt
 	waitedSeconds
 	ranSeconds
+	time {
+		delayedSeconds
+		queuedSeconds
+		pausedSeconds
+		backoffSeconds
+		heldSeconds
+		totalSeconds
+	}
 	createdAt
 	startedAt
 	completedAt
@@ -12402,6 +12499,14 @@ fragment Job on Job {
 	expiresAt
 	waitedSeconds
 	ranSeconds
+	time {
+		delayedSeconds
+		queuedSeconds
+		pausedSeconds
+		backoffSeconds
+		heldSeconds
+		totalSeconds
+	}
 	createdAt
 	startedAt
 	completedAt
@@ -12833,6 +12938,14 @@ fragment Job on Job {
 	expiresAt
 	waitedSeconds
 	ranSeconds
+	time {
+		delayedSeconds
+		queuedSeconds
+		pausedSeconds
+		backoffSeconds
+		heldSeconds
+		totalSeconds
+	}
 	createdAt
 	startedAt
 	completedAt
@@ -13358,6 +13471,14 @@ fragment Job on Job {
 	expiresAt
 	waitedSeconds
 	ranSeconds
+	time {
+		delayedSeconds
+		queuedSeconds
+		pausedSeconds
+		backoffSeconds
+		heldSeconds
+		totalSeconds
+	}
 	createdAt
 	startedAt
 	completedAt
@@ -14280,6 +14401,14 @@ fragment Job on Job {
 	expiresAt
 	waitedSeconds
 	ranSeconds
+	time {
+		delayedSeconds
+		queuedSeconds
+		pausedSeconds
+		backoffSeconds
+		heldSeconds
+		totalSeconds
+	}
 	createdAt
 	startedAt
 	completedAt
@@ -14431,6 +14560,14 @@ fragment Job on Job {
 	expiresAt
 	waitedSeconds
 	ranSeconds
+	time {
+		delayedSeconds
+		queuedSeconds
+		pausedSeconds
+		backoffSeconds
+		heldSeconds
+		totalSeconds
+	}
 	createdAt
 	startedAt
 	completedAt
@@ -14738,6 +14875,14 @@ fragment Job on Job {
 	expiresAt
 	waitedSeconds
 	ranSeconds
+	time {
+		delayedSeconds
+		queuedSeconds
+		pausedSeconds
+		backoffSeconds
+		heldSeconds
+		totalSeconds
+	}
 	createdAt
 	startedAt
 	completedAt
@@ -14931,6 +15076,14 @@ fragment Job on Job {
 	expiresAt
 	waitedSeconds
 	ranSeconds
+	time {
+		delayedSeconds
+		queuedSeconds
+		pausedSeconds
+		backoffSeconds
+		heldSeconds
+		totalSeconds
+	}
 	createdAt
 	startedAt
 	completedAt
@@ -15227,6 +15380,14 @@ fragment Job on Job {
 	expiresAt
 	waitedSeconds
 	ranSeconds
+	time {
+		delayedSeconds
+		queuedSeconds
+		pausedSeconds
+		backoffSeconds
+		heldSeconds
+		totalSeconds
+	}
 	createdAt
 	startedAt
 	completedAt
@@ -15386,6 +15547,14 @@ fragment Job on Job {
 	expiresAt
 	waitedSeconds
 	ranSeconds
+	time {
+		delayedSeconds
+		queuedSeconds
+		pausedSeconds
+		backoffSeconds
+		heldSeconds
+		totalSeconds
+	}
 	createdAt
 	startedAt
 	completedAt
@@ -15639,6 +15808,14 @@ fragment Job on Job {
 	expiresAt
 	waitedSeconds
 	ranSeconds
+	time {
+		delayedSeconds
+		queuedSeconds
+		pausedSeconds
+		backoffSeconds
+		heldSeconds
+		totalSeconds
+	}
 	createdAt
 	startedAt
 	completedAt
@@ -15796,6 +15973,14 @@ fragment Job on Job {
 	expiresAt
 	waitedSeconds
 	ranSeconds
+	time {
+		delayedSeconds
+		queuedSeconds
+		pausedSeconds
+		backoffSeconds
+		heldSeconds
+		totalSeconds
+	}
 	createdAt
 	startedAt
 	completedAt
@@ -16405,11 +16590,14 @@ query overview {
 		running
 		scheduled
 		blocked
+		promoted
 		deadLetters
 		workersIdle
 		workersBusy
 		workersBooting
 		workersDraining
+		workersWithoutPool
+		workersMax
 		submittedPerMinute
 		completedPerMinute
 		failureRate
@@ -16418,6 +16606,7 @@ query overview {
 		renderSecondsP50
 		renderSecondsP95
 		preemptionsPerHour
+		operatorPreemptionsPerHour
 		recoverySecondsP95
 		gpuUtilization
 		costUsdPerHour
@@ -16639,7 +16828,9 @@ fragment Queue on Queue {
 	model
 	depth
 	running
+	promoted
 	oldestWaitSeconds
+	promotedWaitSeconds
 	waitSecondsP50
 	waitSecondsP95
 	estimatedDrainSeconds
@@ -17235,7 +17426,9 @@ fragment Queue on Queue {
 	model
 	depth
 	running
+	promoted
 	oldestWaitSeconds
+	promotedWaitSeconds
 	waitSecondsP50
 	waitSecondsP95
 	estimatedDrainSeconds
@@ -17390,6 +17583,14 @@ fragment Job on Job {
 	expiresAt
 	waitedSeconds
 	ranSeconds
+	time {
+		delayedSeconds
+		queuedSeconds
+		pausedSeconds
+		backoffSeconds
+		heldSeconds
+		totalSeconds
+	}
 	createdAt
 	startedAt
 	completedAt
@@ -18247,7 +18448,9 @@ fragment Queue on Queue {
 	model
 	depth
 	running
+	promoted
 	oldestWaitSeconds
+	promotedWaitSeconds
 	waitSecondsP50
 	waitSecondsP95
 	estimatedDrainSeconds
@@ -18417,6 +18620,14 @@ fragment Job on Job {
 	expiresAt
 	waitedSeconds
 	ranSeconds
+	time {
+		delayedSeconds
+		queuedSeconds
+		pausedSeconds
+		backoffSeconds
+		heldSeconds
+		totalSeconds
+	}
 	createdAt
 	startedAt
 	completedAt
@@ -18989,6 +19200,14 @@ fragment Job on Job {
 	expiresAt
 	waitedSeconds
 	ranSeconds
+	time {
+		delayedSeconds
+		queuedSeconds
+		pausedSeconds
+		backoffSeconds
+		heldSeconds
+		totalSeconds
+	}
 	createdAt
 	startedAt
 	completedAt
@@ -19114,6 +19333,14 @@ fragment Job on Job {
 	expiresAt
 	waitedSeconds
 	ranSeconds
+	time {
+		delayedSeconds
+		queuedSeconds
+		pausedSeconds
+		backoffSeconds
+		heldSeconds
+		totalSeconds
+	}
 	createdAt
 	startedAt
 	completedAt
@@ -19469,6 +19696,14 @@ fragment Job on Job {
 	expiresAt
 	waitedSeconds
 	ranSeconds
+	time {
+		delayedSeconds
+		queuedSeconds
+		pausedSeconds
+		backoffSeconds
+		heldSeconds
+		totalSeconds
+	}
 	createdAt
 	startedAt
 	completedAt
@@ -19605,6 +19840,14 @@ fragment Job on Job {
 	expiresAt
 	waitedSeconds
 	ranSeconds
+	time {
+		delayedSeconds
+		queuedSeconds
+		pausedSeconds
+		backoffSeconds
+		heldSeconds
+		totalSeconds
+	}
 	createdAt
 	startedAt
 	completedAt
@@ -19741,6 +19984,14 @@ fragment Job on Job {
 	expiresAt
 	waitedSeconds
 	ranSeconds
+	time {
+		delayedSeconds
+		queuedSeconds
+		pausedSeconds
+		backoffSeconds
+		heldSeconds
+		totalSeconds
+	}
 	createdAt
 	startedAt
 	completedAt
@@ -19921,6 +20172,14 @@ fragment Job on Job {
 	expiresAt
 	waitedSeconds
 	ranSeconds
+	time {
+		delayedSeconds
+		queuedSeconds
+		pausedSeconds
+		backoffSeconds
+		heldSeconds
+		totalSeconds
+	}
 	createdAt
 	startedAt
 	completedAt
@@ -20157,6 +20416,14 @@ fragment Job on Job {
 	expiresAt
 	waitedSeconds
 	ranSeconds
+	time {
+		delayedSeconds
+		queuedSeconds
+		pausedSeconds
+		backoffSeconds
+		heldSeconds
+		totalSeconds
+	}
 	createdAt
 	startedAt
 	completedAt

@@ -56,6 +56,7 @@ type JobResolver interface {
 
 	WaitedSeconds(ctx context.Context, obj *models.Job) (*float64, error)
 	RanSeconds(ctx context.Context, obj *models.Job) (*float64, error)
+	Time(ctx context.Context, obj *models.Job) (*models.JobTime, error)
 
 	EstimatedWaitSeconds(ctx context.Context, obj *models.Job) (*float64, error)
 	EstimatedCompletionAt(ctx context.Context, obj *models.Job) (*time.Time, error)
@@ -2538,6 +2539,38 @@ func (ec *executionContext) fieldContext_Job_ranSeconds(_ context.Context, field
 	return graphql.NewScalarFieldContext("Job", field, true, true, errors.New("field of type Float does not have child fields"))
 }
 
+func (ec *executionContext) _Job_time(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Job_time(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Job().Time(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *models.JobTime) graphql.Marshaler {
+			return ec.marshalOJobTime2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Job_time(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Job",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_JobTime(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Job_createdAt(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -3357,6 +3390,144 @@ func (ec *executionContext) fieldContext_JobInput_artifact(_ context.Context, fi
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _JobTime_delayedSeconds(ctx context.Context, field graphql.CollectedField, obj *models.JobTime) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JobTime_delayedSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DelayedSeconds, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JobTime_delayedSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JobTime", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _JobTime_queuedSeconds(ctx context.Context, field graphql.CollectedField, obj *models.JobTime) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JobTime_queuedSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.QueuedSeconds, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JobTime_queuedSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JobTime", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _JobTime_pausedSeconds(ctx context.Context, field graphql.CollectedField, obj *models.JobTime) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JobTime_pausedSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PausedSeconds, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JobTime_pausedSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JobTime", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _JobTime_backoffSeconds(ctx context.Context, field graphql.CollectedField, obj *models.JobTime) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JobTime_backoffSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.BackoffSeconds, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JobTime_backoffSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JobTime", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _JobTime_heldSeconds(ctx context.Context, field graphql.CollectedField, obj *models.JobTime) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JobTime_heldSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.HeldSeconds, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JobTime_heldSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JobTime", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _JobTime_totalSeconds(ctx context.Context, field graphql.CollectedField, obj *models.JobTime) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JobTime_totalSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TotalSeconds, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JobTime_totalSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JobTime", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
 func (ec *executionContext) _JobTotals_total(ctx context.Context, field graphql.CollectedField, obj *models.JobTotals) (ret graphql.Marshaler) {
@@ -5969,6 +6140,44 @@ func (ec *executionContext) _Job(ctx context.Context, sel ast.SelectionSet, obj 
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "time":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Job_time(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "createdAt":
 			out.Values[i] = ec._Job_createdAt(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -6584,6 +6793,69 @@ func (ec *executionContext) _JobInput(ctx context.Context, sel ast.SelectionSet,
 		case "artifact":
 			out.Values[i] = ec._JobInput_artifact(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var jobTimeImplementors = []string{"JobTime"}
+
+func (ec *executionContext) _JobTime(ctx context.Context, sel ast.SelectionSet, obj *models.JobTime) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, jobTimeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("JobTime")
+		case "delayedSeconds":
+			out.Values[i] = ec._JobTime_delayedSeconds(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "queuedSeconds":
+			out.Values[i] = ec._JobTime_queuedSeconds(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "pausedSeconds":
+			out.Values[i] = ec._JobTime_pausedSeconds(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "backoffSeconds":
+			out.Values[i] = ec._JobTime_backoffSeconds(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "heldSeconds":
+			out.Values[i] = ec._JobTime_heldSeconds(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "totalSeconds":
+			out.Values[i] = ec._JobTime_totalSeconds(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
 		default:
@@ -7835,6 +8107,13 @@ func (ec *executionContext) marshalOJobStatus2ᚕgithubᚗcomᚋreelayᚋreelay�
 	}
 
 	return ret
+}
+
+func (ec *executionContext) marshalOJobTime2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobTime(ctx context.Context, sel ast.SelectionSet, v *models.JobTime) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._JobTime(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalORetryPolicyInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐRetryPolicy(ctx context.Context, v any) (*models.RetryPolicy, error) {

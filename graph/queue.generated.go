@@ -203,6 +203,29 @@ func (ec *executionContext) fieldContext_Queue_running(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Queue", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _Queue_promoted(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Queue_promoted(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Promoted, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Queue_promoted(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Queue", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _Queue_oldestWaitSeconds(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -223,6 +246,29 @@ func (ec *executionContext) _Queue_oldestWaitSeconds(ctx context.Context, field 
 	)
 }
 func (ec *executionContext) fieldContext_Queue_oldestWaitSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Queue", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Queue_promotedWaitSeconds(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Queue_promotedWaitSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PromotedWaitSeconds, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Queue_promotedWaitSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Queue", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
@@ -920,8 +966,18 @@ func (ec *executionContext) _Queue(ctx context.Context, sel ast.SelectionSet, ob
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "promoted":
+			out.Values[i] = ec._Queue_promoted(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "oldestWaitSeconds":
 			out.Values[i] = ec._Queue_oldestWaitSeconds(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "promotedWaitSeconds":
+			out.Values[i] = ec._Queue_promotedWaitSeconds(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}

@@ -1050,6 +1050,8 @@ func (ec *executionContext) childFields_HeatCell(ctx context.Context, field grap
 		return ec.fieldContext_HeatCell_most(ctx, field)
 	case "depth":
 		return ec.fieldContext_HeatCell_depth(ctx, field)
+	case "paused":
+		return ec.fieldContext_HeatCell_paused(ctx, field)
 	case "utilization":
 		return ec.fieldContext_HeatCell_utilization(ctx, field)
 	case "wastedShare":
@@ -1060,6 +1062,8 @@ func (ec *executionContext) childFields_HeatCell(ctx context.Context, field grap
 		return ec.fieldContext_HeatCell_wastedGpuHours(ctx, field)
 	case "preemptionsPerHour":
 		return ec.fieldContext_HeatCell_preemptionsPerHour(ctx, field)
+	case "operatorPreemptionsPerHour":
+		return ec.fieldContext_HeatCell_operatorPreemptionsPerHour(ctx, field)
 	case "verdict":
 		return ec.fieldContext_HeatCell_verdict(ctx, field)
 	}
@@ -1198,6 +1202,8 @@ func (ec *executionContext) childFields_Job(ctx context.Context, field graphql.C
 		return ec.fieldContext_Job_waitedSeconds(ctx, field)
 	case "ranSeconds":
 		return ec.fieldContext_Job_ranSeconds(ctx, field)
+	case "time":
+		return ec.fieldContext_Job_time(ctx, field)
 	case "createdAt":
 		return ec.fieldContext_Job_createdAt(ctx, field)
 	case "startedAt":
@@ -1298,6 +1304,24 @@ func (ec *executionContext) childFields_JobInput(ctx context.Context, field grap
 		return ec.fieldContext_JobInput_artifact(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type JobInput", field.Name)
+}
+
+func (ec *executionContext) childFields_JobTime(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "delayedSeconds":
+		return ec.fieldContext_JobTime_delayedSeconds(ctx, field)
+	case "queuedSeconds":
+		return ec.fieldContext_JobTime_queuedSeconds(ctx, field)
+	case "pausedSeconds":
+		return ec.fieldContext_JobTime_pausedSeconds(ctx, field)
+	case "backoffSeconds":
+		return ec.fieldContext_JobTime_backoffSeconds(ctx, field)
+	case "heldSeconds":
+		return ec.fieldContext_JobTime_heldSeconds(ctx, field)
+	case "totalSeconds":
+		return ec.fieldContext_JobTime_totalSeconds(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type JobTime", field.Name)
 }
 
 func (ec *executionContext) childFields_JobTotals(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1616,6 +1640,8 @@ func (ec *executionContext) childFields_Overview(ctx context.Context, field grap
 		return ec.fieldContext_Overview_scheduled(ctx, field)
 	case "blocked":
 		return ec.fieldContext_Overview_blocked(ctx, field)
+	case "promoted":
+		return ec.fieldContext_Overview_promoted(ctx, field)
 	case "deadLetters":
 		return ec.fieldContext_Overview_deadLetters(ctx, field)
 	case "workersIdle":
@@ -1626,6 +1652,10 @@ func (ec *executionContext) childFields_Overview(ctx context.Context, field grap
 		return ec.fieldContext_Overview_workersBooting(ctx, field)
 	case "workersDraining":
 		return ec.fieldContext_Overview_workersDraining(ctx, field)
+	case "workersWithoutPool":
+		return ec.fieldContext_Overview_workersWithoutPool(ctx, field)
+	case "workersMax":
+		return ec.fieldContext_Overview_workersMax(ctx, field)
 	case "submittedPerMinute":
 		return ec.fieldContext_Overview_submittedPerMinute(ctx, field)
 	case "completedPerMinute":
@@ -1642,6 +1672,8 @@ func (ec *executionContext) childFields_Overview(ctx context.Context, field grap
 		return ec.fieldContext_Overview_renderSecondsP95(ctx, field)
 	case "preemptionsPerHour":
 		return ec.fieldContext_Overview_preemptionsPerHour(ctx, field)
+	case "operatorPreemptionsPerHour":
+		return ec.fieldContext_Overview_operatorPreemptionsPerHour(ctx, field)
 	case "recoverySecondsP95":
 		return ec.fieldContext_Overview_recoverySecondsP95(ctx, field)
 	case "gpuUtilization":
@@ -1914,8 +1946,12 @@ func (ec *executionContext) childFields_Queue(ctx context.Context, field graphql
 		return ec.fieldContext_Queue_depth(ctx, field)
 	case "running":
 		return ec.fieldContext_Queue_running(ctx, field)
+	case "promoted":
+		return ec.fieldContext_Queue_promoted(ctx, field)
 	case "oldestWaitSeconds":
 		return ec.fieldContext_Queue_oldestWaitSeconds(ctx, field)
+	case "promotedWaitSeconds":
+		return ec.fieldContext_Queue_promotedWaitSeconds(ctx, field)
 	case "waitSecondsP50":
 		return ec.fieldContext_Queue_waitSecondsP50(ctx, field)
 	case "waitSecondsP95":

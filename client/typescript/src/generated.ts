@@ -63,7 +63,7 @@ export type BulkAction =
   | 'SET_TIER'
   | 'SET_PRIORITY';
 
-/** Who must act: CUSTOMER for INVALID_INPUT, CONTENT_POLICY, DEPENDENCY_FAILED and BUDGET_EXCEEDED, which the job's owner caused. OPERATOR for all other classes. */
+/** Who must act: CUSTOMER for INVALID_INPUT, CONTENT_POLICY, DEPENDENCY_FAILED, BUDGET_EXCEEDED and ENDPOINT_FAILED, which the job's owner caused or must mend. OPERATOR for all other classes. */
 export type DeadLetterAudience =
   | 'OPERATOR'
   | 'CUSTOMER';
@@ -340,6 +340,7 @@ export type HistoryMetric =
   | 'WASTED_GPU_HOURS'
   | 'GOODPUT'
   | 'PREEMPTIONS'
+  | 'OPERATOR_PREEMPTIONS'
   | 'LEASE_EXPIRATIONS'
   | 'CHECKPOINT_P95'
   | 'RECOVERY_P95'
