@@ -95,6 +95,10 @@ type Schedule struct {
 	LastFireAt time.Time `bun:"last_fire_at,nullzero"`
 	// SlotsAnHour is how many slots it has in its busiest hour.
 	SlotsAnHour int `bun:"slots_an_hour"`
+	// IdempotencyKey is the key with which it was made, if any, and RequestDigest the digest of that
+	// request.
+	IdempotencyKey string `bun:"idempotency_key,nullzero"`
+	RequestDigest  []byte `bun:"request_digest,nullzero"`
 	// HeldAt is since when its slots are not decided, since too many of its account wait.
 	HeldAt    time.Time `bun:"held_at,nullzero"`
 	CreatedAt time.Time `bun:"created_at,nullzero,default:clock_timestamp()"`
@@ -181,7 +185,7 @@ func InsertSchedule(ctx context.Context, tx bun.Tx, s *Schedule) error {
 
 // SaveSchedule writes all that can change of a schedule whose row is locked, except the request.
 func SaveSchedule(ctx context.Context, tx bun.Tx, s *Schedule) error {
-	return tx.NewUpdate().Model(s).ExcludeColumn(append(withoutRequest, "id", "account_id", "created_at", "updated_at")...).
+	return tx.NewUpdate().Model(s).ExcludeColumn(append(withoutRequest, "id", "account_id", "idempotency_key", "request_digest", "created_at", "updated_at")...).
 		Set("updated_at = clock_timestamp()").WherePK().Returning("updated_at").Scan(ctx)
 }
 
@@ -212,6 +216,13 @@ func GetSchedule(ctx context.Context, db bun.IDB, id ScheduleID) (*Schedule, err
 func GetScheduleByName(ctx context.Context, db bun.IDB, account AccountID, name string) (*Schedule, error) {
 	s := new(Schedule)
 	return s, db.NewSelect().Model(s).ExcludeColumn(withoutRequest...).Where("sc.account_id = ? AND sc.name = ?", account, name).Scan(ctx)
+}
+
+// GetScheduleByKey returns an account's schedule that was made with this idempotency key, without its
+// request, or sql.ErrNoRows.
+func GetScheduleByKey(ctx context.Context, db bun.IDB, account AccountID, key string) (*Schedule, error) {
+	s := new(Schedule)
+	return s, db.NewSelect().Model(s).ExcludeColumn(withoutRequest...).Where("sc.account_id = ? AND sc.idempotency_key = ?", account, key).Scan(ctx)
 }
 
 // WorkflowSchedule is the schedule that submitted a workflow, without its request.

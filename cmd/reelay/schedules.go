@@ -125,6 +125,9 @@ func printSchedule(out io.Writer, c *client.Client, s *client.ScheduleDetail) er
 	if s.Paused {
 		field("paused", "%s by %s: %s", ago(s.PausedAt), clean(valueOr(s.PausedBy, "unknown")), clean(valueOr(s.PauseReason, "no reason given")))
 	}
+	if s.HeldAt != nil {
+		field("held", "%s: too many slots of the account wait to be submitted", ago(s.HeldAt))
+	}
 	field("fires", "%s", clean(s.Description))
 	if s.Cron != nil {
 		field("cron", "%s", *s.Cron)

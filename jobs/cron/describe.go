@@ -17,9 +17,17 @@ const most = 4
 // Describe says in words when the schedule fires: "every weekday at 09:00, Europe/Berlin".
 func (t Times) Describe() string {
 	if t.Expression == nil {
+		return t.Words()
+	}
+	return fmt.Sprintf("%s, %s", t.Words(), t.Zone)
+}
+
+// Words is Describe without the zone.
+func (t Times) Words() string {
+	if t.Expression == nil {
 		return "every " + interval(t.Every)
 	}
-	return fmt.Sprintf("%s, %s", t.Expression.Describe(), t.Zone)
+	return t.Expression.Describe()
 }
 
 func interval(every time.Duration) string {

@@ -209,20 +209,25 @@ func (m *Metrics) Webhook(outcome string) { m.webhooks.WithLabelValues(outcome).
 
 // slots counts what became of the slots of schedules.
 type slots struct {
-	ended *prometheus.CounterVec
-	lag   *prometheus.HistogramVec
+	ended, left *prometheus.CounterVec
+	lag         *prometheus.HistogramVec
 }
 
 func newSlots() slots {
 	return slots{
 		ended: counter("reelay_schedule_slots_total", "Slots of schedules that ended, by state (FIRED, SKIPPED or REFUSED) and cause (CRON, CATCH_UP, TRIGGER or BACKFILL).", "state", "cause"),
-		lag:   histogram("reelay_schedule_fire_lag_seconds", "From the time of a slot, with its jitter, to its job or workflow, by tier. Slots of an outage, triggers and backfills do not count.", lagBuckets, "tier"),
+		left: counter("reelay_schedule_slots_left_out_total", "Rows of slots that did not fire, by reason: late (no process decided in time), limit (the account had too many waiting), paused, "+
+			"changed (its times were), overlap, given_up (not submitted for too long) or refused.", "reason"),
+		lag: histogram("reelay_schedule_fire_lag_seconds", "From the time of a slot, with its jitter, to its job or workflow, by tier. Slots of an outage, triggers and backfills do not count.", lagBuckets, "tier"),
 	}
 }
 
 // Slot counts a slot of a schedule that ended, and by how much it missed its time.
 func (m *Metrics) Slot(slot *models.ScheduleSlot, lag time.Duration) {
 	m.slots.ended.WithLabelValues(string(slot.State), string(slot.Cause)).Inc()
+	if slot.LeftOut != "" {
+		m.slots.left.WithLabelValues(string(slot.LeftOut)).Inc()
+	}
 	if slot.State == models.SlotFired && slot.Cause == models.SlotCron {
 		m.slots.lag.WithLabelValues(string(slot.Tier)).Observe(lag.Seconds())
 	}

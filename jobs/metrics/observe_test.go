@@ -113,11 +113,11 @@ func TestSlot(t *testing.T) {
 	m := New(Sources{Queues: none})
 	m.Slot(&models.ScheduleSlot{State: models.SlotFired, Cause: models.SlotCron, Tier: models.TierPro}, 400*time.Millisecond)
 	m.Slot(&models.ScheduleSlot{State: models.SlotFired, Cause: models.SlotCatchUp, Tier: models.TierPro}, time.Hour)
-	m.Slot(&models.ScheduleSlot{State: models.SlotRefused, Cause: models.SlotCron, Tier: models.TierPro}, time.Minute)
+	m.Slot(&models.ScheduleSlot{State: models.SlotRefused, Cause: models.SlotCron, Tier: models.TierPro, LeftOut: models.LeftGivenUp}, time.Minute)
 
 	require.Subset(t, scrape(t, m), []string{
 		`reelay_schedule_slots_total{cause="CRON",state="FIRED"} 1`, `reelay_schedule_slots_total{cause="CRON",state="REFUSED"} 1`,
-		`reelay_schedule_slots_total{cause="CATCH_UP",state="FIRED"} 1`,
+		`reelay_schedule_slots_total{cause="CATCH_UP",state="FIRED"} 1`, `reelay_schedule_slots_left_out_total{reason="given_up"} 1`,
 		`reelay_schedule_fire_lag_seconds_count{tier="PRO"} 1`, `reelay_schedule_fire_lag_seconds_bucket{tier="PRO",le="0.5"} 1`,
 	})
 }

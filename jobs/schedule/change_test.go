@@ -3,9 +3,11 @@ package schedule_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -128,6 +130,71 @@ func TestChangesSayWhichSlotsTheyLeaveOut(t *testing.T) {
 	require.Len(t, slots, 2, "the last one fires, as if nothing had changed")
 	require.Equal(t, models.SlotPending, slots[0].State)
 	require.Contains(t, slots[1].Reason, "no control process decided on it in time")
+}
+
+// A schedule of a job is refused, as a submit would be, for what it takes from jobs that it cannot use; the
+// words do not tell whether another account has the job.
+func TestScheduleRefusesWhatNobodyCouldUse(t *testing.T) {
+	t.Parallel()
+
+	r := newRig(t)
+	stranger := r.NewKey(t, r.NewAccount(t, "stranger", models.TierEnterprise), models.RoleClient)
+	foreign, _, err := r.Submitter.Submit(t.Context(), stranger, *hourly("").Job)
+	require.NoError(t, err)
+	said := map[string][]string{}
+	for _, id := range []models.JobID{foreign.ID, models.NewJobID()} {
+		for name, change := range map[string]func(in *schedule.Input){
+			"a picture":     func(in *schedule.Input) { in.Job.Params = fmt.Appendf(nil, `{"referenceImage": "%s.lastFrame"}`, id) },
+			"a placeholder": func(in *schedule.Input) { in.Job.Prompt = fmt.Sprintf("about {{%s.output.text}}", id) },
+		} {
+			in := hourly("news")
+			job := *in.Job
+			in.Job = &job
+			change(&in)
+			_, err := r.schedules.Create(t.Context(), r.Client, in)
+			var refused *apierror.Error
+			require.ErrorAs(t, err, &refused, name)
+			require.True(t, strings.HasPrefix(refused.Field, "job."), refused.Field)
+			said[name] = append(said[name], fmt.Sprint(refused.Code, refused.Field, strings.ReplaceAll(refused.Message, string(id), "ID")))
+		}
+	}
+	for name, words := range said {
+		require.Equal(t, words[0], words[1], name)
+	}
+	require.Zero(t, r.Count(t, "schedules"))
+}
+
+// The slots of a backfill of a schedule whose runs are not to overlap run one after the other.
+func TestBackfillsDoNotOverlap(t *testing.T) {
+	t.Parallel()
+
+	for _, overlap := range []models.RunOverlap{models.RunOverlapSkip, models.RunOverlapCancel} {
+		r := newRig(t)
+		in := hourly("news")
+		in.Overlap = overlap
+		s := r.create(t, in)
+		r.age(t, s, 5*time.Hour)
+		r.pass(t)
+		s, err := r.schedules.Get(t.Context(), r.Client, s.ID)
+		require.NoError(t, err)
+		fired, err := r.schedules.FireSlots(t.Context(), r.Client, s.ID, schedule.Backfill{From: s.CreatedAt, To: s.CreatedAt.Add(4 * time.Hour), MaxFires: 10})
+		require.NoError(t, err)
+		require.Empty(t, fired, "what its times submitted runs")
+
+		for left := 4; left >= 0; left-- {
+			var open []*models.Job
+			require.NoError(t, r.DB.NewSelect().Model(&open).Where("status = 'QUEUED'").Scan(t.Context()))
+			require.Len(t, open, 1, "one at a time")
+			r.pass(t)
+			require.Equal(t, left, r.states(t, s.AccountID)[models.SlotPending])
+			_, err := r.Canceller.Cancel(t.Context(), r.Client, open[0].ID)
+			require.NoError(t, err)
+			for range left { // each that waits looks again
+				r.pass(t)
+			}
+		}
+		require.Zero(t, r.states(t, s.AccountID)[models.SlotRefused])
+	}
 }
 
 // A schedule that ended can be applied again: deploys do so.

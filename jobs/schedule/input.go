@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/cron"
 	"github.com/reelay/reelay/models"
@@ -16,6 +17,8 @@ import (
 type Input struct {
 	// Name is unique in an account, 1 to 100 characters.
 	Name string
+	// DefaultName lets Create choose a name, if none is given.
+	DefaultName bool
 	// Cron is an expression of five or six fields, or a macro. Either it or EverySeconds, at
 	// least 1, is set.
 	Cron         string
@@ -32,6 +35,8 @@ type Input struct {
 	// CatchUpWindowSeconds is how late a slot may fire; a day by default.
 	CatchUpWindowSeconds *int
 	Overlap              models.RunOverlap
+	// IdempotencyKey makes a repeated Create return the schedule of the first.
+	IdempotencyKey *string
 	// Request is what each slot submits.
 	Request
 }
@@ -46,6 +51,19 @@ const (
 	maxYears     = 10
 	dayInSeconds = 24 * 60 * 60
 )
+
+// checkFor validates the caller and all but what it submits. unnamed means that it may have no name.
+func (in *Input) checkFor(p jobs.Principal, unnamed bool) error {
+	if err := p.RequireChange(); err != nil {
+		return err
+	}
+	if !unnamed || in.Name != "" || !in.DefaultName {
+		return in.checkTimes()
+	}
+	in.Name = "default" // it is chosen when it is made
+	defer func() { in.Name = "" }()
+	return in.checkTimes()
+}
 
 // checkTimes validates all but what it submits, and fills in the defaults.
 func (in *Input) checkTimes() error {

@@ -35,7 +35,14 @@ const (
 // or a workflow that could not be submitted now, CONFLICT if the account has a schedule of that name, and
 // QUOTA_EXCEEDED if it has too many, or if its schedules would have too many slots.
 func (v *Schedules) Create(ctx context.Context, p jobs.Principal, in Input) (*models.Schedule, error) {
+	if err := in.checkFor(p, true); err != nil {
+		return nil, err
+	}
 	tier, err := v.check(ctx, p, &in)
+	if err != nil {
+		return nil, err
+	}
+	key, digest, err := in.key()
 	if err != nil {
 		return nil, err
 	}
@@ -43,11 +50,23 @@ func (v *Schedules) Create(ctx context.Context, p jobs.Principal, in Input) (*mo
 	if err != nil {
 		return nil, fmt.Errorf("read the clock: %w", err)
 	}
-	s := &models.Schedule{ID: models.NewScheduleID(), AccountID: p.AccountID, CreatedBy: p.KeyID, CreatedAt: now}
+	s := &models.Schedule{IdempotencyKey: key, RequestDigest: digest, ID: models.NewScheduleID(), AccountID: p.AccountID, CreatedBy: p.KeyID, CreatedAt: now}
 	if err := v.set(s, in, tier, now); err != nil {
 		return nil, err
 	}
 	err = jobs.InTx(ctx, v.DB, func(ctx context.Context, tx bun.Tx) error {
+		if err := lockSlots(ctx, tx, s.AccountID); err != nil {
+			return err
+		}
+		if known, err := repeated(ctx, tx, s); known != nil || err != nil {
+			s = cmp.Or(known, s)
+			return err
+		}
+		if in.Name == "" {
+			if err := nameAfter(ctx, tx, s); err != nil {
+				return err
+			}
+		}
 		if err := checkRate(ctx, tx, s); err != nil {
 			return err
 		}
@@ -58,7 +77,7 @@ func (v *Schedules) Create(ctx context.Context, p jobs.Principal, in Input) (*mo
 		}
 		err := models.InsertSchedule(ctx, tx, s)
 		if errors.Is(err, sql.ErrNoRows) {
-			return apierror.Conflict("There is a schedule with the name %q already: choose another, or update that one.", in.Name).In("name")
+			return apierror.Conflict("There is a schedule with the name %q already: choose another, or update that one.", s.Name).In("name")
 		}
 		return err
 	})
@@ -70,12 +89,6 @@ func (v *Schedules) Create(ctx context.Context, p jobs.Principal, in Input) (*mo
 
 // check validates an input, and returns the highest tier of its jobs.
 func (v *Schedules) check(ctx context.Context, p jobs.Principal, in *Input) (models.Tier, error) {
-	if err := p.RequireChange(); err != nil {
-		return "", err
-	}
-	if err := in.checkTimes(); err != nil {
-		return "", err
-	}
 	if err := in.checkOne(); err != nil {
 		return "", err
 	}
@@ -94,6 +107,9 @@ func (v *Schedules) checkNow(ctx context.Context, p jobs.Principal, r Request) (
 		return tier, within("workflow", err)
 	}
 	if _, err := v.Submitter.Estimate(ctx, p, *r.Job); err != nil {
+		return "", within("job", err)
+	}
+	if err := v.Submitter.Check(ctx, p, *r.Job); err != nil {
 		return "", within("job", err)
 	}
 	found, err := models.GetAccounts(ctx, v.DB, []models.AccountID{p.AccountID})
@@ -193,6 +209,9 @@ func (v *Schedules) Update(ctx context.Context, p jobs.Principal, id models.Sche
 	owner := p
 	if known.AccountID != p.AccountID { // its owner submits, also if an operator changes it
 		owner = submitter(known)
+	}
+	if err := in.checkFor(p, false); err != nil {
+		return nil, err
 	}
 	tier, err := v.check(ctx, owner, &in)
 	if err != nil {

@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/paging"
@@ -26,7 +24,7 @@ const (
 
 // recurringRequest makes a schedule that submits a job or a workflow again and again.
 type recurringRequest struct {
-	Name           *string    `json:"name,omitempty" doc:"Name, unique in the account. Default: the model or the workflow, and the time."`
+	Name           *string    `json:"name,omitempty" doc:"Name, unique in the account. Default: the model or the workflow, and its times, such as testcard every weekday at 09:00."`
 	JobType        *string    `json:"job_type,omitempty" doc:"The type of the job. The default is the model's type." example:"video.generate"`
 	Model          *string    `json:"model,omitempty" doc:"A model's name. The default is the first model of the catalogue with this type."`
 	CronExpression *string    `json:"cron_expression,omitempty" doc:"Cron expression of five fields, of six (seconds first), or a macro such as @daily. Give either this or every_seconds." example:"0 9 * * MON-FRI"`
@@ -39,6 +37,8 @@ type recurringRequest struct {
 	StartAt        *time.Time `json:"start_at,omitempty"`
 	EndAt          *time.Time `json:"end_at,omitempty"`
 	CallbackURL    *string    `json:"callback_url,omitempty" doc:"An https URL that receives a webhook when a run of one of the jobs ends."`
+
+	IdempotencyKey *string `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters. The header Idempotency-Key has the same meaning. The same key with the same request returns the same schedule, until it is deleted."`
 
 	Workflow *workflowRequest `json:"workflow,omitempty" doc:"Workflow to submit instead of a job: the body of POST /api/v1/workflows without reuse and idempotency_key. Excludes payload, job_type, model, priority and callback_url."`
 }
@@ -59,6 +59,7 @@ type recurring struct {
 }
 
 type recurringInput struct {
+	IdempotencyHeader
 	Body recurringRequest
 }
 
@@ -113,7 +114,7 @@ func (s *service) registerRecurring(api huma.API) {
 
 // recurringNames are the request's names of a schedule's fields.
 var recurringNames = map[string]string{
-	"cron": "cron_expression", "everySeconds": "every_seconds", "startAt": "start_at", "endAt": "end_at",
+	"cron": "cron_expression", "idempotencyKey": "idempotency_key", "everySeconds": "every_seconds", "startAt": "start_at", "endAt": "end_at",
 	"job.prompt": "payload.prompt", "job.params": "payload", "job.type": "job_type", "job.model": "model", "job.tier": "priority", "job.callbackUrl": "callback_url",
 }
 
@@ -137,14 +138,14 @@ func inWorkflow(err error) error {
 	return shown.In("workflow." + e.Field)
 }
 
-// request reads what is to be submitted, and the name that a schedule of it has by default.
-func (s *service) request(p jobs.Principal, asked *recurringRequest) (r schedule.Request, name string, err error) {
+// request reads what is to be submitted.
+func (s *service) request(p jobs.Principal, asked *recurringRequest) (r schedule.Request, err error) {
 	switch {
 	case asked.Workflow == nil && asked.Payload == nil:
-		return r, "", apierror.Invalid("payload", "Give either payload or workflow: it says what is submitted.")
+		return r, apierror.Invalid("payload", "Give either payload or workflow: it says what is submitted.")
 	case asked.Workflow == nil:
 		job, err := s.jobSubmission(p, &jobInput{Body: jobRequest{JobType: asked.JobType, Model: asked.Model, Payload: asked.Payload, Priority: asked.Priority, CallbackURL: asked.CallbackURL}})
-		return schedule.Request{Job: &job}, job.Model, jobWords(err)
+		return schedule.Request{Job: &job}, jobWords(err)
 	}
 	for _, of := range []struct {
 		field string
@@ -153,20 +154,15 @@ func (s *service) request(p jobs.Principal, asked *recurringRequest) (r schedule
 		{"payload", asked.Payload != nil}, {"job_type", asked.JobType != nil}, {"model", asked.Model != nil}, {"priority", asked.Priority != nil}, {"callback_url", asked.CallbackURL != nil},
 	} {
 		if of.given {
-			return r, "", apierror.Invalid(of.field, "With workflow, leave out %s: the jobs of the workflow have it.", of.field)
+			return r, apierror.Invalid(of.field, "With workflow, leave out %s: the jobs of the workflow have it.", of.field)
 		}
 	}
 	graph, err := s.workflowGraph(p, asked.Workflow)
 	if err != nil {
-		return r, "", inWorkflow(err)
+		return r, inWorkflow(err)
 	}
 	graph.IdempotencyKey = asked.Workflow.IdempotencyKey // which is refused
-	return schedule.Request{Workflow: graph}, graph.Name, nil
-}
-
-// defaultName names a schedule after what it submits. With the time, it is short enough for one.
-func defaultName(of string) string {
-	return strings.TrimSpace(text.Clip(of, 70) + time.Now().UTC().Format(" 2006-01-02 15:04:05.000000"))
+	return schedule.Request{Workflow: graph}, nil
 }
 
 func (s *service) createRecurring(ctx context.Context, in *recurringInput) (*recurringOutput, error) {
@@ -174,12 +170,16 @@ func (s *service) createRecurring(ctx context.Context, in *recurringInput) (*rec
 	if err := notEmpty(given{"name", asked.Name}, given{"cron_expression", asked.CronExpression}, given{"timezone", asked.Timezone}); err != nil {
 		return nil, err
 	}
-	request, name, err := s.request(p, &asked)
+	key, err := in.with(asked.IdempotencyKey)
+	if err != nil {
+		return nil, err
+	}
+	request, err := s.request(p, &asked)
 	if err != nil {
 		return nil, err
 	}
 	made, err := s.Schedules.Create(ctx, p, schedule.Input{
-		Name: cmp.Or(value(asked.Name), defaultName(name)),
+		Name: value(asked.Name), DefaultName: asked.Name == nil, IdempotencyKey: key,
 		Cron: value(asked.CronExpression), EverySeconds: lo.FromPtr(asked.EverySeconds), Timezone: value(asked.Timezone),
 		CatchUp: models.CatchUp(strings.ToUpper(value(asked.CatchUp))), Overlap: models.RunOverlap(strings.ToUpper(value(asked.Overlap))),
 		StartAt: asked.StartAt, EndAt: asked.EndAt, Request: request,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/reelay/reelay/models"
@@ -35,6 +36,31 @@ func TestRecurring(t *testing.T) {
 	require.NotNil(t, made.body["next_execute_at"])
 	require.Equal(t, "every weekday at 09:00, Europe/Berlin", made.body["description"])
 	require.True(t, strings.HasSuffix(made.header.Get("Location"), path+"/"+id))
+
+	require.Equal(t, "testcard every weekday at 09:00", made.body["name"])
+	second := a.post(t, path, request(nil))
+	require.Regexp(t, `^testcard every weekday at 09:00 \(\d+ \w+ \d\d:\d\d\)$`, second.body["name"])
+	second = a.ask(t, http.MethodDelete, path+"/"+fmt.Sprint(second.body["recurring_id"]), "", nil)
+	require.Equal(t, http.StatusNoContent, second.status)
+
+	// A repeated request with its key makes one schedule, at once or later.
+	keyed := map[string]any{"idempotency_key": "rec-1", "cron_expression": "0 5 * * *"}
+	var both sync.WaitGroup
+	ids := make([]any, 4)
+	for n := range ids {
+		both.Go(func() { ids[n] = a.post(t, path, request(keyed)).body["recurring_id"] })
+	}
+	both.Wait()
+	require.NotNil(t, ids[0])
+	require.Equal(t, []any{ids[0], ids[0], ids[0], ids[0]}, ids)
+	keyed["cron_expression"] = "0 6 * * *"
+	require.Equal(t, "IDEMPOTENCY_CONFLICT idempotency_key", a.post(t, path, request(keyed)).code())
+	require.Equal(t, http.StatusNoContent, a.ask(t, http.MethodDelete, path+"/"+fmt.Sprint(ids[0]), "", nil).status)
+	again := a.post(t, path, request(keyed))
+	require.Equal(t, http.StatusCreated, again.status, again.raw)
+	require.Equal(t, http.StatusNoContent, a.ask(t, http.MethodDelete, path+"/"+fmt.Sprint(again.body["recurring_id"]), "", nil).status)
+	keyed["idempotency_key"] = " "
+	require.Equal(t, "INVALID_INPUT idempotency_key", a.post(t, path, request(keyed)).code())
 
 	require.Equal(t, id, a.get(t, path+"/"+id).body["recurring_id"])
 	require.Len(t, a.get(t, path).body["recurring"], 1)
@@ -76,7 +102,7 @@ func TestRecurring(t *testing.T) {
 	film = a.post(t, path, map[string]any{"every_seconds": 60, "workflow": long})
 	require.Equal(t, http.StatusCreated, film.status, film.raw)
 	require.Equal(t, long["name"], film.body["workflow"])
-	require.Regexp(t, `^(film ){14}… \d{4}-`, film.body["name"])
+	require.Regexp(t, `^(film ){15,}.*… every minute$`, film.body["name"])
 	for says, asked := range map[string]map[string]any{
 		"INVALID_INPUT payload: Give either payload or workflow":                   {"every_seconds": 60},
 		"INVALID_INPUT payload: With workflow, leave out payload":                  {"every_seconds": 60, "payload": map[string]any{}, "workflow": shots("dawn")},
