@@ -78,7 +78,7 @@ func TestCreateJob(t *testing.T) {
 			`{"payload": {"prompt": "x", "y": 1}}`:                                                                                         "422 INVALID_INPUT payload.y",
 			`{"payload": {"prompt": "x", "fps": 1e400}}`:                                                                                   "422 INVALID_INPUT payload.fps",
 			`{"payload": {"prompt": "x"}, "retry_policy": {"max_retries": 1e400}}`:                                                         "422 INVALID_INPUT retry_policy.max_retries",
-			`{"payload": {"prompt": "x"}, "retry_policy": {"max_retries": 1.0}}`:                                                           "422 INVALID_INPUT retry_policy.max_retries",
+			`{"payload": {"prompt": "x"}, "retry_policy": {"max_retries": 1.5}}`:                                                           "422 INVALID_INPUT retry_policy.max_retries",
 			`{"payload": {"prompt": "x"}, "job_type": "mail.send"}`:                                                                        "422 INVALID_INPUT job_type",
 			`{"payload": {"prompt": "x"}, "job_type": "mail.send", "model": "testcard"}`:                                                   "422 INVALID_INPUT job_type",
 			`{"payload": {"prompt": "x"}, "model": "nope"}`:                                                                                "422 INVALID_INPUT model",
