@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/spf13/cobra"
 )
 
@@ -19,6 +20,7 @@ type downloadOptions struct {
 	target        target
 	kind, output  string
 	force, asJSON bool
+	document      output.Options
 }
 
 func downloadCommand() *cobra.Command {
@@ -54,7 +56,7 @@ func downloadCommand() *cobra.Command {
 				return err
 			}
 			if o.asJSON {
-				return printJSON(cmd.OutOrStdout(), file)
+				return o.document.Print(output.ScreenOf(cmd.OutOrStdout()), file, nil)
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), file)
 			return err
@@ -65,7 +67,7 @@ func downloadCommand() *cobra.Command {
 	f.StringVar(&o.kind, "kind", "", "what to download: "+oneOf(kindNames()))
 	f.StringVarP(&o.output, "output", "o", "", "file to store it in (default JOB.mp4 for a video, else JOB.KIND and its extension)")
 	f.BoolVar(&o.force, "force", false, "replace the file if it exists")
-	f.BoolVar(&o.asJSON, "json", false, "print one JSON document")
+	o.document.AddDocumentFlags(cmd, &o.asJSON)
 	return cmd
 }
 

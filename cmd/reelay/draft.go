@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/spf13/cobra"
 )
 
@@ -41,7 +42,7 @@ func draftCommand() *cobra.Command {
 	f.IntVar(&o.count, "seeds", 8, "number of drafts, 1 to 64; their seeds follow --seed, or a random one")
 	f.Int64SliceVar(&o.seeds, "seed-list", nil, "the seeds of the drafts, instead of --seeds")
 	f.StringVar(&o.sheet, "sheet", "", "PNG file for the contact sheet; replaced if it exists (default takes-….png)")
-	f.BoolVar(&o.asJSON, "json", false, "print one JSON document")
+	o.document.AddDocumentFlags(cmd, &o.asJSON)
 	cmd.AddCommand(draftUsageCommand())
 	return cmd
 }
@@ -106,13 +107,14 @@ func (o *draftOptions) run(cmd *cobra.Command) error {
 		}
 	}
 	id := *made.Results[0].Job.Draft.Takes
-	return showTakes(cmd, c, id, o.sheet, o.asJSON)
+	return showTakes(cmd, c, id, o.sheet, &o.document)
 }
 
 func takesCommand() *cobra.Command {
 	var t target
 	var sheet string
 	var asJSON bool
+	var document output.Options
 	cmd := &cobra.Command{
 		Use:   "takes ID",
 		Short: "Show the drafts of one `reelay draft` side by side",
@@ -123,13 +125,13 @@ func takesCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return showTakes(cmd, c, args[0], sheet, asJSON)
+			return showTakes(cmd, c, args[0], sheet, &document)
 		},
 	}
 	t.addFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&sheet, "sheet", "", "PNG file for the contact sheet; replaced if it exists (default takes-….png)")
-	f.BoolVar(&asJSON, "json", false, "print one JSON document")
+	document.AddDocumentFlags(cmd, &asJSON)
 	return cmd
 }
 
@@ -141,9 +143,9 @@ type shownTakes struct {
 }
 
 // showTakes waits for drafts, shows their contact sheet and lists them.
-func showTakes(cmd *cobra.Command, c *client.Client, id, sheet string, asJSON bool) error {
+func showTakes(cmd *cobra.Command, c *client.Client, id, sheet string, document *output.Options) error {
 	d := displayFor(cmd, cmd.ErrOrStderr())
-	d.silent = asJSON && !d.tty
+	d.silent = !document.ForPeople() && !d.tty
 	drafts, err := awaitTakes(cmd.Context(), c, id, d)
 	if err != nil {
 		return err
@@ -164,8 +166,8 @@ func showTakes(cmd *cobra.Command, c *client.Client, id, sheet string, asJSON bo
 			}
 		}
 	}
-	if asJSON {
-		err = printJSON(cmd.OutOrStdout(), shown)
+	if !document.ForPeople() {
+		err = document.Print(output.ScreenOf(cmd.OutOrStdout()), shown, nil)
 	} else {
 		err = shown.print(cmd.OutOrStdout())
 	}

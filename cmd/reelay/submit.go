@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/spf13/cobra"
 )
 
@@ -39,6 +40,7 @@ type submitOptions struct {
 	timeout                      time.Duration
 	retryDelay, retryMaxDelay    time.Duration
 	wait, force, asJSON          bool
+	document                     output.Options
 	output                       string
 	fileOptions
 }
@@ -95,7 +97,7 @@ func (o *submitOptions) addWaitFlags(cmd *cobra.Command) {
 	f.BoolVar(&o.wait, "wait", false, "show the progress and wait until the job ends")
 	f.StringVarP(&o.output, "output", "o", "", "file to store the video in; implies --wait")
 	f.BoolVar(&o.force, "force", false, "replace the --output file if it exists")
-	f.BoolVar(&o.asJSON, "json", false, "print one JSON document")
+	o.document.AddDocumentFlags(cmd, &o.asJSON)
 }
 
 // addJobFlags adds the flags that describe the job.
@@ -201,7 +203,7 @@ func (o *submitOptions) await(cmd *cobra.Command, c *client.Client, answer submi
 func (o *submitOptions) print(out io.Writer, answer submitted) error {
 	switch {
 	case o.asJSON:
-		return printJSON(out, answer)
+		return o.document.Print(output.ScreenOf(out), answer, nil)
 	case answer.File != nil:
 		_, err := fmt.Fprintln(out, answer.File)
 		return err

@@ -3,9 +3,11 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 )
 
@@ -116,6 +118,39 @@ func TestJSONLines(t *testing.T) {
 			require.Equal(t, 1, status, errs)
 			require.Contains(t, errs, says, line)
 		}
+	})
+}
+
+// TestJQ shows that --jq goes with --json: for every command that answers once.
+func TestJQ(t *testing.T) {
+	t.Parallel()
+
+	t.Run("GoesWithJSON", func(t *testing.T) {
+		t.Parallel()
+		stream := []string{"watch", "version", "doctor", "migrate", "bootstrap", "simulate"} // lines of JSON, or files, or of operators on the machine
+		var check func(cmd *cobra.Command)
+		check = func(cmd *cobra.Command) {
+			if cmd.Flags().Lookup("json") != nil && !slices.Contains(stream, cmd.Name()) {
+				require.NotNil(t, cmd.Flags().Lookup("jq"), cmd.CommandPath())
+			}
+			for _, sub := range cmd.Commands() {
+				check(sub)
+			}
+		}
+		check(rootCommand())
+	})
+
+	t.Run("PrintsAPartOfASubmission", func(t *testing.T) {
+		t.Parallel()
+		_, args := serveCounter(t)
+
+		status, out, errs := call(t, t.Context(), append(args, "--prompt", "x", "--jq", ".job.id")...)
+
+		require.Zero(t, status, errs)
+		require.Equal(t, "job_1\n", out)
+		status, _, errs = call(t, t.Context(), append(args, "--prompt", "x", "--jq", ".job[")...)
+		require.NotZero(t, status)
+		require.Contains(t, errs, "--jq is not a jq expression")
 	})
 }
 

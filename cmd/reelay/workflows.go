@@ -74,6 +74,7 @@ type workflowRun struct {
 	target         target
 	idempotencyKey string
 	wait, asJSON   bool
+	document       output.Options
 }
 
 func (o *workflowRun) addFlags(cmd *cobra.Command) {
@@ -81,7 +82,7 @@ func (o *workflowRun) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&o.wait, "wait", false, "show the progress and wait until the workflow ends")
 	f.StringVar(&o.idempotencyKey, "idempotency-key", "", "the same key with the same workflow gives the same workflow (default: a new one)")
-	f.BoolVar(&o.asJSON, "json", false, "print one JSON document")
+	o.document.AddDocumentFlags(cmd, &o.asJSON)
 }
 
 // submit submits a workflow. If the call fails but the workflow may exist, the error says how to find out.
@@ -150,7 +151,7 @@ func workflowsRunCommand() *cobra.Command {
 
 func (o *workflowRun) print(out io.Writer, answer any, text string) error {
 	if o.asJSON {
-		return printJSON(out, answer)
+		return o.document.Print(output.ScreenOf(out), answer, nil)
 	}
 	_, err := fmt.Fprintln(out, text)
 	return err

@@ -37,6 +37,27 @@ func (o *Options) AddFlags(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("jq", cobra.NoFileCompletions)
 }
 
+// AddDocumentFlags adds only --json and --jq, for commands whose text is not a table or whose --output is a file.
+// asJSON is set before the command runs, if either is given.
+func (o *Options) AddDocumentFlags(cmd *cobra.Command, asJSON *bool) {
+	o.format = "table"
+	f := cmd.Flags()
+	f.BoolVar(&o.json, "json", false, "print one JSON document")
+	f.StringVar(&o.jq, "jq", "", "print what a jq `expression` makes of the JSON")
+	_ = cmd.RegisterFlagCompletionFunc("jq", cobra.NoFileCompletions)
+	before := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if err := o.Check(); err != nil {
+			return err
+		}
+		*asJSON = !o.ForPeople()
+		if before == nil {
+			return nil
+		}
+		return before(cmd, args)
+	}
+}
+
 // Check reads the flags. Its error is about one of them.
 func (o *Options) Check() error {
 	o.format = strings.ToLower(o.format)
