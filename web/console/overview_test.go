@@ -86,7 +86,7 @@ func TestOverview(t *testing.T) {
 
 		body := b.get(t, "/overview").Body
 
-		require.Contains(t, body, "Queues empty in</span> <b>n/a")
+		require.Contains(t, body, "Queues empty in</span> <b>never")
 		require.Contains(t, body, "GPU goodput</span> <b>n/a")
 		require.Contains(t, body, "No worker is there")
 		require.Contains(t, body, "No data for this time")
