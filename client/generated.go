@@ -5716,6 +5716,10 @@ type Schedule struct {
 	// A key or a member, or reelay itself for a schedule that cannot be read.
 	PausedBy    *string `json:"pausedBy"`
 	PauseReason *string `json:"pauseReason"`
+	// How many slots it has in its busiest hour. The sum of an account is limited: see docs/users/limits.md.
+	SlotsAnHour int `json:"slotsAnHour"`
+	// Since when it makes no slots, since too many slots of its account wait to be submitted. Null if it is not held.
+	HeldAt *time.Time `json:"heldAt"`
 	// When it fires next, with the jitter. Null while it is paused, and after its last slot.
 	NextFireAt *time.Time `json:"nextFireAt"`
 	LastFireAt *time.Time `json:"lastFireAt"`
@@ -5785,6 +5789,12 @@ func (v *Schedule) GetPausedBy() *string { return v.PausedBy }
 
 // GetPauseReason returns Schedule.PauseReason, and is useful for accessing the field via an interface.
 func (v *Schedule) GetPauseReason() *string { return v.PauseReason }
+
+// GetSlotsAnHour returns Schedule.SlotsAnHour, and is useful for accessing the field via an interface.
+func (v *Schedule) GetSlotsAnHour() int { return v.SlotsAnHour }
+
+// GetHeldAt returns Schedule.HeldAt, and is useful for accessing the field via an interface.
+func (v *Schedule) GetHeldAt() *time.Time { return v.HeldAt }
 
 // GetNextFireAt returns Schedule.NextFireAt, and is useful for accessing the field via an interface.
 func (v *Schedule) GetNextFireAt() *time.Time { return v.NextFireAt }
@@ -5879,6 +5889,12 @@ func (v *ScheduleDetail) GetPausedBy() *string { return v.Schedule.PausedBy }
 // GetPauseReason returns ScheduleDetail.PauseReason, and is useful for accessing the field via an interface.
 func (v *ScheduleDetail) GetPauseReason() *string { return v.Schedule.PauseReason }
 
+// GetSlotsAnHour returns ScheduleDetail.SlotsAnHour, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetSlotsAnHour() int { return v.Schedule.SlotsAnHour }
+
+// GetHeldAt returns ScheduleDetail.HeldAt, and is useful for accessing the field via an interface.
+func (v *ScheduleDetail) GetHeldAt() *time.Time { return v.Schedule.HeldAt }
+
 // GetNextFireAt returns ScheduleDetail.NextFireAt, and is useful for accessing the field via an interface.
 func (v *ScheduleDetail) GetNextFireAt() *time.Time { return v.Schedule.NextFireAt }
 
@@ -5963,6 +5979,10 @@ type __premarshalScheduleDetail struct {
 
 	PauseReason *string `json:"pauseReason"`
 
+	SlotsAnHour int `json:"slotsAnHour"`
+
+	HeldAt *time.Time `json:"heldAt"`
+
 	NextFireAt *time.Time `json:"nextFireAt"`
 
 	LastFireAt *time.Time `json:"lastFireAt"`
@@ -6006,6 +6026,8 @@ func (v *ScheduleDetail) __premarshalJSON() (*__premarshalScheduleDetail, error)
 	retval.PausedAt = v.Schedule.PausedAt
 	retval.PausedBy = v.Schedule.PausedBy
 	retval.PauseReason = v.Schedule.PauseReason
+	retval.SlotsAnHour = v.Schedule.SlotsAnHour
+	retval.HeldAt = v.Schedule.HeldAt
 	retval.NextFireAt = v.Schedule.NextFireAt
 	retval.LastFireAt = v.Schedule.LastFireAt
 	retval.CreatedAt = v.Schedule.CreatedAt
@@ -12037,6 +12059,8 @@ fragment Schedule on Schedule {
 	pausedAt
 	pausedBy
 	pauseReason
+	slotsAnHour
+	heldAt
 	nextFireAt
 	lastFireAt
 	createdAt
@@ -16922,6 +16946,8 @@ fragment Schedule on Schedule {
 	pausedAt
 	pausedBy
 	pauseReason
+	slotsAnHour
+	heldAt
 	nextFireAt
 	lastFireAt
 	createdAt
@@ -18540,6 +18566,8 @@ fragment Schedule on Schedule {
 	pausedAt
 	pausedBy
 	pauseReason
+	slotsAnHour
+	heldAt
 	nextFireAt
 	lastFireAt
 	createdAt
@@ -18914,6 +18942,8 @@ fragment Schedule on Schedule {
 	pausedAt
 	pausedBy
 	pauseReason
+	slotsAnHour
+	heldAt
 	nextFireAt
 	lastFireAt
 	createdAt
@@ -19029,6 +19059,8 @@ fragment Schedule on Schedule {
 	pausedAt
 	pausedBy
 	pauseReason
+	slotsAnHour
+	heldAt
 	nextFireAt
 	lastFireAt
 	createdAt

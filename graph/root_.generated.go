@@ -2146,6 +2146,10 @@ func (ec *executionContext) childFields_Schedule(ctx context.Context, field grap
 		return ec.fieldContext_Schedule_nextFireAt(ctx, field)
 	case "lastFireAt":
 		return ec.fieldContext_Schedule_lastFireAt(ctx, field)
+	case "slotsAnHour":
+		return ec.fieldContext_Schedule_slotsAnHour(ctx, field)
+	case "heldAt":
+		return ec.fieldContext_Schedule_heldAt(ctx, field)
 	case "createdAt":
 		return ec.fieldContext_Schedule_createdAt(ctx, field)
 	case "updatedAt":
