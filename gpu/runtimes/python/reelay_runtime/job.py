@@ -55,7 +55,7 @@ class Job:
     def param(
         self,
         name: str,
-        default: T,
+        default: T | type[T],
         *,
         low: float = -math.inf,
         high: float = math.inf,
@@ -63,10 +63,19 @@ class Job:
     ) -> T:
         """Returns a parameter. It raises InvalidInput unless the value is allowed.
 
-        The value has the type of the default. A whole number is also a float.
+        The value has the type of the default. A whole number is also a float. Reelay checks the
+        bounds of the catalogue's entry and fills in its defaults before a job gets here, so a type
+        in place of the default is enough: ``job.param("steps", int)``. Then the parameter must be there.
         """
-        value = self.params.get(name, default)
-        kind = type(default)
+        kind: type[T]
+        if isinstance(default, type):
+            kind = default
+            if name not in self.params:
+                raise InvalidInput(f"{name} is missing: give it, or a default in the catalogue's entry.")
+            value = self.params[name]
+        else:
+            kind = type(default)
+            value = self.params.get(name, default)
         if kind is float and type(value) is int:
             value = float(value)
         if kind is int and type(value) is float and value.is_integer():

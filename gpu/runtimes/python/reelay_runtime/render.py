@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import traceback
 from collections.abc import Generator, Iterator
@@ -18,6 +19,7 @@ PROGRESS_SECONDS = 0.05  # 20 reports a second are enough for a smooth display
 PREVIEW_SECONDS = 3.0
 PREVIEW_SHARE = 50  # a preview may take one part in so many of the time
 METRICS_SECONDS = 5.0
+SAVE_AT = "REELAY_RUNTIME_SAVE_AT"  # a step to save at, for trial.py: a request might come too late
 
 
 class Drafted(BaseException):
@@ -39,6 +41,7 @@ class Render:
         self.saved_step = 0
         self.preview_due = time.monotonic() + PREVIEW_SECONDS
         self.metrics_due = 0.0
+        self.save_at = int(os.environ.get(SAVE_AT, "0"))
 
     def run(self) -> Result:
         """Does the job. It raises Stopped if the job was cancelled."""
@@ -84,7 +87,8 @@ class Render:
         drafted = self._drafted()
         every = self.model.checkpoint_every
         due = every > 0 and self.now.step >= self.saved_step + every and self.now.phase == RENDERING
-        if self.job.take_checkpoint_request() or self.now.checkpoint or due or drafted:
+        asked = self.now.step == self.save_at > self.saved_step
+        if self.job.take_checkpoint_request() or self.now.checkpoint or due or drafted or asked:
             self._checkpoint()
         if drafted:
             raise Drafted
