@@ -24,6 +24,7 @@ func TestPools(t *testing.T) {
 		}})
 
 		require.Equal(t, []string{
+			`reelay_pool_boot_failures{pool="spot"} 0`,
 			`reelay_pool_cost_usd_per_hour{pool="spot"} 2`,
 			`reelay_pool_model_fetch_seconds{model="wan",pool="spot"} 180`, `reelay_pool_model_load_seconds{model="wan",pool="spot"} 42`, `reelay_pool_paused{pool="spot"} 0`,
 			`reelay_pool_price_problem{pool="spot"} 0`, `reelay_pool_price_stale{pool="spot"} 0`, `reelay_pool_price_usd{pool="spot"} 0.5`,
