@@ -142,7 +142,7 @@ func TestUpkeepQueries(t *testing.T) {
 				_, err := models.ListSilentWorkers(t.Context(), watched, time.Minute, 10)
 				return err
 			},
-			"AvailableModels": func() error { _, err := models.AvailableModels(t.Context(), watched); return err },
+			"ListOfferedModels": func() error { _, err := models.ListOfferedModels(t.Context(), watched); return err },
 			"CountFleetLoss": func() error {
 				_, err := models.CountFleetLoss(t.Context(), watched, models.NewJobID(), time.Minute, time.Minute)
 				return err
