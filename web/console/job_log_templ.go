@@ -679,9 +679,9 @@ func logShown(v *logView) templ.Component {
 								return templ_7745c5c3_Err
 							}
 							var templ_7745c5c3_Var36 string
-							templ_7745c5c3_Var36, templ_7745c5c3_Err = templ.JoinStringErrs(piece.Text)
+							templ_7745c5c3_Var36, templ_7745c5c3_Err = templ.JoinStringErrs(verbatim(piece.Text))
 							if templ_7745c5c3_Err != nil {
-								return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/console/job_log.templ`, Line: 107, Col: 40}
+								return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/console/job_log.templ`, Line: 107, Col: 50}
 							}
 							_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var36))
 							if templ_7745c5c3_Err != nil {
@@ -697,9 +697,9 @@ func logShown(v *logView) templ.Component {
 								return templ_7745c5c3_Err
 							}
 							var templ_7745c5c3_Var37 string
-							templ_7745c5c3_Var37, templ_7745c5c3_Err = templ.JoinStringErrs(piece.Text)
+							templ_7745c5c3_Var37, templ_7745c5c3_Err = templ.JoinStringErrs(verbatim(piece.Text))
 							if templ_7745c5c3_Err != nil {
-								return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/console/job_log.templ`, Line: 109, Col: 26}
+								return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/console/job_log.templ`, Line: 109, Col: 36}
 							}
 							_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var37))
 							if templ_7745c5c3_Err != nil {
