@@ -93,7 +93,7 @@ func jobFilters(v *jobList) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "> <span id=\"job-search-list\" class=\"suggestions\" role=\"listbox\" aria-label=\"Suggestions\" hidden></span></label> <label><span class=\"sr\">Order</span> <select name=\"sort\" data-submit")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "> <span id=\"job-search-list\" class=\"suggestions\" role=\"listbox\" aria-label=\"Suggestions\" hidden></span></label> <label class=\"folds\"><span class=\"sr\">Order</span> <select name=\"sort\" data-submit")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -147,7 +147,7 @@ func jobFilters(v *jobList) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, "</select></label> <label><span class=\"sr\">Jobs on a page</span> <select name=\"size\" data-submit>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, "</select></label> <label class=\"folds\"><span class=\"sr\">Jobs on a page</span> <select name=\"size\" data-submit>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -203,7 +203,7 @@ func jobFilters(v *jobList) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, "<div class=\"time-line\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, "<div class=\"time-line folds\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

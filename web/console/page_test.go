@@ -132,27 +132,36 @@ const onPhone = `(() => {
 // tooWide is the innermost element that the page does not hold.
 const tooWide = `[...document.querySelectorAll("main *")].filter((each) => each.getBoundingClientRect().right > document.documentElement.clientWidth && !each.closest(".scroll, pre")).at(-1)?.outerHTML.slice(0, 300) ?? ""`
 
-// TestPages opens every page in both themes, wide and on a phone.
-func TestPages(t *testing.T) {
-	t.Parallel()
-
+// everyPage is a console with something of everything, and its pages.
+func everyPage(t *testing.T) (*browser, map[string]string) {
+	t.Helper()
 	b, pages := busy(t)
 	for _, seed := range morePages {
 		maps.Copy(pages, seed(t, b))
 	}
 	maps.Copy(pages, map[string]string{"keyboard": "/keyboard", "REST API": "/api/docs", "models": "/models", "model": "/models/show/testcard", "apply models": "/models/apply", "GraphiQL": "/graphql", "login": "/login"})
+	return b, pages
+}
+
+// look is a window of this width, in a theme.
+func look(width int64, scheme string) chromedp.Action {
+	return chromedp.Tasks{
+		emulation.SetDeviceMetricsOverride(width, 900, 1, width < 500),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}),
+	}
+}
+
+// TestPages opens every page in both themes, wide and on a phone.
+func TestPages(t *testing.T) {
+	t.Parallel()
+
+	b, pages := everyPage(t)
 	requireEveryPage(t, pages)
 	delete(pages, "login") // it is opened first
 	const file = "../../e2e/clients/node/node_modules/axe-core/axe.min.js"
 	axe, err := os.ReadFile(file)
 	require.NoError(t, err, "run: go tool task clients")
 	ctx, complaints := chromium.Open(t)
-	look := func(width int64, scheme string) chromedp.Action {
-		return chromedp.Tasks{
-			emulation.SetDeviceMetricsOverride(width, 900, 1, width < 500),
-			emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}),
-		}
-	}
 	// A page about one action has nothing that others have not, and the REST API's page is long:
 	// axe sees them once.
 	once := func(name string) bool { return name == "REST API" || strings.Count(pages[name], "/") > 2 }

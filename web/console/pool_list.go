@@ -107,3 +107,24 @@ func wanted(pool *query.PoolStatus) string {
 func (r poolRow) counts() string {
 	return fmt.Sprintf("%d booting, %d idle, %d busy, %d draining", r.Booting, r.Idle, r.Busy, r.Draining)
 }
+
+// poolSpans are the workers of a pool by what they do, as parts of the most that it may have.
+func poolSpans(pool *query.PoolStatus) (spans []ui.Span) {
+	from := 0.0
+	all := max(pool.MaxWorkers, pool.Busy+pool.Idle+pool.Booting, 1)
+	for _, part := range []struct {
+		state string
+		n     int
+	}{{"busy", pool.Busy}, {"idle", pool.Idle}, {"booting", pool.Booting}} {
+		if part.n > 0 {
+			to := from + percentOf(part.n, all)
+			spans = append(spans, ui.Span{State: part.state, From: from, To: to, Title: strconv.Itoa(part.n) + " " + part.state})
+			from = to
+		}
+	}
+	return spans
+}
+
+func poolBarWords(pool *query.PoolStatus) string {
+	return fmt.Sprintf("%d busy, %d idle and %d booting of at most %d workers", pool.Busy, pool.Idle, pool.Booting, pool.MaxWorkers)
+}

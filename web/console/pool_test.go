@@ -66,7 +66,7 @@ func TestPools(t *testing.T) {
 		got := b.get(t, "/pools").Body
 
 		require.Regexp(t, `(?s)active</span>.*>l4</a>.*closed by hours</span>.*>night</a>.*paused</span>.*>stopped</a>`, got)
-		for _, shown := range []string{"0 booting, 0 idle, 0 busy, 0 draining", "of 1–4", "local: a, b", "$0.28/h", "2 waiting &lt;jobs&gt; need more workers.", "no &lt;quota&gt;"} {
+		for _, shown := range []string{"0 booting, 0 idle, 0 busy, 0 draining", "0 of 4", "Least: 1.", "local: a, b", "$0.28/h", "2 waiting &lt;jobs&gt; need more workers.", "no &lt;quota&gt;"} {
 			require.Contains(t, got, shown)
 		}
 		require.Equal(t, 1, strings.Count(got, "no &lt;quota&gt;"))

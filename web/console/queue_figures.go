@@ -114,3 +114,29 @@ func capText(s *models.LaneShare) string {
 	}
 	return fmt.Sprintf("%d of %d", s.AccountRunning, s.MaxRunning)
 }
+
+// targetClass and targetNote mark a target that is missed.
+func targetClass(met string) string {
+	if met == "MISSED" {
+		return "target-missed"
+	}
+	return "quiet"
+}
+
+func targetNote(met string) string {
+	if met == "MISSED" {
+		return ", missed"
+	}
+	return ""
+}
+
+// limitText says what keeps a queue with waiting jobs from being empty sooner.
+func (q *queueView) limitText() string {
+	if q.Depth == 0 {
+		return ""
+	}
+	if q.Limit.Cause == "" && q.full() {
+		return "at the maximum"
+	}
+	return q.Limit.Cause
+}

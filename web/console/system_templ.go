@@ -283,7 +283,7 @@ func systemPanels(v *systemView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "</dl></section><section class=\"card\"><h2>Processes of the last hour</h2><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Processes of the last hour\"><table class=\"list cards\"><thead><tr><th>Process</th><th>State</th><th>Version</th><th>Host</th><th>Started</th><th>Seen</th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "</dl></section><section class=\"card span-all\"><h2>Processes of the last hour</h2><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Processes of the last hour\"><table class=\"list cards\"><thead><tr><th>Process</th><th>State</th><th>Version</th><th>Host</th><th>Started</th><th>Seen</th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

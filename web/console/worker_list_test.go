@@ -67,7 +67,7 @@ func TestWorkerList(t *testing.T) {
 
 		b.Exec(t, "UPDATE workers SET last_heartbeat_at = '2026-11-25 13:05:02Z' WHERE id = ?", quiet.WorkerID)
 
-		require.Regexp(t, `silent</span> since <time[^>]*>13:05:02.0</time> UTC`, b.get(t, "/workers").Body)
+		require.Regexp(t, `silent</span> +since <time[^>]*>25 Nov 13:05 UTC</time>`, b.get(t, "/workers").Body)
 	})
 
 	t.Run("HidesTerminatedWorkers", func(t *testing.T) {

@@ -31,6 +31,13 @@ if (typeof uPlot === "function") {
 		return String(+v.toFixed(2));
 	};
 
+	// Times as the rest of the page has them: see live.js.
+	const time = (t, options) => new Intl.DateTimeFormat("en-GB", { ...options, timeZone: document.documentElement.dataset.zone === "utc" ? "UTC" : undefined }).format(t * 1000);
+	const day = (t) => time(t, { day: "numeric", month: "short" }).replace("Sept", "Sep");
+	const hour = (t) => time(t, { hour: "2-digit", minute: "2-digit" });
+	// The steps of an axis of seconds are round in the unit that it shows.
+	const seconds = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
+
 	const read = (figure) => {
 		const data = JSON.parse(figure.dataset.chart);
 		const points = Math.max(0, ...data.series.map((s) => s.values.length));
@@ -67,7 +74,7 @@ if (typeof uPlot === "function") {
 		});
 		const ends = chart.figure.querySelectorAll(".chart-scale span");
 		if (ends.length !== 2) return;
-		const clock = (t) => new Date(t * 1000).toLocaleString([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+		const clock = (t) => `${day(t)} ${hour(t)}`;
 		ends[0].textContent = at === null ? clock(chart.data.x[0]) : clock(chart.data.x[at]);
 		ends[1].textContent = at === null ? clock(chart.data.x.at(-1) + chart.data.step) : marksAt(chart.data, at).join("; ");
 	};
@@ -88,8 +95,8 @@ if (typeof uPlot === "function") {
 			padding: [8, 6, 0, 0],
 			scales: { y: { range: (_, __, most) => [0, most > 0 ? most * 1.08 : 1] } },
 			axes: [
-				{ ...axis, size: 20, gap: 3, space: 70 },
-				{ ...axis, size: 48, gap: 4, space: 34, values: (_, all) => all.map((v) => tick(v, data.unit)) },
+				{ ...axis, size: 20, gap: 3, space: 70, values: (_, all, __, ___, step) => all.map((t) => (step >= 86400 ? day(t) : hour(t))) },
+				{ ...axis, size: 48, gap: 4, space: 34, ...(data.unit === "s" ? { incrs: seconds } : {}), values: (_, all) => all.map((v) => tick(v, data.unit)) },
 			],
 			series: [
 				{},

@@ -1,0 +1,88 @@
+package console
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/reelay/reelay/internal/chromium"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// cutOff lists what is cut off: what a table or another box of the page does not show without
+// scrolling to the side, and actions outside their box. What shows a name of any length says it
+// in full in its title.
+const cutOff = `(() => {
+	const found = [], name = (each) => each.outerHTML.replace(/\s+/g, " ").slice(0, 160);
+	const own = "pre, pre *, code, textarea, input, select, svg, svg *, .sr, video, img, .u-over *, .workflow-graph, [title]";
+	for (const box of document.querySelectorAll("main, main *")) {
+		if (!box.checkVisibility() || box.matches(own) || box.clientWidth === 0) continue;
+		if (getComputedStyle(box).overflowX !== "visible" && box.scrollWidth > box.clientWidth + 1)
+			found.push("needs " + box.scrollWidth + " px of " + box.clientWidth + ": " + name(box));
+	}
+	for (const action of document.querySelectorAll("main :is(a, button, input, select, textarea)")) {
+		if (!action.checkVisibility() || action.closest(".sr, pre, [hidden], .workflow-graph")) continue;
+		const box = action.getBoundingClientRect(), place = (action.closest(".scroll, .card, dialog, section") ?? document.querySelector("main")).getBoundingClientRect();
+		if (box.width > 0 && (box.right > place.right + 1 || box.left < place.left - 1)) found.push("is outside its place: " + name(action));
+	}
+	const menu = document.querySelector("#menu nav");
+	if (innerWidth > 900 && menu && menu.scrollHeight > menu.clientHeight) found.push("the navigation needs " + menu.scrollHeight + " px of " + menu.clientHeight);
+	return found;
+})()`
+
+// ranTogether lists texts that stand beside each other without a space, and spaces before a mark.
+const ranTogether = `(() => {
+	const found = [], word = /[\p{L}\p{N}.,:;)!?%…]$/u, begins = /^[\p{L}\p{N}(]/u, mark = /^[,.;:!?)](\s|$)/;
+	const walker = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+	let last = null;
+	while (walker.nextNode()) {
+		const node = walker.currentNode, within = node.parentElement, text = node.data;
+		const range = document.createRange();
+		range.selectNodeContents(node);
+		const lines = [...range.getClientRects()].filter((line) => line.width > 0);
+		if (lines.length === 0 || !within.checkVisibility()) continue;
+		if (within.closest("pre, textarea, script, style, svg, option, mark, .log-text, .query, .sr, .uplot")) { last = null; continue; }
+		const first = lines[0], end = lines.at(-1);
+		if (last && last.within !== within) {
+			const beside = Math.min(last.line.bottom, first.bottom) - Math.max(last.line.top, first.top) > 0.5 * Math.min(last.line.height, first.height);
+			const gap = first.left - last.line.right;
+			if (beside && gap > -2 && gap < 2 && word.test(last.text) && begins.test(text)) found.push(last.text.slice(-40) + "|" + text.slice(0, 40));
+			if (beside && gap > -2 && gap < 8 && /\s$/.test(last.text) && mark.test(text)) found.push(last.text.slice(-40) + "|" + text.slice(0, 40));
+		}
+		if (/[\p{L}\p{N}] [,.;:!?)](\s|$)/u.test(text)) found.push(text.slice(0, 200));
+		last = {text: text, line: end, within};
+	}
+	return found;
+})()`
+
+// No page is wider than its window, no table wider than its place, no action and no figure of a
+// tile is cut off, and texts keep their spaces.
+func TestLayout(t *testing.T) {
+	t.Parallel()
+
+	b, pages := everyPage(t)
+	delete(pages, "GraphiQL") // another's page in ours
+	delete(pages, "login")
+	ctx, _ := chromium.Open(t)
+	require.NoError(t, chromedp.Run(ctx, look(1440, "light"), chromium.Visit(b.url+"/login"),
+		chromedp.SendKeys("#key", b.Secrets[models.RoleAdmin]+"\r"), chromedp.WaitReady("#menu"), chromium.Complete()))
+	for name, path := range pages {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			require.NoError(t, chromedp.Run(ctx, chromium.Visit(b.url+path)))
+			for _, width := range []int64{1440, 1280, 390} {
+				var wide int64
+				var cut, together []string
+				require.NoError(t, chromedp.Run(ctx,
+					look(width, "light"),
+					chromedp.Evaluate("document.documentElement.scrollWidth", &wide),
+					chromedp.Evaluate(cutOff, &cut),
+					chromedp.Evaluate(ranTogether, &together),
+				))
+				require.LessOrEqual(t, wide, width, "the page is too wide at %d px", width)
+				require.Empty(t, cut, "cut off at %d px", width)
+				require.Empty(t, together, "texts that run together, or a space before a mark")
+			}
+		})
+	}
+}
