@@ -72,6 +72,16 @@ func (c *Client) Overview(ctx context.Context) (*Overview, error) {
 	return &data.Overview, nil
 }
 
+// Attention returns what an operator should look at, the most urgent first. It needs an operator's
+// key.
+func (c *Client) Attention(ctx context.Context) ([]AttentionCause, error) {
+	data, err := attention(ctx, repeater{c})
+	if err != nil {
+		return nil, err
+	}
+	return data.Attention, nil
+}
+
 // ServerVersion returns the version of the API.
 func (c *Client) ServerVersion(ctx context.Context) (string, error) {
 	data, err := serverVersion(ctx, repeater{c})

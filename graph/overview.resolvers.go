@@ -9,13 +9,21 @@ import (
 	"context"
 	"time"
 
+	"github.com/reelay/reelay/jobs/attention"
 	"github.com/reelay/reelay/jobs/history"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 )
 
 func (r *queryResolver) Overview(ctx context.Context) (*query.Overview, error) {
 	return r.Reader.Overview(ctx, principal(ctx))
+}
+
+func (r *queryResolver) Attention(ctx context.Context) ([]*attention.Cause, error) {
+	reader := attention.Reader{Reader: r.Reader, Alerts: r.Resolver.Alerts}
+	causes, err := reader.Causes(ctx, principal(ctx))
+	return lo.ToSlicePtr(causes), err
 }
 
 func (r *queryResolver) History(ctx context.Context, metrics []history.Name, from time.Time, to *time.Time, resolution *HistoryResolution, tier *models.Tier, model *string, pool *string, region *string, gpuType *string) ([]*query.HistorySeries, error) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/a-h/templ"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/attention"
 	"github.com/reelay/reelay/jobs/history"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/query"
@@ -19,10 +20,10 @@ type overview struct {
 	*query.Overview
 	Lanes []laneNow
 	Pools []*query.PoolStatus
-	// Alerts are those that fire.
-	Alerts []*models.Alert
 	// Changes are the newest ones of the last day.
 	Changes []*query.Change
+	// Causes are what needs attention, the most urgent first.
+	Causes []attention.Cause
 	// Welcome is the address of this Reelay, for its first steps, or "" if it has had a job.
 	Welcome string
 	Range   chartRange
@@ -101,15 +102,14 @@ func (c *console) readOverview(ctx context.Context, p jobs.Principal) (*overview
 	if v.Overview, err = c.Reader.Overview(ctx, p); err != nil {
 		return nil, err
 	}
-	if v.Pools, err = c.Reader.Pools(ctx); err != nil {
-		return nil, err
-	}
-	if v.Alerts, err = c.Alerts.Active(ctx, p); err != nil {
+	facts, err := (&attention.Reader{Reader: c.Reader, Alerts: c.Alerts}).Facts(ctx, p, v.Overview)
+	if err != nil {
 		return nil, err
 	}
 	if v.Changes, err = c.newestChanges(ctx, p); err != nil {
 		return nil, err
 	}
+	v.Pools, v.Causes = facts.Pools, attention.Rank(facts)
 	for _, lane := range lanesOf(v.Queues, v.Pauses) {
 		of := v.Hour.Of(history.Selection{Lane: lane.Lane})
 		v.Lanes = append(v.Lanes, laneNow{laneView: lane, P50: of.Wait(0.5), P95: of.Wait(0.95)})

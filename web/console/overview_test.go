@@ -88,7 +88,7 @@ func TestOverview(t *testing.T) {
 
 		require.Contains(t, body, "Queues empty in</span> <b>never")
 		require.Contains(t, body, "GPU goodput</span> <b>n/a")
-		require.Contains(t, body, "No worker is there")
+		require.Contains(t, body, ">No workers</a>")
 		require.Contains(t, body, "No data for this time")
 		require.NotContains(t, body, "NaN")
 	})
@@ -102,7 +102,7 @@ func TestOverview(t *testing.T) {
 
 		body := b.get(t, "/overview").Body
 
-		require.Contains(t, body, "the pro lane is paused")
+		require.Contains(t, body, "The pro lane is paused")
 		require.Contains(t, body, "by test ADMIN")
 		require.Contains(t, body, "&lt;img src=x")
 		require.NotContains(t, body, "<img src=x")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/a-h/templ"
 	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs/attention"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
@@ -158,53 +159,49 @@ func (v *overview) oldestWait() (oldest *float64) {
 	return oldest
 }
 
-// note is something that an operator should look at.
-type note struct {
-	Text, More, Link string
-	// Level is warn or bad.
-	Level string
+// causeLevel is the colour of a cause.
+func causeLevel(c attention.Cause) string {
+	if c.Urgent {
+		return "bad"
+	}
+	return "warn"
 }
 
-// notes are what needs attention, besides pauses and alerts.
-func (v *overview) notes() (all []note) {
-	for _, h := range v.Halts {
-		all = append(all, note{haltedWords[h.What][0] + " are halted", "by " + ui.Upright(text.Printable(h.By)) + ": " + ui.Upright(text.Printable(h.Reason)), "/system", "bad"})
+// causeDetail ends with what stands before the time since when it is so.
+func causeDetail(c attention.Cause) string {
+	detail := ui.Upright(text.Printable(ui.Clip(c.Detail, 200)))
+	if detail == "" || c.Since.IsZero() {
+		return detail + " "
 	}
-	for _, w := range v.Failing {
-		more := text.Count(w.Failures, "failure") + " of " + text.Count(w.Jobs, "job") + " in the last hour"
-		if w.Quarantined(v.Now) {
-			more += "; in quarantine"
-		}
-		all = append(all, note{"Jobs fail on worker " + ui.Upright(ui.Clip(w.InstanceID, 40)), more, "/workers/" + string(w.ID), "bad"})
-	}
-	for _, pool := range v.Pools {
-		switch {
-		case !pool.PausedAt.IsZero():
-			all = append(all, note{"Pool " + pool.Name + " is paused", ui.Since(pool.PausedAt, v.Now), poolLink(pool.ID), "warn"})
-		case pool.BackoffUntil.After(v.Now):
-			all = append(all, note{"Pool " + pool.Name + " gets no machines", ui.Upright(ui.Clip(pool.BackoffReason, 120)), poolLink(pool.ID), "bad"})
-		case pool.NotBooting():
-			all = append(all, note{"Machines of pool " + pool.Name + " do not start", text.Count(pool.BootFailures, "machine") + " in a row: " + ui.Upright(ui.Clip(pool.BootFailure, 200)), poolLink(pool.ID), "bad"})
-		case pool.ProviderProblem != "":
-			all = append(all, note{"The provider of pool " + pool.Name + " fails", ui.Upright(ui.Clip(pool.ProviderProblem, 120)), poolLink(pool.ID), "bad"})
-		case v.Queued > 0 && pool.Busy+pool.Idle+pool.Booting >= pool.MaxWorkers && pool.MaxWorkers > 0 && pool.Idle == 0:
-			all = append(all, note{"Pool " + pool.Name + " is at its limit", fmt.Sprintf("of %s, and jobs wait", text.Count(pool.MaxWorkers, "worker")), poolLink(pool.ID), "warn"})
-		}
-	}
-	if v.Queued > 0 && v.WorkersBusy+v.WorkersIdle+v.WorkersBooting == 0 {
-		all = append(all, note{"No worker is there", "and " + text.Count(v.Queued, "job") + " wait", "/pools", "bad"})
-	}
-	return all
+	return strings.TrimSuffix(detail, ".") + ", "
 }
 
-func poolLink(id models.PoolID) string { return string(poolPath(id)) }
+// following are the alerts below a cause, which is one itself if nothing explains it.
+func following(c attention.Cause) []*models.Alert {
+	if c.Kind == attention.KindAlert {
+		return c.Alerts[1:]
+	}
+	return c.Alerts
+}
+
+// causeID names what is folded, so that it stays open while the page is current.
+func causeID(c attention.Cause) string {
+	return "cause-" + strings.ToLower(string(c.Kind)) + "-" + strings.NewReplacer("/", "-", "?", "-", "=", "-", "%", "-").Replace(c.Path)
+}
+
+func alertNote(a *models.Alert) string {
+	if a.AcknowledgedAt != nil {
+		return ", acknowledged"
+	}
+	return ""
+}
 
 // ways are the pages that answer what the overview does not, of those that the viewer may open:
 // their addresses, and the questions.
 func ways(ctx context.Context, now time.Time) (all [][2]string) {
 	yesterday := now.UTC().AddDate(0, 0, -1).Format(time.DateOnly)
 	for _, way := range [][2]string{
-		{"/heatmap?hours=12", "Waste of the night"}, {"/queues", "Who fills the queues"}, {"/workers", "Which hosts fail"},
+		{"/heatmap?hours=12", "Last night's waste"}, {"/queues", "Top accounts by queue"}, {"/workers", "Failing hosts"},
 		{"/webhooks", "Webhook deliveries"}, {"/changes?since=" + yesterday, "What changed since yesterday"},
 	} {
 		path, _, _ := strings.Cut(way[0], "?")
@@ -213,14 +210,6 @@ func ways(ctx context.Context, now time.Time) (all [][2]string) {
 		}
 	}
 	return all
-}
-
-// alertLevel is bad for an alert that nobody looks after yet, except for the least severe ones.
-func alertLevel(a *models.Alert) string {
-	if a.AcknowledgedAt != nil || a.Severity == models.SeverityP3 {
-		return "warn"
-	}
-	return "bad"
 }
 
 // hasPage reports whether the navigation has a page.
