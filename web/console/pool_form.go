@@ -49,7 +49,7 @@ var (
 		{Name: "gpuType", Label: "GPU type", Hint: "As the models name it.", Required: true},
 		{Name: "machineType", Label: "Machine type", Hint: "As the provider names it."},
 		{Name: "priceSource", Label: "Price source", Hint: "A source in the configuration that tells the price. Empty means the constant price."},
-		{Name: "accounts", Label: "Accounts", Hint: "The ids of those that the pool is dedicated to, separated by commas. Empty means all."},
+		{Name: "accounts", Label: "Accounts", Hint: "Account ids this pool is reserved for, separated by commas. Empty: all accounts."},
 	}
 	poolNumbers = []poolField{
 		{Name: "minWorkers", Label: "Least workers", Step: "1"},
