@@ -17,6 +17,7 @@ import (
 	"github.com/reelay/reelay/graph/scalar"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/alert"
+	"github.com/reelay/reelay/jobs/attention"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/doctor"
@@ -158,6 +159,7 @@ type QueryResolver interface {
 	ModelAliases(ctx context.Context) ([]*catalogue.Alias, error)
 	ModelPrograms(ctx context.Context) ([]*catalogue.Program, error)
 	Overview(ctx context.Context) (*query.Overview, error)
+	Attention(ctx context.Context) ([]*attention.Cause, error)
 	History(ctx context.Context, metrics []history.Name, from time.Time, to *time.Time, resolution *HistoryResolution, tier *models.Tier, model *string, pool *string, region *string, gpuType *string) ([]*query.HistorySeries, error)
 	HeatMap(ctx context.Context, hours int) ([]*history.HeatCell, error)
 	Pools(ctx context.Context) ([]*query.PoolStatus, error)
@@ -10503,6 +10505,56 @@ func (ec *executionContext) fieldContext_Query_overview(_ context.Context, field
 	return fc, nil
 }
 
+func (ec *executionContext) _Query_attention(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_attention(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Query().Attention(ctx)
+		},
+		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
+			directive0 := next
+
+			directive1 := func(ctx context.Context) (any, error) {
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				if err != nil {
+					var zeroVal []*attention.Cause
+					return zeroVal, err
+				}
+				if ec.Directives.Auth == nil {
+					var zeroVal []*attention.Cause
+					return zeroVal, errors.New("directive auth is not implemented")
+				}
+				return ec.Directives.Auth(ctx, nil, directive0, role)
+			}
+
+			next = directive1
+			return next
+		},
+		func(ctx context.Context, selections ast.SelectionSet, v []*attention.Cause) graphql.Marshaler {
+			return ec.marshalNAttentionCause2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋattentionᚐCauseᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Query_attention(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_AttentionCause(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Query_history(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -13541,6 +13593,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 					}
 				}()
 				res = ec._Query_overview(ctx, field)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "attention":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_attention(ctx, field)
 				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
