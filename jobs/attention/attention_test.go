@@ -3,7 +3,6 @@ package attention_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/attention"
