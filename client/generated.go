@@ -598,6 +598,100 @@ func (v *AttemptWorker) GetRegion() string { return v.Region }
 // GetGpuType returns AttemptWorker.GpuType, and is useful for accessing the field via an interface.
 func (v *AttemptWorker) GetGpuType() string { return v.GpuType }
 
+// AttentionAlert includes the requested fields of the GraphQL type Alert.
+// The GraphQL type's documentation follows.
+//
+// One time during which the condition of a rule held for long enough. It fires until resolvedAt.
+type AttentionAlert struct {
+	// The name of its rule.
+	Name     string   `json:"name"`
+	Severity Severity `json:"severity"`
+	Message  string   `json:"message"`
+}
+
+// GetName returns AttentionAlert.Name, and is useful for accessing the field via an interface.
+func (v *AttentionAlert) GetName() string { return v.Name }
+
+// GetSeverity returns AttentionAlert.Severity, and is useful for accessing the field via an interface.
+func (v *AttentionAlert) GetSeverity() Severity { return v.Severity }
+
+// GetMessage returns AttentionAlert.Message, and is useful for accessing the field via an interface.
+func (v *AttentionAlert) GetMessage() string { return v.Message }
+
+// AttentionCause includes the requested fields of the GraphQL type AttentionCause.
+// The GraphQL type's documentation follows.
+//
+// One thing that an operator should look at, and the alerts that follow from it.
+type AttentionCause struct {
+	Kind AttentionKind `json:"kind"`
+	// Urgent causes stop jobs, or will. The others, such as a pause, may be meant.
+	Urgent bool   `json:"urgent"`
+	Title  string `json:"title"`
+	// More in a sentence or less. It may be empty.
+	Detail string `json:"detail"`
+	// The page of the console about it.
+	Path string `json:"path"`
+	// Null if it is not known.
+	Since *time.Time `json:"since"`
+	// The alerts that follow from it, the most severe first.
+	Alerts []AttentionAlert `json:"alerts"`
+}
+
+// GetKind returns AttentionCause.Kind, and is useful for accessing the field via an interface.
+func (v *AttentionCause) GetKind() AttentionKind { return v.Kind }
+
+// GetUrgent returns AttentionCause.Urgent, and is useful for accessing the field via an interface.
+func (v *AttentionCause) GetUrgent() bool { return v.Urgent }
+
+// GetTitle returns AttentionCause.Title, and is useful for accessing the field via an interface.
+func (v *AttentionCause) GetTitle() string { return v.Title }
+
+// GetDetail returns AttentionCause.Detail, and is useful for accessing the field via an interface.
+func (v *AttentionCause) GetDetail() string { return v.Detail }
+
+// GetPath returns AttentionCause.Path, and is useful for accessing the field via an interface.
+func (v *AttentionCause) GetPath() string { return v.Path }
+
+// GetSince returns AttentionCause.Since, and is useful for accessing the field via an interface.
+func (v *AttentionCause) GetSince() *time.Time { return v.Since }
+
+// GetAlerts returns AttentionCause.Alerts, and is useful for accessing the field via an interface.
+func (v *AttentionCause) GetAlerts() []AttentionAlert { return v.Alerts }
+
+// What a cause is, the most urgent first.
+type AttentionKind string
+
+const (
+	AttentionKindHalt             AttentionKind = "HALT"
+	AttentionKindWorkersDoNotBoot AttentionKind = "WORKERS_DO_NOT_BOOT"
+	AttentionKindFailingWorker    AttentionKind = "FAILING_WORKER"
+	AttentionKindProvider         AttentionKind = "PROVIDER"
+	AttentionKindNoWorkers        AttentionKind = "NO_WORKERS"
+	AttentionKindFailingJobs      AttentionKind = "FAILING_JOBS"
+	AttentionKindPausedQueue      AttentionKind = "PAUSED_QUEUE"
+	AttentionKindFloodingAccount  AttentionKind = "FLOODING_ACCOUNT"
+	AttentionKindFailingEndpoint  AttentionKind = "FAILING_ENDPOINT"
+	AttentionKindPausedPool       AttentionKind = "PAUSED_POOL"
+	AttentionKindPoolAtMaximum    AttentionKind = "POOL_AT_MAXIMUM"
+	// An alert that no other cause explains.
+	AttentionKindAlert AttentionKind = "ALERT"
+)
+
+var AllAttentionKind = []AttentionKind{
+	AttentionKindHalt,
+	AttentionKindWorkersDoNotBoot,
+	AttentionKindFailingWorker,
+	AttentionKindProvider,
+	AttentionKindNoWorkers,
+	AttentionKindFailingJobs,
+	AttentionKindPausedQueue,
+	AttentionKindFloodingAccount,
+	AttentionKindFailingEndpoint,
+	AttentionKindPausedPool,
+	AttentionKindPoolAtMaximum,
+	AttentionKindAlert,
+}
+
 // AuditEdge includes the requested fields of the GraphQL type AuditEdge.
 type AuditEdge struct {
 	Node AuditEntry `json:"node"`
@@ -9336,6 +9430,15 @@ type applyScheduleResponse struct {
 // GetApplySchedule returns applyScheduleResponse.ApplySchedule, and is useful for accessing the field via an interface.
 func (v *applyScheduleResponse) GetApplySchedule() Schedule { return v.ApplySchedule }
 
+// attentionResponse is returned by attention on success.
+type attentionResponse struct {
+	// What an operator should look at, the most urgent first. The overview of the console and `reelay top` show it.
+	Attention []AttentionCause `json:"attention"`
+}
+
+// GetAttention returns attentionResponse.Attention, and is useful for accessing the field via an interface.
+func (v *attentionResponse) GetAttention() []AttentionCause { return v.Attention }
+
 // auditLogResponse is returned by auditLog on success.
 type auditLogResponse struct {
 	// Newest first. target, actor and action must be equal; since and until bound the time.
@@ -12082,6 +12185,46 @@ func applySchedule(
 	}
 
 	data_ = &applyScheduleResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by attention.
+const attention_Operation = `
+query attention {
+	attention {
+		kind
+		urgent
+		title
+		detail
+		path
+		since
+		alerts {
+			name
+			severity
+			message
+		}
+	}
+}
+`
+
+func attention(
+	ctx_ context.Context,
+	client_ graphql.Client,
+) (data_ *attentionResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "attention",
+		Query:  attention_Operation,
+	}
+
+	data_ = &attentionResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

@@ -492,6 +492,26 @@ func (ec *executionContext) childFields_Attempt(ctx context.Context, field graph
 	return nil, fmt.Errorf("no field named %q was found under type Attempt", field.Name)
 }
 
+func (ec *executionContext) childFields_AttentionCause(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "kind":
+		return ec.fieldContext_AttentionCause_kind(ctx, field)
+	case "urgent":
+		return ec.fieldContext_AttentionCause_urgent(ctx, field)
+	case "title":
+		return ec.fieldContext_AttentionCause_title(ctx, field)
+	case "detail":
+		return ec.fieldContext_AttentionCause_detail(ctx, field)
+	case "path":
+		return ec.fieldContext_AttentionCause_path(ctx, field)
+	case "since":
+		return ec.fieldContext_AttentionCause_since(ctx, field)
+	case "alerts":
+		return ec.fieldContext_AttentionCause_alerts(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AttentionCause", field.Name)
+}
+
 func (ec *executionContext) childFields_AuditConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "edges":

@@ -360,6 +360,22 @@ export type HeatLevel =
   | 'WATCH'
   | 'ACT';
 
+/** What a cause is, the most urgent first. */
+export type AttentionKind =
+  | 'HALT'
+  | 'WORKERS_DO_NOT_BOOT'
+  | 'FAILING_WORKER'
+  | 'PROVIDER'
+  | 'NO_WORKERS'
+  | 'FAILING_JOBS'
+  | 'PAUSED_QUEUE'
+  | 'FLOODING_ACCOUNT'
+  | 'FAILING_ENDPOINT'
+  | 'PAUSED_POOL'
+  | 'POOL_AT_MAXIMUM'
+  /** An alert that no other cause explains. */
+  | 'ALERT';
+
 /** What keeps a pool from having more workers; the first that applies. */
 export type PoolState =
   | 'ACTIVE'
