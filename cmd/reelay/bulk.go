@@ -36,7 +36,7 @@ func listBulk(cmd *cobra.Command) *cobra.Command {
 	var open bool
 	cmd.Flags().BoolVar(&open, "open", false, "only those that have not ended")
 	list := &lister[client.BulkOperation]{
-		table: bulkTable,
+		target: target{operator: true}, table: bulkTable,
 		ask: func(ctx context.Context, c *client.Client, p page) (output.List[client.BulkOperation], error) {
 			return output.Page[client.BulkOperation](c.BulkOperations(ctx, open, p.first, p.after))
 		},
