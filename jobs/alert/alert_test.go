@@ -95,7 +95,7 @@ func TestEvaluate(t *testing.T) {
 		fired := w.list(t, true)
 		require.Len(t, fired, 1)
 		require.Equal(t, "outbox-lag", fired[0].Rule)
-		require.Contains(t, fired[0].Message, "above 60 s")
+		require.Contains(t, fired[0].Message, "old (limit 60 s).")
 		require.Equal(t, []string{"FIRED on-call", "FIRED all"}, w.events(t))
 
 		w.lag(t, 0)

@@ -107,7 +107,7 @@ func TestNotify(t *testing.T) {
 			&alert.Route{Name: "slack", Slack: &alert.Slack{URL: slack}},
 			&alert.Route{Name: "pager", PagerDuty: &alert.PagerDuty{RoutingKey: "R0", URL: pager}},
 			&alert.Route{Name: "mail", SMTP: &alert.SMTP{Address: mail, From: "reelay@example.com", To: []string{"ops@example.com"}, TLS: "off"}})
-		w.rule.Title = "<b>Age</b> & outbox"
+		w.rule.Says = "<b>Age</b> & outbox: {value}."
 		w.lag(t, 90)
 		w.pass(t)
 

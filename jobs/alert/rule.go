@@ -2,6 +2,7 @@ package alert
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/reelay/reelay/jobs/history"
@@ -13,7 +14,9 @@ type Rule struct {
 	// Name identifies it, such as drain-time.
 	Name string
 	// Title is the condition in words, without numbers.
-	Title    string
+	Title string
+	// Says is the sentence of its alerts: see says.
+	Says     string
 	Severity models.Severity
 	// Threshold is the value beyond which the condition holds: above it, or below it if Below.
 	Threshold float64
@@ -64,11 +67,7 @@ func (r *Rule) Condition() string {
 
 // message says what is so now.
 func (r *Rule) message(value float64) string {
-	side := "above"
-	if r.Below {
-		side = "below"
-	}
-	return fmt.Sprintf("%s: %s, %s %s.", r.Title, Show(value, r.Unit), side, Show(r.Threshold, r.Unit))
+	return strings.NewReplacer("{value}", Show(value, r.Unit), "{limit}", Show(r.Threshold, r.Unit)).Replace(r.Says)
 }
 
 // Show formats a value in its unit.

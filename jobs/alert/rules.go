@@ -177,7 +177,7 @@ func acceptance(s *State) *float64 {
 func Defaults() []*Rule {
 	rules := slices.Concat(queueRules(), fleetRules(), jobRules(), plumbingRules())
 	for _, r := range rules {
-		r.Runbook = runbooks[r.Name]
+		r.Runbook, r.Says = runbooks[r.Name], says[r.Name]
 	}
 	return rules
 }
@@ -209,8 +209,8 @@ func jobRules() []*Rule {
 		{Name: "acceptance", Title: "Share of submits of the last hour that were accepted", Severity: models.SeverityP1, Threshold: 0.999, Below: true, For: 5 * time.Minute, Unit: history.Share, Value: acceptance},
 		{Name: "completion", Title: "Share of jobs of the last hour that completed", Severity: models.SeverityP1, Threshold: 0.95, Below: true, Unit: history.Share, Value: of(hour, ended((*history.Figures).CompletionRate))},
 		{Name: "failures", Title: "Share of jobs of the last hour that failed", Severity: models.SeverityP2, Threshold: 0.1, Unit: history.Share, Value: of(hour, ended((*history.Figures).FailureRate))},
-		{Name: "slo-fast-burn", Title: "Failures, as a multiple of what the objective of 99 % allows, over an hour and 5 minutes", Severity: models.SeverityP1, Threshold: 14.4, Value: burning(hour, five)},
-		{Name: "slo-slow-burn", Title: "Failures, as a multiple of what the objective of 99 % allows, over 6 hours and 30 minutes", Severity: models.SeverityP2, Threshold: 6, Value: burning(sixHours, halfHour)},
+		{Name: "slo-fast-burn", Title: "Burn of the error budget, over an hour and 5 minutes", Severity: models.SeverityP1, Threshold: 14.4, Value: burning(hour, five)},
+		{Name: "slo-slow-burn", Title: "Burn of the error budget, over 6 hours and 30 minutes", Severity: models.SeverityP2, Threshold: 6, Value: burning(sixHours, halfHour)},
 		{Name: "render-p50", Title: "Render time of the last hour, median", Severity: models.SeverityP3, Threshold: 180, Unit: history.Seconds, Value: of(hour, rendered(0.5))},
 		{Name: "render-p95", Title: "Render time of the last hour, p95", Severity: models.SeverityP3, Threshold: 600, Unit: history.Seconds, Value: of(hour, rendered(0.95))},
 		{Name: "render-p99", Title: "Render time of the last hour, p99", Severity: models.SeverityP3, Threshold: 900, Unit: history.Seconds, Value: of(hour, rendered(0.99))},

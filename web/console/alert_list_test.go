@@ -21,7 +21,7 @@ func TestAlerts(t *testing.T) {
 		id := b.FireAlert(t)
 
 		page := b.get(t, "/alerts").Body
-		require.Contains(t, page, "Queued jobs: 250, above 200.")
+		require.Contains(t, page, "250 jobs wait (limit 200).")
 		require.Contains(t, page, `href="/alerts/rules/queue-depth"`)
 		for range 2 { // a double click
 			require.Equal(t, http.StatusSeeOther, b.post(t, "/alerts/"+string(id)+"/acknowledge", nil).Status)
