@@ -173,8 +173,9 @@ func TestLimitsOf(t *testing.T) {
 
 	for path, want := range map[string]httpguard.Limits{
 		"/objects/films/x":     {Stall: 30 * time.Second, Write: 30 * time.Second},
-		"/v1/videos":           {Body: 2 * time.Minute},
-		"/v1/videos/x/content": {Body: 2 * time.Minute},
+		"/v1/videos":           {Body: 2 * time.Minute, Bodies: true},
+		"/v1/videos/x/content": {Body: 2 * time.Minute, Bodies: true},
+		"/api/v1/jobs":         {Bodies: true},
 		"/graphql":             {},
 		"/login":               {},
 	} {

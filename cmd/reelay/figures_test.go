@@ -55,7 +55,7 @@ var shownFigures = map[string]shown{
 	"workers_draining":     {overview: whole("%d draining"), metric: whole(`reelay_workers{status="DRAINING"} %d`)},
 	"workers_max":          {overview: whole("at most %d in pools")},
 	"workers_without_pool": {overview: whole("%d without a pool")},
-	"estimated_drain_seconds": {top: spent("queues empty in %s"), overview: took("Queues empty in %s"), queues: took("%s"),
+	"estimated_drain_seconds": {top: spent("queues empty in %s"), overview: took("Queues empty in %s"), // a row of the queues page is for that queue alone
 		metric: func(v float64) string { return fmt.Sprintf("reelay_estimated_drain_time_all_seconds %v", v) }},
 	"preemptions_per_hour":          {overview: perHour("Preemptions %s")},
 	"operator_preemptions_per_hour": {overview: perHour("%s by operators")},
@@ -79,7 +79,7 @@ func seedFigures(t *testing.T, s *strained) {
 		}
 		_, err := b.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
 		require.NoError(t, err)
-		b.Exec(t, "UPDATE workers SET status = 'TERMINATED', ended_at = clock_timestamp() WHERE id = ?", worker.WorkerID)
+		b.Exec(t, "UPDATE workers SET status = 'TERMINATED', ended_at = clock_timestamp(), token_hash = NULL WHERE id = ?", worker.WorkerID)
 	}
 	for range 12 {
 		require.NoError(t, s.submit())

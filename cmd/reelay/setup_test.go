@@ -4,6 +4,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,6 +24,9 @@ func TestRecordedSettings(t *testing.T) {
 	require.NoError(t, err)
 	for _, found := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)`").FindAllSubmatch(page, -1) {
 		name := string(found[1])
+		if strings.HasPrefix(name, "OTEL_") {
+			continue // one of them may hold a key, and the library reads them
+		}
 		require.True(t, slices.Contains(recorded, name) || slices.Contains(others, name), "%s is neither recorded nor left out", name)
 	}
 }
