@@ -172,7 +172,7 @@ func TestFiguresAgree(t *testing.T) {
 		}
 		return all
 	}
-	require.Equal(t, []float64{12, 2, 2, 7}, figures("queued", "promoted", "workers_without_pool", "workers_max")[:4])
+	require.Equal(t, []float64{12, 2, 1, 7}, figures("queued", "promoted", "workers_without_pool", "workers_max")[:4])
 	require.Positive(t, rest["preemptions_per_hour"])
 	require.InDelta(t, rest["preemptions_per_hour"], rest["operator_preemptions_per_hour"], 1e-6, "one of each")
 	left := map[string]float64{}

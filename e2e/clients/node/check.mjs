@@ -81,7 +81,7 @@ for await (const each of client.models.list()) models.push(each.id);
 assert.ok(models.includes("sora-2") && models.includes("sora-2-pro"));
 
 // Parameters of the model go into one object of their own.
-const short = await client.videos.create({ prompt: "x", params: { fps: 12, pace: 0, durationSeconds: 1 } });
-assert.equal(short.seconds, "1");
+const short = await client.videos.createAndPoll({ prompt: "x", params: { fps: 12, pace: 0, durationSeconds: 1 } }, { pollIntervalMs: 200 });
+assert.deepEqual([short.status, short.seconds], ["completed", "1"]);
 const unknown = await refused(client.videos.create({ prompt: "x", params: { fsp: 12 } }), 400, "invalid_value", "params.fsp");
 assert.match(unknown.message, /did you mean "fps"\?/);
