@@ -59,7 +59,7 @@ func TestApplyModels(t *testing.T) {
 		programs := at[[]any](t, a.as(t, models.RoleWorker, `{ modelPrograms { model program install } }`, nil), "modelPrograms")
 		require.NotEmpty(t, programs)
 		require.Empty(t, admin(`mutation { removeModel(name: "fast") }`, nil).codes())
-		require.Equal(t, map[string]any{"aliases": []any{}, "pools": []any{}, "openJobs": 0.0, "schedules": 0.0},
+		require.Equal(t, map[string]any{"aliases": []any{}, "pools": []any{}, "openJobs": 1.0, "schedules": 0.0},
 			at[map[string]any](t, admin(`{ modelUses(name: "own") { aliases pools openJobs schedules } }`, nil).Data, "modelUses"))
 		require.Empty(t, admin(`mutation { removeModel(name: "own") }`, nil).codes())
 		gone := at[map[string]any](t, admin(`{ model(name: "own", version: 1) { origin removedAt removedBy source } }`, nil).Data, "model")

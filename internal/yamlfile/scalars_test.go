@@ -177,7 +177,7 @@ func TestEncodings(t *testing.T) {
 			"name: a: b":                          "x.yaml:1: a second colon makes no sense here: quote a text that has a colon and a space in it",
 			"name: @home":                         "x.yaml:1: '@' is a reserved character at the beginning of a text: quote the text",
 			"name: %d":                            "x.yaml:1: % is a reserved character at the beginning of a text: quote the text",
-			"name: *bold*":                        "quote a text that begins with &, * or !",
+			"name: *bold*":                        "quote a text that begins with !, & or *",
 			"name: a\n\"name\": b":                `x.yaml:2: mapping key "name" already defined`,
 			"name: a\n---\nname: b":               "x.yaml: the file has 2 YAML documents: it must have one",
 			"\xef\xbb\xbf":                        "x.yaml: the file is empty: it must have a name",

@@ -94,7 +94,7 @@ func ReadUpTo(limit int, name, what string, data []byte, into any) (*File, error
 	}
 	f.root = parsed.Docs[0].Body
 	if line := aliasLine(f.root); line > 0 {
-		return nil, fmt.Errorf("%s:%d: anchors, aliases and tags of YAML are not supported: repeat the text, or quote a text that begins with &, * or !", name, line)
+		return nil, fmt.Errorf("%s:%d: anchors, aliases and tags of YAML are not supported: repeat the text, or quote a text that begins with !, & or *", name, line)
 	}
 	if f.root, err = f.resolve(f.root, f.into); err != nil {
 		return nil, err
