@@ -61,6 +61,10 @@ func TestApplyModels(t *testing.T) {
 		require.Empty(t, admin(`mutation { removeModel(name: "fast") }`, nil).codes())
 		require.Equal(t, map[string]any{"aliases": []any{}, "pools": []any{}, "openJobs": 1.0, "schedules": 0.0},
 			at[map[string]any](t, admin(`{ modelUses(name: "own") { aliases pools openJobs schedules } }`, nil).Data, "modelUses"))
+		require.Equal(t, []string{"CONFLICT"}, admin(`mutation { removeModel(name: "own") }`, nil).codes())
+		open := at[[]any](t, a.client(t, `{ jobs(first: 1) { edges { node { id } } } }`, nil), "jobs", "edges")
+		id := at[string](t, open[0].(map[string]any), "node", "id")
+		a.client(t, `mutation($id: ID!) { cancelJob(id: $id) { status } }`, map[string]any{"id": id})
 		require.Empty(t, admin(`mutation { removeModel(name: "own") }`, nil).codes())
 		gone := at[map[string]any](t, admin(`{ model(name: "own", version: 1) { origin removedAt removedBy source } }`, nil).Data, "model")
 		require.Equal(t, []any{"OPERATOR", string(a.Admin.KeyID)}, []any{gone["origin"], gone["removedBy"]})
