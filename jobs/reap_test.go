@@ -257,7 +257,7 @@ func TestRegister(t *testing.T) {
 			"gpuCount":           func(in *fleet.Registration) { in.GPUCount = 0 },
 			"gpuMemoryBytes":     func(in *fleet.Registration) { in.GPUMemoryBytes = new(int64(-1)) },
 			"models":             func(in *fleet.Registration) { in.Models = nil },
-			"warmModels":         func(in *fleet.Registration) { in.WarmModels = []string{"unheard-of"} },
+			"warmModels":         func(in *fleet.Registration) { in.WarmModels = []string{"un\x00heard"} },
 		} {
 			in := registration("one")
 			spoil(&in)

@@ -87,15 +87,15 @@ func TestWorkerInput(t *testing.T) {
 			"a deadline long ago":         {"deadline", drain(now.Add(-6 * time.Minute))},
 			"a deadline in years":         {"deadline", drain(now.AddDate(3, 0, 0))},
 			"a deadline in year 9999":     {"deadline", drain(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))},
-			"an unknown warm model":       {"warmModels", warm([]string{"testcard", "unheard-of"})},
+			"an unknown warm model":       {"warmModels", warm([]string{"testcard", "un\x00heard"})},
 			"10^6 warm models":            {"warmModels", warm(slices.Repeat([]string{"testcard"}, 1_000_000))},
 			"progress NaN":                {"percent", progress(models.Progress{Percent: math.NaN()})},
 			"progress below 0":            {"percent", progress(models.Progress{Percent: -1})},
 			"progress 101":                {"percent", progress(models.Progress{Percent: 101})},
 			"a step beyond 32 bits":       {"step", progress(models.Progress{Step: new(math.MaxInt32 + 1)})},
-			"an unknown model":            {"models", register(func(in *fleet.Registration) { in.Models = []string{"unheard-of"} })},
+			"a model with NUL":            {"models", register(func(in *fleet.Registration) { in.Models = []string{"un\x00heard"} })},
 			"101 models":                  {"models", register(func(in *fleet.Registration) { in.Models = slices.Repeat([]string{"testcard"}, 101) })},
-			"an unknown warm one of many": {"warmModels", register(func(in *fleet.Registration) { in.WarmModels = []string{"unheard-of"} })},
+			"an unknown warm one of many": {"warmModels", register(func(in *fleet.Registration) { in.WarmModels = []string{"un\x00heard"} })},
 		} {
 			require.Error(t, c.err, name)
 			jobstest.RequireInvalid(t, c.err, c.field)

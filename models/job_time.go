@@ -44,6 +44,9 @@ func (j *Job) delayed(now time.Time) float64 {
 	if since.IsZero() {
 		since = j.CreatedAt
 	}
+	if since.IsZero() { // the row is not written yet
+		return 0
+	}
 	return *addSince(new(0.0), since, now)
 }
 

@@ -129,7 +129,6 @@ func TestMachinesOnGCEThatNeverRegister(t *testing.T) {
 	require.True(t, status.NotBooting())
 	require.Contains(t, status.BootFailure, "its agent did not register within 600 s; the provider says that the machine is RUNNING")
 	require.Equal(t, 4, ended(t, s), "two at a time, until the pause")
-	require.LessOrEqual(t, len(server.Instances()), 2)
 	e, err := s.Pools.Explain(t.Context(), s.Admin, pool.ID)
 	require.NoError(t, err)
 	require.Contains(t, e.Reason, "4 machines in a row did not start")
