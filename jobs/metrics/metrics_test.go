@@ -128,7 +128,7 @@ func TestMetrics(t *testing.T) {
 			"reelay_submits_refused_total": {"code", "tier"}, "reelay_eta_error_seconds": {"tier"},
 			"reelay_completion_error_seconds": {"tier"}, "reelay_queue_depth": {"model", "tier"}, "reelay_jobs_ended_total": {"model", "status"},
 			"reelay_jobs_finished_total": {"class", "status"}, "reelay_queue_wait_seconds": {"tier"}, "reelay_queue_running": {"model", "tier"},
-			"reelay_queue_paused": {"tier"}, "reelay_build_info": {"commit", "go", "version"},
+			"reelay_queue_paused": {"tier"}, "reelay_queue_promoted": {"tier"}, "reelay_build_info": {"commit", "go", "version"},
 		}, own)
 	})
 
