@@ -34,7 +34,7 @@ type Summary struct {
 	ProcessingTimeMS     *int64       `json:"processing_time_ms" doc:"Milliseconds from the first start to the end."`
 	WaitedSeconds        *float64     `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together. The current wait is added when it ends."`
 	RanSeconds           *float64     `json:"ran_seconds" doc:"Seconds that workers have held this run, all attempts together. The current attempt is added when it ends."`
-	Time                 *TimeSpent   `json:"time" doc:"Where the time of this run went. The parts add up to the total. Null if unknown."`
+	Time                 *TimeSpent   `json:"time,omitempty" doc:"Where the time of this run went. The parts add up to the total. Only of a job that has ended."`
 	CostUSD              *float64     `json:"cost_usd" doc:"The cost of the job in US dollars."`
 	FailureReason        *string      `json:"failure_reason" doc:"A sentence that says why the job failed."`
 	CreatedAt            time.Time    `json:"created_at"`
@@ -103,7 +103,8 @@ func (r *Reader) Summarize(ctx context.Context, rows []*models.Job, base string,
 	for _, job := range rows {
 		s := summarize(job)
 		s.EstimatedWaitSeconds = estimates[job.ID].WaitSeconds
-		if t := times[job.ID]; t != nil {
+		// It grows by itself until then, and an unchanged job must have an unchanged answer: see If-None-Match.
+		if t := times[job.ID]; t != nil && job.Status.Terminal() {
 			s.Time = new(TimeSpent(*t))
 		}
 		s.Draft, s.Continues = drafts[job.ID], job.Continues

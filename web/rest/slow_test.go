@@ -66,7 +66,7 @@ func TestSlowReader(t *testing.T) {
 	require.Contains(t, string(heard), "id: 1\n")
 	require.NotContains(t, string(heard), "id: "+strconv.Itoa(events)+"\n")
 	left()
-	require.Equal(t, 1, followers(), "of the job, for all who follow it here")
+	require.Equal(t, 2, followers(), "of the job, for all who follow it here, and of why it waits, for the stream that is left")
 	require.NoError(t, reader.Body.Close())
 	testrun.Eventually(t, "no follower is left", func() bool { return followers() == 0 })
 }

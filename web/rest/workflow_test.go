@@ -101,7 +101,7 @@ func TestNodesOfWorkflows(t *testing.T) {
 		path + "b/override?parent=x":           {"", "NOT_FOUND parent", "no such parent"},
 		path + "x/override?parent=a":           {"", "NOT_FOUND key", "no such node"},
 		path + "d/override?parent=a":           {"", "NOT_FOUND parent", "no such parent"},
-		path + "b/override":                    {"", "INVALID_INPUT parent", "required"},
+		path + "b/override":                    {"", "INVALID_INPUT parent", "missing"},
 		"/api/v1/workflows/wfl_x/nodes/a/skip": {"", "NOT_FOUND", "no such workflow"},
 		"/api/v1/workflows/wfl_00000000-0000-7000-8000-000000000000/nodes/a/skip": {"", "NOT_FOUND", "no such workflow"},
 	} {

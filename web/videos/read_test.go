@@ -384,7 +384,11 @@ func TestRoutes(t *testing.T) {
 			for _, request := range []string{"GET /v1/videos/%s", "DELETE /v1/videos/%s", "GET /v1/videos/%s/content", "POST /v1/videos/%s/remix", "GET /v1/videos?after=%s"} {
 				ask := func(id string) answer {
 					method, path, _ := strings.Cut(fmt.Sprintf(request, id), " ")
-					return d.do(t, method, path, "application/json", strings.NewReader(boat), "Authorization", "Bearer "+secret)
+					body := ""
+					if method == http.MethodPost {
+						body = boat
+					}
+					return d.do(t, method, path, "application/json", strings.NewReader(body), "Authorization", "Bearer "+secret)
 				}
 
 				got := ask(id)
