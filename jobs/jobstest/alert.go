@@ -17,7 +17,7 @@ func (s *Stack) FireAlert(t testing.TB) models.AlertID {
 	t.Helper()
 	now := time.Now()
 	a := &models.Alert{
-		ID: models.NewAlertID(), Rule: "queue-depth", Severity: models.SeverityP3, Message: "Queued jobs: 250, above 200.",
+		ID: models.NewAlertID(), Rule: "queue-depth", Severity: models.SeverityP3, Message: "250 jobs wait (limit 200).",
 		Value: 250, Threshold: 200, Since: now, HeldAt: now, FiredAt: &now,
 	}
 	require.NoError(t, jobs.InTx(t.Context(), s.DB, func(ctx context.Context, tx bun.Tx) error {

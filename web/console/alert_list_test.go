@@ -30,7 +30,7 @@ func TestAlerts(t *testing.T) {
 		page = b.get(t, "/alerts").Body
 		require.Contains(t, page, "acknowledged")
 		require.NotContains(t, page, "nobody yet")
-		require.Contains(t, b.get(t, "/alerts?history=1").Body, "Queued jobs: 250")
+		require.Contains(t, b.get(t, "/alerts?history=1").Body, "250 jobs wait")
 		require.Equal(t, http.StatusNotFound, b.post(t, "/alerts/"+string(models.NewAlertID())+"/acknowledge", nil).Status)
 	})
 
@@ -63,7 +63,7 @@ func TestAlerts(t *testing.T) {
 		page := b.get(t, "/alerts/rules/queue-depth").Body
 		require.Contains(t, page, "What to do")
 		require.Contains(t, page, `<a href="/queues">/queues</a>`)
-		require.Contains(t, page, "Queued jobs: 250")
+		require.Contains(t, page, "250 jobs wait")
 		require.Equal(t, http.StatusNotFound, b.get(t, "/alerts/rules/none").Status)
 	})
 

@@ -130,7 +130,7 @@ func TestJobFiles(t *testing.T) {
 		b := operator(t)
 		stitch := url.Values{"model": {"video.stitch"}, "params.clips": {"art_1"}}
 
-		got := b.postFiles(t, "/jobs/new", stitch, attached{"params.clips.file", "video/mp4", "\x00\x00\x00\x18ftypmp42"}, attached{"params.clips.file", "video/webm", "x"})
+		got := b.postFiles(t, "/jobs/new", stitch, attached{"params.clips.file", "video/mp4", "\x00\x00\x00\x18ftypmp42"}, attached{"params.clips.file", "video/webm", "\x1aE\xdf\xa3\x87B\x82\x84webm"})
 
 		require.Equal(t, http.StatusUnprocessableEntity, got.Status)
 		require.Regexp(t, `(?s)id="params.clips"[^>]*>art_1\nart_[^\n]+\nart_[^\n]+</textarea>`, got.Body)

@@ -36,8 +36,8 @@ func TestGPULine(t *testing.T) {
 
 	got := b.get(t, "/workers").Body
 
-	require.Regexp(t, `aria-label="75 %".*<span class="num">60 of 80 GiB</span> <span class="quiet">97 %, 64 °C, 652 W</span>\s*</span>`, got)
-	require.Contains(t, got, `<span class="error">2 uncorrected memory errors, XID 79</span>`)
+	require.Regexp(t, `aria-label="75 %".*<span class="num">60 of 80 GiB</span>\s*<span class="quiet">97 %, 64 °C, 652 W</span>\s*</span>`, got)
+	require.Contains(t, got, `<span class="error"> 2 uncorrected memory errors, XID 79</span>`)
 }
 
 func TestWorkerList(t *testing.T) {
