@@ -255,22 +255,22 @@ func TestApplyPools(t *testing.T) {
 		s := jobstest.New(t)
 
 		for says, change := range map[string][2]string{
-			"pools.yaml:8: unknown field \"maxworkers\"":                                                     {"maxWorkers: 4", "maxworkers: 4"},
-			"pools.yaml:8: maxWorkers must be from 0":                                                        {"maxWorkers: 4", "maxWorkers: -4"},
-			"pools.yaml:18: minWorkers must be from 0 to maxWorkers":                                         {"maxWorkers: 2", "maxWorkers: 2\n    minWorkers: 3"},
-			"pools.yaml:11: the file has two pools with the name":                                            {"l4-safe", "l4-spot"},
-			"pools.yaml:3: There is no provider \"cloud\". The provide":                                      {"provider: fake", "provider: cloud"},
-			"pools.yaml:1: the file must have 1 to 200 pools":                                                {poolsFile, "pools: []"},
-			"the file is empty: it must have pools":                                                          {poolsFile, ""},
-			"pools.yaml:5":                                                                                   {"zones: [here-a]", "zones: &z [here-a]"},
-			"pools.yaml:10":                                                                                  {"settings: {image: worker-7,", "settings: [1,"},
-			`pools.yaml:8: maxWorkers must be a whole number; it is "two"`:                                   {"maxWorkers: 4", "maxWorkers: two"},
-			`pools.yaml:8: maxWorkers must be a whole number; it is "1.5"`:                                   {"maxWorkers: 4", "maxWorkers: 1.5"},
-			`pools.yaml:8: maxWorkers must be a whole number; it is a list`:                                  {"maxWorkers: 4", "maxWorkers: [4]"},
+			"pools.yaml:8: unknown field \"maxworkers\"":                                   {"maxWorkers: 4", "maxworkers: 4"},
+			"pools.yaml:8: maxWorkers must be from 0":                                      {"maxWorkers: 4", "maxWorkers: -4"},
+			"pools.yaml:18: minWorkers must be from 0 to maxWorkers":                       {"maxWorkers: 2", "maxWorkers: 2\n    minWorkers: 3"},
+			"pools.yaml:11: the file has two pools with the name":                          {"l4-safe", "l4-spot"},
+			"pools.yaml:3: There is no provider \"cloud\". The provide":                    {"provider: fake", "provider: cloud"},
+			"pools.yaml:1: the file must have 1 to 200 pools":                              {poolsFile, "pools: []"},
+			"the file is empty: it must have pools":                                        {poolsFile, ""},
+			"pools.yaml:5":                                                                 {"zones: [here-a]", "zones: &z [here-a]"},
+			"pools.yaml:10":                                                                {"settings: {image: worker-7,", "settings: [1,"},
+			`pools.yaml:8: maxWorkers must be a whole number; it is "two"`:                 {"maxWorkers: 4", "maxWorkers: two"},
+			`pools.yaml:8: maxWorkers must be a whole number; it is "1.5"`:                 {"maxWorkers: 4", "maxWorkers: 1.5"},
+			`pools.yaml:8: maxWorkers must be a whole number; it is a list`:                {"maxWorkers: 4", "maxWorkers: [4]"},
 			`pools.yaml:8: maxWorkers must be a whole number; it is "9999999999999999999"`: {"maxWorkers: 4", "maxWorkers: 9999999999999999999"},
-			`pools.yaml:8: holdOnFailure must be true or false; it is "yes"`:                                 {"maxWorkers: 4", "holdOnFailure: yes"},
-			`pools.yaml:5: zones must be a list; it is "here-a"`:                                             {"zones: [here-a]", "zones: here-a"},
-			`pools.yaml:5: zones[0] must be a text; it is a map of keys and values`:                          {"zones: [here-a]", "zones: [{a: b}]"},
+			`pools.yaml:8: holdOnFailure must be true or false; it is "yes"`:               {"maxWorkers: 4", "holdOnFailure: yes"},
+			`pools.yaml:5: zones must be a list; it is "here-a"`:                           {"zones: [here-a]", "zones: here-a"},
+			`pools.yaml:5: zones[0] must be a text; it is a map of keys and values`:        {"zones: [here-a]", "zones: [{a: b}]"},
 		} {
 			_, err := apply(t, s, strings.Replace(poolsFile, change[0], change[1], 1), false)
 
