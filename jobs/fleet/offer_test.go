@@ -119,7 +119,7 @@ func TestOfferedModels(t *testing.T) {
 
 func TestMachinesOnGCEThatNeverRegister(t *testing.T) {
 	t.Parallel()
-	s, scaler, server, pool := onGCE(t, 10*time.Second)
+	s, scaler, _, pool := onGCE(t, 10*time.Second)
 	for range 6 {
 		require.NoError(t, scaler.Scale(t.Context()))
 		s.Exec(t, "UPDATE workers SET created_at = created_at - interval '11 minutes', ended_at = ended_at - interval '11 minutes'")
