@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -141,6 +142,7 @@ func TestProcesses(t *testing.T) {
 		s := start(t, "--api", "3", "--control", "3", "--agents", "2")
 		ctx := t.Context()
 		everySecond := s.schedule(t)
+		slots := map[time.Time]client.ScheduleSlot{}
 		c := &crowd{stop: make(chan struct{})}
 		for name := range 4 {
 			c.members.Go(func() { c.member(ctx, s.client(t), name) })
@@ -155,6 +157,7 @@ func TestProcesses(t *testing.T) {
 		} {
 			s.kill(t, fault.name, fault.signal)
 			c.follow(ctx, s.client(t), c.submit(ctx, s.client(t), "after "+fault.name+" "+fault.signal.String()))
+			s.readSlots(t, everySecond, slots)
 		}
 		s.flush(t)
 		c.follow(ctx, s.client(t), c.submit(ctx, s.client(t), "after FLUSHALL"))
@@ -163,7 +166,7 @@ func TestProcesses(t *testing.T) {
 
 		require.Empty(t, c.wrong)
 		require.Greater(t, c.acknowledged, 4)
-		s.requireEachSecond(t, everySecond)
+		s.requireEachSecond(t, everySecond, slots)
 		for _, api := range []string{"api-1", "api-2", "api-3"} {
 			s.preemptThrough(t, api)
 		}
@@ -182,21 +185,45 @@ func (s *stack) schedule(t *testing.T) string {
 	return made.Id
 }
 
-// requireEachSecond waits until the schedule has fired up to now, and stops it. It fails unless each
-// second has one job, and there is no other.
-func (s *stack) requireEachSecond(t *testing.T, id string) {
+// readSlots adds the newest slots of a schedule to those that were read before, as they are now. It
+// fails if so many were added meanwhile that one call does not show them all.
+func (s *stack) readSlots(t *testing.T, id string, slots map[time.Time]client.ScheduleSlot) {
 	t.Helper()
 	const most = 200
+	api, known := s.client(t), len(slots) == 0
+	var got []client.ScheduleSlot
+	testrun.Eventually(t, "the schedule can be read", func() bool {
+		seen, err := api.Schedule(t.Context(), id, most, 1)
+		if err == nil {
+			got = seen.Slots
+		}
+		return err == nil
+	})
+	for _, slot := range got {
+		_, again := slots[slot.At]
+		known = known || again
+		slots[slot.At] = slot
+	}
+	require.True(t, known, "more than %d slots since the last look", most)
+}
+
+// requireEachSecond waits until the schedule has fired up to now, and stops it. It fails unless each
+// second has one job, and there is no other. It adds to slots, which were read on the way.
+func (s *stack) requireEachSecond(t *testing.T, id string, slots map[time.Time]client.ScheduleSlot) {
+	t.Helper()
 	ctx, api, until := t.Context(), s.client(t), time.Now()
-	var slots []client.ScheduleSlot
 	settled := func(later bool) func() bool {
 		return func() bool {
-			seen, err := api.Schedule(ctx, id, most, 1)
-			require.NoError(t, err)
-			slots = seen.Slots
-			return (!later || slots[0].At.After(until)) && !slices.ContainsFunc(slots, func(slot client.ScheduleSlot) bool {
-				return slot.State == client.SlotStatePending && !(later && slot.At.After(until))
-			})
+			s.readSlots(t, id, slots)
+			reached := !later
+			for _, slot := range slots {
+				after := slot.At.After(until)
+				reached = reached || after
+				if slot.State == client.SlotStatePending && !(later && after) {
+					return false
+				}
+			}
+			return reached
 		}
 	}
 	testrun.Eventually(t, "all seconds up to now have fired", settled(true))
@@ -205,18 +232,19 @@ func (s *stack) requireEachSecond(t *testing.T, id string) {
 	testrun.Eventually(t, "no slot waits", settled(false))
 
 	jobs := map[string]bool{}
-	for n, slot := range slots {
+	times := slices.SortedFunc(maps.Keys(slots), time.Time.Compare)
+	for n, at := range times {
 		if n > 0 {
-			require.Equal(t, time.Second, slots[n-1].At.Sub(slot.At), "a second is left out")
+			require.Equal(t, time.Second, at.Sub(times[n-1]), "a second is left out")
 		}
+		slot := slots[at]
 		if slot.State != client.SlotStateFired {
-			require.True(t, slot.At.After(until), "%s: %v", slot.At, slot.Reason)
+			require.True(t, at.After(until), "%s: %v", at, slot.Reason)
 			continue // it met the pause
 		}
 		require.False(t, jobs[slot.Job.Id], "two seconds have one job")
 		jobs[slot.Job.Id] = true
 	}
-	require.Less(t, len(slots), most, "the list of slots is not complete")
 	all, err := api.Jobs(ctx, client.JobFilter{Tier: []client.Tier{client.TierBatch}}, 1, "")
 	require.NoError(t, err)
 	require.Equal(t, len(jobs), all.TotalCount, "only the schedule submits to this lane")
