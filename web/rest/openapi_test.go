@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -55,6 +56,27 @@ func TestOpenAPI(t *testing.T) {
 
 		require.Equal(t, "3.1.0", spec.Spec.OpenAPI)
 		require.NoError(t, validator.ValidateSpec())
+	})
+
+	t.Run("LimitsTheTextOfEachParameter", func(t *testing.T) {
+		t.Parallel()
+
+		// A caller, or a program that tries the API, must learn from the document what is refused.
+		for path, item := range spec.Spec.Paths.Spec.Paths {
+			for _, operation := range []*openapi.Extendable[openapi.Operation]{item.Spec.Spec.Get, item.Spec.Spec.Post, item.Spec.Spec.Put, item.Spec.Spec.Delete} {
+				if operation == nil {
+					continue
+				}
+				for _, parameter := range operation.Spec.Parameters {
+					name, schema := parameter.Spec.Spec.Name, parameter.Spec.Spec.Schema.Spec
+					if name == "If-None-Match" || schema.Type == nil || !slices.Contains(*schema.Type, "string") {
+						continue // any text is an entity tag that does not match
+					}
+					require.True(t, schema.Pattern != "" || schema.Format != "" || schema.MaxLength != nil || len(schema.Enum) > 0,
+						"%s: %s takes any text", path, name)
+				}
+			}
+		}
 	})
 
 	t.Run("HasExamplesThatWork", func(t *testing.T) {
