@@ -6,7 +6,7 @@ tool (
 	github.com/99designs/gqlgen
 	github.com/Khan/genqlient
 	github.com/a-h/templ/cmd/templ
-	github.com/go-task/task/v3/cmd/task
+	github.com/reelay/reelay/internal/task
 	honnef.co/go/tools/cmd/staticcheck
 )
 
@@ -126,7 +126,7 @@ require (
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/go-task/slim-sprig/v3 v3.0.0 // indirect
-	github.com/go-task/task/v3 v3.45.4 // indirect
+	github.com/go-task/task/v3 v3.45.4
 	github.com/go-task/template v0.2.0 // indirect
 	github.com/go-viper/mapstructure/v2 v2.5.0 // indirect
 	github.com/gobwas/httphead v0.1.0 // indirect

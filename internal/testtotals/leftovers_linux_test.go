@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/reelay/reelay/internal/orphans"
 	"github.com/reelay/reelay/internal/testrun"
 )
 
@@ -63,13 +64,13 @@ func startVictim(t *testing.T, end, limits string, args ...string) *victim {
 }
 
 // started waits until everything has started, and returns the processes.
-func (v *victim) started(t *testing.T) (processes []process) {
+func (v *victim) started(t *testing.T) (processes []orphans.Process) {
 	t.Helper()
 	testrun.Eventually(t, "the victim has started everything", func() bool {
 		_, err := os.Stat(filepath.Join(v.dir, "started"))
 		return err == nil
 	})
-	processes = below(v.cmd.Process.Pid)
+	processes = orphans.Below(v.cmd.Process.Pid)
 	names := fmt.Sprint(processes)
 	for _, name := range []string{"postgres -D", "redis-server", "sleep 1000", "bash -c", "chrom", "victim.test", "go test"} {
 		require.Contains(t, names, name)
@@ -78,11 +79,11 @@ func (v *victim) started(t *testing.T) (processes []process) {
 }
 
 // find returns the id of the process whose command line contains a text.
-func find(t *testing.T, processes []process, text string) int {
+func find(t *testing.T, processes []orphans.Process, text string) int {
 	t.Helper()
 	for _, p := range processes {
 		if strings.Contains(p.String(), text) {
-			return p.pid
+			return p.Pid
 		}
 	}
 	require.FailNow(t, "there is no such process", text)
@@ -90,11 +91,11 @@ func find(t *testing.T, processes []process, text string) int {
 }
 
 // requireNothingLeft waits until the processes and their shared memory are gone.
-func requireNothingLeft(t *testing.T, processes []process) {
+func requireNothingLeft(t *testing.T, processes []orphans.Process) {
 	t.Helper()
 	testrun.Eventually(t, "no process is left", func() bool {
 		for _, p := range processes {
-			if syscall.Kill(p.pid, 0) == nil && p.String() != fmt.Sprintf("%d ", p.pid) {
+			if syscall.Kill(p.Pid, 0) == nil && p.String() != fmt.Sprintf("%d ", p.Pid) {
 				return false
 			}
 		}
@@ -104,7 +105,7 @@ func requireNothingLeft(t *testing.T, processes []process) {
 	require.NoError(t, err)
 	for line := range strings.Lines(string(segments)) {
 		for _, p := range processes {
-			require.NotEqual(t, fmt.Sprint(p.pid), strings.Fields(line)[4], "shared memory of %s is left", p)
+			require.NotEqual(t, fmt.Sprint(p.Pid), strings.Fields(line)[4], "shared memory of %s is left", p)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/localstack"
+	"github.com/reelay/reelay/internal/orphans"
 )
 
 // Tests change these.
@@ -51,7 +52,7 @@ func run(args []string) (bool, error) {
 		return false, fmt.Errorf("REELAY_FOLLOW: %w", err)
 	}
 	os.Unsetenv("REELAY_FOLLOW") // the tests end with this process
-	if err := adoptOrphans(); err != nil {
+	if err := orphans.Adopt(); err != nil {
 		return false, err
 	}
 	report, err := goTest(ctx, args)
@@ -92,7 +93,7 @@ func goTest(ctx context.Context, args []string) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer reapOrphans(child.Pid())()
+	defer orphans.Reap(child.Pid())()
 	defer context.AfterFunc(ctx, func() { child.Stop(context.Background()) })()
 
 	report := newReport(os.Stdout)

@@ -4,11 +4,6 @@ package main
 
 import "time"
 
-// Orphans are adopted on Linux only. Elsewhere only the guards of internal/localstack end
-// the processes that tests started.
-
-func adoptOrphans() error { return nil }
-
-func reapOrphans(int) (stop func()) { return func() {} }
-
+// endOrphans does nothing: orphans are adopted on Linux only. Elsewhere only the guards of
+// internal/localstack end the processes that tests started.
 func endOrphans(time.Duration) (killed []string) { return nil }
