@@ -4150,6 +4150,8 @@ type Model struct {
 	GpuTypes     []string        `json:"gpuTypes"`
 	// Whether a worker that can run it is registered now.
 	Available bool `json:"available"`
+	// Whether workers run it, and whether they should.
+	State ModelState `json:"state"`
 }
 
 // GetVersion returns Model.Version, and is useful for accessing the field via an interface.
@@ -4220,6 +4222,9 @@ func (v *Model) GetGpuTypes() []string { return v.GpuTypes }
 
 // GetAvailable returns Model.Available, and is useful for accessing the field via an interface.
 func (v *Model) GetAvailable() bool { return v.Available }
+
+// GetState returns Model.State, and is useful for accessing the field via an interface.
+func (v *Model) GetState() ModelState { return v.State }
 
 // ModelAlias includes the GraphQL fields of ModelAlias requested by the fragment ModelAlias.
 // The GraphQL type's documentation follows.
@@ -4450,6 +4455,21 @@ func (v *ModelShare) GetName() string { return v.Name }
 
 // GetWeight returns ModelShare.Weight, and is useful for accessing the field via an interface.
 func (v *ModelShare) GetWeight() float64 { return v.Weight }
+
+// AVAILABLE: a registered worker can run it. NO_WORKER: none can, though a pool names it or jobs wait for it. NOT_SERVED: none can, and nothing asks for it.
+type ModelState string
+
+const (
+	ModelStateAvailable ModelState = "AVAILABLE"
+	ModelStateNoWorker  ModelState = "NO_WORKER"
+	ModelStateNotServed ModelState = "NOT_SERVED"
+)
+
+var AllModelState = []ModelState{
+	ModelStateAvailable,
+	ModelStateNoWorker,
+	ModelStateNotServed,
+}
 
 // ModelUses includes the requested fields of the GraphQL type ModelUses.
 // The GraphQL type's documentation follows.
@@ -16442,6 +16462,7 @@ fragment Model on Model {
 	paramsSchema
 	gpuTypes
 	available
+	state
 }
 fragment ModelRetry on ModelRetry {
 	maxAttempts
@@ -16661,6 +16682,7 @@ fragment Model on Model {
 	paramsSchema
 	gpuTypes
 	available
+	state
 }
 fragment ModelRetry on ModelRetry {
 	maxAttempts

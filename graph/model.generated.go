@@ -623,6 +623,29 @@ func (ec *executionContext) fieldContext_Model_available(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Model", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
+func (ec *executionContext) _Model_state(ctx context.Context, field graphql.CollectedField, obj *query.ModelStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Model_state(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.State, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v query.ModelState) graphql.Marshaler {
+			return ec.marshalNModelState2githubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐModelState(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Model_state(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Model", field, false, false, errors.New("field of type ModelState does not have child fields"))
+}
+
 func (ec *executionContext) _ModelAlias_name(ctx context.Context, field graphql.CollectedField, obj *catalogue.Alias) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1600,6 +1623,11 @@ func (ec *executionContext) _Model(ctx context.Context, sel ast.SelectionSet, ob
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "state":
+			out.Values[i] = ec._Model_state(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -2302,6 +2330,23 @@ func (ec *executionContext) marshalNModelShare2ᚕgithubᚗcomᚋreelayᚋreelay
 	}
 
 	return ret
+}
+
+func (ec *executionContext) unmarshalNModelState2githubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐModelState(ctx context.Context, v any) (query.ModelState, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := query.ModelState(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNModelState2githubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐModelState(ctx context.Context, sel ast.SelectionSet, v query.ModelState) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
 }
 
 func (ec *executionContext) marshalNModelUses2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋregistryᚐUses(ctx context.Context, sel ast.SelectionSet, v *registry.Uses) graphql.Marshaler {

@@ -1526,6 +1526,8 @@ func (ec *executionContext) childFields_Model(ctx context.Context, field graphql
 		return ec.fieldContext_Model_source(ctx, field)
 	case "available":
 		return ec.fieldContext_Model_available(ctx, field)
+	case "state":
+		return ec.fieldContext_Model_state(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Model", field.Name)
 }

@@ -143,6 +143,10 @@ func TestUpkeepQueries(t *testing.T) {
 				return err
 			},
 			"ListOfferedModels": func() error { _, err := models.ListOfferedModels(t.Context(), watched); return err },
+			"ListExpectedModels": func() error {
+				_, err := models.ListExpectedModels(t.Context(), watched, []string{"testcard", "coral"})
+				return err
+			},
 			"CountFleetLoss": func() error {
 				_, err := models.CountFleetLoss(t.Context(), watched, models.NewJobID(), time.Minute, time.Minute)
 				return err

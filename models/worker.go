@@ -213,6 +213,19 @@ func ListOfferedModels(ctx context.Context, db bun.IDB) (all []OfferedModel, err
 	return all, err
 }
 
+// ListExpectedModels lists those of these models that a worker should offer: a pool names them, or
+// jobs of them are queued.
+func ListExpectedModels(ctx context.Context, db bun.IDB, names []string) (expected []string, err error) {
+	err = db.NewRaw(`
+		SELECT asked.name FROM unnest(?0::text[]) asked (name)
+		WHERE EXISTS (SELECT FROM pools WHERE deleted_at IS NULL AND asked.name = ANY (models))
+			OR EXISTS (
+				SELECT FROM unnest(?1::text[]) lane (lane) CROSS JOIN unnest(?1::text[]) tier (tier)
+				CROSS JOIN LATERAL (SELECT FROM jobs j WHERE j.status = 'QUEUED' AND j.lane = lane.lane AND j.tier = tier.tier AND j.model = asked.name LIMIT 1) waiting)`,
+		textArray(names), textArray(Tiers)).Scan(ctx, &expected)
+	return expected, err
+}
+
 // Wanted is what the rows ask of a worker: the worker's own row, and the row of the job that
 // it holds, if any.
 type Wanted struct {

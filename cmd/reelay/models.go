@@ -89,10 +89,8 @@ var modelTable = output.Table[modelRow]{
 			switch {
 			case r.alias != nil:
 				return nil
-			case r.model.Available:
-				return "available"
 			}
-			return "no worker"
+			return modelState(r.model.State)
 		}},
 		{Title: "DESCRIPTION", Kind: output.Long, Value: func(r modelRow) any {
 			if r.alias != nil {
@@ -103,6 +101,11 @@ var modelTable = output.Table[modelRow]{
 	},
 	Name: modelRow.name,
 	None: "No models.",
+}
+
+// modelState says whether workers run a model.
+func modelState(s client.ModelState) string {
+	return strings.ToLower(strings.ReplaceAll(string(s), "_", " "))
 }
 
 func (r modelRow) name() string {
@@ -224,7 +227,7 @@ func printModel(to io.Writer, m *client.Model) error {
 	field("version", "%d%s", m.Version, origin)
 	field("type", "%s", m.Type)
 	field("description", "%s", clean(m.Description))
-	field("available", "%s", map[bool]string{true: "yes", false: "no worker runs it now"}[m.Available])
+	field("state", "%s", modelState(m.State))
 	if m.Runtime != nil {
 		field("runtime", "%s", *m.Runtime)
 	}

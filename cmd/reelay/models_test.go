@@ -14,7 +14,7 @@ func TestModelsCommand(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "own.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("models: []\n"), 0o600))
 
-	const model = `{"name": "wan", "version": 3, "type": "video.generate", "description": "A model.", "available": false, "gpuTypes": ["L4", "H100"],
+	const model = `{"name": "wan", "version": 3, "type": "video.generate", "description": "A model.", "available": false, "state": "NOT_SERVED", "gpuTypes": ["L4", "H100"],
 		"gpuMemoryGb": 24, "gpusPerWorker": 1, "produces": "VIDEO", "requiresPrompt": true, "timeoutSeconds": 600, "gpuSecondsPerSecond": 12,
 		"priceFactor": 1, "runtime": "diffusers", "origin": "OPERATOR", "createdAt": "2026-01-31T12:00:00Z", "settings": {"weights": "/w"}, "drafts": {"stepsParam": "steps"},
 		"paramsSchema": {"properties": {"fps": {"default": 24, "description": "Frames per second."}}}}`
@@ -28,7 +28,7 @@ func TestModelsCommand(t *testing.T) {
 	}{
 		"list": {
 			nil, `{"models": [` + model + `], "modelAliases": [{"name": "fast", "version": 1, "models": [{"name": "wan", "weight": 3}]}]}`,
-			[]string{`wan +video.generate +no worker +A model.`, `fast +alias +- +Spreads jobs over wan \(weight 3\).`}, nil,
+			[]string{`wan +video.generate +not served +A model.`, `fast +alias +- +Spreads jobs over wan \(weight 3\).`}, nil,
 		},
 		"list as JSON": {[]string{"list", "--json"}, `{"models": [` + model + `], "modelAliases": []}`, []string{`"items": \[`}, nil},
 		"show": {

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -388,23 +389,25 @@ func filename(a *models.Artifact) string {
 	return fmt.Sprintf("%s-%s%s", cmp.Or(string(a.JobID), string(a.ID)), strings.ToLower(string(a.Type)), extension)
 }
 
+// ModelState is whether workers run a model, and whether they should.
+type ModelState string
+
+const (
+	ModelAvailable ModelState = "AVAILABLE"  // a registered worker can run it
+	ModelNoWorker  ModelState = "NO_WORKER"  // a pool names it or jobs wait for it, and no worker can run it
+	ModelNotServed ModelState = "NOT_SERVED" // nobody asks for it
+)
+
 // ModelStatus is a model, and whether a worker that can run it is present.
 type ModelStatus struct {
 	*catalogue.Model
 	Available bool
+	State     ModelState
 }
 
 // Models lists the models of a snapshot of the catalogue.
 func (r *Reader) Models(ctx context.Context, of *catalogue.Snapshot) ([]ModelStatus, error) {
-	available, err := r.availableModels(ctx, of)
-	if err != nil {
-		return nil, err
-	}
-	var all []ModelStatus
-	for _, m := range of.Models() {
-		all = append(all, ModelStatus{m, available[m.Name]})
-	}
-	return all, nil
+	return r.modelStates(ctx, of, of.Models())
 }
 
 // Model returns one version of a model, or nil if there is none. Version 0 means the current
@@ -414,8 +417,34 @@ func (r *Reader) Model(ctx context.Context, of *catalogue.Snapshot, name string,
 	if m == nil {
 		return nil, nil
 	}
+	found, err := r.modelStates(ctx, of, []*catalogue.Model{m})
+	if err != nil {
+		return nil, err
+	}
+	return &found[0], nil
+}
+
+func (r *Reader) modelStates(ctx context.Context, of *catalogue.Snapshot, all []*catalogue.Model) ([]ModelStatus, error) {
 	available, err := r.availableModels(ctx, of)
-	return &ModelStatus{m, available[name]}, err
+	if err != nil {
+		return nil, err
+	}
+	expected, err := models.ListExpectedModels(ctx, r.DB, lo.Map(all, func(m *catalogue.Model, _ int) string { return m.Name }))
+	if err != nil {
+		return nil, apierror.Wrap(err, "read the models that are asked for")
+	}
+	var found []ModelStatus
+	for _, m := range all {
+		status := ModelStatus{m, available[m.Name], ModelNotServed}
+		switch {
+		case status.Available:
+			status.State = ModelAvailable
+		case slices.Contains(expected, m.Name):
+			status.State = ModelNoWorker
+		}
+		found = append(found, status)
+	}
+	return found, nil
 }
 
 // availableModels returns the models that a registered worker can run.

@@ -62,6 +62,17 @@ func (c *console) modelShow(w http.ResponseWriter, r *http.Request, p jobs.Princ
 	return render(w, r, http.StatusOK, modelShowPage(v))
 }
 
+// modelStateHelp says what a state means.
+func modelStateHelp(s query.ModelState) string {
+	switch s {
+	case query.ModelAvailable:
+		return "A worker that can run it is registered"
+	case query.ModelNoWorker:
+		return "A pool names it or jobs wait for it, and no worker can run it"
+	}
+	return "No pool names it and no job waits for it"
+}
+
 func modelPath(name string) string { return "/models/show/" + url.PathEscape(name) }
 
 // versions lists the other versions of a model, newest first.

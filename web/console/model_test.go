@@ -3,6 +3,7 @@ package console
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -87,4 +88,37 @@ func TestModels(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, b.post(t, "/models/apply", url.Values{"source": {ownModel}}).Status)
 		require.Equal(t, http.StatusForbidden, b.post(t, "/models/show/drill/remove", nil).Status)
 	})
+}
+
+func TestModelState(t *testing.T) {
+	t.Parallel()
+	b := admin(t)
+	b.SeedCatalogue(t)
+	state := func(name string) string {
+		t.Helper()
+		list, one := b.get(t, "/models").Body, b.get(t, "/models/show/"+name).Body
+		for _, row := range strings.Split(list, "<tr>") {
+			if strings.Contains(row, `/models/show/`+name+`"`) {
+				found := regexp.MustCompile(`badge is-(\w+)"`).FindStringSubmatch(row)
+				require.NotNil(t, found, row)
+				require.Contains(t, one, found[0])
+				return found[1]
+			}
+		}
+		require.Contains(t, list, name)
+		return ""
+	}
+
+	for _, name := range []string{"testcard", "ltx-video", "video.thumbnail"} {
+		require.Equal(t, "not_served", state(name), "nothing asks for it")
+	}
+	pool := b.pool(t, "local", func(s *models.PoolSpec) { s.Models = []string{"video.thumbnail"} })
+	require.Equal(t, "no_worker", state("video.thumbnail"), "a pool names it")
+	require.Equal(t, "not_served", state("ltx-video"))
+	b.Submit(t)
+	require.Equal(t, "no_worker", state("testcard"), "a job waits for it")
+	b.Worker(t, "one")
+	require.Equal(t, "available", state("testcard"))
+	b.Exec(t, "UPDATE pools SET deleted_at = now() WHERE id = ?", pool.ID)
+	require.Equal(t, "not_served", state("video.thumbnail"), "its pool is deleted")
 }

@@ -305,6 +305,7 @@ func TestModels(t *testing.T) {
 	require.Contains(t, first["params_schema"].(map[string]any)["properties"], "durationSeconds")
 	require.Equal(t, false, before[0].(map[string]any)["available"])
 	require.Equal(t, true, first["available"])
+	require.Equal(t, []any{"not_served", "available"}, []any{before[0].(map[string]any)["state"], first["state"]})
 }
 
 func TestReadShares(t *testing.T) {

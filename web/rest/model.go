@@ -16,6 +16,7 @@ type modelView struct {
 	ParamsSchema object   `json:"params_schema" doc:"The JSON Schema of its parameters, with defaults."`
 	GPUTypes     []string `json:"gpu_types" nullable:"false" doc:"The GPU types that can run it."`
 	Available    bool     `json:"available" doc:"Whether a worker that can run it is registered now."`
+	State        string   `json:"state" enum:"available,no_worker,not_served" doc:"no_worker: no worker can run it, though a pool names it or jobs wait for it. not_served: no worker can run it, and nothing asks for it."`
 	Version      int      `json:"version" doc:"Counts the changes of the entry. A job keeps the version with which it was submitted."`
 	Produces     string   `json:"produces" enum:"video,image,output" doc:"Kind of result of a completed job."`
 }
@@ -56,7 +57,7 @@ func (s *service) listModels(ctx context.Context, _ *struct{}) (*modelsOutput, e
 	out := &modelsOutput{CacheControl: "no-store"}
 	for _, m := range found {
 		out.Body.Models = append(out.Body.Models, modelView{
-			m.Name, m.Type, m.Description, object(m.Schema), m.GPUTypes, m.Available, m.Version, strings.ToLower(string(m.Produces)),
+			m.Name, m.Type, m.Description, object(m.Schema), m.GPUTypes, m.Available, strings.ToLower(string(m.State)), m.Version, strings.ToLower(string(m.Produces)),
 		})
 	}
 	out.Body.Aliases = []aliasView{}

@@ -281,6 +281,12 @@ export type WaitingCode =
   | 'ACCOUNT_RUNNING_CAP'
   | 'QUEUE_AHEAD';
 
+/** AVAILABLE: a registered worker can run it. NO_WORKER: none can, though a pool names it or jobs wait for it. NOT_SERVED: none can, and nothing asks for it. */
+export type ModelState =
+  | 'AVAILABLE'
+  | 'NO_WORKER'
+  | 'NOT_SERVED';
+
 /** STRICT refuses a checkpoint that other software or another GPU made. BEST_EFFORT uses it, and says so on the job. */
 export type Determinism =
   | 'STRICT'
