@@ -196,7 +196,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Members: s.members(), Accounts: &auth.Accounts{DB: s.db, Notifier: s.notifier}, SSO: s.cfg.sso.provider(publicURL),
 		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Deleter: s.deleter(), Operator: operator, Registry: s.registry, Fleet: s.fleetOperator(), Pools: s.pools(),
 		Letters: s.letters(), Bulk: s.bulk(), Alerts: s.alerts(), Logs: s.objects, Retrier: s.retrier(), Webhooks: s.webhooks(), Schedules: s.schedules(submitter), Workflows: s.workflows(submitter),
-		Monitor: s.monitor(), OpenAPI: rest.OpenAPI(), Examine: s.examine, Redis: s.redisState, Name: s.cfg.consoleName, ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
+		Monitor: s.monitor(), OpenAPI: rest.OpenAPI(), Examine: s.watchedExamination, Redis: s.redisState, Name: s.cfg.consoleName, ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
 	})
 
 	keys := &auth.KeyWatch{Authenticate: (&auth.KeyCache{Authenticate: s.keys().Authenticate}).Get}

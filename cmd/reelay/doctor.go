@@ -108,8 +108,13 @@ func examine(ctx context.Context, data string, c doctor.Checkup, withGCE bool) (
 	return doctor.Examine(ctx, c)
 }
 
-// examine runs the checks for the console, over connections of their own.
+// examine runs the checks over connections of their own.
 func (s *stack) examine(ctx context.Context) ([]doctor.Finding, error) {
+	return s.watchedExamination(ctx, nil)
+}
+
+// watchedExamination is examine for the console, which shows how far it is.
+func (s *stack) watchedExamination(ctx context.Context, progress func(done, of int, next string)) ([]doctor.Finding, error) {
 	db, closeDB, err := models.OpenPatient(ctx, s.cfg.databaseURL, 2)
 	if err != nil {
 		return nil, err
@@ -119,7 +124,7 @@ func (s *stack) examine(ctx context.Context) ([]doctor.Finding, error) {
 	if index, ok := s.notifier.Index.(doctor.Examiner); ok {
 		d.Others = append(d.Others, index)
 	}
-	return d.Examine(ctx, doctor.Checkup{})
+	return d.Examine(ctx, doctor.Checkup{Progress: progress})
 }
 
 // examinedObjects opens the object store. A store that cannot be opened is a finding.

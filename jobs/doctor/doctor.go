@@ -78,6 +78,16 @@ type Checkup struct {
 	Full bool
 	// Hash reads the bytes of objects, instead of believing the store.
 	Hash bool
+	// Progress, unless it is nil, is called before each check: how many are done, of how many,
+	// and what the next one is about.
+	Progress func(done, of int, next string)
+}
+
+// next reports that a check begins.
+func (c Checkup) next(done, of int, next string) {
+	if c.Progress != nil {
+		c.Progress(done, of, next)
+	}
 }
 
 const (
@@ -94,6 +104,9 @@ const (
 // Examine returns what each check found. It returns an error if PostgreSQL
 // cannot be asked: without it nothing is known.
 func (d *Doctor) Examine(ctx context.Context, c Checkup) ([]Finding, error) {
+	const around = 5 // checks beside those of the rows
+	before, of := 1+len(invariantChecks), len(invariantChecks)+around+len(d.Others)
+	c.next(0, of, "the schema")
 	schema, err := d.schema(ctx)
 	if err != nil {
 		return nil, err
@@ -101,25 +114,30 @@ func (d *Doctor) Examine(ctx context.Context, c Checkup) ([]Finding, error) {
 	if schema.Level == LevelBroken {
 		return []Finding{schema}, nil // the queries are made for the whole schema
 	}
-	found, err := d.invariants(ctx, c)
+	found, err := d.invariants(ctx, c, of)
 	if err != nil {
 		return nil, fmt.Errorf("examine the rows: %w", err)
 	}
+	c.next(before, of, "the configuration of PostgreSQL")
 	surroundings, err := d.surroundings(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("examine PostgreSQL: %w", err)
 	}
+	c.next(before+1, of, "the objects of jobs")
 	objects, err := d.pointers(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("examine the objects: %w", err)
 	}
+	c.next(before+2, of, "the ready index")
 	index, err := d.index(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("examine the ready index: %w", err)
 	}
+	c.next(before+3, of, "the object store")
 	found = append(found, objects, d.probe(ctx), schema)
 	found = append(append(found, surroundings...), index)
-	for _, other := range d.Others {
+	for i, other := range d.Others {
+		c.next(before+4+i, of, "what else is used")
 		found = append(found, other.Examine(ctx)...)
 	}
 	return found, nil
@@ -139,7 +157,7 @@ func Worst(found []Finding) Level {
 
 // invariants are examined in one snapshot: what is written meanwhile is seen
 // whole or not at all.
-func (d *Doctor) invariants(ctx context.Context, c Checkup) ([]Finding, error) {
+func (d *Doctor) invariants(ctx context.Context, c Checkup, of int) ([]Finding, error) {
 	e := Examination()
 	limit := checkupStatement
 	if e.Jobs = checkupJobs; c.Full {
@@ -150,7 +168,8 @@ func (d *Doctor) invariants(ctx context.Context, c Checkup) ([]Finding, error) {
 		if err := models.BoundStatements(ctx, tx, limit); err != nil {
 			return err
 		}
-		for _, check := range invariantChecks {
+		for i, check := range invariantChecks {
+			c.next(1+i, of, string(check.which))
 			f, err := check.examine(ctx, tx, e)
 			if err != nil {
 				return fmt.Errorf("%s: %w", check.which, err)

@@ -41,6 +41,24 @@ func TestExamine(t *testing.T) {
 		}
 	})
 
+	t.Run("TellsHowFarItIs", func(t *testing.T) {
+		t.Parallel()
+
+		w := newWard(t)
+		var done []int
+		var of int
+		w.examine(t, doctor.Checkup{Progress: func(n, all int, next string) {
+			require.NotEmpty(t, next)
+			done, of = append(done, n), all
+		}})
+
+		require.Greater(t, of, 20)
+		require.Len(t, done, of)
+		for i, n := range done {
+			require.Equal(t, i, n)
+		}
+	})
+
 	t.Run("ReportsAnUnwritableStoreAsBroken", func(t *testing.T) {
 		t.Parallel()
 

@@ -8,7 +8,6 @@ package console
 import (
 	"context"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/reelay/reelay/internal/signon"
@@ -54,8 +53,9 @@ type Config struct {
 	Alerts *alert.Desk
 	// Monitor is asynqmon, as the function Monitor returns it; nil for none.
 	Monitor http.Handler
-	// Examine runs the checks of the doctor; nil if they cannot be run from the console.
-	Examine func(context.Context) ([]doctor.Finding, error)
+	// Examine runs the checks of the doctor, and calls progress before each; nil if they cannot be
+	// run from the console.
+	Examine func(ctx context.Context, progress func(done, of int, next string)) ([]doctor.Finding, error)
 	// Redis describes Redis, or returns nil if it does not answer; it is nil if that is never known.
 	Redis func(context.Context) *Redis
 	// OpenAPI is the document of the REST API, for the page about it; nil for no page.
@@ -74,11 +74,11 @@ type Config struct {
 
 type console struct {
 	Config
-	examining sync.Mutex // held while the checks run
-	policy    string
-	attempts  *attempts
-	restAPI   *apiDocs
-	lists     feeds[listState]
-	jobPages  feeds[*jobView]
-	pasts     pasts
+	exams    exams
+	policy   string
+	attempts *attempts
+	restAPI  *apiDocs
+	lists    feeds[listState]
+	jobPages feeds[*jobView]
+	pasts    pasts
 }

@@ -3,59 +3,184 @@ package console
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/doctor"
+	"github.com/reelay/reelay/models"
 )
 
-// examineWithin bounds an examination.
-const examineWithin = time.Minute
+const (
+	// examineWithin bounds an examination.
+	examineWithin = time.Minute
+	// examinedFor is how long the page shows what was found instead of examining again. It bounds
+	// what reloads can cost.
+	examinedFor = time.Minute
+)
 
-var errExamining = apierror.Conflict("This API process is running the checks already. Try again in a minute.")
-
-// examination is the view of the doctor's page.
+// examination is the view of the doctor's page: the checks as they run, or what they found.
 type examination struct {
-	// Ran is false before the checks were run.
-	Ran      bool
-	Findings []doctor.Finding // the worst first
-	At       time.Time
+	At time.Time
+	// Done of Of checks are done, and Next is what is checked now. Of is 0 before the first.
+	Done, Of int
+	Next     string
+	// Over is true once the checks ended, after Took.
+	Over     bool
 	Took     time.Duration
+	Findings []doctor.Finding // the worst first
 	// Problem is why the checks could not be run, or "".
 	Problem string
+	// Live is the address of the stream that keeps the page current, or "".
+	Live string
+	Now  time.Time
 }
 
-func (c *console) doctor(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
-	return render(w, r, http.StatusOK, doctorPage(&examination{}))
+// exams shares the examinations of this process between those who look: one at a time runs, and
+// it goes on without them.
+type exams struct {
+	mu     sync.Mutex
+	newest *examination
+	// changed is closed when there is more to show.
+	changed chan struct{}
 }
 
-// doctorRun runs the checks and shows what they found. One examination at a time runs in each
-// process.
+// look returns the newest examination, which is nil before the first, and what is closed once it is
+// not the newest state any more.
+func (e *exams) look() (*examination, <-chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.changed == nil {
+		e.changed = make(chan struct{})
+	}
+	return e.newest, e.changed
+}
+
+// begin starts an examination unless one runs, or one that began after the given time is current.
+func (e *exams) begin(after time.Time, examine func(context.Context, func(done, of int, next string)) ([]doctor.Finding, error)) {
+	now := time.Now()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if old := e.newest; old != nil && (!old.Over || !old.At.Before(after) && now.Sub(old.At.Add(old.Took)) < examinedFor) {
+		return
+	}
+	began := examination{At: now}
+	e.change(began)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), examineWithin)
+		defer cancel()
+		ended := began
+		defer func() {
+			if broken := recover(); broken != nil { // no server recovers from it here
+				ended.Findings, ended.Problem = nil, fmt.Sprintf("panic: %v", broken)
+			}
+			ended.Over, ended.Took = true, time.Since(began.At)
+			e.publish(ended)
+		}()
+		found, err := examine(ctx, func(done, of int, next string) {
+			e.publish(examination{At: began.At, Done: done, Of: of, Next: next})
+		})
+		if err != nil {
+			ended.Problem = err.Error()
+		}
+		ended.Findings = worstFirst(found)
+	}()
+}
+
+// publish makes a state the newest.
+func (e *exams) publish(v examination) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.change(v)
+}
+
+// change is publish for callers that hold the mutex.
+func (e *exams) change(v examination) {
+	e.newest = &v
+	if e.changed != nil {
+		close(e.changed)
+	}
+	e.changed = make(chan struct{})
+}
+
+func worstFirst(found []doctor.Finding) []doctor.Finding {
+	order := []doctor.Level{doctor.LevelBroken, doctor.LevelUnknown, doctor.LevelAdvice, doctor.LevelOK}
+	return slices.SortedStableFunc(slices.Values(found), func(a, b doctor.Finding) int {
+		return cmp.Compare(slices.Index(order, a.Level), slices.Index(order, b.Level))
+	})
+}
+
+// examined returns the newest examination for a viewer. If the viewer may run the checks, they are
+// started unless their result is current.
+func (c *console) examined(r *http.Request, p jobs.Principal) (*examination, <-chan struct{}) {
+	if c.Examine != nil && p.May(models.RoleOperator) {
+		c.exams.begin(askedAfter(r), c.Examine)
+	}
+	found, changed := c.exams.look()
+	if found == nil {
+		return &examination{}, changed
+	}
+	v := *found
+	v.Now = time.Now()
+	if !v.Over {
+		v.Live = "/doctor/live?" + url.Values{"after": {strconv.FormatInt(askedAfter(r).UnixMilli(), 10)}}.Encode()
+	}
+	return &v, changed
+}
+
+// askedAfter is when the viewer asked to run the checks again: an older result is not current. It
+// is in the address, because another process may serve the next request.
+func askedAfter(r *http.Request) time.Time {
+	milliseconds, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
+	if err != nil || milliseconds > time.Now().UnixMilli() {
+		return time.UnixMilli(0)
+	}
+	return time.UnixMilli(milliseconds)
+}
+
+// doctor runs the checks, and shows how far they are or what they found.
+func (c *console) doctor(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	v, _ := c.examined(r, p)
+	return render(w, r, http.StatusOK, doctorPage(v))
+}
+
+func (c *console) doctorLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	return c.follow(w, r, func(ctx context.Context, s *stream) error {
+		for {
+			v, changed := c.examined(r, p)
+			if err := s.send(ctx, "", doctorNow(v)); err != nil {
+				return err
+			}
+			if v.Live == "" {
+				return s.end()
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-changed:
+			}
+		}
+	})
+}
+
+// doctorRun runs the checks again.
 func (c *console) doctorRun(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	if c.Examine == nil {
 		return errNoPage
 	}
-	if !c.examining.TryLock() {
-		return errExamining
-	}
-	defer c.examining.Unlock()
-	ctx, cancel := context.WithTimeout(r.Context(), examineWithin)
-	defer cancel()
-	v := &examination{Ran: true, At: time.Now()}
-	found, err := c.Examine(ctx)
-	v.Took = time.Since(v.At)
-	if err != nil {
-		v.Problem = err.Error()
-	}
-	order := []doctor.Level{doctor.LevelBroken, doctor.LevelUnknown, doctor.LevelAdvice, doctor.LevelOK}
-	v.Findings = slices.SortedStableFunc(slices.Values(found), func(a, b doctor.Finding) int {
-		return cmp.Compare(slices.Index(order, a.Level), slices.Index(order, b.Level))
-	})
-	return render(w, r, http.StatusOK, doctorPage(v))
+	after := time.Now().UnixMilli()
+	c.exams.begin(time.UnixMilli(after), c.Examine)
+	http.Redirect(w, r, fmt.Sprintf("/doctor?after=%d", after), http.StatusSeeOther)
+	return nil
 }
+
+// percent is how far the checks are.
+func (v *examination) percent() float64 { return 100 * float64(v.Done) / float64(max(v.Of, 1)) }
 
 // passed counts the checks that found nothing.
 func (v *examination) passed() (n int) {

@@ -77,6 +77,7 @@ func (c *console) routes() []route {
 		{pattern: "GET /heatmap", serve: c.heatMap},
 		{pattern: "GET /heatmap/live", serve: c.heatMapLive},
 		{pattern: "GET /doctor", serve: c.doctor},
+		{pattern: "GET /doctor/live", serve: c.doctorLive},
 		{pattern: "POST /doctor", serve: c.doctorRun, back: "/doctor"},
 		{pattern: "GET /system", serve: c.system},
 		{pattern: "GET /system/live", serve: c.systemLive},

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
+	"github.com/reelay/reelay/internal/chromium"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/doctor"
 	"github.com/reelay/reelay/jobs/jobstest"
@@ -18,57 +22,125 @@ var _ = alsoPages(func(*testing.T, *browser) map[string]string {
 	return map[string]string{"doctor": "/doctor", "system": "/system"}
 })
 
+// examined is a console whose doctor does this.
+func examined(t *testing.T, examine func(progress func(done, of int, next string)) ([]doctor.Finding, error)) *browser {
+	t.Helper()
+	stack := jobstest.New(t)
+	config := configure(stack)
+	config.Examine = func(_ context.Context, progress func(done, of int, next string)) ([]doctor.Finding, error) {
+		return examine(progress)
+	}
+	b := serve(t, stack, config)
+	b.logIn(t)
+	return b
+}
+
 func TestDoctorPage(t *testing.T) {
 	t.Parallel()
+	// result waits for the end of the checks, and returns the page.
+	result := func(t *testing.T, b *browser, path string) string {
+		t.Helper()
+		for part := range b.stream(t, path, "") {
+			if strings.Contains(part, "Run again") {
+				return part
+			}
+		}
+		require.Fail(t, "the stream ended without a result")
+		return ""
+	}
 
 	t.Run("ShowsWhatIsWrongAndWhatToDo", func(t *testing.T) {
 		t.Parallel()
-		stack := jobstest.New(t)
-		config := configure(stack)
 		var problem error
-		config.Examine = func(context.Context) ([]doctor.Finding, error) {
+		b := examined(t, func(func(done, of int, next string)) ([]doctor.Finding, error) {
 			return []doctor.Finding{
 				{Check: "redis", Level: doctor.LevelOK, Holds: "Redis answers."},
 				{Check: "schema", Level: doctor.LevelBroken, Holds: "The schema is current.", Found: "It is <old>.", Matters: "Queries fail.", Fix: "Run reelay migrate."},
 			}, problem
-		}
-		b := serve(t, stack, config)
-		b.logIn(t)
-		require.Contains(t, b.get(t, "/doctor").Body, "Run the checks")
+		})
 
-		got := b.post(t, "/doctor", nil)
-		require.Equal(t, http.StatusOK, got.Status)
-		require.Contains(t, got.Body, "1 of 2 checks passed")
-		for _, text := range []string{"is-broken", "It is &lt;old&gt;.", "Queries fail.", "Run reelay migrate.", "Redis answers."} {
-			require.Contains(t, got.Body, text)
+		require.Equal(t, http.StatusOK, b.get(t, "/doctor").Status)
+		for _, page := range []string{result(t, b, "/doctor/live"), b.get(t, "/doctor").Body} {
+			for _, text := range []string{"1 of 2 checks passed", "is-broken", "It is &lt;old&gt;.", "Queries fail.", "Run reelay migrate.", "Redis answers.", "Run again"} {
+				require.Contains(t, page, text)
+			}
 		}
 
 		problem = errors.New("PostgreSQL is away")
-		require.Contains(t, b.post(t, "/doctor", nil).Body, "PostgreSQL is away")
+		again := b.post(t, "/doctor", nil)
+		require.Equal(t, http.StatusSeeOther, again.Status)
+		require.Contains(t, result(t, b, strings.Replace(again.Header.Get("Location"), "/doctor", "/doctor/live", 1)), "PostgreSQL is away")
 	})
 
-	t.Run("RunsOneExaminationAtATime", func(t *testing.T) {
+	t.Run("RunsByItselfAndNeverTwiceAtOnce", func(t *testing.T) {
 		t.Parallel()
-		stack := jobstest.New(t)
-		config := configure(stack)
-		began, end := make(chan struct{}), make(chan struct{})
-		config.Examine = func(context.Context) ([]doctor.Finding, error) {
-			close(began)
+		var runs atomic.Int32
+		began, end := make(chan struct{}, 100), make(chan struct{})
+		b := examined(t, func(progress func(done, of int, next string)) ([]doctor.Finding, error) {
+			runs.Add(1)
+			progress(3, 12, "the ready index")
+			began <- struct{}{}
 			<-end
 			return nil, nil
-		}
-		b := serve(t, stack, config)
-		b.logIn(t)
-		first := make(chan int)
-		go func() { first <- b.post(t, "/doctor", nil).Status }()
+		})
+
+		b.get(t, "/doctor")
 		<-began
-
-		second := b.post(t, "/doctor", nil)
+		for range 5 {
+			page := b.get(t, "/doctor").Body
+			require.Contains(t, page, "3 of 12, now the ready index,")
+			require.Contains(t, page, "/doctor/live?after=")
+			require.NotContains(t, page, "Run again")
+			require.Equal(t, http.StatusSeeOther, b.post(t, "/doctor", nil).Status)
+		}
+		shown := b.stream(t, "/doctor/live", "")
+		require.Contains(t, <-shown, "3 of 12, now the ready index,")
 		close(end)
+		require.Contains(t, <-shown, "Run again")
+		for range 5 {
+			require.Contains(t, b.get(t, "/doctor").Body, "Run again")
+		}
+		require.EqualValues(t, 1, runs.Load())
 
-		require.Equal(t, http.StatusConflict, second.Status)
-		require.Contains(t, second.Body, `href="/doctor">Back to doctor</a>`)
-		require.Equal(t, http.StatusOK, <-first)
+		b.post(t, "/doctor", nil)
+		<-began
+		require.EqualValues(t, 2, runs.Load(), "an operator may ask for it at any time")
+	})
+
+	t.Run("IsNotRunByViewers", func(t *testing.T) {
+		t.Parallel()
+		b := examined(t, func(func(done, of int, next string)) ([]doctor.Finding, error) {
+			t.Error("a viewer ran the checks")
+			return nil, nil
+		})
+		logInAs(t, b, models.RoleViewer)
+
+		require.Contains(t, b.get(t, "/doctor").Body, "Run the checks")
+		for range b.stream(t, "/doctor/live", "") { // it ends
+		}
+	})
+
+	t.Run("SurvivesAPanic", func(t *testing.T) {
+		t.Parallel()
+		b := examined(t, func(func(done, of int, next string)) ([]doctor.Finding, error) { panic("a broken check") })
+
+		require.Contains(t, result(t, b, "/doctor/live"), "panic: a broken check")
+	})
+
+	t.Run("ShowsTheResultInABrowser", func(t *testing.T) {
+		t.Parallel()
+		end := make(chan struct{})
+		b := examined(t, func(progress func(done, of int, next string)) ([]doctor.Finding, error) {
+			progress(1, 2, "the schema")
+			<-end
+			return []doctor.Finding{{Check: "redis", Level: doctor.LevelOK, Holds: "Redis answers."}}, nil
+		})
+		ctx, complaints := b.open(t, "/doctor")
+
+		require.NoError(t, chromedp.Run(ctx, chromium.Until("document.querySelector('.examining')?.textContent.includes('1 of 2, now the schema')")))
+		close(end)
+		require.NoError(t, chromedp.Run(ctx, chromium.Until("document.querySelector('#live').textContent.includes('1 of 1 checks passed') && document.querySelector('#stale').hidden")))
+		require.Empty(t, complaints())
 	})
 }
 
