@@ -202,7 +202,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 	keys := &auth.KeyWatch{Authenticate: (&auth.KeyCache{Authenticate: s.keys().Authenticate}).Get}
 	large := httpguard.NewLargeBodies(largeAtOnce, largeEach, largeWait)
 	restAPI := rest.New(rest.Config{
-		Keys: keys, Submitter: submitter, Canceller: canceller, Inputs: s.inputs(), Reader: reader, Watcher: watcher, Pools: s.pools(), Operator: operator, Schedules: s.schedules(submitter), Workflows: s.workflows(submitter),
+		Keys: keys, Submitter: submitter, Canceller: canceller, Inputs: s.inputs(), Reader: reader, Watcher: watcher, Pools: s.pools(), Operator: operator, Schedules: s.schedules(submitter), Workflows: s.workflows(submitter), Alerts: s.alerts(),
 		Base: base, Large: large,
 	})
 	videosAPI := videos.New(videos.Config{

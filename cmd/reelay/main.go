@@ -106,7 +106,7 @@ func rootCommand() *cobra.Command {
 		&cobra.Group{ID: "run", Title: "Running Reelay:"})
 	addGroup(root, "jobs", submitCommand(), draftCommand(), takesCommand(), continueCommand(), watchCommand(), getCommand(), explainCommand(), listCommand(), batchCommand(), downloadCommand(), logsCommand(), eventsCommand(), openCommand(),
 		cancelCommand(), retryCommand(), deleteCommand(), jobsCommand(), bulkCommand(), schedulesCommand(), workflowsCommand(), storyboardCommand(), estimateCommand(), modelsCommand(), webhooksCommand())
-	addGroup(root, "fleet", topCommand(), workersCommand(), poolsCommand(), queuesCommand(), haltCommand(), resumeCommand(), deadLettersCommand(), alertsCommand(), accountsCommand(), keysCommand(), membersCommand(), changesCommand(), auditCommand())
+	addGroup(root, "fleet", topCommand(), attentionCommand(), workersCommand(), poolsCommand(), queuesCommand(), haltCommand(), resumeCommand(), deadLettersCommand(), alertsCommand(), accountsCommand(), keysCommand(), membersCommand(), changesCommand(), auditCommand())
 	addGroup(root, "run", demoCommand(), upCommand(), apiCommand(), controlCommand(), storeCommand(), migrateCommand(), doctorCommand(), simulateCommand())
 	addGroup(root, "run", agentCommands()...)
 	root.AddCommand(referenceCommand())

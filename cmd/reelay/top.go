@@ -12,25 +12,15 @@ import (
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/reelay/reelay/internal/text"
-	"github.com/samber/lo"
 	"github.com/spf13/cobra"
 )
 
 // overview is what `reelay top` shows.
 type overview struct {
-	Overview *client.Overview `json:"overview"`
-	Queues   []client.Queue   `json:"queues"`
-	Workers  []client.Worker  `json:"workers"`
-	Alerts   []client.Alert   `json:"alerts"`
-	Halts    []client.Halt    `json:"halts"`
-	// Floods are the accounts that fill a lane.
-	Floods []flood `json:"floods"`
-}
-
-// flood is an account that has most of the waiting jobs of a lane.
-type flood struct {
-	Lane client.Tier `json:"lane"`
-	client.QueueAccount
+	Overview  *client.Overview        `json:"overview"`
+	Attention []client.AttentionCause `json:"attention"`
+	Queues    []client.Queue          `json:"queues"`
+	Workers   []client.Worker         `json:"workers"`
 }
 
 func topCommand() *cobra.Command {
@@ -41,9 +31,8 @@ func topCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show queues and workers, live (for operators)",
-		Long: "Shows how many jobs wait and run, what needs attention (alerts, halts, pauses, hosts in quarantine, accounts that flood a\n" +
-			"lane), and what the workers do, every 2 s. Ctrl-C ends it. With --once, or where the\n" +
-			"output is not a terminal, it shows them once.",
+		Long: "Shows how many jobs wait and run, what needs attention (as `reelay attention`), and what the workers do, every 2 s.\n" +
+			"Ctrl-C ends it. With --once, or where the output is not a terminal, it shows them once.",
 		Example: "  reelay top\n  reelay top --once --jq '.queues | map(.depth) | add'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -87,10 +76,11 @@ func readOverview(ctx context.Context, c *client.Client) (*overview, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := &overview{Overview: state, Queues: queues, Workers: []client.Worker{}}
-	if err := now.readAttention(ctx, c); err != nil {
+	causes, err := c.Attention(ctx)
+	if err != nil {
 		return nil, err
 	}
+	now := &overview{Overview: state, Attention: causes, Queues: queues, Workers: []client.Worker{}}
 	for after := ""; len(now.Workers) < 1000; {
 		page, err := c.Workers(ctx, client.WorkerFilter{Status: liveWorkers()}, 200, after)
 		if err != nil {
@@ -126,11 +116,15 @@ func (o *overview) print(s *output.Screen) error {
 			return err
 		}
 	}
-	for _, line := range o.attention() {
+	for _, c := range o.Attention {
+		line := causeLine(c)
 		if s.Width > 0 {
 			line = output.Clip(line, s.Width)
 		}
-		fmt.Fprintln(s, s.Paint(output.Yellow, line))
+		if c.Urgent {
+			line = s.Paint(output.Yellow, line)
+		}
+		fmt.Fprintln(s, line)
 	}
 	fmt.Fprintln(s)
 	if len(o.Queues) > 0 {
@@ -177,68 +171,6 @@ func drainFigure(v *client.Overview) string {
 		return "queues empty in " + formatSeconds(*v.EstimatedDrainSeconds) + " (without " + out + ")"
 	}
 	return "queues empty in " + known(v.EstimatedDrainSeconds, formatSeconds)
-}
-
-// readAttention reads what operators must look at.
-func (o *overview) readAttention(ctx context.Context, c *client.Client) (err error) {
-	if o.Alerts, err = c.Alerts(ctx, true); err != nil {
-		return err
-	}
-	if o.Halts, err = c.Halts(ctx); err != nil {
-		return err
-	}
-	o.Floods = []flood{}
-	for _, lane := range client.AllTier {
-		if !slices.ContainsFunc(o.Queues, func(q client.Queue) bool { return q.Tier == lane && q.Depth > 0 }) {
-			continue
-		}
-		accounts, err := c.QueueAccounts(ctx, lane, 1) // the one with the most waiting jobs comes first
-		if err != nil {
-			return err
-		}
-		for _, a := range accounts {
-			if a.Floods {
-				o.Floods = append(o.Floods, flood{lane, a})
-			}
-		}
-	}
-	return nil
-}
-
-// attention has a line for each thing that operators must look at.
-func (o *overview) attention() (lines []string) {
-	say := func(name, format string, args ...any) {
-		lines = append(lines, fmt.Sprintf("%-7s%s", name, clean(fmt.Sprintf(format, args...))))
-	}
-	for _, a := range o.Alerts {
-		say("alert", "%s %s: %s", a.Severity, a.Name, a.Message)
-	}
-	for _, h := range o.Halts {
-		say("halted", "%s, by %s %s: %s", strings.ToLower(string(h.What)), h.By, ago(&h.Since), h.Reason)
-	}
-	paused := map[string]bool{}
-	for _, q := range o.Queues {
-		if q.Pause == nil {
-			continue
-		}
-		what := "the " + strings.ToLower(string(q.Tier)) + " lane"
-		if q.Pause.Model != nil {
-			what = *q.Pause.Model + " in " + what
-		}
-		if !paused[what] {
-			paused[what] = true
-			say("paused", "%s, by %s %s%s", what, q.Pause.By, ago(&q.Pause.At), lo.Ternary(q.Pause.Reason == nil, "", ": "+valueOr(q.Pause.Reason, "")))
-		}
-	}
-	for _, w := range o.Workers {
-		if w.QuarantinedUntil != nil && w.QuarantinedUntil.After(time.Now()) {
-			say("host", "%s is in quarantine: %s", placeOf(w.ProviderInstanceId, w.Slot), valueOr(w.QuarantineReason, "an operator's decision"))
-		}
-	}
-	for _, f := range o.Floods {
-		say("flood", "%s has %s waiting in the %s lane, most of them all", f.Account.Name, text.Count(f.Queued, "job"), strings.ToLower(string(f.Lane)))
-	}
-	return lines
 }
 
 // figures lists figures after a name, on as many lines as the width of a terminal needs.

@@ -3,6 +3,7 @@ package attention_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/attention"
@@ -45,11 +46,24 @@ func TestRank(t *testing.T) {
 	source := models.FailureSource{Fingerprint: "f", Model: "http.call", Account: "acme", Accounts: 1, Letters: 29, All: 30}
 	pause := models.Pause{Lane: models.TierPro, By: "ann", Reason: "migration"}
 	flood := &models.LaneShare{Lane: models.TierPro, Name: "acme", Queued: 2999, LaneQueued: 3008, Share: 0.5}
+	booting := func(failures int, paused time.Time) *query.PoolStatus {
+		p := &query.PoolStatus{Pool: new(models.Pool)}
+		p.Name, p.PausedAt, p.BootFailures, p.BootFailure = "spots", paused, failures, "the agent's key is refused"
+		return p
+	}
 	for name, c := range map[string]struct {
 		facts attention.Facts
 		want  []string
 	}{
-		"nothing": {attention.Facts{}, nil},
+		"machines that do not start stand below halts and above the rest": {attention.Facts{
+			Overview: &query.Overview{Halts: []models.Halt{{What: models.HaltSchedules, By: "ann"}}, Failing: failing, Queued: 2},
+			Pools:    []*query.PoolStatus{booting(models.NotBootingAfter, time.Time{})}, Alerts: firing("P2 queue-depth", "P1 completion"),
+		}, []string{"Schedules are halted > queue-depth", "Machines of pool spots do not start", "Jobs fail on worker h3 > completion", "No workers"}},
+		"machines that do not start explain a long queue": {attention.Facts{Pools: []*query.PoolStatus{booting(models.NotBootingAfter, time.Time{})}, Alerts: firing("P2 queue-depth")},
+			[]string{"Machines of pool spots do not start > queue-depth"}},
+		"a few machines may fail":   {attention.Facts{Pools: []*query.PoolStatus{booting(models.NotBootingAfter-1, time.Time{})}}, nil},
+		"a paused pool starts none": {attention.Facts{Pools: []*query.PoolStatus{booting(models.NotBootingAfter, time.Unix(1, 0))}}, []string{"Pool spots is paused"}},
+		"nothing":                   {attention.Facts{}, nil},
 		"failures of one cause fold into it": {attention.Facts{Failures: []models.FailureSource{source}, Alerts: slo},
 			[]string{"29 http.call jobs of account acme failed for one reason > completion, slo-fast-burn, failures, slo-slow-burn, dead-letters"}},
 		"failures of many causes": {attention.Facts{Failures: []models.FailureSource{{Letters: 4, All: 30}}, Alerts: slo},

@@ -74,6 +74,7 @@ func (s *service) register(mux *http.ServeMux) *huma.OpenAPI {
 	s.registerQueue(api)
 	s.registerHalts(api)
 	s.registerOverview(api)
+	s.registerAttention(api)
 	s.registerChanges(api)
 	s.registerPools(api)
 	s.registerDrafts(api)

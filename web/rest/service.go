@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/alert"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/query"
@@ -30,6 +31,7 @@ type Config struct {
 	Operator  *jobs.Operator
 	Schedules *schedule.Schedules
 	Workflows *workflow.Workflows
+	Alerts    *alert.Desk
 	// Large has the places of workflows of more than [httpguard.SmallBody].
 	Large *httpguard.LargeBodies
 	// Base returns the scheme and host at which the caller reaches this server, such
