@@ -78,7 +78,7 @@ func jobPage(v *jobView) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = layout(chrome{Title: ui.Clip(v.heading(), 40) + " · " + ui.Short(string(v.ID)), Section: "Jobs", LoggedIn: true, Scripts: []string{"job.js"}}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = layout(chrome{Title: ui.Clip(v.heading(), 40) + " · " + ui.Short(string(v.ID)), Section: "Jobs", LoggedIn: true, Scripts: []string{"job.js", "video.js"}}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

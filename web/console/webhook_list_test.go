@@ -78,10 +78,10 @@ func TestGallery(t *testing.T) {
 
 		got := b.get(t, "/gallery?within=24h&model=testcard").Body
 
-		require.Contains(t, got, `src="/jobs/`+string(job.ID)+`/video"`)
+		require.Contains(t, got, `href="/jobs/`+string(job.ID)+`/video"`)
 		require.NotContains(t, got, string(waiting.ID))
 		require.Contains(t, got, `id="`+string(job.ID)+`" data-row`, "the keys j and k move over it")
-		require.Contains(t, b.get(t, "/gallery?account="+url.QueryEscape(b.Account.Name)).Body, `src="/jobs/`+string(job.ID)+`/video"`)
+		require.Contains(t, b.get(t, "/gallery?account="+url.QueryEscape(b.Account.Name)).Body, `href="/jobs/`+string(job.ID)+`/video"`)
 		for name, account := range map[string]string{"unknown": "nobody", "hostile": `<b>" status:failed`, "long": strings.Repeat("x", 300)} {
 			refused := b.get(t, "/gallery?account="+url.QueryEscape(account))
 			require.NotContains(t, refused.Body, string(job.ID), name)
