@@ -16,7 +16,7 @@ import (
 func workersCommand() *cobra.Command {
 	cmd := listWorkers(&cobra.Command{
 		Use:        "workers",
-		SuggestFor: []string{"agents", "nodes"},
+		SuggestFor: []string{"agents", "nodes", "hosts"},
 		Short:      "List, drain, preempt, terminate and quarantine workers (for operators)",
 		Example:    "  reelay workers --status idle,busy --zone us-central1-a\n  reelay workers --quarantined",
 		Args:       noSuchCommand,

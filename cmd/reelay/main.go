@@ -46,7 +46,7 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)
-	err := helpOfNothing(root, args)
+	err := unknownCommand(root, args)
 	if err == nil {
 		err = root.ExecuteContext(ctx)
 	}
@@ -148,12 +148,9 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("there is no command %q", args[0])
 }
 
-// helpOfNothing returns an error if the command line asks for the help of a command that does not
-// exist: cobra would show that of its parent.
-func helpOfNothing(root *cobra.Command, args []string) error {
-	if !slices.Contains(args, "--help") && !slices.Contains(args, "-h") {
-		return nil
-	}
+// unknownCommand returns an error if the command line names a command that does not exist. With flags,
+// cobra would say that the parent has no such flag, or show the parent's help.
+func unknownCommand(root *cobra.Command, args []string) error {
 	cmd, rest, err := root.Find(args)
 	if err != nil || !cmd.HasSubCommands() || cmd.Args == nil || len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
 		return nil

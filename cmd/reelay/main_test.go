@@ -132,6 +132,7 @@ func TestExecute(t *testing.T) {
 		"RefusesAWordAsANumber":             {[]string{"submit", "--duration", "abc"}, 2, `--duration is "abc": it must be a number` + "\n"},
 		"RefusesTheHelpOfAnUnknownCommand":  {[]string{"bogus", "--help"}, 2, `there is no command "bogus"`},
 		"RefusesTheHelpOfASubcommand":       {[]string{"keys", "bogus", "-h"}, 2, `there is no command "bogus"`},
+		"RefusesAnUnknownCommandWithFlags":  {[]string{"queue", "pause", "pro", "--reason", "x"}, 2, `did you mean queues?`},
 		"ShowsTheHelpOfACommand":            {[]string{"list", "--help"}, 0, ""},
 		"RefusesAFlagOfAnotherTool":         {[]string{"submit", "--prompt", "x", "--count=-1"}, 2, "unknown flag: --count"},
 		"RefusesATimeWithoutAUnit":          {[]string{"agent", "--stop-grace=1"}, 2, `--stop-grace is "1": it must be a duration such as 30s, 10m or 2h`},

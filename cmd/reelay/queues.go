@@ -12,8 +12,9 @@ import (
 
 func queuesCommand() *cobra.Command {
 	cmd := listQueues(&cobra.Command{
-		Use:   "queues",
-		Short: "Show, pause and resume the queues (for operators)",
+		Use:        "queues",
+		SuggestFor: []string{"lanes", "pause", "resume"},
+		Short:      "Show, pause and resume the queues (for operators)",
 		Long: "Shows how many jobs wait and run in each lane, by model, and which queues are paused. A paused lane without\n" +
 			"jobs is shown with the model \"all\".",
 		Args: noSuchCommand,

@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
@@ -179,7 +180,8 @@ func (r *Registry) mayRemove(ctx context.Context, tx bun.Tx, rows []*models.Cata
 	case len(now.Models()) == 1:
 		return apierror.Conflict("%s is the last model: a catalogue needs one.", entry.Name)
 	case len(uses.Pools) > 0:
-		return apierror.Conflict("The pools %s name the model %s: take it out of them, or remove it from them as well (--from-pools, fromPools).", and(uses.Pools), entry.Name)
+		return apierror.Conflict("The model %s is listed by %s %s. Remove it there first, or with the model (--from-pools, fromPools).",
+			entry.Name, lo.Ternary(len(uses.Pools) == 1, "the pool", "the pools"), and(uses.Pools))
 	case uses.OpenJobs > 0:
 		return apierror.Conflict("The model %s is in use by jobs that have not ended (%d): wait for them, or cancel them.", entry.Name, uses.OpenJobs)
 	}

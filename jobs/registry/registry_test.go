@@ -301,7 +301,7 @@ func TestRemoveFromPools(t *testing.T) {
 
 		err := s.Registry.Remove(t.Context(), s.Admin, "drill", false)
 		require.Equal(t, apierror.CodeConflict, code(t, err))
-		require.ErrorContains(t, err, "The pools p2 name the model drill: take it out of them")
+		require.ErrorContains(t, err, "The model drill is listed by the pool p2. Remove it there first")
 		uses, err := s.Registry.Uses(t.Context(), s.Admin, "drill")
 		require.NoError(t, err)
 		require.Equal(t, &registry.Uses{Pools: []string{"p2"}, Aliases: []string{}}, uses)
