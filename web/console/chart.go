@@ -1,11 +1,14 @@
 package console
 
 import (
+	"cmp"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/history"
 	"github.com/reelay/reelay/web/ui"
 )
@@ -66,18 +69,62 @@ func pastChart(id, title, unit, link string, past []*history.Figures, lines ...l
 	return chart
 }
 
-// usedLines leaves out the lines that are 0 or unknown all the time, but for the first if all are.
+// usedLines leaves out the lines that are 0 or unknown all the time. A chart without lines says that
+// it has no data.
 func usedLines(past []*history.Figures, all []line) []line {
-	some := slices.DeleteFunc(slices.Clone(all), func(l line) bool {
+	return slices.DeleteFunc(slices.Clone(all), func(l line) bool {
 		return !slices.ContainsFunc(past, func(f *history.Figures) bool {
 			v := l.of(f.Of(l.selection))
 			return v != nil && *v > 0
 		})
 	})
-	if len(some) == 0 {
-		return all[:1]
+}
+
+// poolTones are the colours of pools. A chart has as many, those with the most workers.
+var poolTones = []string{"accent", "good", "busy", "warn", "quiet"}
+
+// poolLines are a metric of each of the largest pools, of the others, and of the workers without a pool.
+func poolLines(past []*history.Figures, name history.Name) (all []line) {
+	size := map[string]float64{}
+	for _, f := range past {
+		for _, p := range f.Pools {
+			size[p.Pool] += p.Busy + p.Idle + p.Booting
+		}
 	}
-	return some
+	pools := slices.SortedFunc(maps.Keys(size), func(a, b string) int { return cmp.Or(cmp.Compare(size[b], size[a]), cmp.Compare(a, b)) })
+	drawn := pools[:min(len(pools), len(poolTones))]
+	if len(pools) > len(poolTones) {
+		drawn = drawn[:len(poolTones)-1]
+	}
+	rest := pools[len(drawn):]
+	slices.Sort(drawn)
+	for i, pool := range drawn {
+		label := pool
+		if pool == "" {
+			label = "without a pool"
+		}
+		all = append(all, line{label, poolTones[i], ofPools(name, func(p string) bool { return p == pool }), history.Selection{}})
+	}
+	if len(rest) > 0 {
+		label := text.Count(len(rest), "other pool")
+		all = append(all, line{label, poolTones[len(drawn)], ofPools(name, func(p string) bool { return slices.Contains(rest, p) }), history.Selection{}})
+	}
+	return all
+}
+
+// ofPools returns a metric of workers of these pools. The empty name stands for those without one.
+func ofPools(name history.Name, wanted func(pool string) bool) func(*history.Figures) *float64 {
+	of := metric(name)
+	return func(f *history.Figures) *float64 {
+		part := *f
+		part.Pools = nil
+		for _, p := range f.Pools {
+			if wanted(p.Pool) {
+				part.Pools = append(part.Pools, p)
+			}
+		}
+		return of(&part)
+	}
 }
 
 // laneTone is the colour of a lane in charts.

@@ -89,7 +89,7 @@ func TestOverview(t *testing.T) {
 		require.Contains(t, body, "Queues empty in</span> <b>never")
 		require.Contains(t, body, "GPU goodput</span> <b>n/a")
 		require.Contains(t, body, ">No workers</a>")
-		require.Contains(t, body, "No data for this time")
+		require.Contains(t, body, "No data in this range")
 		require.NotContains(t, body, "NaN")
 	})
 
@@ -117,8 +117,8 @@ func TestOverview(t *testing.T) {
 		for _, span := range chartRanges {
 			page := b.page(t, "/overview?range="+span.Name)
 			charts := regexp.MustCompile(`data-chart="([^"]+)"`).FindAllStringSubmatch(page, -1)
-			require.Len(t, charts, 10)
-			require.Equal(t, 10, strings.Count(page, `<path class="chart-grid"`), span.Name)
+			require.Len(t, charts, 12)
+			require.Equal(t, 12, strings.Count(page, `<path class="chart-grid"`), span.Name)
 			require.Greater(t, strings.Count(page, `<th scope="row">`), 100)
 			var data struct {
 				Step   int
@@ -137,6 +137,47 @@ func TestOverview(t *testing.T) {
 			}
 		}
 		require.Equal(t, http.StatusOK, b.get(t, "/overview?range=nonsense").Status)
+	})
+
+	t.Run("DrawsTheWorkersOfEachPool", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		b.withPast(t)
+		for i, pool := range []string{"gpu-<b>", "spot-1", "spot-2", "spot-3", "spot-4", "spot-5"} {
+			b.Exec(t, `INSERT INTO history_pools (seconds, at, pool, region, gpu_type, idle, busy, booting)
+				SELECT seconds, at, ?, 'europe-west4', 'h100', ?, 1, 0 FROM history WHERE seconds = 60`, pool, 6-i)
+		}
+
+		charts, err := regexp.Compile(`(?s)id="chart-(\w+)".*?<ul class="chart-legend">(.*?)</ul>`)
+		require.NoError(t, err)
+		legends := map[string]string{}
+		for _, found := range charts.FindAllStringSubmatch(b.page(t, "/overview"), -1) {
+			legends[found[1]] = regexp.MustCompile(`<[^>]*>`).ReplaceAllString(found[2], " ")
+		}
+
+		require.Regexp(t, `gpu-&lt;b&gt; +6\b.*spot-1 +5\b.*spot-2 +4\b.*3 other pools +6\b|without a pool.*gpu-&lt;b&gt; +6\b.*spot-1 +5\b.*spot-2 +4\b.*3 other pools +6\b`, legends["idle"])
+		require.Contains(t, legends["idle"], "without a pool")
+		require.Regexp(t, `gpu-&lt;b&gt; +1\b`, legends["busy"])
+		require.Regexp(t, `gpu-&lt;b&gt; +0\b`, legends["booting"])
+	})
+
+	t.Run("DrawsNoLineWithoutData", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		for _, path := range []string{"/overview", "/queues", "/queues/pro"} {
+			page := b.page(t, path)
+			require.Contains(t, page, "No data in this range", path)
+			require.NotContains(t, page, "chart-legend", path)
+		}
+		b.withPast(t)
+		b.Exec(t, "UPDATE history_jobs SET queued = 0, queued_max = 0")
+		for _, path := range []string{"/overview", "/queues"} {
+			depth := regexp.MustCompile(`(?s)id="chart-depth".*?</figure>`).FindString(b.page(t, path))
+			require.Contains(t, depth, "No data in this range", path)
+			require.NotContains(t, depth, "chart-legend", path)
+		}
 	})
 
 	t.Run("LinksToPagesThatExist", func(t *testing.T) {
@@ -179,7 +220,7 @@ func TestOverview(t *testing.T) {
 
 		var legend string
 		require.NoError(t, chromedp.Run(ctx,
-			chromium.Until(`document.querySelectorAll("figure[data-drawn] .u-over").length === 10`),
+			chromium.Until(`document.querySelectorAll("figure[data-drawn] .u-over").length === 12`),
 			chromedp.Evaluate(`(() => {
 				const plot = document.querySelector("#chart-throughput .chart-plot");
 				plot.focus();

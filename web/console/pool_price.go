@@ -53,6 +53,14 @@ func (r poolRow) advice() string {
 	return strings.Join(said, ", ")
 }
 
+// whyNoPrice says why there is no chart of the pool's price.
+func (v *poolShow) whyNoPrice() string {
+	if v.Price().PricePerHourUSD > 0 {
+		return fmt.Sprintf("No price was recorded in the last %d hours, so there is no chart yet.", priceHours)
+	}
+	return fmt.Sprintf("No chart: a worker cost $0 in the last %d hours. Edit the pool to give it a price, if its machines cost something.", priceHours)
+}
+
 // priceChart is what a worker cost over time.
 type priceChart struct {
 	Steps       []ui.Step

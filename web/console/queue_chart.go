@@ -53,9 +53,6 @@ func queueChartsOf(past []*history.Figures, lane models.Tier) []ui.ChartData {
 		for i, model := range busiest(past, lane) {
 			all = append(all, line{model, modelTones[i], metric(name), history.Selection{Lane: lane, Model: model}})
 		}
-		if len(all) == 0 {
-			return []line{{"all models", "accent", metric(name), history.Selection{Lane: lane}}}
-		}
 		return all
 	}
 	by := " by lane"

@@ -105,6 +105,30 @@ func (c ChartData) points() (n int) {
 // to is when the last step ends.
 func (c ChartData) to() time.Time { return c.From.Add(time.Duration(c.points()) * c.Step) }
 
+// roundSeconds are the durations at the upper edge: as chart.js, those that are round in the unit
+// in which people read them.
+var roundSeconds = []float64{
+	0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 900, 1200, 1800, 3600, 2 * 3600, 3 * 3600, 6 * 3600, 12 * 3600,
+	86400, 2 * 86400, 7 * 86400, 14 * 86400, 28 * 86400,
+}
+
+// edge is the top as text: "10 min", not "10 min 00 s".
+func (c ChartData) edge() string {
+	top := c.top()
+	if c.Unit != "s" {
+		return Figure(&top, c.Unit)
+	}
+	for _, unit := range []struct {
+		seconds float64
+		name    string
+	}{{86400, "d"}, {3600, "h"}, {60, "min"}} {
+		if top >= unit.seconds && math.Mod(top, unit.seconds) == 0 {
+			return strconv.FormatFloat(top/unit.seconds, 'g', -1, 64) + " " + unit.name
+		}
+	}
+	return strconv.FormatFloat(top, 'g', 3, 64) + " s"
+}
+
 // top is the value at the upper edge: not less than anything that is drawn.
 func (c ChartData) top() float64 {
 	top := 0.0
@@ -117,6 +141,13 @@ func (c ChartData) top() float64 {
 	}
 	if top == 0 {
 		return 1
+	}
+	if c.Unit == "s" {
+		for _, nice := range roundSeconds {
+			if nice >= top {
+				return nice
+			}
+		}
 	}
 	unit := math.Pow(10, math.Floor(math.Log10(top)))
 	for _, nice := range []float64{1, 2, 2.5, 5, 10} {

@@ -27,8 +27,8 @@ if (typeof uPlot === "function") {
 	};
 	const tick = (v, unit) => {
 		if (unit === "s") return v >= 3600 ? `${+(v / 3600).toFixed(1)} h` : v >= 60 ? `${+(v / 60).toFixed(1)} min` : `${+v.toFixed(2)} s`;
-		if (unit === "%") return `${+(v * 100).toFixed(1)} %`;
-		return String(+v.toFixed(2));
+		if (unit === "%") return `${+(v * 100).toPrecision(3)} %`;
+		return String(+v.toPrecision(3));
 	};
 
 	// Times as the rest of the page has them: see live.js.
@@ -36,13 +36,18 @@ if (typeof uPlot === "function") {
 	const day = (t) => time(t, { day: "numeric", month: "short" }).replace("Sept", "Sep");
 	const hour = (t) => time(t, { hour: "2-digit", minute: "2-digit" });
 	// The steps of an axis of seconds are round in the unit that it shows.
-	const seconds = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
+	const seconds = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
 
 	const read = (figure) => {
 		const data = JSON.parse(figure.dataset.chart);
 		const points = Math.max(0, ...data.series.map((s) => s.values.length));
 		data.x = Array.from({ length: points }, (_, i) => data.from + i * data.step);
 		return data;
+	};
+	// Figures of one shape differ in their values only.
+	const shape = (figure) => {
+		const data = read(figure);
+		return JSON.stringify([known(data), data.series.map((s) => s.label)]);
 	};
 	const columns = (data) => [data.x, ...data.series.map((s) => data.x.map((_, i) => s.values[i] ?? null))];
 	const known = (data) => data.series.some((s) => s.values.some((v) => v !== null));
@@ -185,6 +190,12 @@ if (typeof uPlot === "function") {
 			for (const next of fresh.querySelectorAll("figure[data-chart]")) {
 				const figure = document.getElementById(next.id);
 				if (!figure) continue;
+				if (shape(figure) !== shape(next)) {
+					// It has other lines now, or its first values.
+					next.querySelector(".chart-table")?.toggleAttribute("open", figure.querySelector(".chart-table")?.open ?? false);
+					figure.replaceWith(document.adoptNode(next));
+					continue;
+				}
 				figure.querySelector(".chart-table table")?.replaceWith(next.querySelector(".chart-table table"));
 				figure.dataset.chart = next.dataset.chart;
 			}
