@@ -1,8 +1,10 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -12,6 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/history"
 	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/web/ui"
 )
 
 // heatMap is the view of the heat map.
@@ -39,7 +42,11 @@ func (c *console) heatMap(w http.ResponseWriter, r *http.Request, p jobs.Princip
 	if err != nil {
 		return err
 	}
-	return render(w, r, http.StatusOK, heatMapPage(v))
+	charts, err := c.readHeatCharts(r.Context(), v.Hours)
+	if err != nil {
+		return err
+	}
+	return render(w, r, http.StatusOK, heatMapPage(v, charts))
 }
 
 func (c *console) heatMapLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
@@ -70,6 +77,65 @@ func (c *console) readHeatMap(ctx context.Context, p jobs.Principal, hours int) 
 	}
 	slices.Sort(v.GPUTypes)
 	return v, nil
+}
+
+// heatRange is the time of the charts below a heat map.
+func heatRange(hours int) chartRange {
+	span := chartRange{Name: strconv.Itoa(hours) + "h", Title: spanName(hours), Length: time.Duration(hours) * time.Hour, Step: 10 * time.Minute}
+	switch {
+	case hours == 1:
+		span.Step = time.Minute
+	case hours > 24:
+		span.Step = time.Hour
+	}
+	return span
+}
+
+// heatCharts serves the charts alone, for chart.js.
+func (c *console) heatCharts(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+	charts, err := c.readHeatCharts(r.Context(), hoursOf(r))
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	return render(w, r, http.StatusOK, overviewChartGrid(charts))
+}
+
+// readHeatCharts returns how the cells with the most workers became as they are.
+func (c *console) readHeatCharts(ctx context.Context, hours int) (overviewCharts, error) {
+	span := heatRange(hours)
+	past, err := c.readPast(ctx, span)
+	if err != nil {
+		return overviewCharts{}, err
+	}
+	charts := heatChartsOf(past)
+	return overviewCharts{span, charts}, c.mark(ctx, span, charts)
+}
+
+func heatChartsOf(past []*history.Figures) []ui.ChartData {
+	size := map[history.Selection]float64{}
+	for _, f := range past {
+		for _, p := range f.Pools {
+			size[history.Selection{Region: p.Region, GPUType: p.GPUType}] += p.Busy + p.Idle
+		}
+	}
+	name := func(s history.Selection) string { return s.Region + ", " + s.GPUType }
+	cells := slices.SortedFunc(maps.Keys(size), func(a, b history.Selection) int {
+		return cmp.Or(cmp.Compare(size[b], size[a]), cmp.Compare(name(a), name(b)))
+	})
+	cells = cells[:min(len(cells), len(poolTones))]
+	of := func(metricName history.Name) (all []line) {
+		for i, cell := range cells {
+			all = append(all, line{name(cell), poolTones[i], metric(metricName), cell})
+		}
+		return all
+	}
+	return []ui.ChartData{
+		pastChart("utilization", "Utilization", "%", "", past, of("WORKER_UTILIZATION")...),
+		pastChart("waste", "Wasted GPU hours", "GPU h", "", past, of("WASTED_GPU_HOURS")...),
+		pastChart("preemptions", "Preemptions", "/h", "", past, of("PREEMPTIONS")...),
+		pastChart("workers", "Busy workers", "", "", past, of("WORKERS_BUSY")...),
+	}
 }
 
 // cell returns the cell of a region and a type of GPU, or nil.

@@ -1,8 +1,10 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/a-h/templ"
@@ -115,6 +117,18 @@ func (c *console) readOverview(ctx context.Context, p jobs.Principal) (*overview
 		v.Lanes = append(v.Lanes, laneNow{laneView: lane, P50: of.Wait(0.5), P95: of.Wait(0.95)})
 	}
 	return v, nil
+}
+
+// poolsShown is how many pools the overview shows.
+const poolsShown = 6
+
+// largestPools are those with the most workers, or the highest limits.
+func (v *overview) largestPools() []*query.PoolStatus {
+	workers := func(p *query.PoolStatus) int { return p.Busy + p.Idle + p.Booting }
+	found := slices.SortedStableFunc(slices.Values(v.Pools), func(a, b *query.PoolStatus) int {
+		return cmp.Or(cmp.Compare(workers(b), workers(a)), cmp.Compare(b.MaxWorkers, a.MaxWorkers))
+	})
+	return found[:min(len(found), poolsShown)]
 }
 
 // chartsFor is how long charts are used for all viewers of this process.

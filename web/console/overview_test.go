@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"html"
 	"net/http"
 	"regexp"
@@ -16,6 +17,7 @@ import (
 	"github.com/reelay/reelay/internal/chromium"
 	"github.com/reelay/reelay/jobs/history"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 )
 
@@ -139,6 +141,31 @@ func TestOverview(t *testing.T) {
 		require.Equal(t, http.StatusOK, b.get(t, "/overview?range=nonsense").Status)
 	})
 
+	t.Run("BeginsWithWhatOneActsOn", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		b.Submit(t)
+		for i := range 8 {
+			b.pool(t, fmt.Sprintf("pool-<%d>", i), func(s *models.PoolSpec) { s.MaxWorkers = 10 - i })
+		}
+		page := b.page(t, "/overview")
+		names := func(label string) (all []string) {
+			_, list, _ := strings.Cut(page, `aria-label="`+label+`"`)
+			list, _, _ = strings.Cut(list, "</ul>")
+			for _, found := range regexp.MustCompile(`class="tile-name">([^<]*)`).FindAllStringSubmatch(list, -1) {
+				all = append(all, found[1])
+			}
+			return all
+		}
+
+		require.Equal(t, []string{"Queued", "Queues empty in", "Workers busy", "Failure rate", "Dead letters"}, names("Figures to act on"))
+		require.Subset(t, names("More figures"), []string{"Running", "Completed", "Wait p50 / p95", "Render p50 / p95", "GPU utilization", "GPU goodput", "Preemptions"})
+		require.Contains(t, page, "pool-&lt;5&gt;")
+		require.NotContains(t, page, "pool-&lt;6&gt;")
+		require.Contains(t, page, "and 2 other pools")
+	})
+
 	t.Run("DrawsTheWorkersOfEachPool", func(t *testing.T) {
 		t.Parallel()
 
@@ -231,6 +258,11 @@ func TestOverview(t *testing.T) {
 			chromedp.Text("#chart-throughput .chart-legend", &legend),
 		))
 		require.Contains(t, legend, "completed")
+		for _, width := range []int64{390, 1280, 1440, 1920, 2560} {
+			var rows []int
+			require.NoError(t, chromedp.Run(ctx, look(width, "light"), chromedp.Evaluate(`Object.values(Object.groupBy(document.querySelectorAll("figure.over-time"), (f) => f.offsetTop)).map((row) => row.length)`, &rows)))
+			require.Len(t, lo.Uniq(rows), 1, "rows of charts at %d px: %v", width, rows)
+		}
 		require.Empty(t, complaints())
 	})
 }
@@ -254,6 +286,11 @@ func TestHeatMap(t *testing.T) {
 		require.Contains(t, cell, "#machines-are-taken-away")
 		require.Contains(t, page, "spot &lt;b&gt;h200&lt;/b&gt;")
 		require.Equal(t, http.StatusOK, b.get(t, "/heatmap?hours=-1").Status)
+		require.Equal(t, 4, strings.Count(page, "<figure"))
+		require.Contains(t, page, "us-central1, a100 <b>")
+		part := b.page(t, "/heatmap/charts?hours=168")
+		require.Equal(t, 4, strings.Count(part, "<figure"))
+		require.NotContains(t, part, "<main")
 	})
 
 	t.Run("IsEmptyAtFirst", func(t *testing.T) {

@@ -45,8 +45,20 @@ const (
 	longWait, veryLongWait           float64 = 300, 1800
 )
 
-func (v *overview) tiles() []tile {
-	return append(v.jobTiles(), v.fleetTiles()...)
+// actedOn are the names of the figures that one acts on, which the page shows first and larger.
+var actedOn = []string{"Queued", "Queues empty in", "Workers busy", "Failure rate", "Dead letters"}
+
+// tiles returns the figures that one acts on, and the others.
+func (v *overview) tiles() (first, rest []tile) {
+	first = make([]tile, len(actedOn))
+	for _, t := range append(v.jobTiles(), v.fleetTiles()...) {
+		if i := slices.Index(actedOn, t.Name); i >= 0 {
+			first[i] = t
+		} else {
+			rest = append(rest, t)
+		}
+	}
+	return first, rest
 }
 
 func (v *overview) jobTiles() []tile {

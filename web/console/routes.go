@@ -76,6 +76,7 @@ func (c *console) routes() []route {
 		{pattern: "GET /overview/charts", serve: c.overviewCharts},
 		{pattern: "GET /heatmap", serve: c.heatMap},
 		{pattern: "GET /heatmap/live", serve: c.heatMapLive},
+		{pattern: "GET /heatmap/charts", serve: c.heatCharts},
 		{pattern: "GET /doctor", serve: c.doctor},
 		{pattern: "GET /doctor/live", serve: c.doctorLive},
 		{pattern: "POST /doctor", serve: c.doctorRun, back: "/doctor"},

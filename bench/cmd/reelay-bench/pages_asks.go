@@ -177,14 +177,14 @@ func (p *places) fleetPages() (all []string) {
 		all = append(all, "/pools/"+string(p.Pool)+page)
 	}
 	return append(all, "/workers", "/workers?all=1", "/workers/act?verb=drain&id="+string(history.Busy), "/workers/live", "/pools", "/pools/live", "/pools/new", "/queues", "/queues/live", "/queues/charts", "/queues/charts?range=7d", "/queues/pro", "/queues/pro/live", "/queues/pro/charts", "/queues/pro/pause",
-		"/heatmap", "/heatmap?hours=24", "/heatmap?hours=168", "/heatmap/live", "/models", "/models/apply", "/models/show/testcard")
+		"/heatmap", "/heatmap?hours=24", "/heatmap?hours=168", "/heatmap/live", "/heatmap/charts", "/heatmap/charts?hours=168", "/models", "/models/apply", "/models/show/testcard")
 }
 
 func (p *places) otherPages() []string {
 	endpoint, bulk, view, member := "/webhooks/"+string(history.Endpoint), "/bulk/"+string(p.Bulk), "/views/"+string(p.View), "/members/"+string(p.Member)
 	return []string{
 		"/overview", "/overview?range=24h", "/overview?range=7d", "/overview/live", "/overview/charts", "/overview/charts?range=24h", "/overview/charts?range=7d",
-		"/doctor", "/system", "/system/live", "/system/halt", "/keyboard", "/graphql", "/api/docs", "/bulk", "/bulk?open=1", "/bulk/live", bulk, bulk + "/live",
+		"/doctor", "/doctor/live", "/system", "/system/live", "/system/halt", "/keyboard", "/graphql", "/api/docs", "/bulk", "/bulk?open=1", "/bulk/live", bulk, bulk + "/live",
 		"/views", "/views/new", view + "/edit", view + "/delete", "/webhooks", "/webhooks/new", endpoint, endpoint + "?failed=1", endpoint + "/rotate", endpoint + "/disable", endpoint + "/delete",
 		"/schedules", "/schedules/live", "/schedules/new", "/alerts", "/alerts?history=1", "/alerts/live", "/alerts/rules/queue-depth", "/alerts/silence", "/accounts", "/accounts/new", "/accounts/" + string(p.Account) + "/edit",
 		"/members", member, "/keys", "/keys?account=" + string(p.Account), "/keys/new", "/keys/" + string(p.Key) + "/revoke",
