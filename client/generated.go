@@ -112,6 +112,42 @@ func (v *AccountRef) GetId() string { return v.Id }
 // GetName returns AccountRef.Name, and is useful for accessing the field via an interface.
 func (v *AccountRef) GetName() string { return v.Name }
 
+// AccountSlots includes the GraphQL fields of Account requested by the fragment AccountSlots.
+type AccountSlots struct {
+	Id        string    `json:"id"`
+	Name      string    `json:"name"`
+	SlotUsage SlotUsage `json:"slotUsage"`
+}
+
+// GetId returns AccountSlots.Id, and is useful for accessing the field via an interface.
+func (v *AccountSlots) GetId() string { return v.Id }
+
+// GetName returns AccountSlots.Name, and is useful for accessing the field via an interface.
+func (v *AccountSlots) GetName() string { return v.Name }
+
+// GetSlotUsage returns AccountSlots.SlotUsage, and is useful for accessing the field via an interface.
+func (v *AccountSlots) GetSlotUsage() SlotUsage { return v.SlotUsage }
+
+// AccountSlotsEdge includes the requested fields of the GraphQL type AccountEdge.
+type AccountSlotsEdge struct {
+	Node AccountSlots `json:"node"`
+}
+
+// GetNode returns AccountSlotsEdge.Node, and is useful for accessing the field via an interface.
+func (v *AccountSlotsEdge) GetNode() AccountSlots { return v.Node }
+
+// AccountSlotsPage includes the requested fields of the GraphQL type AccountConnection.
+type AccountSlotsPage struct {
+	Edges    []AccountSlotsEdge `json:"edges"`
+	PageInfo PageInfo           `json:"pageInfo"`
+}
+
+// GetEdges returns AccountSlotsPage.Edges, and is useful for accessing the field via an interface.
+func (v *AccountSlotsPage) GetEdges() []AccountSlotsEdge { return v.Edges }
+
+// GetPageInfo returns AccountSlotsPage.PageInfo, and is useful for accessing the field via an interface.
+func (v *AccountSlotsPage) GetPageInfo() PageInfo { return v.PageInfo }
+
 // Alert includes the GraphQL fields of Alert requested by the fragment Alert.
 // The GraphQL type's documentation follows.
 //
@@ -6367,6 +6403,43 @@ var AllSlotState = []SlotState{
 	SlotStateRefused,
 }
 
+// SlotUsage includes the requested fields of the GraphQL type SlotUsage.
+// The GraphQL type's documentation follows.
+//
+// How many slots the schedules of an account have, and may have: see docs/users/limits.md.
+type SlotUsage struct {
+	// Slots a minute of its active schedules, each counted with its busiest hour. maxPerMinute is null without a limit.
+	PerMinute    float64 `json:"perMinute"`
+	MaxPerMinute *int    `json:"maxPerMinute"`
+	// Its slots that wait to be submitted. maxWaiting is null without a limit.
+	Waiting    int  `json:"waiting"`
+	MaxWaiting *int `json:"maxWaiting"`
+}
+
+// GetPerMinute returns SlotUsage.PerMinute, and is useful for accessing the field via an interface.
+func (v *SlotUsage) GetPerMinute() float64 { return v.PerMinute }
+
+// GetMaxPerMinute returns SlotUsage.MaxPerMinute, and is useful for accessing the field via an interface.
+func (v *SlotUsage) GetMaxPerMinute() *int { return v.MaxPerMinute }
+
+// GetWaiting returns SlotUsage.Waiting, and is useful for accessing the field via an interface.
+func (v *SlotUsage) GetWaiting() int { return v.Waiting }
+
+// GetMaxWaiting returns SlotUsage.MaxWaiting, and is useful for accessing the field via an interface.
+func (v *SlotUsage) GetMaxWaiting() *int { return v.MaxWaiting }
+
+// SlotViewer includes the requested fields of the GraphQL type Viewer.
+type SlotViewer struct {
+	Role    Role          `json:"role"`
+	Account *AccountSlots `json:"account"`
+}
+
+// GetRole returns SlotViewer.Role, and is useful for accessing the field via an interface.
+func (v *SlotViewer) GetRole() Role { return v.Role }
+
+// GetAccount returns SlotViewer.Account, and is useful for accessing the field via an interface.
+func (v *SlotViewer) GetAccount() *AccountSlots { return v.Account }
+
 // StatusCount includes the requested fields of the GraphQL type StatusCount.
 type StatusCount struct {
 	Status JobStatus `json:"status"`
@@ -9002,6 +9075,18 @@ func (v *__skipWorkflowJobInput) GetId() string { return v.Id }
 // GetKey returns __skipWorkflowJobInput.Key, and is useful for accessing the field via an interface.
 func (v *__skipWorkflowJobInput) GetKey() string { return v.Key }
 
+// __slotUsagesInput is used internally by genqlient
+type __slotUsagesInput struct {
+	First *int    `json:"first,omitempty"`
+	After *string `json:"after,omitempty"`
+}
+
+// GetFirst returns __slotUsagesInput.First, and is useful for accessing the field via an interface.
+func (v *__slotUsagesInput) GetFirst() *int { return v.First }
+
+// GetAfter returns __slotUsagesInput.After, and is useful for accessing the field via an interface.
+func (v *__slotUsagesInput) GetAfter() *string { return v.After }
+
 // __startBulkOperationInput is used internally by genqlient
 type __startBulkOperationInput struct {
 	Action         BulkAction `json:"action"`
@@ -11044,6 +11129,15 @@ type overviewResponse struct {
 // GetOverview returns overviewResponse.Overview, and is useful for accessing the field via an interface.
 func (v *overviewResponse) GetOverview() Overview { return v.Overview }
 
+// ownSlotUsageResponse is returned by ownSlotUsage on success.
+type ownSlotUsageResponse struct {
+	// The account and role of the caller's key. Any valid key may call this.
+	Viewer SlotViewer `json:"viewer"`
+}
+
+// GetViewer returns ownSlotUsageResponse.Viewer, and is useful for accessing the field via an interface.
+func (v *ownSlotUsageResponse) GetViewer() SlotViewer { return v.Viewer }
+
 // pauseBulkOperationResponse is returned by pauseBulkOperation on success.
 type pauseBulkOperationResponse struct {
 	PauseBulkOperation BulkOperation `json:"pauseBulkOperation"`
@@ -11491,6 +11585,15 @@ type skipWorkflowJobResponse struct {
 
 // GetSkipWorkflowJob returns skipWorkflowJobResponse.SkipWorkflowJob, and is useful for accessing the field via an interface.
 func (v *skipWorkflowJobResponse) GetSkipWorkflowJob() Workflow { return v.SkipWorkflowJob }
+
+// slotUsagesResponse is returned by slotUsages on success.
+type slotUsagesResponse struct {
+	// Newest first.
+	Accounts AccountSlotsPage `json:"accounts"`
+}
+
+// GetAccounts returns slotUsagesResponse.Accounts, and is useful for accessing the field via an interface.
+func (v *slotUsagesResponse) GetAccounts() AccountSlotsPage { return v.Accounts }
 
 // startBulkOperationResponse is returned by startBulkOperation on success.
 type startBulkOperationResponse struct {
@@ -16834,6 +16937,50 @@ func overview(
 	return data_, err_
 }
 
+// The query executed by ownSlotUsage.
+const ownSlotUsage_Operation = `
+query ownSlotUsage {
+	viewer {
+		role
+		account {
+			... AccountSlots
+		}
+	}
+}
+fragment AccountSlots on Account {
+	id
+	name
+	slotUsage {
+		perMinute
+		maxPerMinute
+		waiting
+		maxWaiting
+	}
+}
+`
+
+// How many slots of schedules the caller's account uses.
+func ownSlotUsage(
+	ctx_ context.Context,
+	client_ graphql.Client,
+) (data_ *ownSlotUsageResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "ownSlotUsage",
+		Query:  ownSlotUsage_Operation,
+	}
+
+	data_ = &ownSlotUsageResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by pauseBulkOperation.
 const pauseBulkOperation_Operation = `
 mutation pauseBulkOperation ($id: ID!) {
@@ -19705,6 +19852,64 @@ func skipWorkflowJob(
 	}
 
 	data_ = &skipWorkflowJobResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by slotUsages.
+const slotUsages_Operation = `
+query slotUsages ($first: Int, $after: String) {
+	accounts(first: $first, after: $after) {
+		edges {
+			node {
+				... AccountSlots
+			}
+		}
+		pageInfo {
+			... PageInfo
+		}
+	}
+}
+fragment AccountSlots on Account {
+	id
+	name
+	slotUsage {
+		perMinute
+		maxPerMinute
+		waiting
+		maxWaiting
+	}
+}
+fragment PageInfo on PageInfo {
+	hasNextPage
+	endCursor
+}
+`
+
+// The same of all accounts, for operators.
+func slotUsages(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	first *int,
+	after *string,
+) (data_ *slotUsagesResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "slotUsages",
+		Query:  slotUsages_Operation,
+		Variables: &__slotUsagesInput{
+			First: first,
+			After: after,
+		},
+	}
+
+	data_ = &slotUsagesResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

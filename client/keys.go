@@ -15,6 +15,25 @@ func (c *Client) Accounts(ctx context.Context, first int, after string) (*Accoun
 	return &data.Accounts, nil
 }
 
+// SlotUsage returns how many slots the schedules of the caller's account have, and may have, with
+// the caller's role. The account is nil for a worker.
+func (c *Client) SlotUsage(ctx context.Context) (*SlotViewer, error) {
+	data, err := ownSlotUsage(ctx, repeater{c})
+	if err != nil {
+		return nil, err
+	}
+	return &data.Viewer, nil
+}
+
+// SlotUsages returns the same of all accounts, newest first. It needs an operator's key.
+func (c *Client) SlotUsages(ctx context.Context, first int, after string) (*AccountSlotsPage, error) {
+	data, err := slotUsages(ctx, repeater{c}, optional(first), optional(after))
+	if err != nil {
+		return nil, err
+	}
+	return &data.Accounts, nil
+}
+
 // CreateAccount creates an account, which needs a name and a tier. It needs an ADMIN
 // key.
 func (c *Client) CreateAccount(ctx context.Context, in AccountInput) (*Account, error) {

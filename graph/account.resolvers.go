@@ -38,3 +38,7 @@ func (r *queryResolver) AuditLog(ctx context.Context, target *string, actor *str
 		Since: valueOr(since, time.Time{}), Until: valueOr(until, time.Time{}),
 	}, pageOf(first, after)))
 }
+
+func (r *Resolver) Account() AccountResolver { return &accountResolver{r} }
+
+type accountResolver struct{ *Resolver }

@@ -34,7 +34,7 @@ func (r *Resolver) respond(batchWait time.Duration) graphql.ResponseMiddleware {
 		var response *graphql.Response
 		defer func() { share.end(response) }() // even if next panics
 		ctx = context.WithValue(share.ctx, loadersKey{}, sync.OnceValue(func() *loader.Loaders {
-			return loader.New(r.Reader, loader.Options{Principal: principal(ctx), Reads: share.reads, Wait: batchWait})
+			return loader.New(r.Reader, loader.Options{Principal: principal(ctx), Schedules: r.Schedules, Reads: share.reads, Wait: batchWait})
 		}))
 		response = next(ctx)
 		if response != nil && response.Data == nil {

@@ -23,6 +23,7 @@ func NewExecutableSchema(cfg Config) graphql.ExecutableSchema {
 type Config = graphql.Config[ResolverRoot, DirectiveRoot, ComplexityRoot]
 
 type ResolverRoot interface {
+	Account() AccountResolver
 	Alert() AlertResolver
 	AlertRule() AlertRuleResolver
 	AlertSilence() AlertSilenceResolver
@@ -258,6 +259,8 @@ func (ec *executionContext) childFields_Account(ctx context.Context, field graph
 		return ec.fieldContext_Account_running(ctx, field)
 	case "draftsKeptHours":
 		return ec.fieldContext_Account_draftsKeptHours(ctx, field)
+	case "slotUsage":
+		return ec.fieldContext_Account_slotUsage(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Account", field.Name)
 }
@@ -2238,6 +2241,20 @@ func (ec *executionContext) childFields_ScheduledWorkflow(ctx context.Context, f
 		return ec.fieldContext_ScheduledWorkflow_jobs(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ScheduledWorkflow", field.Name)
+}
+
+func (ec *executionContext) childFields_SlotUsage(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "perMinute":
+		return ec.fieldContext_SlotUsage_perMinute(ctx, field)
+	case "maxPerMinute":
+		return ec.fieldContext_SlotUsage_maxPerMinute(ctx, field)
+	case "waiting":
+		return ec.fieldContext_SlotUsage_waiting(ctx, field)
+	case "maxWaiting":
+		return ec.fieldContext_SlotUsage_maxWaiting(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SlotUsage", field.Name)
 }
 
 func (ec *executionContext) childFields_StatusCount(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -1374,6 +1374,98 @@ func (ec *executionContext) fieldContext_ScheduledWorkflow_jobs(_ context.Contex
 	return graphql.NewScalarFieldContext("ScheduledWorkflow", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _SlotUsage_perMinute(ctx context.Context, field graphql.CollectedField, obj *schedule.Usage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SlotUsage_perMinute(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PerMinute(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_SlotUsage_perMinute(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("SlotUsage", field, true, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _SlotUsage_maxPerMinute(ctx context.Context, field graphql.CollectedField, obj *schedule.Usage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SlotUsage_maxPerMinute(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.MaxPerMinute(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_SlotUsage_maxPerMinute(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("SlotUsage", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _SlotUsage_waiting(ctx context.Context, field graphql.CollectedField, obj *schedule.Usage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SlotUsage_waiting(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Waits, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_SlotUsage_waiting(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("SlotUsage", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _SlotUsage_maxWaiting(ctx context.Context, field graphql.CollectedField, obj *schedule.Usage) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SlotUsage_maxWaiting(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.MaxWaiting(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_SlotUsage_maxWaiting(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("SlotUsage", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
 // endregion **************************** field.gotpl *****************************
 
 // region    **************************** input.gotpl *****************************
@@ -2287,6 +2379,59 @@ func (ec *executionContext) _ScheduledWorkflow(ctx context.Context, sel ast.Sele
 	return out
 }
 
+var slotUsageImplementors = []string{"SlotUsage"}
+
+func (ec *executionContext) _SlotUsage(ctx context.Context, sel ast.SelectionSet, obj *schedule.Usage) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, slotUsageImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("SlotUsage")
+		case "perMinute":
+			out.Values[i] = ec._SlotUsage_perMinute(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "maxPerMinute":
+			out.Values[i] = ec._SlotUsage_maxPerMinute(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "waiting":
+			out.Values[i] = ec._SlotUsage_waiting(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "maxWaiting":
+			out.Values[i] = ec._SlotUsage_maxWaiting(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 // endregion **************************** object.gotpl ****************************
 
 // region    ***************************** type.gotpl *****************************
@@ -2468,6 +2613,16 @@ func (ec *executionContext) marshalNSlotState2githubᚗcomᚋreelayᚋreelayᚋm
 		}
 	}
 	return res
+}
+
+func (ec *executionContext) marshalNSlotUsage2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋscheduleᚐUsage(ctx context.Context, sel ast.SelectionSet, v *schedule.Usage) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._SlotUsage(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOCatchUp2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐCatchUp(ctx context.Context, v any) (models.CatchUp, error) {

@@ -13,6 +13,10 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
+func (r *accountResolver) SlotUsage(ctx context.Context, obj *models.Account) (*schedule.Usage, error) {
+	return load(ctx).SlotUsages.Load(ctx, obj.ID)
+}
+
 func (r *mutationResolver) CreateSchedule(ctx context.Context, input schedule.Input) (*models.Schedule, error) {
 	return r.Schedules.Create(ctx, principal(ctx), input)
 }

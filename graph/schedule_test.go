@@ -67,3 +67,28 @@ func TestScheduleInput(t *testing.T) {
 	require.Equal(t, "maxFires", refused[0].Extensions["field"])
 	require.Zero(t, a.Count(t, "schedule_slots"))
 }
+
+func TestSlotUsage(t *testing.T) {
+	t.Parallel()
+
+	a := newAPI(t)
+	type object = map[string]any
+	const make = `mutation($in: ScheduleInput!) { createSchedule(input: $in) { account { slotUsage { perMinute } } } }`
+	made := ask(t, a.url, a.Secrets[models.RoleClient], make, object{"in": object{"name": "news", "everySeconds": 2, "job": object{"model": "testcard", "prompt": "x"}}})
+	require.Empty(t, made.Errors)
+	require.InDelta(t, 30, at[float64](t, made.Data, "createSchedule", "account", "slotUsage", "perMinute"), 0.5)
+	stranger := a.NewKey(t, a.NewAccount(t, "other", models.TierFree), models.RoleClient)
+	critical := a.NewAccount(t, "house", models.TierCritical)
+
+	own := ask(t, a.url, a.Secrets[models.RoleClient], `{ viewer { account { slotUsage { perMinute maxPerMinute waiting maxWaiting } } } }`, nil)
+	theirs := ask(t, a.url, a.Secrets[models.RoleOperator], `{ accounts { edges { node { id slotUsage { perMinute maxPerMinute waiting maxWaiting } } } } }`, nil)
+
+	require.Equal(t, object{"perMinute": 30.0, "maxPerMinute": 3000.0, "waiting": 0.0, "maxWaiting": 6000.0}, at[object](t, own.Data, "viewer", "account", "slotUsage"))
+	found := object{}
+	for _, edge := range at[[]any](t, theirs.Data, "accounts", "edges") {
+		found[at[string](t, edge.(object), "node", "id")] = at[object](t, edge.(object), "node", "slotUsage")
+	}
+	require.Equal(t, object{"perMinute": 30.0, "maxPerMinute": 3000.0, "waiting": 0.0, "maxWaiting": 6000.0}, found[string(a.Account.ID)])
+	require.Equal(t, object{"perMinute": 0.0, "maxPerMinute": 60.0, "waiting": 0.0, "maxWaiting": 1000.0}, found[string(stranger.AccountID)])
+	require.Equal(t, object{"perMinute": 0.0, "maxPerMinute": nil, "waiting": 0.0, "maxWaiting": nil}, found[string(critical.ID)])
+}

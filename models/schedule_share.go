@@ -115,6 +115,23 @@ func SumSlotsAnHour(ctx context.Context, db bun.IDB, account AccountID, except S
 	return n, err
 }
 
+// SumSlotsOf is [SumSlotsAnHour] for many accounts. Those without active schedules are left out.
+func SumSlotsOf(ctx context.Context, db bun.IDB, accounts []AccountID) (map[AccountID]int, error) {
+	var rows []struct {
+		AccountID AccountID `bun:"account_id"`
+		Slots     int       `bun:"slots"`
+	}
+	err := db.NewRaw(`
+		SELECT a.id AS account_id, s.slots FROM unnest(?::uuid[]) AS a (id)
+		CROSS JOIN LATERAL (SELECT sum(slots_an_hour) AS slots FROM schedules WHERE account_id = a.id AND next_fire_at IS NOT NULL) AS s
+		WHERE s.slots IS NOT NULL`, uuidArray(accounts)).Scan(ctx, &rows)
+	sums := map[AccountID]int{}
+	for _, row := range rows {
+		sums[row.AccountID] = row.Slots
+	}
+	return sums, err
+}
+
 // SavePlans writes what a decision changes of schedules whose rows are locked.
 func SavePlans(ctx context.Context, tx bun.Tx, schedules []*Schedule) error {
 	if len(schedules) == 0 {

@@ -25,7 +25,7 @@ func schedulesCommand() *cobra.Command {
 	})
 	cmd.AddCommand(
 		listSchedules(&cobra.Command{Use: "list", Short: "List the schedules, by name", Args: cobra.NoArgs}),
-		schedulesApplyCommand(), schedulesShowCommand(), schedulesNextCommand(),
+		schedulesApplyCommand(), schedulesShowCommand(), schedulesNextCommand(), schedulesUsageCommand(),
 		schedulesPauseCommand(), schedulesResumeCommand(), schedulesTriggerCommand(), schedulesBackfillCommand(), schedulesDeleteCommand())
 	return cmd
 }

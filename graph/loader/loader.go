@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/models"
 	"github.com/vikstrous/dataloadgen"
 )
@@ -47,6 +48,7 @@ type fetch[K comparable, V any] func(context.Context, []K) (map[K]V, error)
 type Options struct {
 	// Principal is the caller whom the response is for.
 	Principal jobs.Principal
+	Schedules *schedule.Schedules
 	// Reads returns the context for the query of one batch. Batches read with their own
 	// context if it is nil.
 	Reads func(context.Context) (context.Context, error)
@@ -104,6 +106,7 @@ type Loaders struct {
 	WorkflowCounts Loader[models.WorkflowID, query.WorkflowCounts]
 	// Submitters are the schedules that submitted workflows.
 	Submitters Loader[models.WorkflowID, *models.WorkflowSchedule]
+	SlotUsages Loader[models.AccountID, *schedule.Usage]
 }
 
 // New returns the loaders of one response, which read through r.
@@ -143,5 +146,6 @@ func New(r *query.Reader, o Options) *Loaders {
 		WorkflowNodes:  newLoader(o, grouped(r.WorkflowNodes, func(n *models.WorkflowNode) models.WorkflowID { return n.WorkflowID })),
 		WorkflowCounts: newLoader(o, r.CountNodes),
 		Submitters:     newLoader(o, keyed(r.SchedulesOf, func(s *models.WorkflowSchedule) models.WorkflowID { return s.Submitted })),
+		SlotUsages:     newLoader(o, o.Schedules.Usages),
 	}
 }

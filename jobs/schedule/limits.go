@@ -53,22 +53,44 @@ func (l Limits) room(use *models.SlotUse) int {
 
 // Usage is how many slots an account has, and may have.
 type Usage struct {
-	Limits
+	Limits Limits
 	// AnHour is the sum of the slots of its schedules, each in its busiest hour.
 	AnHour int
 	// Waits is how many of its slots wait to be submitted.
 	Waits int
 }
 
-// Usage returns how many slots an account that the caller was shown has, and may have.
-func (v *Schedules) Usage(ctx context.Context, account models.AccountID) (u Usage, err error) {
-	use, err := models.ReadSlotUse(ctx, v.DB, []models.AccountID{account})
-	if err != nil || use[account] == nil {
-		return u, apierror.Wrap(err, "count the slots of account %s", account)
+// PerMinute is how many slots a minute its schedules have, on average over the busiest hour of each.
+func (u *Usage) PerMinute() float64 { return float64(u.AnHour) / 60 }
+
+// MaxPerMinute is how many slots a minute they may have, or nil without a limit.
+func (u *Usage) MaxPerMinute() *int { return limited(u.Limits.PerMinute) }
+
+// MaxWaiting is how many of its slots may wait, or nil without a limit.
+func (u *Usage) MaxWaiting() *int { return limited(u.Limits.Waiting) }
+
+func limited(limit int) *int {
+	if limit == 0 {
+		return nil
 	}
-	u.Limits, u.Waits = LimitsOf(use[account].SubmitsPerMinute), use[account].Waiting
-	u.AnHour, err = models.SumSlotsAnHour(ctx, v.DB, account, "")
-	return u, apierror.Wrap(err, "count the slots of account %s", account)
+	return &limit
+}
+
+// Usages returns how many slots accounts have, and may have. The caller was shown these accounts.
+func (v *Schedules) Usages(ctx context.Context, accounts []models.AccountID) (map[models.AccountID]*Usage, error) {
+	use, err := models.ReadSlotUse(ctx, v.DB, accounts)
+	if err != nil {
+		return nil, apierror.Wrap(err, "count the slots that wait")
+	}
+	sums, err := models.SumSlotsOf(ctx, v.DB, accounts)
+	if err != nil {
+		return nil, apierror.Wrap(err, "count the slots an hour")
+	}
+	all := map[models.AccountID]*Usage{}
+	for id, u := range use {
+		all[id] = &Usage{Limits: LimitsOf(u.SubmitsPerMinute), AnHour: sums[id], Waits: u.Waiting}
+	}
+	return all, nil
 }
 
 // lockSlots lets one transaction at a time add to the slots of an account.

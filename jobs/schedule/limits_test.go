@@ -180,9 +180,14 @@ func TestLimits(t *testing.T) {
 		slow.Cron = "30 9 * * *"
 		_, err = r.schedules.Update(t.Context(), free, made1.ID, slow)
 		require.NoError(t, err)
-		use, err := r.schedules.Usage(t.Context(), free.AccountID)
+		rich := r.NewAccount(t, "rich", models.TierCritical)
+		use, err := r.schedules.Usages(t.Context(), []models.AccountID{free.AccountID, rich.ID, "acc_00000000-0000-7000-8000-000000000000"})
 		require.NoError(t, err)
-		require.Equal(t, schedule.Usage{Limits: schedule.Limits{PerMinute: 60, Waiting: 1000}, AnHour: 1801}, use)
+		require.Equal(t, map[models.AccountID]*schedule.Usage{
+			free.AccountID: {Limits: schedule.Limits{PerMinute: 60, Waiting: 1000}, AnHour: 1801}, rich.ID: {},
+		}, use)
+		require.Nil(t, use[rich.ID].MaxPerMinute(), "it has no limit")
+		require.Nil(t, use[rich.ID].MaxWaiting())
 	})
 
 	t.Run("RefuseABackfillWhileTooManySlotsWait", func(t *testing.T) {

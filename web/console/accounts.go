@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )
@@ -22,6 +23,8 @@ const accessListSize = 50
 // accountList is the view of the accounts.
 type accountList struct {
 	Rows []*models.Account
+	// Slots are how many slots the schedules of each account have.
+	Slots map[models.AccountID]*schedule.Usage
 	// Older is the address of the next page, or "".
 	Older string
 	Now   time.Time
@@ -32,7 +35,15 @@ func (c *console) accountList(w http.ResponseWriter, r *http.Request, p jobs.Pri
 	if err != nil {
 		return err
 	}
-	v := &accountList{Rows: found.Items, Now: time.Now()}
+	ids := make([]models.AccountID, len(found.Items))
+	for i, a := range found.Items {
+		ids[i] = a.ID
+	}
+	slots, err := c.Schedules.Usages(r.Context(), ids)
+	if err != nil {
+		return err
+	}
+	v := &accountList{Rows: found.Items, Slots: slots, Now: time.Now()}
 	if found.More {
 		v.Older = "/accounts?after=" + url.QueryEscape(found.End)
 	}

@@ -2,11 +2,14 @@ package console
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/a-h/templ"
+	"github.com/samber/lo"
 
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
@@ -22,6 +25,10 @@ const schedulesShown = 50
 // scheduleList is the view of the page with all schedules.
 type scheduleList struct {
 	Rows []scheduleRow
+	// Accounts have schedules on this page, in their order there.
+	Accounts []models.AccountID
+	Names    map[models.AccountID]string
+	Slots    map[models.AccountID]*schedule.Usage
 	// After is where this page begins, or "" for the first one.
 	After string
 	// Next is the address of the next page, or "".
@@ -69,6 +76,22 @@ func (r scheduleRow) submits() string {
 	return ui.Upright(r.Workflow) + ", " + text.Count(r.WorkflowJobs, "job")
 }
 
+// ofLimit is a figure with its limit, if there is one.
+func ofLimit(figure string, limit *int) string {
+	if limit == nil {
+		return figure
+	}
+	return figure + " of " + ui.Count(*limit, 0)
+}
+
+// perMinute is how many slots a minute an account has. Few are shown with a fraction.
+func perMinute(u *schedule.Usage) string {
+	if n := u.PerMinute(); n < 100 {
+		return strconv.FormatFloat(math.Ceil(10*n)/10, 'f', -1, 64)
+	}
+	return ui.Count(int(math.Ceil(u.PerMinute())), 0)
+}
+
 func (c *console) scheduleList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readSchedules(r.Context(), p, r.URL.Query().Get("after"))
 	if err != nil {
@@ -104,7 +127,12 @@ func (c *console) readSchedules(ctx context.Context, p jobs.Principal, after str
 	if err != nil {
 		return nil, err
 	}
-	v := &scheduleList{After: after}
+	ids = lo.Uniq(ids)
+	slots, err := c.Schedules.Usages(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	v := &scheduleList{Accounts: ids, Names: names, Slots: slots, After: after}
 	for _, s := range found.Items {
 		v.Rows = append(v.Rows, scheduleRow{s, names[s.AccountID]})
 	}

@@ -88,6 +88,9 @@ func TestSchedule(t *testing.T) {
 		require.Contains(t, got.Body, ">never<")
 		require.Contains(t, got.Body, b.Account.Name)
 		require.Contains(t, b.get(t, "/jobs").Body, `href="/schedules"`)
+		for _, page := range []string{got.Body, b.get(t, "/accounts").Body} {
+			require.Regexp(t, `(?s)>Slots per minute<.*>Waiting slots<.*data-label="Slots per minute">\s*0\.1 of 3\x{202f}000 .*data-label="Waiting slots">\s*0 of 6\x{202f}000 `, page)
+		}
 	})
 
 	t.Run("IsListedOnPages", func(t *testing.T) {

@@ -76,7 +76,16 @@ type recurringList struct {
 	Body struct {
 		Recurring  []recurring `json:"recurring" nullable:"false"`
 		NextCursor string      `json:"next_cursor,omitempty" doc:"Cursor of the next page. Absent on the last page."`
+		Slots      *slotUsage  `json:"slots" doc:"What all schedules of the caller's account use of its limits. Null for operators, who see the schedules of all accounts."`
 	}
+}
+
+// slotUsage is how many slots an account has, and may have.
+type slotUsage struct {
+	PerMinute    float64 `json:"per_minute" doc:"Slots a minute of the active schedules, each counted with its busiest hour."`
+	MaxPerMinute *int    `json:"max_per_minute" doc:"Null is no limit."`
+	Waiting      int     `json:"waiting" doc:"Slots that wait to be submitted."`
+	MaxWaiting   *int    `json:"max_waiting" doc:"Null is no limit."`
 }
 
 type recurringPage struct {
@@ -204,7 +213,15 @@ func (s *service) listRecurring(ctx context.Context, in *recurringPage) (*recurr
 	if page.More {
 		out.Body.NextCursor = page.End
 	}
-	return out, nil
+	account := callerOf(ctx).Scope()
+	if account == "" {
+		return out, nil
+	}
+	usages, err := s.Schedules.Usages(ctx, []models.AccountID{account})
+	if u := usages[account]; u != nil {
+		out.Body.Slots = &slotUsage{u.PerMinute(), u.MaxPerMinute(), u.Waits, u.MaxWaiting()}
+	}
+	return out, err
 }
 
 func newRecurring(ctx context.Context, one *models.Schedule, err error) (*recurringOutput, error) {

@@ -43,6 +43,11 @@ func TestRecurring(t *testing.T) {
 	second = a.ask(t, http.MethodDelete, path+"/"+fmt.Sprint(second.body["recurring_id"]), "", nil)
 	require.Equal(t, http.StatusNoContent, second.status)
 
+	require.Equal(t, map[string]any{"per_minute": 1.0 / 60, "max_per_minute": 3000.0, "waiting": 0.0, "max_waiting": 6000.0}, a.get(t, path).body["slots"])
+	all := a.ask(t, http.MethodGet, path, "", as(a.Secrets[models.RoleOperator])).body
+	require.Len(t, all["recurring"], 1)
+	require.Nil(t, all["slots"], "an operator sees the schedules of all accounts")
+
 	// A repeated request with its key makes one schedule, at once or later.
 	keyed := map[string]any{"idempotency_key": "rec-1", "cron_expression": "0 5 * * *"}
 	var both sync.WaitGroup
