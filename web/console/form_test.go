@@ -180,6 +180,9 @@ func TestEveryForm(t *testing.T) {
 		f.fill()
 		first := b.post(t, f.action, f.fields)
 		require.Less(t, first.Status, 500, pattern)
+		if first.Status == http.StatusSeeOther && pattern != "POST /doctor" && pattern != "POST /theme" {
+			require.Contains(t, first.Header.Get("Set-Cookie"), "-flash=", "%s leads to a page that says what was done", pattern)
+		}
 		if first.Status < 400 {
 			did++
 		} else {

@@ -56,8 +56,7 @@ func (c *console) askJob(possible func(*jobAction) bool, page jobActionPage) pag
 			return err
 		}
 		if !possible(v) {
-			http.Redirect(w, r, string(jobPath(v.ID)), http.StatusSeeOther)
-			return nil
+			return c.done(w, r, string(jobPath(v.ID)), "Nothing was done: this is not possible for a job that is "+ui.Words(string(v.Status))+".")
 		}
 		return render(w, r, http.StatusOK, page(v))
 	}

@@ -166,8 +166,11 @@ func (c *console) jobSubmit(w http.ResponseWriter, r *http.Request, p jobs.Princ
 	if len(form.Errors) > 0 {
 		return render(w, r, http.StatusUnprocessableEntity, jobNewPage(form))
 	}
-	http.Redirect(w, r, to, http.StatusSeeOther)
-	return nil
+	said := "Submitted the job."
+	if form.Values.Get("takes") != "" {
+		said = "Submitted the drafts."
+	}
+	return c.done(w, r, to, said)
 }
 
 // submit submits the job of the form, or its drafts, unless its parameters are invalid. It

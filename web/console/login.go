@@ -133,8 +133,7 @@ func (c *console) logOut(w http.ResponseWriter, r *http.Request, _ jobs.Principa
 		}
 	}
 	c.setSession(w, "")
-	http.Redirect(w, r, "/login", http.StatusSeeOther)
-	return nil
+	return c.done(w, r, "/login", "You are logged out.")
 }
 
 func address(r *http.Request) string {

@@ -74,8 +74,7 @@ func (c *console) logOutEverywhere(w http.ResponseWriter, r *http.Request, p job
 		return err
 	}
 	c.setSession(w, "")
-	http.Redirect(w, r, "/login", http.StatusSeeOther)
-	return nil
+	return c.done(w, r, "/login", "All your logins are ended.")
 }
 
 // join shows the form behind an invitation.

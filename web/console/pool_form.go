@@ -121,7 +121,7 @@ func (c *console) poolCreate(w http.ResponseWriter, r *http.Request, p jobs.Prin
 	case err != nil:
 		return err
 	}
-	return toPool(w, r, pool.ID, nil)
+	return c.toPool(w, r, pool, nil, "Created %s.")
 }
 
 func (c *console) poolEdit(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
@@ -143,9 +143,9 @@ func (c *console) poolUpdate(w http.ResponseWriter, r *http.Request, p jobs.Prin
 	spec := f.spec()
 	var err error
 	if len(f.Errors) == 0 {
-		_, err = c.Pools.UpdateIf(r.Context(), p, poolID(r), f.Seen, spec)
-		if err == nil {
-			return toPool(w, r, poolID(r), nil)
+		var saved *models.Pool
+		if saved, err = c.Pools.UpdateIf(r.Context(), p, poolID(r), f.Seen, spec); err == nil {
+			return c.toPool(w, r, saved, nil, "Saved %s.")
 		}
 	}
 	var refused *apierror.Error

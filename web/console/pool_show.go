@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/ui"
 )
 
 const (
@@ -118,13 +120,13 @@ func pretty(raw json.RawMessage) string {
 }
 
 func (c *console) poolPause(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	_, err := c.Pools.Pause(r.Context(), p, poolID(r))
-	return toPool(w, r, poolID(r), err)
+	pool, err := c.Pools.Pause(r.Context(), p, poolID(r))
+	return c.toPool(w, r, pool, err, "Paused %s: it boots no workers. Those that it has go on.")
 }
 
 func (c *console) poolResume(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	_, err := c.Pools.Resume(r.Context(), p, poolID(r))
-	return toPool(w, r, poolID(r), err)
+	pool, err := c.Pools.Resume(r.Context(), p, poolID(r))
+	return c.toPool(w, r, pool, err, "Resumed %s.")
 }
 
 // poolRemoval is the view of the page that confirms the deletion of a pool.
@@ -152,15 +154,16 @@ func (c *console) poolDelete(w http.ResponseWriter, r *http.Request, p jobs.Prin
 		}
 		return render(w, r, http.StatusConflict, poolDeletePage(poolRemoval{pool, refused.Message}))
 	}
-	if err == nil {
-		http.Redirect(w, r, "/pools", http.StatusSeeOther)
+	if err != nil {
+		return err
 	}
-	return err
+	return c.done(w, r, "/pools", "Deleted the pool.")
 }
 
-func toPool(w http.ResponseWriter, r *http.Request, id models.PoolID, err error) error {
-	if err == nil {
-		http.Redirect(w, r, string(poolPath(id)), http.StatusSeeOther)
+// toPool returns to the page of a pool, with what was done to it. said has a %s for its name.
+func (c *console) toPool(w http.ResponseWriter, r *http.Request, pool *models.Pool, err error, said string) error {
+	if err != nil {
+		return err
 	}
-	return err
+	return c.done(w, r, string(poolPath(pool.ID)), fmt.Sprintf(said, "the pool "+ui.Clip(ui.Upright(pool.Name), 80)))
 }

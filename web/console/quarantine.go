@@ -2,6 +2,7 @@ package console
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -41,16 +42,22 @@ func (c *console) quarantineStart(w http.ResponseWriter, r *http.Request, p jobs
 		v.Errors = map[string]string{"minutes": "This must be a whole number."}
 		return c.quarantinePage(w, r, http.StatusUnprocessableEntity, v)
 	}
-	_, err = c.Fleet.QuarantineWorker(r.Context(), p, workerID(r), minutes, v.Reason)
+	worker, err := c.Fleet.QuarantineWorker(r.Context(), p, workerID(r), minutes, v.Reason)
 	var refused *apierror.Error
 	if errors.As(err, &refused) && refused.Code == apierror.CodeInvalidInput {
 		v.Errors = map[string]string{refused.Field: refused.Message}
 		return c.quarantinePage(w, r, http.StatusUnprocessableEntity, v)
 	}
-	return toWorkers(w, r, err)
+	if err != nil {
+		return err
+	}
+	return c.done(w, r, "/workers", fmt.Sprintf("Quarantined the host of %s for %d min: it gets no jobs. A job that runs there continues.", workerRow{Worker: worker}.named(), minutes))
 }
 
 func (c *console) quarantineEnd(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	_, err := c.Fleet.ReleaseQuarantine(r.Context(), p, workerID(r))
-	return toWorkers(w, r, err)
+	worker, err := c.Fleet.ReleaseQuarantine(r.Context(), p, workerID(r))
+	if err != nil {
+		return err
+	}
+	return c.done(w, r, "/workers", "Released the host of "+workerRow{Worker: worker}.named()+": it gets jobs again.")
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/a-h/templ"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
@@ -115,8 +116,7 @@ func (c *console) jobContinue(w http.ResponseWriter, r *http.Request, p jobs.Pri
 	if err != nil {
 		return err
 	}
-	http.Redirect(w, r, "/jobs/"+string(job.ID), http.StatusSeeOther)
-	return nil
+	return c.done(w, r, "/jobs/"+string(job.ID), "Submitted the whole video of the draft.")
 }
 
 // takesConfirm asks before the drafts that nobody continued are discarded.
@@ -126,8 +126,7 @@ func (c *console) takesConfirm(w http.ResponseWriter, r *http.Request, p jobs.Pr
 		return err
 	}
 	if len(v.others()) == 0 { // another tab discarded them
-		http.Redirect(w, r, "/takes/"+string(v.ID), http.StatusSeeOther)
-		return nil
+		return c.done(w, r, "/takes/"+string(v.ID), "No drafts are left to discard.")
 	}
 	return render(w, r, http.StatusOK, takesDiscardPage(v))
 }
@@ -138,7 +137,8 @@ func (c *console) takesDiscard(w http.ResponseWriter, r *http.Request, p jobs.Pr
 	if err != nil {
 		return err
 	}
-	for _, other := range v.others() {
+	others := v.others()
+	for _, other := range others {
 		if other.Status.Terminal() {
 			_, err = c.Deleter.Delete(r.Context(), p, other.ID)
 		} else {
@@ -148,6 +148,5 @@ func (c *console) takesDiscard(w http.ResponseWriter, r *http.Request, p jobs.Pr
 			return err
 		}
 	}
-	http.Redirect(w, r, "/takes/"+string(v.ID), http.StatusSeeOther)
-	return nil
+	return c.done(w, r, "/takes/"+string(v.ID), "Discarded "+text.Count(len(others), "draft")+".")
 }
