@@ -47,7 +47,7 @@ type PoolTrouble struct {
 // PoolBackoff is how long the scaler boots no worker of a pool, because its provider refused
 // machines.
 type PoolBackoff struct {
-	// BackoffUntil is zero unless the newest creation failed.
+	// BackoffUntil is zero unless the newest creation failed. Refusals are those since a machine started.
 	BackoffUntil time.Time `bun:"backoff_until,nullzero"`
 	// BackoffClass is the class of the provider's error (fleet.ErrorClass).
 	BackoffClass  string `bun:"backoff_class"`
@@ -231,11 +231,19 @@ func SetProviderProblem(ctx context.Context, db bun.IDB, id PoolID, problem stri
 	return err
 }
 
-// ClearRefusals records that a provider created all machines that it was asked for.
-func ClearRefusals(ctx context.Context, db bun.IDB, id PoolID) error {
+// EndBackoff records that a provider accepted the creation of all machines that it was asked for. It may
+// still fail to make them, so that the refusals count until a machine starts: see ClearRefusals.
+func EndBackoff(ctx context.Context, db bun.IDB, id PoolID) error {
 	_, err := db.NewRaw(`
-		UPDATE pools SET backoff_until = NULL, backoff_class = '', backoff_reason = '', refusals = 0
-		WHERE id = ? AND refusals > 0`, id).Exec(ctx)
+		UPDATE pools SET backoff_until = NULL, backoff_class = '', backoff_reason = ''
+		WHERE id = ? AND backoff_until IS NOT NULL`, id).Exec(ctx)
+	return err
+}
+
+// ClearRefusals records that a machine of a pool has started which its provider accepted after the
+// newest refusal. The caller has locked the pool.
+func ClearRefusals(ctx context.Context, tx bun.Tx, id PoolID) error {
+	_, err := tx.NewRaw("UPDATE pools SET refusals = 0 WHERE id = ? AND backoff_until IS NULL", id).Exec(ctx)
 	return err
 }
 

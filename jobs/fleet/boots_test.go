@@ -26,6 +26,14 @@ func (r *rude) exit(cause string) {
 	r.Running = nil
 }
 
+// fail makes the creation of all machines fail that the provider has accepted.
+func (r *rude) fail(err error) {
+	for _, id := range r.Running {
+		r.ended = append(r.ended, fleet.Instance{ID: id, State: fleet.InstanceEnded, Err: err})
+	}
+	r.Running = nil
+}
+
 func (r *rude) List(ctx context.Context, pool *models.Pool) ([]fleet.Instance, error) {
 	all, err := r.FakeProvider.List(ctx, pool)
 	return append(all, r.ended...), err

@@ -254,15 +254,27 @@ func (r *Registrar) refused(ctx context.Context, in Registration, err error) err
 	return err
 }
 
-// started clears the failures of a pool whose machines did not start, unless the last one registered, too: see
-// settleBoots. The pool is locked to be written if it has any.
+// started clears the refusals of a pool that its provider no longer refuses, and the failures of a pool
+// whose machines did not start, unless the last one registered, too: see settleBoots. The pool is
+// locked to be written if it has any.
 func started(ctx context.Context, tx bun.Tx, pool *models.Pool) error {
-	if pool == nil || pool.BootFailures == 0 || pool.BootExits {
+	if pool == nil {
+		return nil
+	}
+	if refusedBefore(pool) {
+		if err := models.ClearRefusals(ctx, tx, pool.ID); err != nil {
+			return err
+		}
+	}
+	if pool.BootFailures == 0 || pool.BootExits {
 		return nil
 	}
 	pool.PoolBoots = models.PoolBoots{}
 	return models.SetPoolBoots(ctx, tx, pool)
 }
+
+// refusedBefore reports whether a provider refused machines of a pool before it accepted the newest.
+func refusedBefore(p *models.Pool) bool { return p.Refusals > 0 && p.BackoffUntil.IsZero() }
 
 // enter keeps the pool as it is until a worker has joined it. A paused pool takes none.
 func enter(ctx context.Context, tx bun.Tx, id models.PoolID) (*models.Pool, error) {
@@ -274,12 +286,13 @@ func enter(ctx context.Context, tx bun.Tx, id models.PoolID) (*models.Pool, erro
 	if err != nil {
 		return nil, err
 	}
-	if len(seen) > 0 && seen[0].BootFailures > 0 {
+	if len(seen) > 0 && (seen[0].BootFailures > 0 || refusedBefore(seen[0])) {
 		lock = models.PoolsToWrite // see started
 	}
 	pool, err := models.LockPool(ctx, tx, id, lock)
 	if err == nil && lock == models.PoolsStay {
-		pool.PoolBoots = models.PoolBoots{} // a failure that came since then waits for the next machine
+		// What came since then waits for the next machine.
+		pool.PoolBoots, pool.PoolBackoff = models.PoolBoots{}, models.PoolBackoff{}
 	}
 	if err != nil {
 		return nil, apierror.OrNotFound(err, "pool")

@@ -249,7 +249,7 @@ func (s *Scaler) createPool(ctx context.Context, b boot) error {
 		}
 	}
 	if len(refused) == 0 {
-		return errors.Join(append(failed, models.ClearRefusals(ctx, s.DB, b.pool.ID))...)
+		return errors.Join(append(failed, models.EndBackoff(ctx, s.DB, b.pool.ID))...)
 	}
 	failed = append(failed, s.refuse(ctx, b.pool, refused), models.SetDecisionError(ctx, s.DB, b.decision.ID, refused.Error()))
 	return fmt.Errorf("create workers of pool %s: %w", b.pool.Name, errors.Join(append([]error{refused}, failed...)...))

@@ -327,4 +327,30 @@ func TestRefusals(t *testing.T) {
 		require.Equal(t, 3, provider.Started)
 		require.Zero(t, poolStatus(t, s, pool).Refusals)
 	})
+
+	t.Run("GrowEvenIfTheProviderAcceptsTheCreationFirst", func(t *testing.T) {
+		t.Parallel()
+		s, scaler, r, pool := rudely(t)
+		full := fleet.Refuse(fleet.Stockout, "there is no such machine in this zone")
+		var pauses []float64
+		for range 4 {
+			require.NoError(t, scaler.Scale(t.Context()), "the provider accepts")
+			require.True(t, poolStatus(t, s, pool).BackoffUntil.IsZero())
+			r.fail(full)
+			s.Exec(t, "UPDATE workers SET created_at = created_at - interval '1 hour'") // it says so only later
+			require.NoError(t, scaler.Scale(t.Context()))
+			var seconds float64
+			require.NoError(t, s.DB.NewRaw("SELECT round(extract(epoch FROM backoff_until - now()) / 60) FROM pools").Scan(t.Context(), &seconds))
+			pauses = append(pauses, seconds)
+			s.Exec(t, "UPDATE pools SET backoff_until = now()")
+		}
+		require.Equal(t, []float64{1, 2, 4, 8}, pauses, "minutes")
+		require.Equal(t, 4, poolStatus(t, s, pool).Refusals)
+
+		require.NoError(t, scaler.Scale(t.Context()))
+		require.Equal(t, 4, poolStatus(t, s, pool).Refusals, "none has started")
+		enrol(t, s, r.FakeProvider, pool)
+
+		require.Zero(t, poolStatus(t, s, pool).Refusals, "a machine has started")
+	})
 }

@@ -14,7 +14,7 @@ var (
 	poolDesiredDesc = poolDesc("reelay_pool_workers_desired", "How many workers the scaler's last decision wants, by pool.")
 	poolMaxDesc     = poolDesc("reelay_pool_workers_max", "How many workers the pool may have.")
 	poolPausedDesc  = poolDesc("reelay_pool_paused", "1 if an operator paused the pool.")
-	poolRefusedDesc = poolDesc("reelay_pool_refusals", "How many creations in a row the pool's provider refused.")
+	poolRefusedDesc = poolDesc("reelay_pool_refusals", "How many creations in a row the pool's provider refused, at once or later. A machine that starts ends the row.")
 	poolBootsDesc   = poolDesc("reelay_pool_boot_failures", "How many of the pool's machines in a row did not start. From 3 on, the scaler tries one at a time.")
 	poolPriceDesc   = poolDesc("reelay_pool_price_usd", "The price of a worker for an hour, in US dollars.")
 	poolStaleDesc   = poolDesc("reelay_pool_price_stale", "1 if the price is an old one of its source.")
