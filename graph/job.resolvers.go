@@ -287,6 +287,10 @@ func (r *submitJobPayloadResolver) EstimatedWaitSeconds(ctx context.Context, obj
 	return e.WaitSeconds, err
 }
 
+func (r *waitingReasonResolver) Message(ctx context.Context, obj *query.WaitingReason) (string, error) {
+	return obj.For(principal(ctx)), nil
+}
+
 func (r *Resolver) Artifact() ArtifactResolver { return &artifactResolver{r} }
 
 func (r *Resolver) Attempt() AttemptResolver { return &attemptResolver{r} }
@@ -303,6 +307,8 @@ func (r *Resolver) Progress() ProgressResolver { return &progressResolver{r} }
 
 func (r *Resolver) SubmitJobPayload() SubmitJobPayloadResolver { return &submitJobPayloadResolver{r} }
 
+func (r *Resolver) WaitingReason() WaitingReasonResolver { return &waitingReasonResolver{r} }
+
 type (
 	artifactResolver         struct{ *Resolver }
 	attemptResolver          struct{ *Resolver }
@@ -312,4 +318,5 @@ type (
 	jobConnectionResolver    struct{ *Resolver }
 	progressResolver         struct{ *Resolver }
 	submitJobPayloadResolver struct{ *Resolver }
+	waitingReasonResolver    struct{ *Resolver }
 )

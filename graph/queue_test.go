@@ -1,7 +1,9 @@
 package graph_test
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -36,6 +38,12 @@ func TestPauseQueue(t *testing.T) {
 			map[string]any{"code": "QUEUE_PAUSED", "message": "The enterprise lane is paused.", "until": nil},
 			map[string]any{"code": "NO_POOL", "message": "No pool and no worker can run it: it needs testcard.", "until": nil},
 		}, at[[]any](t, a.client(t, `query ($id: ID!) { job(id: $id) { waitingFor { code message until } } }`, map[string]any{"id": id}), "job", "waitingFor"))
+		const why = `query ($id: ID!) { job(id: $id) { waitingFor { message stop { by reason at } } } }`
+		require.Nil(t, at[[]any](t, a.client(t, why, map[string]any{"id": id}), "job", "waitingFor")[0].(map[string]any)["stop"], "clients do not see operators")
+		told := at[[]any](t, ask(t, a.url, a.Secrets[models.RoleOperator], why, map[string]any{"id": id}).Data, "job", "waitingFor")[0].(map[string]any)
+		stop := told["stop"].(map[string]any)
+		require.Equal(t, []any{"test OPERATOR", "storage is full"}, []any{stop["by"], stop["reason"]})
+		require.Equal(t, fmt.Sprintf("The enterprise lane is paused by test OPERATOR since %s: storage is full.", seconds(t, stop["at"].(string))), told["message"])
 		require.Empty(t, operate(`mutation { resumeQueue(tier: ENTERPRISE) { paused } }`).codes())
 		set := operate(`mutation { setJobTier(id: "` + id + `", tier: CRITICAL) { tier lane } }`)
 		require.Equal(t, "CRITICAL", at[string](t, set.Data, "setJobTier", "lane"))
@@ -58,4 +66,12 @@ func TestPauseQueue(t *testing.T) {
 			require.Equal(t, []string{"FORBIDDEN"}, ask(t, a.url, a.Secrets[models.RoleClient], query, nil).codes(), query)
 		}
 	})
+}
+
+// seconds writes a time without the parts of its second.
+func seconds(t *testing.T, at string) string {
+	t.Helper()
+	exact, err := time.Parse(time.RFC3339Nano, at)
+	require.NoError(t, err)
+	return exact.UTC().Format(time.RFC3339)
 }

@@ -1480,6 +1480,29 @@ func (ec *executionContext) fieldContext_Worker_provider(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Worker", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _Worker_name(ctx context.Context, field graphql.CollectedField, obj *models.Worker) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Worker_name(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Name(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Worker_name(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Worker", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _Worker_providerInstanceId(ctx context.Context, field graphql.CollectedField, obj *models.Worker) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -3824,6 +3847,11 @@ func (ec *executionContext) _Worker(ctx context.Context, sel ast.SelectionSet, o
 		case "provider":
 			out.Values[i] = ec._Worker_provider(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "name":
+			out.Values[i] = ec._Worker_name(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "providerInstanceId":

@@ -3,6 +3,7 @@ package models
 import (
 	"context"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -59,6 +60,15 @@ type Worker struct {
 	// after; "" otherwise.
 	BootFailure string `bun:"boot_failure,nullzero" json:"boot_failure,omitzero"`
 	WorkerQuarantine
+}
+
+// Name is how operators know the worker: the machine, with the slot of the second worker on it and
+// those after it. It is "" if the machine is unknown.
+func (w *Worker) Name() string {
+	if w.Slot == 0 || w.ProviderInstanceID == "" {
+		return w.ProviderInstanceID
+	}
+	return w.ProviderInstanceID + "/" + strconv.Itoa(w.Slot)
 }
 
 // InsertWorker writes a new worker. If another worker that has not ended has its slot, it

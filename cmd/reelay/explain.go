@@ -145,7 +145,7 @@ func onWorker(a client.Attempt) string {
 	if a.Worker == nil {
 		return ""
 	}
-	return " on " + a.Worker.Id
+	return " on " + workerOf(a.Worker)
 }
 
 // lossOf says what another worker does after a loss.

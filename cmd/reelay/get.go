@@ -223,12 +223,15 @@ func proof(c *client.Cancellation) string {
 	return strings.Join(steps, " · ")
 }
 
+// workerOf names a worker: by its machine for those who may know it, else by its id.
+func workerOf(w *client.AttemptWorker) string { return clean(valueOr(w.Name, w.Id)) }
+
 func attemptRows(attempts []client.Attempt) [][]string {
 	var rows [][]string
 	for _, a := range attempts {
 		worker, log := "-", "-"
 		if a.Worker != nil {
-			worker = a.Worker.Id
+			worker = workerOf(a.Worker)
 		}
 		if a.Log != nil {
 			log = formatSize(a.Log.SizeBytes)

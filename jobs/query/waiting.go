@@ -18,51 +18,6 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// WaitingCode is a reason why a job waits.
-type WaitingCode string
-
-const (
-	WaitNotBefore         WaitingCode = "NOT_BEFORE"
-	WaitDependency        WaitingCode = "DEPENDENCY"
-	WaitInput             WaitingCode = "INPUT"
-	WaitHalted            WaitingCode = "HALTED"
-	WaitQueuePaused       WaitingCode = "QUEUE_PAUSED"
-	WaitNoPool            WaitingCode = "NO_POOL"
-	WaitPoolPaused        WaitingCode = "POOL_PAUSED"
-	WaitAccountRunningCap WaitingCode = "ACCOUNT_RUNNING_CAP"
-	WaitCapacityBooting   WaitingCode = "CAPACITY_BOOTING"
-	WaitNotBooting        WaitingCode = "CAPACITY_NOT_BOOTING"
-	WaitCapacityExhausted WaitingCode = "CAPACITY_EXHAUSTED"
-	WaitPrice             WaitingCode = "PRICE"
-	WaitQueueAhead        WaitingCode = "QUEUE_AHEAD"
-)
-
-// waitingCodes lists them, the most informative first.
-var waitingCodes = []WaitingCode{
-	WaitDependency, WaitInput, WaitNotBefore, WaitHalted, WaitQueuePaused, WaitNoPool, WaitPoolPaused, WaitAccountRunningCap, WaitNotBooting, WaitCapacityBooting, WaitPrice, WaitCapacityExhausted, WaitQueueAhead,
-}
-
-// WaitingReason is one reason why a job waits, in a sentence for people. Until is when it
-// ends, if that is known.
-type WaitingReason struct {
-	Code    WaitingCode
-	Message string
-	Until   time.Time
-	// Cause is what a machine or its provider says, which is for operators only; or "".
-	Cause string
-}
-
-// Whole is the message with the cause, for operators.
-func (w WaitingReason) Whole() string {
-	if w.Cause == "" {
-		return w.Message
-	}
-	return w.Message + " The newest: " + w.Cause
-}
-
-// NothingHolds is the text for a job that waits without a WaitingReason.
-const NothingHolds = "Nothing holds it back. It is about to proceed."
-
 // countAhead is up to how many jobs ahead of one are counted.
 const countAhead = 100
 
@@ -76,6 +31,7 @@ type situation struct {
 	fetches   map[models.JobID]*models.InputFetch
 	lanes     map[models.Tier]models.LaneState
 	halts     []models.Halt
+	pauses    []models.Pause
 	capacity  []models.Capacity
 	accounts  map[models.AccountID]*models.Account
 	avoided   map[models.WorkerID]*models.Worker
@@ -134,6 +90,9 @@ func (s *situation) read(ctx context.Context, db bun.IDB, ids []models.JobID) er
 	}
 	s.lanes = lo.KeyBy(lanes, func(l models.LaneState) models.Tier { return l.Lane })
 	if s.halts, err = models.ListHalts(ctx, db); err != nil {
+		return err
+	}
+	if s.pauses, err = models.ListPauses(ctx, db); err != nil {
 		return err
 	}
 	if s.gaveWay, err = models.ListYielded(ctx, db, s.requeued()); err != nil {
@@ -291,10 +250,14 @@ func (s *situation) why(job *models.Job) []WaitingReason {
 	lane := strings.ToLower(string(job.Lane))
 	if halt, halted := s.halted(); halted {
 		add(WaitHalted, time.Time{}, "An operator has halted the starts of all jobs since %s: %s.", halt.Since.UTC().Format(time.RFC3339), strings.TrimSuffix(halt.Reason, "."))
-	} else if state := s.lanes[job.Lane]; state.Paused {
-		add(WaitQueuePaused, time.Time{}, "The %s lane is paused.", lane)
-	} else if slices.Contains(state.PausedModels, job.Model) {
-		add(WaitQueuePaused, time.Time{}, "The %s lane is paused for %s.", lane, job.Model)
+		reasons[len(reasons)-1].Stop = &Stop{What: "The starts of all jobs are halted", By: halt.By, At: halt.Since, Reason: halt.Reason}
+	} else if pause := s.pauseOf(job); pause != nil {
+		what := fmt.Sprintf("The %s lane is paused", lane)
+		if pause.Model != "" {
+			what += " for " + job.Model
+		}
+		add(WaitQueuePaused, time.Time{}, "%s.", what)
+		reasons[len(reasons)-1].Stop = &Stop{What: what, Lane: job.Lane, By: pause.By, At: pause.At, Reason: pause.Reason}
 	}
 	if s.capped(job) {
 		most := s.accounts[job.AccountID].MaxRunning
@@ -317,7 +280,10 @@ func (s *situation) why(job *models.Job) []WaitingReason {
 		return slices.Index(waitingCodes, a.Code) - slices.Index(waitingCodes, b.Code)
 	})
 	if to := s.gaveWay[job.ID]; to != "" && len(reasons) > 0 {
-		reasons[0].Message = "It gave way to " + text.A(string(to)) + " job. " + reasons[0].Message
+		first, gave := &reasons[0], "It gave way to "+text.A(string(to))+" job. "
+		if first.Message = gave + first.Message; first.Stop != nil {
+			first.Stop.What = gave + first.Stop.What
+		}
 	}
 	return reasons
 }
@@ -325,6 +291,16 @@ func (s *situation) why(job *models.Job) []WaitingReason {
 // halted returns the halt of all leases, if there is one.
 func (s *situation) halted() (models.Halt, bool) {
 	return lo.Find(s.halts, func(h models.Halt) bool { return h.What == models.HaltLeases })
+}
+
+// pauseOf returns the pause of the job's queue, or nil. That of the whole lane goes first.
+func (s *situation) pauseOf(job *models.Job) *models.Pause {
+	for i, pause := range s.pauses {
+		if pause.Lane == job.Lane && (pause.Model == "" || pause.Model == job.Model) {
+			return &s.pauses[i]
+		}
+	}
+	return nil
 }
 
 func whereAhead(lane string, above int) string {

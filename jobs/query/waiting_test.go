@@ -261,6 +261,41 @@ func TestWaitingFor(t *testing.T) {
 		require.Empty(t, waitingFor(t, s, job.ID), "it waits no longer")
 	})
 
+	t.Run("TellsOperatorsWhoStoppedTheStarts", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		job := s.Submit(t)
+		stopped := func(lane models.Tier, what, reason string) query.WaitingReason {
+			t.Helper()
+			first := waitingFor(t, s, job.ID)[0]
+			require.NotNil(t, first.Stop)
+			require.Equal(t, query.Stop{What: what, Lane: lane, By: "test ADMIN", At: first.Stop.At, Reason: reason}, *first.Stop)
+			want := what + " by test ADMIN since " + first.Stop.At.UTC().Format(time.RFC3339)
+			if reason != "" {
+				want += ": " + strings.TrimSuffix(reason, ".")
+			}
+			require.Equal(t, want+".", first.For(s.Admin))
+			require.Equal(t, want+".", first.Whole())
+			require.NotContains(t, first.For(s.Client), "test ADMIN", "clients do not see operators")
+			return first
+		}
+
+		_, err := s.Operator.PauseQueue(t.Context(), s.Admin, job.Lane, job.Model, "The storage is full.")
+		require.NoError(t, err)
+		first := stopped(job.Lane, "The enterprise lane is paused for testcard", "The storage is full.")
+		require.Equal(t, "The enterprise lane is paused for testcard.", first.For(s.Client), "reasons of pauses are for operators")
+		_, err = s.Operator.PauseQueue(t.Context(), s.Admin, job.Lane, "", "")
+		require.NoError(t, err)
+		stopped(job.Lane, "The enterprise lane is paused", "")
+		s.Exec(t, "UPDATE queue_pauses SET changed_by = 'ann@example.com'")
+		require.Equal(t, "ann@example.com", waitingFor(t, s, job.ID)[0].Stop.By, "a member is named by the address")
+		_, err = s.Operator.Halt(t.Context(), s.Admin, []models.HaltTarget{models.HaltLeases}, "migration")
+		require.NoError(t, err)
+		first = stopped("", "The starts of all jobs are halted", "migration")
+		require.Contains(t, first.For(s.Client), ": migration.", "those of halts are for owners, too")
+	})
+
 	t.Run("TakesTheSameStatementsForManyJobs", func(t *testing.T) {
 		t.Parallel()
 

@@ -41,8 +41,11 @@ func (w *Watcher) Waiting(ctx context.Context, p jobs.Principal, id models.JobID
 	}
 }
 
-// sameReason reports whether two reasons read the same. Until alone may be another estimate.
-func sameReason(a, b query.WaitingReason) bool { return a.Code == b.Code && a.Message == b.Message }
+// sameReason reports whether two reasons read the same. Until alone may be another estimate. A queue
+// that was resumed and paused again is stopped by another pause.
+func sameReason(a, b query.WaitingReason) bool {
+	return a.Code == b.Code && a.Message == b.Message && (a.Stop == nil) == (b.Stop == nil) && (a.Stop == nil || a.Stop.At.Equal(b.Stop.At))
+}
 
 // minReasonsEvery is the shortest time between two looks at why a job waits.
 const minReasonsEvery = time.Second

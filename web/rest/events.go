@@ -15,6 +15,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/reelay/reelay/internal/sse"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/query"
@@ -176,8 +177,9 @@ func (s *service) follow(ctx context.Context, out *sse.Stream, id models.JobID, 
 	waits := make(chan error, 1)
 	waiting, stop := context.WithCancel(ctx)
 	go func() {
-		waits <- s.Watcher.Waiting(waiting, callerOf(ctx).Principal, id, func(reasons []query.WaitingReason) error {
-			return sendWaiting(out, reasons)
+		p := callerOf(ctx).Principal
+		waits <- s.Watcher.Waiting(waiting, p, id, func(reasons []query.WaitingReason) error {
+			return sendWaiting(out, p, reasons)
 		})
 	}()
 	defer func() { stop(); <-waits }()
@@ -204,10 +206,10 @@ type waitingReason struct {
 }
 
 // sendWaiting sends why the job waits now; an empty list says that it waits no longer.
-func sendWaiting(out *sse.Stream, reasons []query.WaitingReason) error {
+func sendWaiting(out *sse.Stream, p jobs.Principal, reasons []query.WaitingReason) error {
 	note := waitingNote{WaitingFor: []waitingReason{}}
 	for _, r := range reasons {
-		shown := waitingReason{Code: string(r.Code), Message: r.Message}
+		shown := waitingReason{Code: string(r.Code), Message: r.For(p)}
 		if !r.Until.IsZero() {
 			shown.Until = new(r.Until.UTC())
 		}

@@ -251,7 +251,7 @@ func (s *service) workflowView(ctx context.Context, w *models.Workflow, err erro
 		view := workflowNodeView{
 			Key: n.Key, After: n.After, OnParentFailure: strings.ToLower(string(n.OnParentFailure)), JobID: n.JobID,
 			Reused: n.Reused, Skipped: !n.SkippedAt.IsZero(), Overridden: n.Overridden,
-			WaitingFor: lo.Map(reasons[n.JobID], func(r query.WaitingReason, _ int) string { return r.Message }),
+			WaitingFor: lo.Map(reasons[n.JobID], func(r query.WaitingReason, _ int) string { return r.For(callerOf(ctx).Principal) }),
 		}
 		if job := jobs[n.JobID]; job != nil {
 			view.Status, view.ProgressPct, view.FailureReason = strings.ToLower(string(job.Status)), job.Progress.Percent, job.FailureReason
