@@ -97,9 +97,13 @@ func (r *Reader) Changes(ctx context.Context, p jobs.Principal, f ChangeFilter, 
 	if err != nil {
 		return nil, fmt.Errorf("list the changes: %w", err)
 	}
+	names, err := r.actNames(ctx, acts)
+	if err != nil {
+		return nil, err
+	}
 	changes := make([]*Change, len(acts))
 	for i, act := range acts {
-		changes[i] = changeOf(act)
+		changes[i] = changeOf(act, names)
 	}
 	return paging.NewPage(all, changes, of.First, func(c *Change) string { return c.ID }), nil
 }

@@ -1,6 +1,7 @@
 package query_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +66,36 @@ func TestChanges(t *testing.T) {
 		require.Contains(t, page.Items[0].Details, "maxRunning: 200 → 5")
 	})
 
+	t.Run("NameWhatTheyMentionById", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		worker := s.Worker(t, "gpu-host-7")
+		_, err := s.Fleet.QuarantineWorker(t.Context(), s.Admin, worker.WorkerID, 5, "loud fan")
+		require.NoError(t, err)
+		acme := s.NewAccount(t, "acme", models.TierPro)
+		_, err = s.Accounts.Update(t.Context(), s.Admin, acme.ID, auth.AccountInput{MaxRunning: new(7)})
+		require.NoError(t, err)
+		_, _, err = s.Keys.Create(t.Context(), s.Admin, auth.NewKey{AccountID: acme.ID, Role: models.RoleClient, Name: "ci"})
+		require.NoError(t, err)
+
+		page, err := s.Reader.Changes(t.Context(), s.Admin, query.ChangeFilter{}, all)
+		require.NoError(t, err)
+		acts, err := s.Reader.AuditLog(t.Context(), s.Admin, "", all)
+		require.NoError(t, err)
+		names, err := s.Reader.ActNames(t.Context(), s.Admin, acts.Items)
+		require.NoError(t, err)
+		_, refused := s.Reader.ActNames(t.Context(), s.Client, acts.Items)
+
+		require.Equal(t, "Key ci created", page.Items[0].Title)
+		require.Contains(t, page.Items[0].Details, "account: acme ("+string(acme.ID)+")")
+		require.Contains(t, titles(t, s, s.Admin, query.ChangeFilter{}), "Host of worker gpu-host-7 quarantined")
+		require.Equal(t, "gpu-host-7", names[string(worker.WorkerID)])
+		require.Equal(t, "acme", names[string(acme.ID)])
+		require.Contains(t, query.ActLines(acts.Items[0].Payload, names), "account: acme ("+string(acme.ID)+")")
+		jobstest.RequireCode(t, refused, apierror.CodeForbidden)
+	})
+
 	t.Run("AreFilteredAndPaged", func(t *testing.T) {
 		t.Parallel()
 
@@ -103,6 +134,38 @@ func TestChanges(t *testing.T) {
 			require.True(t, apierror.HasCode(err, apierror.CodeInvalidInput), name)
 		}
 	})
+}
+
+func TestActLines(t *testing.T) {
+	t.Parallel()
+
+	const account = "acc_0198b3a0-0000-7000-8000-000080746054"
+	for name, c := range map[string]struct {
+		payload string
+		want    []string
+	}{
+		"a change":                {`{"before": {"max": 3, "same": 1}, "after": {"max": 5, "same": 1}, "address": "127.0.0.1"}`, []string{"max: 3 → 5", "address: 127.0.0.1"}},
+		"one value":               {`{"before": 0, "after": 2}`, []string{"value: 0 → 2"}},
+		"values of objects":       {`{"before": {"limits": {"a": 1, "b": {"c": true}}}, "after": {"limits": {"a": 2, "b": {"c": false}}}}`, []string{"limits.a: 1 → 2", "limits.b.c: yes → no"}},
+		"a value that is gone":    {`{"before": {"zone": "a", "x": 1}, "after": {"x": 1}}`, []string{"zone: a → none"}},
+		"a value that is new":     {`{"before": {"x": 1}, "after": {"x": 1, "zones": ["a", "b"]}}`, []string{"zones: none → a, b"}},
+		"what was deleted":        {`{"before": {"x": 1}}`, []string{}},
+		"what was created":        {`{"after": {"x": 1, "y": null}}`, []string{"x: 1"}},
+		"large numbers":           {`{"n": 12345678901234567890}`, []string{"n: 12345678901234567890"}},
+		"an id with a name":       {`{"account": "` + account + `", "accounts": ["` + account + `", "x"]}`, []string{"account: acme (" + account + ")", "accounts: acme (" + account + "), x"}},
+		"a list of objects":       {`{"filters": [{"a": 1}]}`, []string{`filters: {"a":1}`}},
+		"nothing":                 {`{}`, []string{}},
+		"no payload":              {``, []string{}},
+		"no object":               {`"no object"`, []string{`"no object"`}},
+		"control characters":      {`{"reason": "a\u001b[31mb"}`, []string{`reason: ab`}},
+		"empty texts and objects": {`{"a": "", "b": {}, "c": []}`, []string{}},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			t.Parallel()
+
+			require.Equal(t, c.want, query.ActLines(json.RawMessage(c.payload), query.Names{account: "acme"}))
+		})
+	}
 }
 
 func TestChangesOfProcesses(t *testing.T) {

@@ -1,14 +1,10 @@
 package query
 
 import (
-	"bytes"
-	"encoding/json"
-	"maps"
+	"cmp"
 	"regexp"
-	"slices"
 	"strings"
 
-	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/models"
 )
 
@@ -71,91 +67,22 @@ var inBraces = regexp.MustCompile(`\{\w+\}`)
 var hiddenDetails = []string{"address", "bulkOperation", "settings", "id", "prefix"}
 
 // changeOf tells an act of the audit log as a change.
-func changeOf(act *models.AuditEntry) *Change {
+func changeOf(act *models.AuditEntry, names Names) *Change {
 	words := changeWords[act.Action]
-	payload := readPayload(act.Payload)
+	payload := readAct(act.Payload)
 	c := &Change{ID: string(act.ID), At: act.At, Kind: words.kind, Action: act.Action, Actor: safe(act.Actor), Target: safe(act.Target)}
 	c.Title = strings.Join(strings.Fields(inBraces.ReplaceAllStringFunc(words.title, func(word string) string {
 		name := strings.Trim(word, "{}")
 		if name == "target" {
-			return c.Target
+			return cmp.Or(safe(names[act.Target]), c.Target)
 		}
 		for _, in := range []map[string]any{payload.after, payload.all, payload.before} {
 			if value, ok := in[name]; ok && value != nil && value != "" {
-				return inPlainText(value)
+				return inPlainText(value, nil)
 			}
 		}
 		return ""
 	})), " ")
-	c.Details = payload.lines(words.title)
+	c.Details = payload.lines(names, hiddenDetails, words.title)
 	return c
 }
-
-// changePayload is what an act of the audit log says of itself.
-type changePayload struct {
-	all, before, after map[string]any
-}
-
-func readPayload(raw json.RawMessage) (p changePayload) {
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber()
-	if decoder.Decode(&p.all) != nil {
-		return changePayload{}
-	}
-	p.before, _ = p.all["before"].(map[string]any)
-	p.after, _ = p.all["after"].(map[string]any)
-	return p
-}
-
-// lines returns what differs, one value a line, then the other values, but for those in the title.
-func (p changePayload) lines(title string) []string {
-	lines := []string{}
-	for _, name := range slices.Sorted(maps.Keys(p.after)) {
-		is, was := inPlainText(p.after[name]), inPlainText(p.before[name])
-		switch {
-		case is == was:
-		case slices.Contains(hiddenDetails, name):
-			lines = append(lines, safe(name)+" changed")
-		case p.before == nil:
-			lines = append(lines, safe(name)+": "+is)
-		default:
-			lines = append(lines, safe(name)+": "+was+" → "+is)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(p.all)) {
-		if value := inPlainText(p.all[name]); name != "after" && name != "before" && value != "none" && !slices.Contains(hiddenDetails, name) && !strings.Contains(title, "{"+name+"}") {
-			lines = append(lines, safe(name)+": "+value)
-		}
-	}
-	return lines
-}
-
-// inPlainText returns a value of a payload as text.
-func inPlainText(value any) string {
-	switch v := value.(type) {
-	case nil:
-		return "none"
-	case string:
-		if v == "" {
-			return "none"
-		}
-		return safe(v)
-	case []any:
-		parts := make([]string, len(v))
-		for i, one := range v {
-			parts[i] = inPlainText(one)
-		}
-		if len(parts) == 0 {
-			return "none"
-		}
-		return safe(strings.Join(parts, ", "))
-	}
-	data, err := json.Marshal(value)
-	if err != nil {
-		return "?"
-	}
-	return safe(string(data))
-}
-
-// safe returns a text that some person or program wrote, short and without control characters.
-func safe(s string) string { return text.Clip(text.Printable(s), 300) }
