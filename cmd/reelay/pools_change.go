@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/samber/lo"
 	"github.com/spf13/cobra"
 )
@@ -121,12 +122,23 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 		fmt.Fprintln(out)
 	}
 	var rows [][]string
-	for _, d := range history {
+	type decided struct {
+		from, to int
+		reason   string
+	}
+	said := func(d client.ScalingDecision) decided {
 		reason := d.Reason
 		if d.Error != nil && *d.Error != "" {
 			reason += " But: " + *d.Error
 		}
-		rows = append(rows, []string{ago(&d.At), fmt.Sprintf("%d → %d", d.From, d.To), clean(reason)})
+		return decided{d.From, d.To, clean(reason)}
+	}
+	for _, same := range query.FoldSame(history, said) {
+		at, d := ago(&same.Newest.At), said(same.Newest)
+		if same.Count > 1 {
+			at = fmt.Sprintf("%s, %d times since %s", at, same.Count, ago(&same.Oldest.At))
+		}
+		rows = append(rows, []string{at, fmt.Sprintf("%d → %d", d.from, d.to), d.reason})
 	}
 	if len(rows) > 0 {
 		if err := printTable(output.ScreenOf(to).On(out), []string{"DECIDED", "WORKERS", "REASON"}, rows); err != nil {
