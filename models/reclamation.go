@@ -22,23 +22,35 @@ type EatingHost struct {
 	// WastedGPUSeconds is the work that was lost.
 	WastedGPUSeconds float64   `bun:"wasted_gpu_seconds"`
 	LastAt           time.Time `bun:"last_at"`
+	// Drills counts those of the attempts whose model is a drill, which crashes and loses work because
+	// somebody asked for it.
+	Drills int `bun:"drills"`
+	// QuarantinedUntil is until when the host gets no jobs, and QuarantineReason why; zero if it does.
+	QuarantinedUntil time.Time `bun:"quarantined_until,nullzero"`
+	QuarantineReason string    `bun:"quarantine_reason"`
 }
 
+// Rehearsed reports whether all that the host lost and crashed was a drill.
+func (h *EatingHost) Rehearsed() bool { return h.Drills > 0 && h.Drills == h.Crashed+h.Lost }
+
 // ListEatingHosts returns the hosts that lost or crashed the most attempts within window, the worst
-// first. Attempts that an operator or the scaler ended for one of the reasons in asked do not count,
-// nor do preemptions.
-func ListEatingHosts(ctx context.Context, db bun.IDB, window time.Duration, asked []string, limit int) (found []*EatingHost, err error) {
+// first; attempts with the models in drills do not make a host worse. Attempts that an operator or the
+// scaler ended for one of the reasons in asked do not count, nor do preemptions.
+func ListEatingHosts(ctx context.Context, db bun.IDB, window time.Duration, asked, drills []string, limit int) (found []*EatingHost, err error) {
 	err = db.NewRaw(`
 		SELECT w.provider, w.provider_instance_id, w.pool_id, coalesce(p.name, '') AS pool, (array_agg(w.id ORDER BY w.id DESC))[1] AS worker_id,
 			count(*) FILTER (WHERE a.failure_class <> 'WORKER_LOST') AS crashed, count(*) FILTER (WHERE a.failure_class = 'WORKER_LOST') AS lost,
-			sum(a.wasted_gpu_seconds) AS wasted_gpu_seconds, max(a.ended_at) AS last_at
-		FROM job_attempts a JOIN workers w ON w.id = a.worker_id LEFT JOIN pools p ON p.id = w.pool_id
+			sum(a.wasted_gpu_seconds) AS wasted_gpu_seconds, max(a.ended_at) AS last_at,
+			count(*) FILTER (WHERE j.model = ANY (?3::text[])) AS drills,
+			max(q.until) AS quarantined_until, coalesce(max(q.reason), '') AS quarantine_reason
+		FROM job_attempts a JOIN jobs j ON j.id = a.job_id JOIN workers w ON w.id = a.worker_id LEFT JOIN pools p ON p.id = w.pool_id
+			LEFT JOIN quarantines q ON q.provider = w.provider AND q.provider_instance_id = w.provider_instance_id AND q.until > (SELECT clock_timestamp())
 		WHERE a.failure_class IN ('MODEL_CRASH', 'DEFECTIVE_RESULT', 'WORKER_LOST')
 			AND a.ended_at > (SELECT clock_timestamp()) - make_interval(secs => ?0)
 			AND coalesce(a.failure_reason, '') <> ALL (?1::text[]) AND coalesce(w.drain_reason, '') <> ALL (?1::text[])
 		GROUP BY 1, 2, 3, 4
-		ORDER BY count(*) DESC, max(a.ended_at) DESC, w.provider_instance_id LIMIT ?2`,
-		window.Seconds(), pgdialect.Array(asked), limit).Scan(ctx, &found)
+		ORDER BY count(*) FILTER (WHERE j.model <> ALL (?3::text[])) DESC, count(*) DESC, max(a.ended_at) DESC, w.provider_instance_id LIMIT ?2`,
+		window.Seconds(), pgdialect.Array(asked), limit, pgdialect.Array(drills)).Scan(ctx, &found)
 	return found, err
 }
 

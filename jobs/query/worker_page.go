@@ -67,10 +67,25 @@ func (r *Reader) WorkerGroups(ctx context.Context) ([]*models.WorkerGroup, error
 }
 
 // EatingHosts returns the hosts that lost or crashed the most attempts within the last 24 hours, the
-// worst first, at most 20. What operators, the scaler and preemptions ended does not count.
+// worst first, at most 20. What operators, the scaler and preemptions ended does not count. Drills do
+// not make a host worse.
 func (r *Reader) EatingHosts(ctx context.Context) ([]*models.EatingHost, error) {
-	found, err := models.ListEatingHosts(ctx, r.DB, hostWindow, jobs.Deliberate(), hostsRanked)
+	found, err := models.ListEatingHosts(ctx, r.DB, hostWindow, jobs.Deliberate(), r.drills(), hostsRanked)
 	return found, apierror.Wrap(err, "rank hosts by lost attempts")
+}
+
+// drillRuntime is the runtime that crashes and loses work as its jobs ask for.
+const drillRuntime = "drill"
+
+// drills returns the models of drills.
+func (r *Reader) drills() []string {
+	names := []string{}
+	for _, m := range r.Catalogue.Current().Models() {
+		if m.Runtime == drillRuntime {
+			names = append(names, m.Name)
+		}
+	}
+	return names
 }
 
 // Reclamations returns the reclamations of spot machines within the last 24 hours, of one pool or of

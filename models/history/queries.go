@@ -194,7 +194,7 @@ func pageQueries(deep models.JobID) (all []Query) {
 			return models.ListChildren(ctx, db, deep, page)
 		})},
 		Query{"hosts that eat jobs", "of a day", "page", run(func(ctx context.Context, db bun.IDB) ([]*models.EatingHost, error) {
-			return models.ListEatingHosts(ctx, db, 24*time.Hour, nil, 20)
+			return models.ListEatingHosts(ctx, db, 24*time.Hour, nil, []string{"drill"}, 20)
 		})},
 		Query{"reclamations", "of a day", "page", run(func(ctx context.Context, db bun.IDB) ([]*models.Reclamation, error) {
 			return models.ListReclamations(ctx, db, "", 24*time.Hour, 10*time.Minute, nil, "an operator preempted its machine", 50)
