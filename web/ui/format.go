@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Unknown is shown for unknown values.
@@ -114,6 +115,34 @@ func Clip(s string, limit int) string {
 		return s
 	}
 	return string(runes[:limit-1]) + "…"
+}
+
+// longPart is the length from which a word is broken elsewhere than at slashes, and of its longest
+// pieces. A piece that ends with a mark has at least shortPart characters.
+const longPart, shortPart = 20, 6
+
+// breaks splits a text where its lines may break besides at spaces: after slashes, in long words also
+// after other marks, and in long pieces without any mark wherever they are too long.
+func breaks(text string) (parts []string) {
+	var part strings.Builder
+	for word := range strings.SplitAfterSeq(text, " ") {
+		long, runes := utf8.RuneCountInString(word) > longPart, []rune(word)
+		since := 0 // the last break, or the begin of the word
+		for i, r := range runes {
+			part.WriteRune(r)
+			n := i + 1 - since
+			ends := r == '/' && !(i+1 < len(runes) && runes[i+1] == '/') ||
+				long && (n >= shortPart && strings.ContainsRune(".?&=@,;_-", r) || n == longPart && i+1 < len(runes))
+			if ends {
+				parts, since = append(parts, part.String()), i+1
+				part.Reset()
+			}
+		}
+	}
+	if part.Len() > 0 {
+		parts = append(parts, part.String())
+	}
+	return parts
 }
 
 // Upright replaces the marks for the direction of writing (bidirectional overrides,

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -41,5 +42,23 @@ func TestFormat(t *testing.T) {
 		{Upright("שלום مرحبا\u200f!"), "שלום مرحبا\u200f!"},
 	} {
 		require.Equal(t, c.want, c.got)
+	}
+}
+
+func TestBreaks(t *testing.T) {
+	t.Parallel()
+
+	for text, want := range map[string][]string{
+		"":                                   nil,
+		"one":                                {"one"},
+		"up to 30 s, 1.5":                    {"up to 30 s, 1.5"},
+		"Europe/Berlin":                      {"Europe/", "Berlin"},
+		"https://hooks.example.com/bad/acme": {"https://", "hooks.", "example.", "com/", "bad/", "acme"},
+		"local-faa976c8":                     {"local-faa976c8"},
+		"see http://127.0.0.1:38657/hook/ok": {"see http://", "127.0.", "0.1:38657/", "hook/", "ok"},
+		"abcdefghijklmnopqrstuvwxyz":         {"abcdefghijklmnopqrst", "uvwxyz"},
+	} {
+		require.Equal(t, want, breaks(text), text)
+		require.Equal(t, text, strings.Join(breaks(text), ""))
 	}
 }
