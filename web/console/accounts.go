@@ -88,11 +88,11 @@ type accountField struct {
 }
 
 var accountFields = []accountField{
-	{name: "maxQueued", label: "Most waiting jobs", hint: "Further submits are refused."},
-	{name: "maxRunning", label: "Most running jobs", hint: "Further jobs wait."},
+	{name: "maxQueued", label: "Maximum waiting jobs", hint: "Further submits are refused."},
+	{name: "maxRunning", label: "Maximum running jobs", hint: "Further jobs wait."},
 	{name: "submitsPerMinute", label: "Submits per minute", hint: "0 refuses all."},
 	{name: "weight", label: "Weight", hint: "Its share of each lane, relative to the other accounts: 0.01 to 100."},
-	{name: "draftsKeptHours", label: "Hours that drafts are kept", hint: "For drafts that complete from now on: 1 to 2,160.", admin: true},
+	{name: "draftsKeptHours", label: "Drafts kept, in hours", hint: "For drafts that complete from now on: 1 to 2,160.", admin: true},
 }
 
 func accountValues(a *models.Account) url.Values {

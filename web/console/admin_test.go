@@ -1,7 +1,6 @@
 package console
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -111,7 +110,12 @@ func TestAuditPage(t *testing.T) {
 	}
 
 	got := b.get(t, "/audit?action=updateAccount").Body
-	require.Contains(t, got, "→ 5")
+	require.Regexp(t, `<span class="quiet">max running:</span>\s+200 → 5`, got)
+	require.Regexp(t, `(?s)<a href="/accounts/`+string(b.Account.ID)+`/edit">client</a>.*href="/audit\?action=updateAccount&amp;target=`+string(b.Account.ID)+`"`, got, "by name, with the id beside it")
+	require.Regexp(t, `(?s)<summary class="quiet">JSON</summary>\s*<pre class="payload">\{`, got, "JSON is folded")
+	_, _, err = b.Keys.Create(t.Context(), b.Admin, auth.NewKey{AccountID: b.Account.ID, Role: models.RoleClient, Name: "ci"})
+	require.NoError(t, err)
+	require.Regexp(t, `(?s)>account:</span>\s+client \(<a class="id" title="`+string(b.Account.ID)+`" href="/accounts/`+string(b.Account.ID)+`/edit">acc…[0-9a-f]{8}</a>\)`, b.get(t, "/audit?action=createApiKey").Body)
 	require.NotContains(t, got, "pauseQueue</a>")
 	first := b.get(t, "/audit?action=pauseQueue&actor=test+ADMIN")
 	require.NotContains(t, first.Body, "<script>alert")
@@ -119,8 +123,22 @@ func TestAuditPage(t *testing.T) {
 	require.Contains(t, b.get(t, "/audit?since=2020-01-01T00:00&until=2020-01-02").Body, "No actions match.")
 	require.Equal(t, http.StatusUnprocessableEntity, b.get(t, "/audit?since=yesterday").Status)
 	require.Equal(t, http.StatusUnprocessableEntity, b.get(t, "/audit?actor="+strings.Repeat("a", 300)).Status)
+}
 
-	require.Equal(t, []string{"max: 3 → 5", "address: 127.0.0.1"}, payloadLines(json.RawMessage(`{"before": {"max": 3, "same": 1}, "after": {"max": 5, "same": 1}, "address": "127.0.0.1"}`)))
-	require.NotContains(t, inWords("a\u202eb\x1b[31m"), "\x1b", "control characters are made visible")
-	require.Equal(t, []string{"no JSON"}, payloadLines(json.RawMessage("no JSON")))
+func TestActLine(t *testing.T) {
+	t.Parallel()
+
+	const id = "acc_0198b3a0-0000-7000-8000-000080746054"
+	for line, want := range map[string]actLine{
+		"maxRunning: 3 → 5":           {"max running", []actPart{{Text: "3 → 5"}}},
+		"limits.maxQueued: 3":         {"limits, max queued", []actPart{{Text: "3"}}},
+		"DATABASE_URL: (set) → none":  {"DATABASE_URL", []actPart{{Text: "(set) → none"}}},
+		"settings changed":            {"", []actPart{{Text: "settings changed"}}},
+		"reason: ticket: 4711":        {"reason", []actPart{{Text: "ticket: 4711"}}},
+		"account: acme (" + id + ")":  {"account", []actPart{{Text: "acme (", ID: id}, {Text: ")"}}},
+		"accounts: " + id + ", " + id: {"accounts", []actPart{{ID: id}, {Text: ", ", ID: id}, {}}},
+		"reason: a\u202egnp.exe":      {"reason", []actPart{{Text: "a[U+202E]gnp.exe"}}},
+	} {
+		require.Equal(t, want, readActLine(line), line)
+	}
 }

@@ -344,7 +344,7 @@ func bulkNewPage(v *bulkNew) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "><summary>Pace and canary</summary><div class=\"fields\"><div class=\"field\"><label for=\"perMinute\">Jobs a minute</label> <input id=\"perMinute\" name=\"perMinute\" type=\"number\" min=\"1\" max=\"60000\" value=\"")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "><summary>Pace and canary</summary><div class=\"fields\"><div class=\"field\"><label for=\"perMinute\">Jobs per minute</label> <input id=\"perMinute\" name=\"perMinute\" type=\"number\" min=\"1\" max=\"60000\" value=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -370,7 +370,7 @@ func bulkNewPage(v *bulkNew) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 40, "\"></div><div class=\"field\"><label for=\"canary\">Try on the first</label> <input id=\"canary\" name=\"canary\" type=\"number\" min=\"0\" max=\"1000\" value=\"")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 40, "\"></div><div class=\"field\"><label for=\"canary\">Canary jobs</label> <input id=\"canary\" name=\"canary\" type=\"number\" min=\"0\" max=\"1000\" value=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -383,7 +383,7 @@ func bulkNewPage(v *bulkNew) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "\" placeholder=\"0\"><p class=\"hint\">The others follow only if all of these succeed.</p></div></div></details>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "\" placeholder=\"0\"><p class=\"hint\">The first jobs: the others follow only if all of these succeed.</p></div></div></details>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

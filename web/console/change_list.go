@@ -44,14 +44,7 @@ func (c *console) changeList(w http.ResponseWriter, r *http.Request, p jobs.Prin
 	} else if kind != "" {
 		v.Errors["kind"] = "There is no such kind of change."
 	}
-	for name, to := range map[string]*time.Time{"since": &filter.Since, "until": &filter.Until} {
-		if value := v.Values.Get(name); value != "" {
-			var err error
-			if *to, err = readAuditTime(value); err != nil {
-				v.Errors[name] = "This must be a time in UTC, such as 2026-11-26T03:00."
-			}
-		}
-	}
+	readAuditTimes(v.Values, v.Errors, &filter.Since, &filter.Until)
 	if len(v.Errors) > 0 {
 		return render(w, r, http.StatusUnprocessableEntity, changeListPage(v))
 	}
@@ -76,12 +69,8 @@ func (v *changeList) with(name, value string) string {
 
 // changePath returns the address of the page about what was changed, or "".
 func changePath(ctx context.Context, change *query.Change) string {
-	if path := targetPath(change.Target); path != "" {
-		section, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-		if slices.Contains(adminSections, "/"+section) && !may(ctx, models.RoleAdmin) {
-			return ""
-		}
-		return path
+	if idPaths[models.IDKind(change.Target)] != nil {
+		return idPath(ctx, change.Target)
 	}
 	switch change.Kind {
 	case query.ChangeModel:
@@ -92,9 +81,6 @@ func changePath(ctx context.Context, change *query.Change) string {
 		return "/alerts"
 	case query.ChangeHalt, query.ChangeProcess:
 		return "/system"
-	}
-	if models.IDKind(change.Target) == "wrk" {
-		return "/workers/" + change.Target
 	}
 	return ""
 }

@@ -21,6 +21,7 @@ var noPages = map[string]string{
 	"/login/sso": "leads to the provider", "/login/sso/callback": "is the page of the login, or leads on",
 	"/static/": "files", "/{$}": "leads to the first page", "/asynqmon": "another's page", "/asynqmon/": "another's page", "/": "the error page",
 	"/overview/charts": "a part of the overview", "/heatmap/charts": "a part of a page", "/queues/charts": "a part of a page", "/queues/{lane}/charts": "a part of a page", "/jobs/suggest": "data", "/jobs/export.csv": "data", "/jobs/export.jsonl": "data", "/jobs/{id}/raw": "data",
+	"/jobs/{id}/events.json": "data",
 	"/jobs/{id}/video": "leads to the file", "/artifacts/{id}": "leads to the file",
 }
 

@@ -14,6 +14,24 @@ import (
 	"github.com/reelay/reelay/web/ui"
 )
 
+// eventKinds are the choices of events on a job's page. The style sheet hides the others.
+var eventKinds = []struct{ name, label string }{
+	{"most", "Without progress reports"}, {"all", "All events"}, {"state", "States"}, {"attempt", "Attempts"}, {"checkpoint", "Checkpoints"}, {"progress", "Progress reports"},
+}
+
+// eventKind is the kind of a type of events.
+func eventKind(of models.JobEventType) string {
+	switch of {
+	case models.EventProgress:
+		return "progress"
+	case models.EventCheckpointed, models.EventResumed:
+		return "checkpoint"
+	case models.EventLeased, models.EventStarted, models.EventLoaded, models.EventReleased, models.EventLost, models.EventRequeued, models.EventRetryScheduled:
+		return "attempt"
+	}
+	return "state"
+}
+
 // detail is one value of an event, for display.
 type detail struct {
 	Name, Text string
@@ -38,7 +56,7 @@ func (v *jobView) detailsOf(name string, value any) []detail {
 	case map[string]any:
 		var found []detail
 		for _, key := range slices.Sorted(maps.Keys(value)) {
-			found = append(found, v.detailsOf(strings.TrimSpace(name+" "+strings.ToLower(label(key))), value[key])...)
+			found = append(found, v.detailsOf(strings.TrimSpace(name+" "+strings.ToLower(apart(key))), value[key])...)
 		}
 		return found
 	case []any:

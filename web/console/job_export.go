@@ -199,3 +199,45 @@ func writeQuoted(w *bufio.Writer, cells []string) {
 	}
 	_, _ = w.WriteString("\r\n")
 }
+
+// jobEventsExport sends all events of a job as a JSON array, oldest first. It reads and sends them page
+// by page.
+func (c *console) jobEventsExport(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	job, err := c.Reader.Job(r.Context(), p, models.JobID(r.PathValue("id")))
+	if err != nil {
+		return err
+	}
+	page, err := c.Reader.Events(r.Context(), job.ID, 0, exportPage)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", string(job.ID)+"-events.json"))
+	out := bufio.NewWriter(w)
+	defer out.Flush()
+	before := "[\n"
+	for {
+		for _, e := range page.Items {
+			line, err := json.Marshal(e)
+			if err != nil {
+				return fmt.Errorf("encode an event of job %s: %w", job.ID, err)
+			}
+			if _, err := out.WriteString(before + string(line)); err != nil {
+				return nil // the browser is gone
+			}
+			before = ",\n"
+		}
+		if !page.More || len(page.Items) == 0 {
+			break
+		}
+		if page, err = c.Reader.Events(r.Context(), job.ID, page.Items[len(page.Items)-1].Seq, exportPage); err != nil {
+			slog.WarnContext(r.Context(), "an export of events ended", "job", job.ID, "error", err)
+			return nil // what is sent so far is no whole JSON
+		}
+	}
+	if before == "[\n" {
+		_, _ = out.WriteString(before)
+	}
+	_, _ = out.WriteString("\n]\n")
+	return nil
+}

@@ -24,17 +24,17 @@ type extraGroup struct {
 // jobExtras are the fields of the form that few jobs need.
 var jobExtras = []extraGroup{
 	{"When it starts", []field{
-		{Name: "runAt", Label: "Not before (UTC)", Type: "datetime-local", Description: "Empty means at once."},
+		{Name: "runAt", Label: "Not before (UTC)", Type: "datetime-local", Description: "Empty: at once."},
 		{Name: "expiresAt", Label: "Start by (UTC)", Type: "datetime-local", Description: "If no worker has started it by then, it fails."},
 		{Name: "dependsOn", Label: "Depends on", Type: typeList, Description: "The ids of jobs that must be completed first."},
 	}},
 	{"Order and retries", []field{
 		{Name: "priority", Label: "Priority", Type: "integer", Min: "-100", Max: "100", Description: "Order among the account's own jobs. Higher starts first."},
-		{Name: "maxAttempts", Label: "Most attempts", Type: "integer", Min: "1", Max: "20", Description: "Empty means the tier's number."},
-		{Name: "timeoutSeconds", Label: "Timeout in seconds", Type: "integer", Min: "1", Max: "18000", Description: "How long one attempt may run. Empty means the model's."},
-		{Name: "backoff", Label: "Delay between attempts", Type: "string", Choices: []choice{{Text: "EXPONENTIAL"}, {Text: "FIXED"}}, Description: "Empty means by the failure's class."},
+		{Name: "maxAttempts", Label: "Maximum attempts", Type: "integer", Min: "1", Max: "20", Description: "Empty: the tier's number."},
+		{Name: "timeoutSeconds", Label: "Timeout in seconds", Type: "integer", Min: "1", Max: "18000", Description: "How long one attempt may run. Empty: the model's."},
+		{Name: "backoff", Label: "Delay between attempts", Type: "string", Choices: []choice{{Text: "EXPONENTIAL"}, {Text: "FIXED"}}, Description: "Not set: by the failure's class."},
 		{Name: "retry.initialDelaySeconds", Label: "First delay in seconds", Type: "number", Min: "0", Description: "Before the second attempt."},
-		{Name: "retry.maxDelaySeconds", Label: "Longest delay in seconds", Type: "number", Min: "0"},
+		{Name: "retry.maxDelaySeconds", Label: "Maximum delay in seconds", Type: "number", Min: "0"},
 	}},
 	{"Where it runs", []field{
 		{Name: "region", Label: "Region", Type: "string", Description: "A preference, unless it is required."},
@@ -42,7 +42,7 @@ var jobExtras = []extraGroup{
 	}},
 	{"Notes and notifications", []field{
 		{Name: "userId", Label: "User id", Type: "string", Description: "Your own name for the end user."},
-		{Name: "idempotencyKey", Label: "Idempotency key", Type: "string", Description: "The same key with the same request returns the same job. Empty means a new one for this form."},
+		{Name: "idempotencyKey", Label: "Idempotency key", Type: "string", Description: "The same key with the same request returns the same job. Empty: a new one for this form."},
 		{Name: "callbackUrl", Label: "Callback URL", Type: "string", Description: "Called when a run of this job ends, in addition to the account's endpoints."},
 		{Name: "metadata", Label: "Metadata", Type: typeJSON, Description: `Your own keys as JSON, such as {"campaign": "autumn"}.`},
 	}},

@@ -190,6 +190,9 @@ func TestSchemaFields(t *testing.T) {
 		t.Parallel()
 
 		fields, err := schemaFields([]byte(`{"properties": {
+			"fps": {"type": "integer"},
+			"durationSeconds": {"type": "number"},
+			"pace": {"title": "Work per second", "type": "number"},
 			"zoomLevel": {"type": "number", "minimum": 0.5, "default": 2},
 			"seed": {"type": "integer", "maximum": 9007199254740992},
 			"layers": {"enum": [1, 2, "all"]},
@@ -199,6 +202,9 @@ func TestSchemaFields(t *testing.T) {
 
 		require.NoError(t, err)
 		require.Equal(t, []field{
+			{Name: "params.fps", Label: "Frames per second", Type: "integer"},
+			{Name: "params.durationSeconds", Label: "Duration in seconds", Type: "number"},
+			{Name: "params.pace", Label: "Work per second", Type: "number"},
 			{Name: "params.zoomLevel", Label: "Zoom level", Type: "number", Default: "2", Min: "0.5"},
 			{Name: "params.seed", Label: "Seed", Type: "integer", Max: "9007199254740992"},
 			{Name: "params.layers", Label: "Layers", Choices: []choice{{"1", []byte("1")}, {"2", []byte("2")}, {"all", []byte(`"all"`)}}},
@@ -232,4 +238,21 @@ func TestSchemaFields(t *testing.T) {
 		require.Contains(t, problems["params.body"], "must be JSON")
 		require.Len(t, problems, 1)
 	})
+}
+
+func TestFieldHint(t *testing.T) {
+	t.Parallel()
+
+	long := strings.Repeat("An id, such as art_…, or a URL. ", 5)
+	for description, want := range map[string][2]string{
+		"":                              {"", ""},
+		"Short. Two sentences.":         {"Short. Two sentences.", ""},
+		"The first image: " + long:      {"The first image.", strings.TrimSpace(long)},
+		"The first image. " + long:      {"The first image.", strings.TrimSpace(long)},
+		strings.Repeat("x", 200):        {strings.Repeat("x", 200), ""},
+		strings.Repeat("x", 200) + ". ": {strings.Repeat("x", 200) + ".", ""},
+	} {
+		lead, rest := field{Description: description}.hint()
+		require.Equal(t, want, [2]string{lead, rest}, description)
+	}
 }

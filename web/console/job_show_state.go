@@ -48,13 +48,9 @@ func (v *jobView) note() string {
 }
 
 // waits lists what holds a waiting job back, the most important reason first.
-func (v *jobView) waits() []string {
+func (v *jobView) waits() []query.WaitingReason {
 	if v.Status.Waiting() && len(v.Waiting) == 0 {
-		return []string{query.NothingHolds}
+		return []query.WaitingReason{{Message: query.NothingHolds}}
 	}
-	var reasons []string
-	for _, reason := range v.Waiting {
-		reasons = append(reasons, reason.Whole())
-	}
-	return reasons
+	return v.Waiting
 }

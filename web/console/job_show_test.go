@@ -112,6 +112,42 @@ func TestJobShow(t *testing.T) {
 		require.NotContains(t, got.Body, "<video")
 	})
 
+	t.Run("SaysWhoPausedItsLane", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		job := b.Submit(t)
+		_, err := b.Operator.PauseQueue(t.Context(), b.Admin, job.Lane, "", "maintenance of <storage>")
+		require.NoError(t, err)
+
+		said := `(?s)<a href="/queues/enterprise">The enterprise lane is paused</a>\s+by test ADMIN since <time data-at="moment"[^>]*>[^<]*</time>: maintenance of &lt;storage&gt;\.`
+		require.Regexp(t, said, b.get(t, "/jobs/"+string(job.ID)).Body)
+		require.Regexp(t, said, b.get(t, "/queues/enterprise").Body, "the same as in the queue")
+		_, err = b.Operator.Halt(t.Context(), b.Admin, []models.HaltTarget{models.HaltLeases}, "migration")
+		require.NoError(t, err)
+		require.Regexp(t, `(?s)The starts of all jobs are halted\s+by test ADMIN since <time[^>]*>[^<]*</time>: migration\.`, b.get(t, "/jobs/"+string(job.ID)).Body)
+	})
+
+	t.Run("OffersItsEvents", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		job, _, _ := b.resumed(t)
+		path := "/jobs/" + string(job.ID)
+
+		page, file := b.get(t, path).Body, b.get(t, path+"/events.json")
+
+		require.Contains(t, page, `href="`+path+`/events.json" download`)
+		require.Regexp(t, `(?s)<tr id="event-\d+" class="kind-checkpoint">.*?checkpointed`, page)
+		require.Contains(t, page, `<option value="checkpoint">Checkpoints</option>`)
+		require.Equal(t, `attachment; filename="`+string(job.ID)+`-events.json"`, file.Header.Get("Content-Disposition"))
+		var events []models.JobEvent
+		require.NoError(t, json.Unmarshal([]byte(file.Body), &events))
+		require.Len(t, events, b.Reload(t, job.ID).EventSeq)
+		require.Equal(t, 1, events[0].Seq)
+		require.Equal(t, http.StatusNotFound, b.get(t, "/jobs/job_01a1fd6a-4f1f-7949-a125-f137b7957b73/events.json").Status)
+	})
+
 	t.Run("PlaysTheVideo", func(t *testing.T) {
 		t.Parallel()
 

@@ -305,7 +305,7 @@ func keyFormPage(f *keyForm) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, "<p class=\"hint\">Lists and the audit log show it.</p></div><div class=\"field\"><label for=\"account\">Account</label> <select id=\"account\" name=\"account\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, "<p class=\"hint\">Shown in lists and in the audit log.</p></div><div class=\"field\"><label for=\"account\">Account</label> <select id=\"account\" name=\"account\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -413,7 +413,7 @@ func keyFormPage(f *keyForm) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "</div><div class=\"field\"><label for=\"days\">Expires in days</label> <input id=\"days\" name=\"days\" type=\"number\" min=\"1\" max=\"3650\" autocomplete=\"off\" value=\"")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "</div><div class=\"field\"><label for=\"days\">Expires after, in days</label> <input id=\"days\" name=\"days\" type=\"number\" min=\"1\" max=\"3650\" autocomplete=\"off\" value=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -442,7 +442,7 @@ func keyFormPage(f *keyForm) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "<p class=\"hint\">Empty means never.</p></div></div><div class=\"actions\"><a class=\"button\" href=\"/keys\">Cancel</a> <button class=\"primary\" type=\"submit\">Create the key</button></div></form>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "<p class=\"hint\">Empty: never.</p></div></div><div class=\"actions\"><a class=\"button\" href=\"/keys\">Cancel</a> <button class=\"primary\" type=\"submit\">Create the key</button></div></form>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

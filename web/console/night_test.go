@@ -93,7 +93,7 @@ func readable(page string) string {
 	if _, main, found := strings.Cut(page, "<main"); found {
 		page = main
 	}
-	return strings.TrimSpace(blanks.ReplaceAllString(html.UnescapeString(anyTag.ReplaceAllString(page, " ")), " "))
+	return strings.TrimSpace(blanks.ReplaceAllString(html.UnescapeString(anyTag.ReplaceAllString(strings.ReplaceAll(page, "<wbr>", ""), " ")), " "))
 }
 
 // click follows the first link of a page whose text or address contains what.
@@ -130,7 +130,7 @@ func TestNight(t *testing.T) {
 		"is the fleet at its limit":       {nil, `Pool h200-spot is at its limit of 2 workers, and jobs wait`},
 		"when is the queue empty":         {nil, `Queues empty in [\d.]+ (s|min)`},
 		"did the webhook arrive":          {[]string{"Webhook deliveries", "/hook", string(told.ID)}, `job.cancelled.* delivered`},
-		"what changed since yesterday":    {[]string{"What changed since yesterday"}, `maxRunning: \d+ → 77`},
+		"what changed since yesterday":    {[]string{"What changed since yesterday"}, `max running: \d+ → 77`},
 	} {
 		t.Run(strings.ReplaceAll(question, " ", "-"), func(t *testing.T) {
 			page := b.page(t, "/overview")

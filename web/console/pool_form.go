@@ -45,24 +45,24 @@ type poolField struct {
 var (
 	poolPlaces = []poolField{
 		{Name: "region", Label: "Region", Required: true},
-		{Name: "zones", Label: "Zones", Hint: "Separated by commas, the most wanted first. Empty lets the provider choose."},
-		{Name: "gpuType", Label: "GPU type", Hint: "As the models name it.", Required: true},
-		{Name: "machineType", Label: "Machine type", Hint: "As the provider names it."},
-		{Name: "priceSource", Label: "Price source", Hint: "A source in the configuration that tells the price. Empty means the constant price."},
-		{Name: "accounts", Label: "Accounts", Hint: "Account ids this pool is reserved for, separated by commas. Empty: all accounts."},
+		{Name: "zones", Label: "Zones", Hint: "Preferred zone first (comma-separated). Empty: the provider chooses."},
+		{Name: "gpuType", Label: "GPU type", Hint: "The name that models use in gpuTypes, such as H100.", Required: true},
+		{Name: "machineType", Label: "Machine type", Hint: "The provider's name, such as a3-highgpu-1g."},
+		{Name: "priceSource", Label: "Price source", Hint: "The configured source of the price. Empty: the constant price below."},
+		{Name: "accounts", Label: "Accounts", Hint: "Account ids this pool is reserved for (comma-separated). Empty: all accounts."},
 	}
 	poolNumbers = []poolField{
-		{Name: "minWorkers", Label: "Least workers", Step: "1"},
-		{Name: "maxWorkers", Label: "Most workers", Step: "1", Hint: "0 to 10,000.", Required: true},
+		{Name: "minWorkers", Label: "Minimum workers", Step: "1", Hint: "Kept even if no job waits."},
+		{Name: "maxWorkers", Label: "Maximum workers", Step: "1", Hint: "0 to 10,000.", Required: true},
 		{Name: "warmWorkers", Label: "Warm workers", Step: "1", Hint: "Idle workers beyond what the waiting jobs need."},
 		{Name: "workersPerMachine", Label: "Workers per machine", Step: "1"},
 		{Name: "gpusPerWorker", Label: "GPUs per worker", Step: "1"},
-		{Name: "pricePerHourUsd", Label: "Price per hour, $", Step: "any", Hint: "Of one worker."},
-		{Name: "maxPricePerHourUsd", Label: "Most per hour, $", Step: "any", Hint: "While the price is higher, the pool gets no more workers. 0 means no limit."},
-		{Name: "scaleDownCooldownSeconds", Label: "Idle before it drains, s", Step: "1", Hint: "How long a worker above the minimum is idle."},
-		{Name: "bootLimitSeconds", Label: "Boot limit, s", Step: "1", Hint: "From a worker's creation to its registration."},
+		{Name: "pricePerHourUsd", Label: "Price per worker and hour in USD", Step: "any"},
+		{Name: "maxPricePerHourUsd", Label: "Maximum price per worker and hour in USD", Step: "any", Hint: "While the price is higher, no worker is added. 0: no limit."},
+		{Name: "scaleDownCooldownSeconds", Label: "Idle time before draining in seconds", Step: "1", Hint: "For workers above the minimum."},
+		{Name: "bootLimitSeconds", Label: "Boot timeout in seconds", Step: "1", Hint: "From the creation of a worker to its registration."},
 	}
-	poolHours = poolField{Name: "activeHours", Label: "Active hours", Hint: "When the pool may have workers, such as 0 2 * * * for 6h Europe/Berlin. Empty means always."}
+	poolHours = poolField{Name: "activeHours", Label: "Active hours", Hint: "When the pool may have workers, such as 0 2 * * * for 6h Europe/Berlin. Empty: always."}
 )
 
 // path is where the form is sent.

@@ -267,7 +267,7 @@ func poolFormPage(f *poolForm) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = poolNotes(f, "capacityClass", "Spot if the provider can take the machines away.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = poolNotes(f, "capacityClass", "Spot: the provider can take the machines away.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -345,7 +345,7 @@ func poolFormPage(f *poolForm) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = poolTiers(f, "tiers", "Lanes", "The pool serves these lanes only. None chosen means all.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = poolTiers(f, "tiers", "Lanes", "The pool serves only these lanes. None: all lanes.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -363,7 +363,7 @@ func poolFormPage(f *poolForm) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = poolTiers(f, "yieldingTiers", "Tiers that give way", "Their jobs may be asked to save a checkpoint and give way when a job of a higher tier waits past its target.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = poolTiers(f, "yieldingTiers", "Tiers that give way", "A running job of these tiers may be preempted, after a checkpoint, when a job of a higher tier waits past its target.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -381,7 +381,7 @@ func poolFormPage(f *poolForm) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "> Keep one of them in quarantine, for a look</label></fieldset><div class=\"field\"><label for=\"settings\">Settings of the provider, in JSON</label> <textarea id=\"settings\" name=\"settings\" rows=\"8\" spellcheck=\"false\" class=\"id\"")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "> Keep one of them in quarantine to examine it</label></fieldset><div class=\"field\"><label for=\"settings\">Provider settings (JSON)</label> <textarea id=\"settings\" name=\"settings\" rows=\"8\" spellcheck=\"false\" class=\"id\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -406,7 +406,7 @@ func poolFormPage(f *poolForm) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = poolNotes(f, "settings", "An object with what the provider must know besides. Empty for none.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = poolNotes(f, "settings", "An object, as the provider's page describes it. Empty: none.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -105,9 +105,10 @@ func (c *console) readPool(ctx context.Context, p jobs.Principal, id models.Pool
 	return v, err
 }
 
-// listed are the decisions in the table.
-func (v *poolShow) listed() []*models.ScalingDecision {
-	return v.Decisions[:min(len(v.Decisions), decisionsListed)]
+// listed are the decisions in the table. Equal ones in a row are one line.
+func (v *poolShow) listed() []query.Same[*models.ScalingDecision] {
+	folded := query.FoldDecisions(v.Decisions)
+	return folded[:min(len(folded), decisionsListed)]
 }
 
 // pretty indents JSON.

@@ -103,6 +103,26 @@ func TestPools(t *testing.T) {
 		require.Contains(t, b.get(t, "/workers").Body, `href="/pools/`+string(pool.ID)+`">l4</a>`)
 	})
 
+	t.Run("FoldEqualDecisions", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		pool := b.pool(t, "l4", nil)
+		for range 7 {
+			b.decide(t, pool, 1, 2)
+		}
+		b.decide(t, pool, 2, 3)
+
+		for _, path := range []string{"/queues", string(poolPath(pool.ID))} {
+			got := b.get(t, path).Body
+			require.Equal(t, 2, strings.Count(got, "2 waiting &lt;jobs&gt; need more workers."), path)
+			require.Regexp(t, `(?s)7 times since <time data-at="moment"`, got, path)
+		}
+		all, err := b.Reader.ScalingHistories(t.Context(), []models.PoolID{pool.ID}, 50)
+		require.NoError(t, err)
+		require.Len(t, all[pool.ID], 8, "the history is whole")
+	})
+
 	t.Run("ArePausedResumedAndDeleted", func(t *testing.T) {
 		t.Parallel()
 

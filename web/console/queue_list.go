@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	// decisionsShown is the number of a pool's scaling decisions on the page.
-	decisionsShown = 8
+	// decisionsShown is the number of a pool's scaling decisions on the page, of the newest
+	// decisionsFolded: equal ones in a row are one line.
+	decisionsShown, decisionsFolded = 5, 30
 	// sharesShown is the number of accounts beside a lane.
 	sharesShown = 2
 )
@@ -53,6 +54,12 @@ type queueView struct {
 type poolView struct {
 	*query.PoolStatus
 	Decisions []*models.ScalingDecision
+}
+
+// decisions are the newest ones, with equal ones in a row as one.
+func (p poolView) decisions() []query.Same[*models.ScalingDecision] {
+	folded := query.FoldDecisions(p.Decisions)
+	return folded[:min(len(folded), decisionsShown)]
 }
 
 func (c *console) queueList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
@@ -99,7 +106,7 @@ func (c *console) readQueues(ctx context.Context, p jobs.Principal) (*queueList,
 	for i, pool := range pools {
 		ids[i] = pool.ID
 	}
-	decisions, err := c.Reader.ScalingHistories(ctx, ids, decisionsShown)
+	decisions, err := c.Reader.ScalingHistories(ctx, ids, decisionsFolded)
 	if err != nil {
 		return nil, err
 	}

@@ -111,6 +111,7 @@ func (c *console) routes() []route {
 		{pattern: "POST /jobs/{id}/continue", serve: c.jobContinue, back: "/jobs/{id}"},
 		{pattern: "GET /jobs/{id}/log/{attempt}", serve: c.jobLog, back: "/jobs/{id}"},
 		{pattern: "GET /jobs/{id}/raw", serve: c.jobRaw, back: "/jobs/{id}"},
+		{pattern: "GET /jobs/{id}/events.json", serve: c.jobEventsExport, back: "/jobs/{id}"},
 		{pattern: "GET /artifacts/{id}", serve: c.artifact},
 
 		{pattern: "GET /bulk", serve: c.bulkList},

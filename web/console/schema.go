@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/internal/media"
 	"github.com/reelay/reelay/internal/picture"
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/web/ui"
 )
 
 // field is one parameter of a model in a form.
@@ -57,6 +58,14 @@ type choice struct {
 	JSON json.RawMessage
 }
 
+// words are the text of the choice, in small letters if it is a constant of the API.
+func (c choice) words() string {
+	if c.JSON == nil && constant.MatchString(c.Text) {
+		return ui.Words(c.Text)
+	}
+	return c.Text
+}
+
 // step returns the attribute step of a number input.
 func (f field) step() string {
 	if f.Type == "integer" {
@@ -67,6 +76,7 @@ func (f field) step() string {
 
 // property is the part of a parameter's schema that a form uses. Numbers keep their text.
 type property struct {
+	Title       string `json:"title"`
 	Type        string `json:"type"`
 	Items       struct{ Type string }
 	Description string            `json:"description"`
@@ -127,7 +137,7 @@ func schemaFields(schema json.RawMessage) ([]field, error) {
 
 func (p property) field(name string) field {
 	f := field{
-		Name: "params." + name, Label: label(name), Type: p.formType(), Description: p.Description,
+		Name: "params." + name, Label: cmp.Or(p.Title, label(name)), Type: p.formType(), Description: p.Description,
 		Default: plain(p.Default), Min: plain(p.Minimum), Max: plain(p.Maximum),
 	}
 	f.Files = p.files(name)
@@ -175,8 +185,31 @@ func plain(value json.RawMessage) string {
 	return string(value)
 }
 
-// label turns durationSeconds into words.
+// units are the units in which numbers are given, by how the names of their parameters end.
+var units = []struct{ end, words string }{
+	{"Seconds", "in seconds"}, {"Millis", "in milliseconds"}, {"Minutes", "in minutes"}, {"Hours", "in hours"}, {"Bytes", "in bytes"}, {"Percent", "in percent"}, {"Usd", "in USD"},
+}
+
+// abbreviations are names of parameters that are not read as they are written.
+var abbreviations = map[string]string{
+	"fps": "Frames per second", "url": "URL", "cfg": "Guidance scale", "guidanceScale": "Guidance scale", "width": "Width in pixels", "height": "Height in pixels",
+}
+
+// label is the title of a parameter whose schema has none: "Duration in seconds" for durationSeconds.
 func label(name string) string {
+	if words, known := abbreviations[name]; known {
+		return words
+	}
+	for _, unit := range units {
+		if bare, ends := strings.CutSuffix(name, unit.end); ends && bare != "" {
+			return apart(bare) + " " + unit.words
+		}
+	}
+	return apart(name)
+}
+
+// apart turns latestCheckpoint into words.
+func apart(name string) string {
 	var b strings.Builder
 	for i, r := range name {
 		switch {
@@ -189,6 +222,27 @@ func label(name string) string {
 		}
 	}
 	return b.String()
+}
+
+// shortHint is the length up to which a description is shown whole below its field.
+const shortHint = 110
+
+// hint is the first sentence of a long description, or what is before its first colon. rest is what
+// follows, which a form shows on request.
+func (f field) hint() (lead, rest string) {
+	if len(f.Description) <= shortHint {
+		return f.Description, ""
+	}
+	at := len(f.Description)
+	for _, end := range []string{". ", ": ", "; "} {
+		if i := strings.Index(f.Description, end); i > 0 {
+			at = min(at, i)
+		}
+	}
+	if at == len(f.Description) {
+		return f.Description, ""
+	}
+	return f.Description[:at] + ".", strings.TrimSpace(f.Description[at+1:])
 }
 
 // readParams converts the entered values to a job's parameters. Empty fields get their

@@ -1,10 +1,10 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -234,13 +234,7 @@ func (r workerRow) drainable() bool {
 func (r workerRow) name() string { return workerName(r.Worker) }
 
 func workerName(w *models.Worker) string {
-	if w.ProviderInstanceID == "" {
-		return ui.Short(string(w.ID))
-	}
-	if w.Slot > 0 { // the second worker of a machine and those after it
-		return w.ProviderInstanceID + "/" + strconv.Itoa(w.Slot)
-	}
-	return w.ProviderInstanceID
+	return cmp.Or(w.Name(), ui.Short(string(w.ID)))
 }
 
 // workerPath returns the address of a worker's page.

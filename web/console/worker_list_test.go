@@ -109,7 +109,10 @@ func TestWorkerPage(t *testing.T) {
 		require.Contains(t, got, "<li>the &lt;i&gt;end</li>")
 		require.Regexp(t, `(?s)Quarantined by test ADMIN.*loud &lt;fan&gt;`, got)
 		require.NotContains(t, got, "<script>alert")
-		require.Regexp(t, `(?s)Hosts that lost or crashed.*?href="`+path+`">host-&lt;b&gt;7</a>.*?data-label="Crashed">1<.*?data-label="Wasted">1 min 30 s`, list)
+		require.Regexp(t, `(?s)Hosts that lost or crashed.*?href="`+path+`">host-&lt;b&gt;7</a>.*?data-label="Crashed">1<.*?data-label="Wasted">1 min 30 s.*?data-label="Quarantine" title="loud &lt;fan&gt;".*?quarantined</span>\s+until <time`, list)
+		require.NotContains(t, list, ">drill</span>")
+		b.Exec(t, "UPDATE jobs SET model = 'drill'")
+		require.Regexp(t, `(?s)host-&lt;b&gt;7</a>\s+<span class="badge"[^>]*>drill</span>`, b.get(t, "/workers").Body, "what was asked to crash is marked")
 		require.Equal(t, http.StatusNotFound, b.get(t, "/workers/wrk_x").Status)
 	})
 

@@ -57,7 +57,7 @@ func (n workflowNode) why() string {
 	case n.Job.FailureReason != "" && n.Job.Status == models.JobFailed:
 		return n.Job.FailureReason
 	case len(n.Reasons) > 0:
-		return n.Reasons[0].Message
+		return n.Reasons[0].Whole()
 	}
 	return text.Printable(n.Job.Progress.Message)
 }
