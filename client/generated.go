@@ -620,13 +620,18 @@ var AllAttemptStatus = []AttemptStatus{
 
 // AttemptWorker includes the requested fields of the GraphQL type Worker.
 type AttemptWorker struct {
-	Id      string `json:"id"`
-	Region  string `json:"region"`
-	GpuType string `json:"gpuType"`
+	Id string `json:"id"`
+	// The machine, with the number of the worker on it if it is not the first. Null unless the caller is an operator or a viewer.
+	Name    *string `json:"name"`
+	Region  string  `json:"region"`
+	GpuType string  `json:"gpuType"`
 }
 
 // GetId returns AttemptWorker.Id, and is useful for accessing the field via an interface.
 func (v *AttemptWorker) GetId() string { return v.Id }
+
+// GetName returns AttemptWorker.Name, and is useful for accessing the field via an interface.
+func (v *AttemptWorker) GetName() *string { return v.Name }
 
 // GetRegion returns AttemptWorker.Region, and is useful for accessing the field via an interface.
 func (v *AttemptWorker) GetRegion() string { return v.Region }
@@ -15264,6 +15269,7 @@ fragment Attempt on Attempt {
 	status
 	worker {
 		id
+		name
 		region
 		gpuType
 	}
@@ -15710,6 +15716,7 @@ fragment Attempt on Attempt {
 	status
 	worker {
 		id
+		name
 		region
 		gpuType
 	}

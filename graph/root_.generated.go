@@ -51,6 +51,7 @@ type ResolverRoot interface {
 	Subscription() SubscriptionResolver
 	System() SystemResolver
 	Viewer() ViewerResolver
+	WaitingReason() WaitingReasonResolver
 	WebhookDelivery() WebhookDeliveryResolver
 	Worker() WorkerResolver
 	WorkerConnection() WorkerConnectionResolver
@@ -2379,8 +2380,22 @@ func (ec *executionContext) childFields_WaitingReason(ctx context.Context, field
 		return ec.fieldContext_WaitingReason_until(ctx, field)
 	case "cause":
 		return ec.fieldContext_WaitingReason_cause(ctx, field)
+	case "stop":
+		return ec.fieldContext_WaitingReason_stop(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type WaitingReason", field.Name)
+}
+
+func (ec *executionContext) childFields_WaitingStop(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "by":
+		return ec.fieldContext_WaitingStop_by(ctx, field)
+	case "at":
+		return ec.fieldContext_WaitingStop_at(ctx, field)
+	case "reason":
+		return ec.fieldContext_WaitingStop_reason(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WaitingStop", field.Name)
 }
 
 func (ec *executionContext) childFields_WebhookDelivery(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2481,6 +2496,8 @@ func (ec *executionContext) childFields_Worker(ctx context.Context, field graphq
 		return ec.fieldContext_Worker_pool(ctx, field)
 	case "provider":
 		return ec.fieldContext_Worker_provider(ctx, field)
+	case "name":
+		return ec.fieldContext_Worker_name(ctx, field)
 	case "providerInstanceId":
 		return ec.fieldContext_Worker_providerInstanceId(ctx, field)
 	case "slot":

@@ -576,7 +576,7 @@ func accountFormPage(f *accountForm) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if f.Account == nil {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 48, "Empty means the tier's.")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 48, "Empty: the tier's.")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -22,7 +22,7 @@ var noPages = map[string]string{
 	"/static/": "files", "/{$}": "leads to the first page", "/asynqmon": "another's page", "/asynqmon/": "another's page", "/": "the error page",
 	"/overview/charts": "a part of the overview", "/heatmap/charts": "a part of a page", "/queues/charts": "a part of a page", "/queues/{lane}/charts": "a part of a page", "/jobs/suggest": "data", "/jobs/export.csv": "data", "/jobs/export.jsonl": "data", "/jobs/{id}/raw": "data",
 	"/jobs/{id}/events.json": "data",
-	"/jobs/{id}/video": "leads to the file", "/artifacts/{id}": "leads to the file",
+	"/jobs/{id}/video":       "leads to the file", "/artifacts/{id}": "leads to the file",
 }
 
 // requireEveryPage fails for a GET route without a page in the table.
