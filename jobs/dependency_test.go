@@ -165,6 +165,10 @@ func TestDependsOn(t *testing.T) {
 
 			require.Less(t, count.N.Load(), int64(60))
 			require.Equal(t, children-100, s.Count(t, "unsettled"), "one transaction changes a hundred")
+			health, err := models.ReadHealth(t.Context(), s.DB, time.Minute, 10)
+			require.NoError(t, err)
+			require.Equal(t, 10, health.Unsettled, "counted up to the limit")
+			require.Positive(t, health.UnsettledSeconds)
 			s.RequireInvariants(t)
 			settled, err := s.Settler.Settle(t.Context())
 			require.NoError(t, err)

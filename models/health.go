@@ -23,17 +23,21 @@ type Health struct {
 	// they are not.
 	SchedulesHaltedSeconds float64 `bun:"schedules_halted"`
 	LeasesHaltedSeconds    float64 `bun:"leases_halted"`
+	// Unsettled are dependencies on ended jobs that wait to be settled, counted up to the caller's
+	// limit. UnsettledSeconds is the age of the oldest, 0 without any.
+	Unsettled        int     `bun:"unsettled"`
+	UnsettledSeconds float64 `bun:"unsettled_lag"`
 	// NotBootingPools are pools whose machines do not start.
 	NotBootingPools int `bun:"not_booting"`
 }
 
 // ReadHealth reads the health in one statement, by indexes: its cost does not grow with the
 // number of jobs.
-func ReadHealth(ctx context.Context, db bun.IDB, stall time.Duration, letters int) (*Health, error) {
+func ReadHealth(ctx context.Context, db bun.IDB, stall time.Duration, most int) (*Health, error) {
 	h := new(Health)
 	err := db.NewRaw(`
 		SELECT outbox_lag, greatest(job_lag, CASE WHEN schedules_halted > 0 THEN 0 ELSE slot_lag END) AS scheduler_lag,
-			stalled, dead_letters, schedules_halted, leases_halted, not_booting FROM (SELECT
+			stalled, dead_letters, unsettled, unsettled_lag, schedules_halted, leases_halted, not_booting FROM (SELECT
 			(SELECT count(*) FROM pools WHERE boot_failures >= ? AND deleted_at IS NULL AND paused_at IS NULL) AS not_booting,
 			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - created_at), 0) FROM outbox
 				WHERE claimed_until IS NULL OR claimed_until < clock_timestamp() ORDER BY id LIMIT 1), 0) AS outbox_lag,
@@ -43,8 +47,10 @@ func ReadHealth(ctx context.Context, db bun.IDB, stall time.Duration, letters in
 			`+haltedSQL(HaltSchedules)+` AS schedules_halted, `+haltedSQL(HaltLeases)+` AS leases_halted,
 			(SELECT count(*) FROM jobs WHERE status IN ('ASSIGNED', 'RUNNING', 'COMPLETING')
 				AND phase = 'RENDERING' AND progress_at < clock_timestamp() - make_interval(secs => ?)) AS stalled,
-			(SELECT count(*) FROM (SELECT FROM dead_letters WHERE resolved_at IS NULL AND `+operatorsSQL+` LIMIT ?) open) AS dead_letters) health`,
-		NotBootingAfter, stall.Seconds(), letters).Scan(ctx, h)
+			(SELECT count(*) FROM (SELECT FROM dead_letters WHERE resolved_at IS NULL AND `+operatorsSQL+` LIMIT ?) open) AS dead_letters,
+			(SELECT count(*) FROM (SELECT FROM unsettled LIMIT ?) waiting) AS unsettled,
+			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - min(since)), 0) FROM unsettled), 0) AS unsettled_lag) health`,
+		NotBootingAfter, stall.Seconds(), most, most).Scan(ctx, h)
 	return h, err
 }
 

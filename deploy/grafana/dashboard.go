@@ -58,7 +58,8 @@ var rows = []row{
 		by("Time to empty", "s", "{{tier}}", "max by (tier) (reelay_estimated_drain_time_seconds)"),
 		by("Wait before the first lease, p95", "s", "{{tier}}", "histogram_quantile(0.95, sum by (le, tier) (rate(reelay_queue_wait_seconds_bucket[$__rate_interval])))"),
 		by("Wrong by, p95", "s", "{{tier}}", "histogram_quantile(0.95, sum by (le, tier) (rate(reelay_eta_error_seconds_bucket[$__rate_interval])))"),
-		by("Lag of outbox and scheduler", "s", "{{__name__}}", "max by (__name__) ({__name__=~\"reelay_outbox_lag_seconds|reelay_scheduler_lag_seconds\"})"),
+		by("Lag of outbox, scheduler and settler", "s", "{{__name__}}", "max by (__name__) ({__name__=~\"reelay_outbox_lag_seconds|reelay_scheduler_lag_seconds|reelay_settle_lag_seconds\"})"),
+		by("Dependencies that wait to be settled", "short", "dependencies", "max(reelay_unsettled_dependencies)"),
 	}},
 	{"Jobs and checkpoints", []panel{
 		quantiles("Generation", "reelay_generation_seconds"),

@@ -92,7 +92,7 @@ func TestGauges(t *testing.T) {
 			return []models.WorkerCount{{Status: models.WorkerIdle, Count: 1}, {Status: models.WorkerBusy, Count: 3}}, nil
 		},
 		Health: func(context.Context) (*models.Health, error) {
-			return &models.Health{OutboxLagSeconds: 1.5, SchedulerLagSeconds: 2.5, StalledJobs: 3, DeadLetters: 4, LeasesHaltedSeconds: 5}, nil
+			return &models.Health{OutboxLagSeconds: 1.5, SchedulerLagSeconds: 2.5, StalledJobs: 3, DeadLetters: 4, LeasesHaltedSeconds: 5, Unsettled: 6, UnsettledSeconds: 7.5}, nil
 		},
 	})
 
@@ -102,7 +102,7 @@ func TestGauges(t *testing.T) {
 		`reelay_queue_depth{model="a",tier="PRO"} 3`, `reelay_queue_depth{model="other",tier="PRO"} 30`, `reelay_queue_running{model="a",tier="PRO"} 1`,
 		`reelay_queue_oldest_wait_seconds{tier="PRO"} 9`, `reelay_queue_paused{tier="PRO"} 1`, `reelay_queue_paused{tier="FREE"} 0`,
 		`reelay_workers{status="BUSY"} 3`, `reelay_workers{status="BOOTING"} 0`, `reelay_worker_utilization 0.75`,
-		`reelay_outbox_lag_seconds 1.5`, `reelay_scheduler_lag_seconds 2.5`, `reelay_stalled_jobs 3`, `reelay_dlq_size 4`,
+		`reelay_outbox_lag_seconds 1.5`, `reelay_scheduler_lag_seconds 2.5`, `reelay_stalled_jobs 3`, `reelay_dlq_size 4`, `reelay_unsettled_dependencies 6`, `reelay_settle_lag_seconds 7.5`,
 		`reelay_halted_seconds{what="leases"} 5`, `reelay_halted_seconds{what="schedules"} 0`,
 	})
 }
