@@ -113,6 +113,9 @@ func unknownColumn(name string) error {
 	}
 	slices.Sort(known)
 	hint := "."
+	if strings.Contains(name, "\r") {
+		return errors.New("its lines end as on old Macs (CR alone): save the file as CSV UTF-8")
+	}
 	if near := text.Nearest(name, append(known, paramsGroup+".NAME", metadataGroup+".NAME")); near != "" {
 		hint = "; did you mean " + near + "?"
 	} else if strings.ContainsAny(name, ";\t") {

@@ -404,6 +404,7 @@ func TestSubmitCSV(t *testing.T) {
 			"params\n":                     "there is no column \"params\"",
 			"params.\n":                    "there is no column \"params.\"",
 			"\"prompt\n":                   "line 1: ",
+			"prompt\ra fox\r":              "its lines end as on old Macs",
 			"\xff\xfep\x00":                "it is in UTF-16: save it as UTF-8 (spreadsheets call it CSV UTF-8)",
 			"p\x00r\x00":                   "it is in UTF-16: save it as UTF-8",
 			strings.Repeat("prompt,", 300): "there are 301 columns",

@@ -3,9 +3,11 @@ package limit
 import (
 	"encoding/json"
 	"strconv"
+	"strings"
 
 	"github.com/reelay/reelay/graph/scalar"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/samber/lo"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
@@ -54,7 +56,7 @@ func (v variables) value(of *ast.Type, value any, path string) *apierror.Error {
 		}
 	case ast.Enum:
 		if name, ok := value.(string); !ok || definition.EnumValues.ForName(name) == nil {
-			return wrongKind(path, scalar.MustBe("one of the values of the enum "+definition.Name+", written as the schema does"))
+			return wrongKind(path, scalar.MustBe("one of "+strings.Join(lo.Map(definition.EnumValues, func(v *ast.EnumValueDefinition, _ int) string { return v.Name }), ", ")))
 		}
 	case ast.Scalar:
 		return builtIn(definition.Name, value, path)
