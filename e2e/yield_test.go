@@ -94,7 +94,7 @@ func TestYield(t *testing.T) {
 	gave, resumed := history.Attempts[0], history.Attempts[1]
 	require.Equal(t, client.AttemptStatusReleased, gave.Status)
 	require.Equal(t, client.FailureClassYielded, *gave.FailureClass)
-	require.Equal(t, "gave way to a CRITICAL job", *gave.FailureReason)
+	require.Equal(t, "preempted by a CRITICAL job", *gave.FailureReason)
 	require.Equal(t, 40, *resumed.ResumedFromStep)
 	require.Equal(t, gave.Worker.Id, resumed.Worker.Id)
 }

@@ -85,7 +85,7 @@ func (r *Resolver) poolOf(ctx context.Context, pool *models.Pool, err error) (*q
 // examineWithin bounds an examination.
 const examineWithin = time.Minute
 
-var errExamining = apierror.Conflict("This API process is running the checks already. Try again in a minute.")
+var errExamining = apierror.Conflict("This API process is already running the checks. Try again in a minute.")
 
 // examine runs the checks of the doctor, one examination at a time.
 func (r *Resolver) examine(ctx context.Context) ([]*doctor.Finding, error) {

@@ -63,7 +63,7 @@ func TestScheduleInput(t *testing.T) {
 	const backfill = `mutation($id: ID!) { backfillSchedule(id: $id, from: "2026-01-01T00:00:00Z", to: "2026-01-12T13:46:40Z", maxFires: 1000) { id } }`
 	refused := ask(t, a.url, a.Secrets[models.RoleClient], backfill, input{"id": made}).Errors
 	require.Len(t, refused, 1)
-	require.Equal(t, "More than 1000 slots lie between these times, so that nothing was fired: choose a shorter time, or a higher maxFires, up to 1000.", refused[0].Message)
+	require.Equal(t, "There are more than 1000 slots between these times. Nothing was fired: choose a shorter time, or a higher maxFires (at most 1000).", refused[0].Message)
 	require.Equal(t, "maxFires", refused[0].Extensions["field"])
 	require.Zero(t, a.Count(t, "schedule_slots"))
 }

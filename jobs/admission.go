@@ -278,8 +278,8 @@ func (p *pass) overloaded(c candidate) error {
 		return nil
 	}
 	return apierror.Later(apierror.CodeOverloaded, min(expected-most, maxRetryOverloaded),
-		"A job of the tier %s would wait for %s now, and more than %s is too long to promise anything: nothing was accepted.",
-		seen.Tier, expected.Round(time.Second), most)
+		"A job of tier %s would wait %s now; above %s no jobs of this tier are accepted. Nothing was accepted.",
+		seen.Tier, text.Duration(expected), text.Setting(most))
 }
 
 // takeAll takes a token for each of an account's submissions that need one, or none at all. It
@@ -322,7 +322,7 @@ func (a *Admission) rate(ctx context.Context, entries []*entry) {
 	if perMinute > 0 {
 		var wait time.Duration
 		tokens, wait = entries[0].take(ctx, asking)
-		refused = apierror.Later(apierror.CodeRateLimited, wait, "This account may submit %s a minute, and has.", text.Count(perMinute, "job"))
+		refused = apierror.Later(apierror.CodeRateLimited, wait, "This account has reached its limit of %s a minute.", text.Count(perMinute, "job"))
 	}
 	for _, e := range entries {
 		for i, one := range e.asking {

@@ -91,5 +91,5 @@ func deletable(ctx context.Context, tx bun.Tx, job *models.Job) error {
 	case err != nil:
 		return fmt.Errorf("look for jobs that take something from it: %w", err)
 	}
-	return apierror.Conflict("Job %s, which has not ended, takes something from this job: wait for its end, or cancel it first.", user)
+	return apierror.Conflict("Job %s uses the results of this job and has not ended: wait for it, or cancel it first.", user)
 }

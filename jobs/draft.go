@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/seal"
@@ -63,7 +64,7 @@ func (s *Submitter) Takes(ctx context.Context, p Principal, in Submission, count
 		return nil, apierror.Invalid("count", "One call submits 1 to %d takes; it asks for %d.", maxTakes, count)
 	}
 	if len(lo.Uniq(seeds)) != len(seeds) {
-		return nil, apierror.Invalid("seeds", "Two of the seeds are equal: they would make the same draft twice.")
+		return nil, apierror.Invalid("seeds", "Two seeds are equal and would make the same draft: change one.")
 	}
 	if err := in.validLimits(); err != nil {
 		return nil, err
@@ -228,7 +229,7 @@ func Continuable(draft *models.Job, now time.Time) error {
 		return apierror.Conflict("This draft is %s: it can be continued once it is COMPLETED.", draft.Status)
 	case !draft.KeptUntil.After(now) || draft.LatestCheckpointID == "":
 		return apierror.Conflict("This draft was kept until %s, and its checkpoint was deleted: submit a new job with the same seed.",
-			draft.KeptUntil.UTC().Format(time.RFC3339))
+			text.Moment(draft.KeptUntil.UTC(), now))
 	}
 	return nil
 }
@@ -287,11 +288,11 @@ func (b *submitBatch) handOver(ctx context.Context) error {
 			return err
 		}
 		if len(inputs) < b.of[c].inherits {
-			return apierror.Conflict("A file from which this draft begins was deleted: submit a new job.")
+			return apierror.Conflict("An input file of this draft was deleted: submit a new job.")
 		}
 		for _, take := range outputsIn(b.taken) {
 			if reason := badValue(take.JobID, Take(take.Take), b.have.lengths); reason != "" {
-				return apierror.Conflict("This draft cannot be continued, since %s: submit a new job.", reason)
+				return apierror.Conflict("This draft cannot be continued because %s: submit a new job.", reason)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/periodic"
 	"github.com/reelay/reelay/models"
@@ -194,5 +195,5 @@ func (c *Change) expire() error {
 	if !job.Status.Waiting() || !job.StartedAt.IsZero() || job.ExpiresAt.IsZero() || job.ExpiresAt.After(c.now) {
 		return nil
 	}
-	return c.failed(models.FailTimeout, "no worker had started it by "+job.ExpiresAt.UTC().Format(time.RFC3339)+", when it was to expire")
+	return c.failed(models.FailTimeout, "no worker had started it by "+text.MomentToSecond(job.ExpiresAt.UTC(), c.now)+", when it was to expire")
 }

@@ -95,12 +95,12 @@ func (h *Holder) complete(ctx context.Context, p Principal, f Fence, c Completio
 func (h *Holder) mayComplete(job *models.Job, c *Completion) (err error) {
 	switch {
 	case job.DraftSteps == 0 && c.Preview != nil:
-		return apierror.Invalid("preview", "Only a draft ends with a preview: name the video in video.")
+		return apierror.Invalid("preview", "Only a draft produces a preview: name the video in video.")
 	case job.DraftSteps > 0 && (c.Preview == nil || c.Video != nil):
-		return apierror.Invalid("preview", "A draft ends with a preview and without a video: name the preview in preview.")
+		return apierror.Invalid("preview", "A draft produces a preview, not a video: name the preview in preview.")
 	}
 	if model := h.Catalogue.Current().At(job.Model, job.ModelVersion); model != nil && model.RequiresVideo() && c.Video == nil && job.DraftSteps == 0 {
-		return apierror.Invalid("video", "A job of type %s ends with a video: upload it and name it in video.", job.Type)
+		return apierror.Invalid("video", "A job of type %s produces a video: upload it and name it in video.", job.Type)
 	}
 	c.Output, err = strictjson.ReadStored("result", c.Output, maxOutputBytes)
 	return err

@@ -384,7 +384,7 @@ func TestRelease(t *testing.T) {
 		events, err := models.ListJobEvents(t.Context(), s.DB, job.ID, 0, 100)
 		require.NoError(t, err)
 		released := events[slices.IndexFunc(events, func(e *models.JobEvent) bool { return e.Type == models.EventReleased })]
-		require.JSONEq(t, `{"reason": "YIELDED", "why": "it gave way to an ENTERPRISE job that waited past its target"}`, string(released.Payload))
+		require.JSONEq(t, `{"reason": "YIELDED", "why": "preempted by an ENTERPRISE job that waited past its target"}`, string(released.Payload))
 		s.RequireInvariants(t)
 	})
 

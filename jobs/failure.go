@@ -108,7 +108,7 @@ func (l *held) retryLater(class models.FailureClass, reason string, delay time.D
 	})
 	job.CurrentAttemptID = ""
 	job.Progress.Enter(models.PhaseWaiting, fmt.Sprintf("attempt %d of %d starts at %s; last failure: %s",
-		job.Failures+1, job.MaxAttempts, job.RunAt.UTC().Format("15:04:05 UTC"), reason), l.change.now)
+		job.Failures+1, job.MaxAttempts, text.MomentToSecond(job.RunAt.UTC(), l.change.now), reason), l.change.now)
 	return l.change.move(models.JobScheduled)
 }
 

@@ -51,7 +51,7 @@ func (o *Operator) setHalts(
 	names := make([]string, len(what))
 	for i, target := range what {
 		if names[i] = string(target); !slices.Contains(models.HaltTargets, target) {
-			return nil, apierror.Invalid("what", "What can be halted is SCHEDULES and LEASES.")
+			return nil, apierror.Invalid("what", "Only SCHEDULES and LEASES can be halted.")
 		}
 	}
 	err = InTx(ctx, o.DB, func(ctx context.Context, tx bun.Tx) error {

@@ -41,7 +41,7 @@ func TestHalt(t *testing.T) {
 			require.NoError(t, err)
 			why, err := s.Reader.WaitingFor(t.Context(), []models.JobID{waiting.ID})
 			require.NoError(t, err)
-			require.Regexp(t, `^An operator has halted the starts of all jobs since .*Z: the storage is moved\.$`, why[waiting.ID][0].Message)
+			require.Regexp(t, `^An operator has halted the starts of all jobs since .* UTC: the storage is moved\.$`, why[waiting.ID][0].Message)
 			s.Exec(t, "UPDATE jobs SET queued_at = clock_timestamp() - interval '1 hour' WHERE status = 'QUEUED'")
 			promoted, err := s.Promoter.Promote(t.Context())
 			require.NoError(t, err)

@@ -97,7 +97,7 @@ func (i *Inputs) Put(ctx context.Context, p Principal, contentType string, body 
 	}
 	data, err := io.ReadAll(io.LimitReader(body, picture.MaxBytes+1))
 	if err != nil {
-		return nil, apierror.Invalid("", "The image did not arrive whole.")
+		return nil, apierror.Invalid("", "The upload of the image is incomplete.")
 	}
 	info, err := picture.Check(ctx, data)
 	if fault := picture.Fault(""); errors.As(err, &fault) {
@@ -107,7 +107,7 @@ func (i *Inputs) Put(ctx context.Context, p Principal, contentType string, body 
 		return nil, err
 	}
 	if contentType != "" && contentType != info.ContentType {
-		return nil, apierror.Invalid("", "The image is said to be %s, but it is %s.", text.Clip(contentType, 64), info.ContentType)
+		return nil, apierror.Invalid("", "The image was declared as %s, but is %s.", text.Clip(contentType, 64), info.ContentType)
 	}
 	return i.store(ctx, p.AccountID, data, info)
 }

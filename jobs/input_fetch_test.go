@@ -157,7 +157,7 @@ func TestInputFetch(t *testing.T) {
 		s.Exec(t, "UPDATE input_fetches SET claimed_until = '-infinity'")
 		fetch(t, s)
 
-		require.Contains(t, waits[lost.ID][0].Message, "try 4 of 5 failed: it answered 503")
+		require.Contains(t, waits[lost.ID][0].Message, "attempt 4 of 5 failed: it answered 503")
 		require.Equal(t, models.JobFailed, s.Reload(t, lost.ID).Status)
 		require.Equal(t, models.JobQueued, s.Reload(t, found.ID).Status)
 	})

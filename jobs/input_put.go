@@ -26,7 +26,7 @@ func (i *Inputs) PutFile(ctx context.Context, p Principal, contentType string, b
 	}
 	head, err := io.ReadAll(io.LimitReader(body, media.HeadBytes))
 	if err != nil {
-		return "", apierror.Invalid("", "The file did not arrive whole.")
+		return "", apierror.Invalid("", "The upload is incomplete.")
 	}
 	body = io.MultiReader(bytes.NewReader(head), body)
 	kind := media.Detect(head)
@@ -52,7 +52,7 @@ func (i *Inputs) PutFile(ctx context.Context, p Principal, contentType string, b
 	data, err := io.ReadAll(io.LimitReader(body, MaxPutBytes+1))
 	switch {
 	case err != nil:
-		return "", apierror.Invalid("", "The file did not arrive whole.")
+		return "", apierror.Invalid("", "The upload is incomplete.")
 	case len(data) == 0:
 		return "", apierror.Invalid("", "The file is empty.")
 	case len(data) > MaxPutBytes:

@@ -152,10 +152,10 @@ func (i *Inputs) examine(ctx context.Context, account models.AccountID, known *c
 // checked.
 func (x *examination) check(ctx context.Context, files []catalogue.Input, values []result) (found stored, err error) {
 	if len(files) > catalogue.MaxInputs {
-		return found, apierror.Invalid("params", "The params name %d files; a job may start from %d.", len(files), catalogue.MaxInputs)
+		return found, apierror.Invalid("params", "The params name %d files; the maximum is %d per job.", len(files), catalogue.MaxInputs)
 	}
 	if n := len(remotes(files)); n > maxFetches {
-		return found, apierror.Invalid("params", "The params name %d images by URL, and a job may name %d: upload the others with requestInputUpload.", n, maxFetches)
+		return found, apierror.Invalid("params", "The params name %d images by URL; the maximum is %d per job. Upload the others with requestInputUpload.", n, maxFetches)
 	}
 	for _, file := range files {
 		if err := x.file(ctx, file, &found); err != nil {

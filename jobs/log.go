@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
@@ -43,7 +44,7 @@ func (h *Holder) AppendLog(ctx context.Context, p Principal, f Fence, position i
 		return nil, apierror.Wrap(err, "append to the log of attempt %s", f.AttemptID)
 	}
 	if !stored {
-		return nil, apierror.Later(apierror.CodeRateLimited, logPause, "The parts of a log must be %v apart: send the next one later.", logPause)
+		return nil, apierror.Later(apierror.CodeRateLimited, logPause, "Parts of a log must be at least %s apart: send the next one later.", text.Setting(logPause))
 	}
 	return answer, nil
 }

@@ -68,7 +68,7 @@ func endUnfenced(ctx context.Context, l *held, lost Loss) error {
 		return l.poison(lost.Reason)
 	}
 	l.preempted()
-	return l.requeue("its worker was lost, waiting for another")
+	return l.requeue("its worker was lost; requeued")
 }
 
 // blamed reports whether the job itself may have caused a loss.

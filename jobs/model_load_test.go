@@ -149,7 +149,7 @@ func TestWarmWorkers(t *testing.T) {
 		why, err := s.Reader.WaitingFor(t.Context(), []models.JobID{job.ID})
 		require.NoError(t, err)
 		require.Len(t, why[job.ID], 1)
-		require.Regexp(t, `^It waits up to \d+ s for a busy worker that has its model loaded, and that is expected to be free in \d+ s: to load it on another takes about 1800 s\.$`, why[job.ID][0].Message)
+		require.Regexp(t, `^A busy worker that has the model loaded is expected to be free in [\d mins]+; loading it on another takes about 30 min 00 s\. The job waits for it, at most [\d mins]+\.$`, why[job.ID][0].Message)
 
 		_, err = s.Holder.Release(t.Context(), warm, fence, models.FailPreempted)
 		require.NoError(t, err)

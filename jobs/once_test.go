@@ -38,8 +38,8 @@ func TestAtMostOnce(t *testing.T) {
 		class   models.FailureClass
 		reason  string // before the sentence that says why it is not repeated; "" if there is none
 	}{
-		"released":                   {release, true, models.FailPreempted, "handed back by its worker"},
-		"released without a sign":    {release, false, models.FailPreempted, "handed back by its worker"},
+		"released":                   {release, true, models.FailPreempted, "its worker was preempted"},
+		"released without a sign":    {release, false, models.FailPreempted, "its worker was preempted"},
 		"lost":                       {expire, true, models.FailWorkerLost, "its lease ran out"},
 		"lost without a sign":        {expire, false, models.FailWorkerLost, "its lease ran out"},
 		"terminated":                 {terminate, true, models.FailWorkerLost, "an operator ended its worker"},

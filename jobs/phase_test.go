@@ -32,7 +32,7 @@ func TestPhaseHasItsOwnMessage(t *testing.T) {
 			_, err := s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailTransient, Message: "disk"})
 			return err
 		}},
-		"a release": {models.PhaseWaiting, "^handed back by its worker", func(t *testing.T, s *jobstest.Stack, _ *models.Job, worker jobs.Principal, fence jobs.Fence) error {
+		"a release": {models.PhaseWaiting, "^its worker was preempted; requeued$", func(t *testing.T, s *jobstest.Stack, _ *models.Job, worker jobs.Principal, fence jobs.Fence) error {
 			_, err := s.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
 			return err
 		}},

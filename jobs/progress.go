@@ -83,7 +83,7 @@ func (r *ProgressReport) valid() error {
 		}
 	}
 	if r.Phase == models.PhaseDone || r.Phase == models.PhaseWaiting {
-		return apierror.Invalid("phase", "The phase of a job that is worked on is never %s.", r.Phase)
+		return apierror.Invalid("phase", "A job that a worker holds is never in phase %s.", r.Phase)
 	}
 	if load := r.Load; load != nil {
 		for name, v := range map[string]float64{"load.loadSeconds": load.LoadSeconds, "load.fetchSeconds": load.FetchSeconds} {

@@ -49,30 +49,32 @@ func (h *Holder) release(ctx context.Context, p Principal, f Fence, reason model
 func mayRelease(attempt *models.Attempt, reason models.FailureClass) error {
 	switch {
 	case reason == models.FailYielded && attempt.YieldRequestedAt.IsZero():
-		return apierror.Invalid("reason", "This attempt was not asked to give way: release it for PREEMPTED or WORKER_LOST.")
+		return apierror.Invalid("reason", "This attempt was not asked to yield: release it for PREEMPTED or WORKER_LOST.")
 	case reason != models.FailPreempted && reason != models.FailWorkerLost && reason != models.FailYielded:
-		return apierror.Invalid("reason", "A job is handed back for PREEMPTED, WORKER_LOST or YIELDED; use failJob for %s.", reason)
+		return apierror.Invalid("reason", "reason must be PREEMPTED, WORKER_LOST or YIELDED; use failJob for %s.", reason)
 	}
 	return nil
 }
 
 // release hands the job back, for a reason that mayRelease allows.
 func (l *held) release(reason models.FailureClass) error {
-	how, waits, told := "handed back by its worker", "waiting for another", Payload{"reason": reason}
+	how, told := "its worker was preempted", Payload{"reason": reason}
 	switch {
 	case reason == models.FailYielded:
-		how = "gave way to " + text.A(string(l.attempt.YieldTo)) + " job"
-		waits = "waiting for a worker"
-		told["why"] = "it " + how + " that waited past its target"
-	case l.worker.DrainReason != "":
-		told["why"] = l.worker.DrainReason // such as a preemption
+		how = "preempted by " + text.A(string(l.attempt.YieldTo)) + " job"
+		told["why"] = how + " that waited past its target"
+	case reason == models.FailWorkerLost:
+		how = "its worker stopped"
 	}
 	l.end(models.AttemptReleased, reason, how)
 	if reason != models.FailYielded {
 		l.preempted()
+		if l.worker.DrainReason != "" {
+			told["why"] = l.worker.DrainReason // such as a preemption
+		}
 	}
 	l.change.note(models.EventReleased, told)
-	return l.requeue(how + ", " + waits)
+	return l.requeue(how + "; requeued")
 }
 
 func (h *Holder) releasedBefore(ctx context.Context, p Principal, f Fence) (*models.Job, error) {

@@ -321,9 +321,9 @@ func validPrompt(prompt string, model *catalogue.Model) error {
 	case !utf8.ValidString(prompt):
 		return apierror.Invalid("prompt", "The prompt is not valid UTF-8.")
 	case strings.ContainsRune(prompt, 0):
-		return apierror.Invalid("prompt", "The prompt holds a NUL character (U+0000): leave it out.")
+		return apierror.Invalid("prompt", "The prompt has a NUL character (U+0000): remove it.")
 	case strings.ContainsFunc(prompt, func(r rune) bool { return unicode.Is(unicode.Noncharacter_Code_Point, r) }):
-		return apierror.Invalid("prompt", "The prompt holds what Unicode calls a noncharacter, such as U+FFFE: it was written in another byte order, or is no text.")
+		return apierror.Invalid("prompt", "The prompt has a Unicode noncharacter, such as U+FFFE: it has another byte order, or is not text.")
 	case len(prompt) > maxPromptBytes || utf8.RuneCountInString(prompt) > maxPromptRunes:
 		return apierror.Invalid("prompt", "The prompt may have %d characters and %d bytes; this one has %d and %d.",
 			maxPromptRunes, maxPromptBytes, utf8.RuneCountInString(prompt), len(prompt))

@@ -331,7 +331,7 @@ func (b *submitBatch) one(call *submitCall, one *submission, answer *Submitted) 
 }
 
 var errQueueFull = apierror.Later(apierror.CodeQuotaExceeded, 10*time.Second,
-	"This account has as many waiting jobs as it may have: wait for some to start, or cancel some.")
+	"This account has reached its limit of waiting jobs: wait for some to start, or cancel some.")
 
 // inputGone returns the error for an input, or a part of another job, that does not exist or is
 // not the account's.

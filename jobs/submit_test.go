@@ -175,10 +175,10 @@ func TestSubmit(t *testing.T) {
 
 		s := jobstest.New(t)
 		for params, says := range map[string]string{
-			`{"durationSeconds": 1000000000000000}`: "and is 1000000000000000.",
-			`{"durationSeconds": 12345.5}`:          "and is 12345.5.",
-			`{"durationSeconds": -0.25}`:            "and is -0.25.",
-			`{"durationSeconds": "long"}`:           "params.durationSeconds is not what this model takes: it must be a number, and is a string.",
+			`{"durationSeconds": 1000000000000000}`: ", not 1000000000000000.",
+			`{"durationSeconds": 12345.5}`:          ", not 12345.5.",
+			`{"durationSeconds": -0.25}`:            ", not -0.25.",
+			`{"durationSeconds": "long"}`:           "params.durationSeconds must be a number, not a string.",
 			`{"foo": 1}`:                            `Unknown parameter "foo". The model testcard has the parameters aspectRatio, `,
 			`{"duration_seconds": 1}`:               `Unknown parameter "duration_seconds"; did you mean "durationSeconds"?`,
 			`{"resolution": "720"}`:                 `; did you mean "720p"?`,

@@ -142,7 +142,7 @@ func (w *Workflows) Skip(ctx context.Context, p Principal, id models.WorkflowID,
 			return nil, err
 		}
 		if c.job.Status.Live() {
-			return nil, apierror.Conflict("The node %s runs: cancel its job first.", key)
+			return nil, apierror.Conflict("The node %s is running: cancel its job first.", key)
 		}
 		if c.job.Status == models.JobCompleted {
 			return nil, apierror.Conflict("The node %s is COMPLETED: nothing waits for it.", key)

@@ -202,7 +202,7 @@ func alertsSilenceCommand() *cobra.Command {
 			return nil, nil, err
 		}
 		return s, func(out io.Writer) error {
-			_, err := fmt.Fprintf(out, "%s lasts until %s\n", s.Id, s.Until.Local().Format(time.RFC3339))
+			_, err := fmt.Fprintf(out, "%s lasts until %s\n", s.Id, output.Moment(s.Until))
 			return err
 		}, nil
 	})

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
@@ -17,7 +16,7 @@ func auditCommand() *cobra.Command {
 		target: target{admin: true},
 		table: output.Table[client.AuditEntry]{
 			Columns: []output.Column[client.AuditEntry]{
-				{Title: "AT (UTC)", Value: func(e client.AuditEntry) any { return e.At.UTC().Format(time.RFC3339) }},
+				{Title: "AT", Value: func(e client.AuditEntry) any { return output.Moment(e.At) }},
 				{Title: "ACTOR", Value: func(e client.AuditEntry) any { return e.Actor }},
 				{Title: "ACTION", Value: func(e client.AuditEntry) any { return e.Action }},
 				{Title: "TARGET", Kind: output.ID, Value: func(e client.AuditEntry) any { return e.Target }},

@@ -67,7 +67,7 @@ func TestLine(t *testing.T) {
 		line := view{width: 160}.line(progress, trail{})
 
 		require.True(t, strings.HasPrefix(line, " 62 % "), line)
-		require.True(t, strings.HasSuffix(line, "  LOADING MODEL · resuming from checkpoint at 62 % now · 1:15 left"), line)
+		require.True(t, strings.HasSuffix(line, "  LOADING MODEL · resuming from checkpoint at 62 % now · 1 min 15 s left"), line)
 	})
 	t.Run("IsNeverWiderThanTheTerminal", func(t *testing.T) {
 		t.Parallel()
@@ -119,12 +119,4 @@ func TestDisplay(t *testing.T) {
 
 		require.Regexp(t, "^\r 50 % .*RENDERING\x1b\\[K\r\x1b\\[Jnews\n$", out.String())
 	})
-}
-
-func TestFormatSeconds(t *testing.T) {
-	t.Parallel()
-
-	for seconds, want := range map[float64]string{0: "0:00", 7.4: "0:07", 750: "12:30", 3723: "1:02:03", -3: "0:00"} {
-		require.Equal(t, want, formatSeconds(seconds))
-	}
 }

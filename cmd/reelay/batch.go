@@ -83,7 +83,7 @@ func printBatch(out io.Writer, c *client.Client, s *output.Screen, name string, 
 		field("failed", "%s", strings.Join(failures, ", "))
 	}
 	if t.EstimatedEndAt != nil {
-		field("ends", "in about %s, at the pace of the last ten minutes", formatSeconds(time.Until(*t.EstimatedEndAt).Seconds()))
+		field("ends", "in about %s, at the pace of the last ten minutes", text.Seconds(time.Until(*t.EstimatedEndAt).Seconds()))
 	}
 	_, err := fmt.Fprintf(out, "%-10s %s\n", "console", batchURL(c, name))
 	return err

@@ -32,7 +32,7 @@ members, keys, silences, and the versions and settings with which processes star
 		target: target{operator: true},
 		table: output.Table[client.Change]{
 			Columns: []output.Column[client.Change]{
-				{Title: "AT (UTC)", Value: func(c client.Change) any { return c.At.UTC().Format(time.RFC3339) }},
+				{Title: "AT", Value: func(c client.Change) any { return output.Moment(c.At) }},
 				{Title: "KIND", Value: func(c client.Change) any { return strings.ToLower(string(c.Kind)) }},
 				{Title: "CHANGE", Value: func(c client.Change) any { return c.Title }},
 				{Title: "BY", Value: func(c client.Change) any { return c.Actor }},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/spf13/cobra"
 )
 
@@ -59,7 +60,7 @@ func (t *target) client(warnings io.Writer) (*client.Client, error) {
 	}
 	waits := client.WithWaits(func(last *client.Error, pause time.Duration) {
 		if pause >= time.Second { // a shorter pause ends before the line is read
-			fmt.Fprintf(warnings, "reelay: waiting for %s, then trying again: %s\n", pause.Round(time.Second), last.Message)
+			fmt.Fprintf(warnings, "reelay: waiting for %s, then trying again: %s\n", text.Duration(pause.Round(time.Second)), last.Message)
 		}
 	})
 	return newClient(endpoint, key, firstOf(t.caFile, os.Getenv("REELAY_CA_FILE"), t.storedCA, t.ownCertificate(endpoint)), waits)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
@@ -174,7 +173,7 @@ func printDeadLetter(to io.Writer, d *client.DeadLetter) error {
 	field("fingerprint", "%s", d.Fingerprint)
 	field("attempts", "%d", d.Attempts)
 	field("to act", "%s", strings.ToLower(string(d.Audience)))
-	field("created", "%s", d.CreatedAt.Local().Format(time.RFC3339))
+	field("created", "%s", output.Moment(d.CreatedAt))
 	if d.Log != nil {
 		field("log", "%s; print it with `reelay logs %s`", formatSize(d.Log.SizeBytes), d.Job.Id)
 	}

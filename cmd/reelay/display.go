@@ -7,10 +7,10 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
@@ -240,19 +240,9 @@ func describe(p client.Progress) string {
 		parts = append(parts, fmt.Sprintf("frame %d of %d", *p.Frame, *p.TotalFrames))
 	}
 	if p.EtaSeconds != nil && *p.EtaSeconds >= 1 {
-		parts = append(parts, formatSeconds(*p.EtaSeconds)+" left")
+		parts = append(parts, text.Seconds(*p.EtaSeconds)+" left")
 	}
 	return strings.Join(parts, " · ")
-}
-
-// formatSeconds formats a duration: 0:07, 12:30, 1:02:03.
-func formatSeconds(seconds float64) string {
-	d := time.Duration(math.Round(min(max(seconds, 0), 1e8))) * time.Second
-	h, m, s := int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60
-	if h > 0 {
-		return fmt.Sprintf("%d:%02d:%02d", h, m, s)
-	}
-	return fmt.Sprintf("%d:%02d", m, s)
 }
 
 // formatSize formats a number of bytes with a unit.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/spf13/cobra"
 )
 
@@ -58,7 +59,7 @@ func printEstimate(out io.Writer, e *client.Estimate) error {
 		if v == nil {
 			return "unknown"
 		}
-		return formatSeconds(*v)
+		return text.Seconds(*v)
 	}
 	starts := seconds(e.WaitSeconds)
 	if e.WaitSeconds == nil {

@@ -94,7 +94,7 @@ func needs(job *client.JobHistory) []string {
 // ahead says what happens next to a job that has not ended.
 func ahead(job *client.JobHistory, now time.Time) (next []string) {
 	say := func(format string, args ...any) { next = append(next, fmt.Sprintf(format, args...)) }
-	in := func(t time.Time) string { return formatSeconds(max(0, t.Sub(now).Seconds())) }
+	in := func(t time.Time) string { return text.Seconds(max(0, t.Sub(now).Seconds())) }
 	switch job.Status {
 	case client.JobStatusScheduled:
 		switch until := untilOf(job); {
@@ -110,7 +110,7 @@ func ahead(job *client.JobHistory, now time.Time) (next []string) {
 	case client.JobStatusQueued:
 		switch {
 		case job.EstimatedWaitSeconds != nil:
-			say("A worker takes it in about %s.", formatSeconds(*job.EstimatedWaitSeconds))
+			say("A worker takes it in about %s.", text.Seconds(*job.EstimatedWaitSeconds))
 		case len(job.WaitingFor) > 0:
 			say("It starts when this has changed; nothing says when that is.")
 		default:

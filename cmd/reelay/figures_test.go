@@ -13,6 +13,7 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/history"
 	"github.com/reelay/reelay/jobs/jobstest"
@@ -35,7 +36,7 @@ var (
 		return func(v float64) string { return fmt.Sprintf(format, ui.Seconds(&v)) }
 	}
 	spent = func(format string) func(float64) string {
-		return func(v float64) string { return fmt.Sprintf(format, formatSeconds(v)) }
+		return func(v float64) string { return fmt.Sprintf(format, text.Seconds(v)) }
 	}
 	perHour = func(format string) func(float64) string {
 		return func(v float64) string { return fmt.Sprintf(format, ui.Figure(&v, "/h")) }

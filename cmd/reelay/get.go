@@ -9,6 +9,7 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/spf13/cobra"
 )
@@ -94,12 +95,12 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 	if job.Metadata != nil {
 		field("metadata", "%s", clip(string(*job.Metadata), 2000))
 	}
-	field("created", "%s", job.CreatedAt.Local().Format(time.RFC3339))
+	field("created", "%s", output.Moment(job.CreatedAt))
 	if job.ExpiresAt != nil && job.StartedAt == nil && !job.Status.Terminal() {
-		field("expires", "%s, if no worker has started it by then", job.ExpiresAt.Local().Format(time.RFC3339))
+		field("expires", "%s, if no worker has started it by then", output.Moment(*job.ExpiresAt))
 	}
 	if job.CompletedAt != nil {
-		field("ended", "%s, %s after it was created", job.CompletedAt.Local().Format(time.RFC3339), formatSeconds(job.CompletedAt.Sub(job.CreatedAt).Seconds()))
+		field("ended", "%s, %s after it was created", output.Moment(*job.CompletedAt), text.Seconds(job.CompletedAt.Sub(job.CreatedAt).Seconds()))
 	}
 	if job.Time != nil {
 		field("times", "%s", timesOf(job.Time))
@@ -108,7 +109,7 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 		field("why", "%s", failure(&job.Job))
 	}
 	if job.DeletedAt != nil {
-		field("deleted", "%s, with its prompt and artifacts", job.DeletedAt.Local().Format(time.RFC3339))
+		field("deleted", "%s, with its prompt and artifacts", output.Moment(*job.DeletedAt))
 	}
 	if job.Result != nil {
 		field("video", "%s, crc32c %s; fetch it with `reelay download %s`", formatSize(job.Result.SizeBytes), job.Result.Checksum, job.Id)
@@ -161,7 +162,7 @@ func drafted(id string, d *client.Draft) string {
 	case d.ContinuedBy != nil:
 		text += "; its video is " + d.ContinuedBy.Id
 	case d.KeptUntil != nil:
-		text += fmt.Sprintf("; kept until %s: make its video with `reelay continue %s`", d.KeptUntil.Local().Format(time.RFC3339), id)
+		text += fmt.Sprintf("; kept until %s: make its video with `reelay continue %s`", output.Moment(*d.KeptUntil), id)
 	}
 	return text
 }
@@ -204,7 +205,7 @@ func waiting(job *client.JobHistory) []string {
 // proof describes how far a cancellation is, and how long after the request each step
 // came.
 func proof(c *client.Cancellation) string {
-	steps := []string{"asked " + c.RequestedAt.Local().Format(time.RFC3339)}
+	steps := []string{"asked " + output.Moment(c.RequestedAt)}
 	add := func(what string, at *time.Time) {
 		steps = append(steps, fmt.Sprintf("%s after %.1f s", what, at.Sub(c.RequestedAt).Seconds()))
 	}
@@ -246,14 +247,14 @@ func attemptRows(attempts []client.Attempt) [][]string {
 
 // timesOf says where the time of a run went. The parts add up to the total.
 func timesOf(t *client.JobTime) string {
-	parts := []string{"queued for " + formatSeconds(t.QueuedSeconds), "held by workers for " + formatSeconds(t.HeldSeconds)}
+	parts := []string{"queued for " + text.Seconds(t.QueuedSeconds), "held by workers for " + text.Seconds(t.HeldSeconds)}
 	for _, part := range []struct {
 		name    string
 		seconds float64
 	}{{"queue paused for", t.PausedSeconds}, {"pauses before retries", t.BackoffSeconds}, {"not due or blocked for", t.DelayedSeconds}} {
 		if part.seconds > 0 {
-			parts = append(parts, part.name+" "+formatSeconds(part.seconds))
+			parts = append(parts, part.name+" "+text.Seconds(part.seconds))
 		}
 	}
-	return strings.Join(parts, ", ") + "; together " + formatSeconds(t.TotalSeconds)
+	return strings.Join(parts, ", ") + "; together " + text.Seconds(t.TotalSeconds)
 }

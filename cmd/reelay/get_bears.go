@@ -2,9 +2,9 @@ package main
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/reelay/reelay/internal/text"
 )
 
@@ -15,7 +15,7 @@ func bears(job *client.Job) []string {
 		lines = append(lines, fmt.Sprintf("%s, of which it had %d in this run", text.Count(*job.MaxPreemptions, "preemption"), job.Preemptions))
 	}
 	if job.FinishBy != nil {
-		line := "completion by " + job.FinishBy.Local().Format(time.RFC3339)
+		line := "completion by " + output.Moment(*job.FinishBy)
 		switch {
 		case job.Late && job.Status.Terminal():
 			line += ": it was late"

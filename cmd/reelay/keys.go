@@ -163,9 +163,9 @@ func keyState(key client.ApiKey, now time.Time) string {
 	case key.RevokedAt != nil:
 		return "revoked " + ago(key.RevokedAt)
 	case key.ExpiresAt == nil:
-		return "good"
+		return "valid"
 	case key.ExpiresAt.After(now):
-		return "good until " + key.ExpiresAt.UTC().Format(time.RFC3339)
+		return "valid until " + output.Moment(*key.ExpiresAt)
 	}
 	return "expired " + ago(key.ExpiresAt)
 }

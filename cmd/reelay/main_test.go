@@ -283,7 +283,7 @@ func TestSubmit(t *testing.T) {
 		status := execute(ctx, []string{"submit", "--prompt", "fox", "--endpoint", url, "--key", "rl_x"}, io.Discard, errs)
 
 		require.Equal(t, exitInterrupted, status)
-		require.Contains(t, errs.String(), "waiting for 20s, then trying again: It may submit 5 jobs a minute, and has.\n")
+		require.Contains(t, errs.String(), "waiting for 20 s, then trying again: It may submit 5 jobs a minute, and has.\n")
 		require.Contains(t, errs.String(), "reelay: stopped before a retry: It may submit 5 jobs a minute, and has.\nThe job was not accepted\n")
 	})
 	t.Run("DoesNotRetryARefusal", func(t *testing.T) {

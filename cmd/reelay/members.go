@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
@@ -71,7 +70,7 @@ var memberRoles = []client.Role{client.RoleViewer, client.RoleOperator, client.R
 
 func invitedMember(i *client.MemberInvitation) printer {
 	return line("%s  %s\n%s\nPass this link on: with it, %s chooses a password. It is valid once, until %s, and is not shown again.",
-		i.Member.Email, i.Member.Role, i.Url, i.Member.Name, i.ExpiresAt.UTC().Format(time.RFC3339))
+		i.Member.Email, i.Member.Role, i.Url, i.Member.Name, output.Moment(i.ExpiresAt))
 }
 
 func membersCreateCommand() *cobra.Command {

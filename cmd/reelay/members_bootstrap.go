@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
@@ -40,7 +40,7 @@ func membersBootstrapCommand() *cobra.Command {
 				})
 			}
 			return line("%s  %s\n%s\nOpen this link to choose a password. It is valid once, until %s, and is not shown again.",
-				m.Email, m.Role, link, invitation.ExpiresAt.UTC().Format(time.RFC3339))(cmd.OutOrStdout())
+				m.Email, m.Role, link, output.Moment(invitation.ExpiresAt))(cmd.OutOrStdout())
 		},
 	}
 	f := cmd.Flags()

@@ -238,8 +238,8 @@ func printModel(to io.Writer, m *client.Model) error {
 	field("GPUs per worker", "%d", m.GpusPerWorker)
 	field("produces", "%s", strings.ToLower(string(m.Produces)))
 	field("prompt", "%s", map[bool]string{true: "required", false: "optional"}[m.RequiresPrompt])
-	field("time limit", "%s and more for long or large videos", formatSeconds(m.TimeoutSeconds))
-	field("first estimate", "%s of GPU per second of video", formatSeconds(m.GpuSecondsPerSecond))
+	field("time limit", "%s and more for long or large videos", text.Seconds(m.TimeoutSeconds))
+	field("first estimate", "%s of GPU per second of video", text.Seconds(m.GpuSecondsPerSecond))
 	field("price factor", "%g", m.PriceFactor)
 	field("drafts", "%s", draftable(m.Drafts))
 	for _, part := range []struct {

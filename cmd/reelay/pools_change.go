@@ -156,9 +156,9 @@ func notStarting(p *client.Pool) string {
 	}
 	switch at := p.BootRetryAt; {
 	case at != nil && at.After(time.Now()):
-		says += "; the next is tried at " + at.Format(time.RFC3339)
+		says += "; next attempt at " + output.Moment(*at)
 	case at != nil:
-		says += "; one is being tried"
+		says += "; one is starting now"
 	}
 	return says
 }

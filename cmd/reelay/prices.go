@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/reelay/reelay/jobs/prices"
 )
 
@@ -58,7 +59,7 @@ func printPrice(field func(name, format string, args ...any), p *client.Pool) {
 			field("", "and %d more", len(p.Price.Ahead)-i)
 			break
 		}
-		field("price ahead", "$%.4g from %s", step.PricePerHourUsd, step.From.UTC().Format("2006-01-02 15:04 UTC"))
+		field("price ahead", "$%.4g from %s", step.PricePerHourUsd, output.Moment(step.From))
 	}
 	if p.LossesPerHour != nil {
 		field("losses", "%.2g per busy hour", *p.LossesPerHour)

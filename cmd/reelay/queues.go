@@ -7,6 +7,7 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/spf13/cobra"
 )
 
@@ -46,13 +47,13 @@ var queueTable = output.Table[client.Queue]{
 			if q.OldestWaitSeconds == nil {
 				return nil
 			}
-			return formatSeconds(*q.OldestWaitSeconds)
+			return text.Seconds(*q.OldestWaitSeconds)
 		}},
 		{Title: "EMPTY IN", Wide: true, Value: func(q client.Queue) any {
 			if q.EstimatedDrainSeconds == nil {
 				return nil
 			}
-			return formatSeconds(*q.EstimatedDrainSeconds)
+			return text.Seconds(*q.EstimatedDrainSeconds)
 		}},
 		{Title: "WORKERS", Wide: true, Value: func(q client.Queue) any { return q.DrainCause }},
 		{Title: "STATE", Kind: output.State, Value: func(q client.Queue) any { return queueState(q) }},

@@ -133,7 +133,7 @@ func printSchedule(out io.Writer, c *client.Client, s *client.ScheduleDetail) er
 		field("cron", "%s", *s.Cron)
 	}
 	field("submits", "%s, %s", scheduleSubmits(s.Schedule), strings.ToLower(string(s.Tier)))
-	field("rules", "late: %s within %s; overlap: %s", strings.ToLower(string(s.CatchUp)), formatSeconds(float64(s.CatchUpWindowSeconds)), strings.ToLower(string(s.Overlap)))
+	field("rules", "late: %s within %s; overlap: %s", strings.ToLower(string(s.CatchUp)), text.Seconds(float64(s.CatchUpWindowSeconds)), strings.ToLower(string(s.Overlap)))
 	for i, at := range s.Upcoming {
 		field(map[bool]string{true: "next"}[i == 0], "%s", inZone(at, s.Timezone))
 	}
@@ -159,7 +159,7 @@ func inZone(at time.Time, zone string) string {
 	if loaded, err := time.LoadLocation(zone); err == nil {
 		at = at.In(loaded)
 	}
-	return at.Format("Mon 2006-01-02 15:04:05 MST")
+	return at.Format("Mon ") + text.MomentToSecond(at, time.Now())
 }
 
 func schedulesNextCommand() *cobra.Command {

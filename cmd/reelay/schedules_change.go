@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/internal/yamlfile"
 	"github.com/samber/lo"
@@ -147,7 +148,7 @@ func schedulesBackfillCommand() *cobra.Command {
 			}
 			return slots, func(out io.Writer) error {
 				for _, at := range slots {
-					fmt.Fprintln(out, at.UTC().Format(time.RFC3339))
+					fmt.Fprintln(out, output.Moment(at))
 				}
 				_, err := fmt.Fprintf(out, "%s; those that fired before do not fire again.\n", text.Count(len(slots), "slot"))
 				return err

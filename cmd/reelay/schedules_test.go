@@ -89,7 +89,7 @@ func TestSchedules(t *testing.T) {
 	for flags, says := range map[string][]string{
 		"list":         {"workflow harbour (2 jobs)"},
 		"show news":    {"workflow harbour (2 jobs), pro", "fired  wfl_1  running", server.URL + "/schedules/sch_1"},
-		"next news":    {"Sat 2026-01-31 12:00:02 UTC"},
+		"next news":    {"Sat 31 Jan 12:00:02 UTC"},
 		"trigger news": {"wfl_1\n"},
 		"backfill news --from 2026-01-01T00:00:00Z --to 2026-01-02T00:00:00Z": {"wfl_1\n"},
 		"trigger news --json": {`"name": "harbour"`},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/samber/lo"
 )
 
@@ -116,27 +117,27 @@ func (b *batch) progress(end int64, last bool) {
 	if n == 0 && last || !last && !b.display.tty && time.Since(r.told) < every {
 		return
 	}
-	text := fmt.Sprintf("%d submitted", submitted)
+	line := fmt.Sprintf("%d submitted", submitted)
 	if present > 0 {
-		text += fmt.Sprintf(", %d %s there already", present, lo.Ternary(present == 1, "was", "were"))
+		line += fmt.Sprintf(", %d %s there already", present, lo.Ternary(present == 1, "was", "were"))
 	}
 	if r.Rejected > 0 {
-		text += fmt.Sprintf(", %d refused", r.Rejected)
+		line += fmt.Sprintf(", %d refused", r.Rejected)
 	}
 	if seconds := time.Since(b.began).Seconds(); seconds >= 1 && !last {
-		text += fmt.Sprintf(" · %.0f/s", float64(n)/seconds)
+		line += fmt.Sprintf(" · %.0f/s", float64(n)/seconds)
 		if b.size > 0 && end > 0 {
-			text += fmt.Sprintf(" · %d %% · %s left", 100*end/b.size, formatSeconds(seconds/float64(end)*float64(b.size-end)))
+			line += fmt.Sprintf(" · %d %% · %s left", 100*end/b.size, text.Seconds(seconds/float64(end)*float64(b.size-end)))
 		}
 	}
 	if wait, why := b.gate.left(); wait > time.Second && !last {
-		text += fmt.Sprintf(" · waiting %s: %s", wait.Round(time.Second), clean(why))
+		line += fmt.Sprintf(" · waiting %s: %s", text.Duration(wait.Round(time.Second)), clean(why))
 	}
 	r.told, r.toldOf = time.Now(), n
 	if b.display.tty && !last {
-		b.display.replace(clip(text, b.display.width()-1))
+		b.display.replace(clip(line, b.display.width()-1))
 	} else {
-		b.display.note(text)
+		b.display.note(line)
 	}
 }
 

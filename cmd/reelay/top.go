@@ -107,9 +107,9 @@ func (o *overview) print(s *output.Screen) error {
 			drainFigure(v)}},
 		{"rate", []string{known(v.SubmittedPerMinute, decimal) + "/min submitted", known(v.CompletedPerMinute, decimal) + "/min completed",
 			known(v.FailureRate, percent) + " failed", text.Count(v.DeadLetters, "dead letter")}},
-		{"waits", []string{"p50 " + known(v.WaitSecondsP50, formatSeconds), "p95 " + known(v.WaitSecondsP95, formatSeconds), "run p50 " + known(v.RenderSecondsP50, formatSeconds),
-			"run p95 " + known(v.RenderSecondsP95, formatSeconds)}},
-		{"fleet", []string{o.fleet(), "GPUs " + known(v.GpuUtilization, percent), preemptionFigure(v), "recovery p95 " + known(v.RecoverySecondsP95, formatSeconds)}},
+		{"waits", []string{"p50 " + known(v.WaitSecondsP50, text.Seconds), "p95 " + known(v.WaitSecondsP95, text.Seconds), "run p50 " + known(v.RenderSecondsP50, text.Seconds),
+			"run p95 " + known(v.RenderSecondsP95, text.Seconds)}},
+		{"fleet", []string{o.fleet(), "GPUs " + known(v.GpuUtilization, percent), preemptionFigure(v), "recovery p95 " + known(v.RecoverySecondsP95, text.Seconds)}},
 		{"cost", []string{known(v.CostUsdPerHour, dollars) + " per hour", known(v.WastedUsdPerHour, dollars) + " of it wasted"}},
 	} {
 		if _, err := io.WriteString(s, figures(line.name, line.parts, s.Width)); err != nil {
@@ -168,9 +168,9 @@ func drainFigure(v *client.Overview) string {
 	case v.EstimatedDrainSeconds == nil && out != "":
 		return "no queued job starts (" + out + ")"
 	case out != "":
-		return "queues empty in " + formatSeconds(*v.EstimatedDrainSeconds) + " (without " + out + ")"
+		return "queues empty in " + text.Seconds(*v.EstimatedDrainSeconds) + " (without " + out + ")"
 	}
-	return "queues empty in " + known(v.EstimatedDrainSeconds, formatSeconds)
+	return "queues empty in " + known(v.EstimatedDrainSeconds, text.Seconds)
 }
 
 // figures lists figures after a name, on as many lines as the width of a terminal needs.

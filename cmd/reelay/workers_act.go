@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/spf13/cobra"
 )
 
@@ -48,7 +49,7 @@ func workersPreemptCommand() *cobra.Command {
 		if err != nil {
 			return nil, "", err
 		}
-		return w, fmt.Sprintf("is preempted, and its machine ends in %s%s", brief(notice), busyWith(w)), nil
+		return w, fmt.Sprintf("is preempted, and its machine ends in %s%s", text.Setting(notice), busyWith(w)), nil
 	})
 }
 
@@ -76,7 +77,7 @@ func workersQuarantineCommand() *cobra.Command {
 		if err != nil {
 			return nil, "", err
 		}
-		return w, "gets no jobs for " + brief(lasting) + busyWith(w), nil
+		return w, "gets no jobs for " + text.Setting(lasting) + busyWith(w), nil
 	})
 }
 
@@ -128,11 +129,6 @@ func workerCommand(cmd *cobra.Command, act func(ctx context.Context, c *client.C
 		}
 		return w, line("%s %s.", w.Id, what), nil
 	})
-}
-
-// brief formats a duration without the zeros at its end: 2h, 30m, 90s as 1m30s.
-func brief(d time.Duration) string {
-	return strings.Replace(strings.Replace(d.String(), "m0s", "m", 1), "h0m", "h", 1)
 }
 
 func busyWith(w *client.Worker) string {

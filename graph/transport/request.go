@@ -28,7 +28,7 @@ var (
 	errMedia    = apierror.Invalid("", "Send the request as Content-Type: application/json.")
 	errMethod   = apierror.Invalid("", "Use POST, or GET for queries.")
 	errEscapes  = apierror.New(failure.CodeParseFailed, "The query of the URL cannot be parsed: escape each value, including every semicolon.")
-	errUnread   = apierror.New(failure.CodeParseFailed, "The request ended, or stopped, before its body did.")
+	errUnread   = apierror.New(failure.CodeParseFailed, "The request ended before its body was complete.")
 )
 
 // parts are the members of a request and the first character of the JSON type of each.

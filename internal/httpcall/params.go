@@ -65,7 +65,7 @@ var reserved = []string{"Host", "Content-Length", "Transfer-Encoding", "Connecti
 func Read(raw json.RawMessage) (*Params, error) {
 	p := &Params{Method: http.MethodGet, TimeoutSeconds: defaultTime}
 	if err := json.Unmarshal(raw, p); err != nil {
-		return nil, &Problem{"params", fmt.Sprintf("params are not what this model takes: %v.", err)}
+		return nil, &Problem{"params", fmt.Sprintf("The parameters are not valid: %v.", err)}
 	}
 	body, _ := p.Content()
 	switch {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/models"
 )
 
@@ -49,7 +50,7 @@ func (m *message) plain() string {
 	var b strings.Builder
 	b.WriteString(m.Body + "\n")
 	if m.Alert != nil {
-		fmt.Fprintf(&b, "\nSince:   %s\n", m.Alert.Since.UTC().Format("2006-01-02 15:04:05 UTC"))
+		fmt.Fprintf(&b, "\nSince:   %s\n", text.MomentToSecond(m.Alert.Since.UTC(), m.At))
 	}
 	if m.Runbook != "" {
 		fmt.Fprintf(&b, "Runbook: %s\n", m.Runbook)

@@ -15,11 +15,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/internal/outbound"
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/models"
 	webhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/wneessen/go-mail"
-
-	"github.com/reelay/reelay/internal/outbound"
-	"github.com/reelay/reelay/models"
 )
 
 // sendTimeout bounds one try, so that a receiver that hangs delays nobody else.
@@ -125,7 +125,7 @@ func canSign(secret string) bool {
 // slackOf is a message for an incoming webhook of Slack. What it shows is escaped as Slack asks.
 func slackOf(m *message) map[string]any {
 	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace
-	text := "*" + escape(m.Title) + "*\n" + escape(m.Body)
+	said := "*" + escape(m.Title) + "*\n" + escape(m.Body)
 	var links []string
 	if m.Runbook != "" {
 		links = append(links, "<"+m.Runbook+"|Runbook>")
@@ -136,8 +136,8 @@ func slackOf(m *message) map[string]any {
 	return map[string]any{
 		"text": escape(m.Title) + ": " + escape(m.Body),
 		"blocks": []any{
-			map[string]any{"type": "section", "text": map[string]any{"type": "mrkdwn", "text": text}},
-			map[string]any{"type": "context", "elements": []any{map[string]any{"type": "mrkdwn", "text": strings.Join(append(links, m.At.UTC().Format("2006-01-02 15:04 UTC")), " · ")}}},
+			map[string]any{"type": "section", "text": map[string]any{"type": "mrkdwn", "text": said}},
+			map[string]any{"type": "context", "elements": []any{map[string]any{"type": "mrkdwn", "text": strings.Join(append(links, text.Moment(m.At.UTC(), m.At)), " · ")}}},
 		},
 	}
 }

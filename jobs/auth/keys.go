@@ -181,7 +181,7 @@ func (in *NewKey) validate(ctx context.Context, tx bun.Tx) error {
 		return err
 	}
 	if in.ExpiresAt != nil && !in.ExpiresAt.Truncate(time.Second).After(now) {
-		return apierror.Invalid("expiresAt", "expiresAt must be in the future; it is now %s.", now.UTC().Format(time.RFC3339))
+		return apierror.Invalid("expiresAt", "expiresAt must be in the future; it is now %s.", text.MomentToSecond(now.UTC(), now))
 	}
 	if !in.AccountID.Valid() {
 		return apierror.NotFound("account")

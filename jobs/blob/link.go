@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 )
 
@@ -104,10 +105,10 @@ func (s linkSigner) verify(r *http.Request, now time.Time) (terms, error) {
 	}
 	switch end := time.Unix(expires, 0); {
 	case !now.Before(end):
-		return terms{}, refuse(http.StatusForbidden, "This link expired at %s. Request a new one.", end.UTC().Format(time.RFC3339))
+		return terms{}, refuse(http.StatusForbidden, "This link expired at %s. Request a new one.", text.Moment(end.UTC(), now))
 	case end.After(now.Add(maxTTL)):
 		return terms{}, refuse(http.StatusForbidden, "This link ends at %s, more than %.0f days from now: it was signed with a wrong clock. Request a new one.",
-			end.UTC().Format(time.RFC3339), maxTTL.Hours()/24)
+			text.Moment(end.UTC(), now), maxTTL.Hours()/24)
 	}
 	granted := terms{key: key, filename: params.Get("filename")}
 	if method == http.MethodPut {

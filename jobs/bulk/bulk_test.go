@@ -289,7 +289,7 @@ func TestBulk(t *testing.T) {
 
 		require.Zero(t, over.Done)
 		require.Equal(t, []models.BulkOutcome{{Code: "CONFLICT", Jobs: 1}}, over.Failures())
-		require.Contains(t, over.Errors[0].Message, "has begun another run")
+		require.Contains(t, over.Errors[0].Message, "has started another run")
 		require.Equal(t, models.JobQueued, s.Reload(t, ids[0]).Status)
 	})
 

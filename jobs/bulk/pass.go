@@ -203,7 +203,7 @@ func (b *Bulk) act(ctx context.Context, t turn, item *models.BulkItem) error {
 	case job.Run != item.Run && t.op.Action.Reopens():
 		return nil
 	case job.Run != item.Run:
-		return apierror.Conflict("This job has begun another run since the operation started.")
+		return apierror.Conflict("This job has started another run since the operation began.")
 	}
 	return b.Verbs[t.op.Action](ctx, t.p, t.op, item)
 }

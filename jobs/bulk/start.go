@@ -22,7 +22,7 @@ const (
 	maxRequestKey = 200
 )
 
-var errTooManyJobs = apierror.Invalid("filter", "The filter matches more than %d jobs, or so many have to be looked at to tell: narrow it, for example by the time of submit.", MaxBulkJobs)
+var errTooManyJobs = apierror.Invalid("filter", "The filter matches or scans more than %d jobs: narrow it, for example by time of submit.", MaxBulkJobs)
 
 var (
 	notEnded = []models.JobStatus{

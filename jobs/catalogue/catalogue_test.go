@@ -247,7 +247,7 @@ func TestParams(t *testing.T) {
 
 	_, err := snapshot.Models()[0].Params(json.RawMessage(`{"alpha": "a"}`))
 
-	require.ErrorContains(t, err, "params.alpha is not what this model takes")
+	require.ErrorContains(t, err, "params.alpha is not valid: ")
 	require.NotContains(t, err.Error(), "file:", "where the server runs is not the client's business")
 }
 
@@ -273,7 +273,7 @@ func TestParamsOfACall(t *testing.T) {
 		`{"url": "https://example.com/", "headers": {"a": "tiger\r\nb: c"}}`:  "params.headers has a header whose name or value",
 		`{"url": "https://example.com/", "expectedStatus": [201, "300-200"]}`: `params.expectedStatus.1 is "300-200": name a status from 200 to 599, such as 201, or a range, such as "200-299" or "2xx".`,
 		`{"url": "https://example.com/", "expectedStatus": ["abc"]}`:          `params.expectedStatus.0 is "abc": name a status`,
-		`{"url": "https://example.com/", "expectedStatus": [true]}`:           "it must be a whole number or a string, and is true or false",
+		`{"url": "https://example.com/", "expectedStatus": [true]}`:           "must be a whole number or a string, not true or false",
 		`{"url": "https://example.com/", "expectedStatus": [99]}`:             "params.expectedStatus",
 	} {
 		_, err := model.Params(json.RawMessage(refused))
@@ -342,7 +342,7 @@ func TestShipped(t *testing.T) {
 		require.NoError(t, json.Unmarshal(m.Schema, &schema), m.Name)
 		_, err := m.Params(nil)
 		if len(schema.Required) > 0 {
-			require.ErrorContains(t, err, "missing", m.Name)
+			require.ErrorContains(t, err, "is required", m.Name)
 			continue
 		}
 		require.NoError(t, err, m.Name)
@@ -378,7 +378,7 @@ func TestParams_NamesWhatWasProbablyMeant(t *testing.T) {
 		`{"alpha": {"patern": "worms"}}`:           `Unknown parameter "alpha.patern"; did you mean "pattern"?`,
 		`{"alpha": {"seeds": [{}, {"valeu": 1}]}}`: `Unknown parameter "alpha.seeds.1.valeu"; did you mean "value"?`,
 		`{"x": 1}`:                        `Unknown parameter "x". The model own has the parameters alpha, zeta.`,
-		`{"alpha": {"pattern": "wroms"}}`: `params.alpha.pattern is not what this model takes: it must be spots or worms; did you mean "worms"?`,
+		`{"alpha": {"pattern": "wroms"}}`: `params.alpha.pattern must be spots or worms; did you mean "worms"?`,
 		`{"alpha": {"x": 1}}`:             `Unknown parameter "alpha.x". alpha has the parameters pattern, seeds.`,
 	} {
 		_, err := snapshot.Models()[0].Params(json.RawMessage(params))

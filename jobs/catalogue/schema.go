@@ -158,7 +158,7 @@ func (m *Model) schemaError(err error) error {
 	if strings.HasSuffix(reason, "?") { // it has a better hint
 		hint = ""
 	}
-	return apierror.Invalid(field, "%s is not what this model takes: %s%s", field, reason, hint)
+	return apierror.Invalid(field, "%s %s%s", field, reason, hint)
 }
 
 func fieldOf(place []string) string {
@@ -224,11 +224,11 @@ func likeliest(failed *jsonschema.ValidationError) *jsonschema.ValidationError {
 	return &jsonschema.ValidationError{SchemaURL: failed.SchemaURL, InstanceLocation: failed.InstanceLocation, ErrorKind: types}
 }
 
-// bound describes what a schema refuses, in words. It writes numbers in full: the schema
+// bound describes what a schema refuses, as what follows the name of the field. It writes numbers in full: the schema
 // package's own messages group digits and use exponents.
 func bound(found jsonschema.ErrorKind) string {
 	says := func(must string, got, want *big.Rat) string {
-		return fmt.Sprintf("it must be %s %s, and is %s", must, digits(want), digits(got))
+		return fmt.Sprintf("must be %s %s, not %s", must, digits(want), digits(got))
 	}
 	switch k := found.(type) {
 	case *kind.Minimum:
@@ -242,13 +242,13 @@ func bound(found jsonschema.ErrorKind) string {
 	case *kind.MultipleOf:
 		return says("a multiple of", k.Got, k.Want)
 	case *kind.Type:
-		return fmt.Sprintf("it must be %s, and is %s", typeWords(k.Want...), typeWords(k.Got))
+		return fmt.Sprintf("must be %s, not %s", typeWords(k.Want...), typeWords(k.Got))
 	case *kind.Required:
-		return "it is missing"
+		return "is required"
 	case *kind.Enum:
 		return oneOf(k)
 	}
-	return found.LocalizedString(english)
+	return "is not valid: " + found.LocalizedString(english)
 }
 
 // oneOf describes values of which one is allowed.
@@ -257,13 +257,13 @@ func oneOf(k *kind.Enum) string {
 	for _, value := range k.Want {
 		word, ok := value.(string)
 		if !ok {
-			return k.LocalizedString(english)
+			return "is not valid: " + k.LocalizedString(english)
 		}
 		words = append(words, word)
 	}
-	says := "it must be " + strings.Join(words, ", ")
+	says := "must be " + strings.Join(words, ", ")
 	if last := len(words) - 1; last > 0 {
-		says = "it must be " + strings.Join(words[:last], ", ") + " or " + words[last]
+		says = "must be " + strings.Join(words[:last], ", ") + " or " + words[last]
 	}
 	got, _ := k.Got.(string)
 	return says + text.DidYouMean(got, words)

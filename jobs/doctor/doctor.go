@@ -237,7 +237,7 @@ func historyEdges() []string {
 
 // schema compares the database's schema with this program's.
 func (d *Doctor) schema(ctx context.Context) (Finding, error) {
-	f := Finding{Check: "schema", Level: LevelOK, Holds: "The database's schema is this program's."}
+	f := Finding{Check: "schema", Level: LevelOK, Holds: "The database schema matches this program."}
 	missing, unknown, err := migrations.Compare(ctx, d.DB)
 	switch {
 	case err != nil:
@@ -247,7 +247,7 @@ func (d *Doctor) schema(ctx context.Context) (Finding, error) {
 		f.Matters, f.Fix = "Queries of this program fail. Nothing else was examined.", "Run `reelay migrate`."
 	case len(unknown) > 0:
 		f.Level, f.Found, f.IDs, f.Count = LevelAdvice, "The schema has steps that this program does not know.", unknown, len(unknown)
-		f.Matters, f.Fix = "A newer Reelay made it; this one does not use all of it.", "Upgrade every process to the newer version."
+		f.Matters, f.Fix = "A newer Reelay created it; this version does not use all of it.", "Upgrade every process to the newer version."
 	}
 	return f, nil
 }

@@ -58,7 +58,7 @@ func (d *Doctor) pointers(ctx context.Context, c Checkup) (Finding, error) {
 	if f.Count > 0 {
 		f.Level, f.Found = LevelBroken, "These objects are not what their rows say."
 		f.Matters = "A video cannot be downloaded as it was made, or a job cannot resume from its checkpoint."
-		f.Fix = "Restore the objects from the bucket's versions or a backup. A job that only lost its checkpoint goes on without it."
+		f.Fix = "Restore the objects from the bucket's versions or a backup. A job that lost only its checkpoint continues without it."
 	}
 	return f, nil
 }
@@ -137,7 +137,7 @@ func (d *Doctor) probe(ctx context.Context) Finding {
 	f := Finding{Check: "probe", Level: LevelOK, Holds: "An object can be written to the store, read and deleted."}
 	if err := d.tryObject(ctx); err != nil {
 		f.Level, f.Found = LevelBroken, "It cannot: "+strings.TrimRight(err.Error(), ". \n")+"."
-		f.Matters = "Workers can neither save checkpoints nor deliver videos; their jobs wait or are tried again."
+		f.Matters = "Workers can neither save checkpoints nor deliver videos; their jobs wait or are retried."
 		f.Fix = "Check that the bucket exists, that the network reaches it, and that these credentials may create, read and delete its objects."
 	}
 	return f

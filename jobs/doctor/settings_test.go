@@ -102,6 +102,6 @@ func TestBoots(t *testing.T) {
 	f := doctor.Boots([]models.NotBootingPool{{Name: "ltx", Failures: 3, Failure: "no route to host.", BootRetryAt: now.Add(time.Minute)}}, now)
 
 	require.Equal(t, doctor.LevelAdvice, f.Level)
-	require.Equal(t, "3 machines of the pool ltx in a row did not (no route to host); the next is tried at 2026-01-02T03:05:05Z.", f.Found)
+	require.Equal(t, "3 machines of the pool ltx in a row did not (no route to host); next attempt at 2 Jan 03:05:05 UTC.", f.Found)
 	require.Contains(t, f.Fix, "reelay pools resume NAME")
 }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -74,15 +75,15 @@ func when(is bool, format string, args ...any) string {
 func boots(broken []models.NotBootingPool, now time.Time) Finding {
 	var all []string
 	for _, p := range broken {
-		next := "one is being tried"
+		next := "one is starting now"
 		if p.BootRetryAt.After(now) {
-			next = "the next is tried at " + p.BootRetryAt.UTC().Format(time.RFC3339)
+			next = "next attempt at " + text.MomentToSecond(p.BootRetryAt.UTC(), now)
 		}
 		all = append(all, fmt.Sprintf("%s of the pool %s in a row did not (%s); %s", text.Count(p.Failures, "machine"), p.Name, strings.TrimSuffix(text.Printable(p.Failure), "."), next))
 	}
 	return Advise("boots", "The machines of all pools start.",
 		when(len(all) > 0, "%s.", strings.Join(all, ". ")),
-		"The pools get one machine at a time, after pauses of up to an hour. Jobs that only they can run wait.",
+		"The scaler starts one machine at a time, with pauses of up to an hour. Jobs that only these pools can run wait.",
 		"Correct the cause, then run `reelay pools resume NAME`: docs/operators/runbooks.md#machines-not-starting.")
 }
 
@@ -90,32 +91,32 @@ func boots(broken []models.NotBootingPool, now time.Time) Finding {
 func ways(s *models.Surroundings, away []models.Absence, halts []models.Halt) []Finding {
 	var absent, halted []string
 	for _, h := range halts {
-		halted = append(halted, fmt.Sprintf("%s halted %s for %.0f s: %s", h.By, strings.ToLower(string(h.What)), s.Now.Sub(h.Since).Seconds(), text.Printable(h.Reason)))
+		halted = append(halted, fmt.Sprintf("%s halted %s %s: %s", h.By, strings.ToLower(string(h.What)), text.Since(h.Since, s.Now), text.Printable(h.Reason)))
 	}
 	for _, a := range away {
-		absent = append(absent, fmt.Sprintf("no %s process for %.0f s", a.Kind, a.Seconds))
+		absent = append(absent, fmt.Sprintf("no %s process for %s", a.Kind, text.Seconds(math.Round(a.Seconds))))
 	}
-	silent := Advise("silent-workers", "A worker that sends nothing is declared lost within minutes.",
+	silent := Advise("silent-workers", "A silent worker is declared lost within minutes.",
 		when(len(s.SilentWorkers) > 0, "These workers have sent nothing for five minutes or more."),
 		"They count as capacity but do no work, so the scaler starts too few machines.", "Start control, which declares them lost.")
 	silent.IDs, silent.Count = s.SilentWorkers[:min(len(s.SilentWorkers), checkupIDs)], len(s.SilentWorkers)
 	return []Finding{
 		Advise("presence", "At least one api and one control process run.",
 			when(len(absent) > 0, "There was %s.", strings.Join(absent, ", and ")),
-			"Without api no request is answered. Without control no job is retried and no message is sent, and expired leases are not taken back.",
+			"Without api no request is answered. Without control no job is retried, no message is sent, and no expired lease is reaped.",
 			"Start the processes; run two of each."),
 		Advise("halts", "Nothing is halted.",
 			when(len(halted) > 0, "%s.", strings.Join(halted, "; ")),
 			"No slot of a schedule fires, or no waiting job starts, until an operator lifts the halt.",
 			"If the reason is gone, run `reelay resume all`."),
 		Advise("outbox", "Messages leave the outbox within a minute.",
-			when(s.OldestMessage > outboxLimit.Seconds(), "The oldest of %d messages has waited for %.0f s.", s.Messages, s.OldestMessage),
+			when(s.OldestMessage > outboxLimit.Seconds(), "The oldest of %d messages is %s old.", s.Messages, text.Seconds(math.Round(s.OldestMessage))),
 			"Jobs start seconds late, because only the periodic sweep finds them.",
 			"Check that control runs and that Redis answers. The log of control says what the queue refused."),
 		silent,
-		Advise("dead-letters", "No dead letter waits for an operator.",
-			when(s.DeadLetters > 0, "%d wait.", s.DeadLetters),
-			"Jobs failed for good for reasons that are not their owners', and no operator has decided on them.",
+		Advise("dead-letters", "No dead letters are open.",
+			when(s.DeadLetters > 0, "%d are open.", s.DeadLetters),
+			"These jobs failed for good, not through their owners' fault. They wait for an operator's decision.",
 			"Run `reelay dead-letters`, or open the page Dead letters of the console, and redrive or discard them (docs/operators/dead-letters.md)."),
 		Advise("object-deletions", "Objects that are no longer needed can be deleted.",
 			when(s.Undeletable > 0, "%d could not be deleted after many tries.", s.Undeletable),
@@ -124,7 +125,7 @@ func ways(s *models.Surroundings, away []models.Absence, halts []models.Halt) []
 		Advise("event-partitions", "The partition for next month's events exists.",
 			when(!s.NextMonth, "It does not."),
 			"Next month's events go to the default partition, which is never dropped whole.",
-			"Check that control runs: it makes partitions hourly."),
+			"Check that control runs: it creates partitions hourly."),
 	}
 }
 
@@ -139,28 +140,28 @@ func settings(s *models.Surroundings, drift time.Duration) []Finding {
 		}
 	}
 	indexes := Advise("indexes", "Every index is valid.",
-		when(len(s.InvalidIndexes) > 0, "These are not, or are still being built."),
+		when(len(s.InvalidIndexes) > 0, "These are invalid, or still being built."),
 		"Queries do not use them, and a unique one does not prevent duplicates.", "Run REINDEX INDEX CONCURRENTLY on each.")
 	indexes.IDs, indexes.Count = s.InvalidIndexes, len(s.InvalidIndexes)
 	return []Finding{
 		indexes,
-		Advise("durability", "PostgreSQL has what it acknowledges on disk.",
+		Advise("durability", "PostgreSQL writes commits to disk before it acknowledges them.",
 			when(len(off) > 0, "These settings are off: %s.", strings.Join(off, ", ")),
-			"When its machine fails, accepted jobs are lost, or the database with them.",
+			"If its machine fails, accepted jobs are lost, or the whole database.",
 			"Switch on fsync, full_page_writes and synchronous_commit in postgresql.conf."),
-		Advise("standby", "A failover loses nothing that was acknowledged.",
+		Advise("standby", "A failover loses no acknowledged commit.",
 			when(s.AsyncStandbys > 0, "%d standbys follow asynchronously.", s.AsyncStandbys),
-			"If one of them takes over, the last moments' jobs and results are gone, though their clients were told that they are safe.",
-			"Name them in synchronous_standby_names, or accept the loss knowingly."),
+			"If one of them takes over, the newest jobs and results are lost although clients were told that they are safe.",
+			"Name them in synchronous_standby_names, or accept the risk."),
 		Advise("postgres-version", fmt.Sprintf("PostgreSQL is version %d or newer.", oldestPostgres),
 			when(s.Version < oldestPostgres, "It is version %d.", s.Version),
 			"Reelay is not tested with it.", "Upgrade PostgreSQL."),
 		Advise("connections", "PostgreSQL has connections to spare.",
 			when(s.Connections*10 > s.MaxConnections*9, "%d of %d are in use.", s.Connections, s.MaxConnections),
-			"The next process, or you with psql, is refused.",
-			"Raise max_connections, lower REELAY_DATABASE_CONNECTIONS, or put a pooler in between."),
+			"PostgreSQL refuses the next process, or your psql.",
+			"Raise max_connections, lower REELAY_DATABASE_CONNECTIONS, or use a connection pooler."),
 		Advise("clock", "This machine's clock agrees with PostgreSQL's.",
-			when(drift > driftLimit, "They are %s apart.", drift.Round(time.Second)),
+			when(drift > driftLimit, "They are %s apart.", text.Duration(drift.Round(time.Second))),
 			"Leases, due times and links follow PostgreSQL's clock; asynq's own leases, and Google's check of when a link begins, follow this machine's.",
 			"Run an NTP client on both machines."),
 	}
@@ -203,8 +204,8 @@ func (d *Doctor) index(ctx context.Context) (Finding, error) {
 	}
 	return Advise("ready-index", holds,
 		when(missing+stale > 0, "%d jobs that are due are missing, and %d are there that are not queued.", missing, stale),
-		"It mends itself: a sweep puts back what is missing every 5 s, and claims drop what is stale.",
-		"None, if it is gone when you look again; else see that control runs."), nil
+		"Nothing is lost: a sweep adds missing jobs every 5 s, and claims drop stale ones.",
+		"None if the next check is clean. Otherwise check that control runs."), nil
 }
 
 // differences counts the jobs that are due and not hinted at, and the hints at

@@ -23,7 +23,7 @@ func TestExplain(t *testing.T) {
 
 		require.NoError(t, err)
 		require.Equal(t, []int{0, 2, 2, 0}, []int{got.Workers, got.Desired, got.Boot, got.Drain})
-		require.Equal(t, "3 waiting jobs and 0 busy workers need 3 workers; the pool is limited to 2.", got.Reason)
+		require.Equal(t, "3 waiting jobs need 3 workers; pool maximum is 2.", got.Reason)
 		require.Equal(t, before, s.Dump(t))
 		_, err = s.Pools.Explain(t.Context(), s.Client, pool.ID)
 		jobstest.RequireCode(t, err, apierror.CodeForbidden)
@@ -36,10 +36,10 @@ func TestExplain(t *testing.T) {
 		desired int
 		reason  string
 	}{
-		"LeavesOutJobsWhileLeasesAreHalted":   {"INSERT INTO halts (what, halted_by, reason) VALUES ('LEASES', 'test', 'x')", 0, "0 waiting jobs and 0 busy workers need 0 workers (without the jobs of queues that are paused or halted)."},
-		"LeavesOutJobsOfAPausedModel":         {"INSERT INTO queue_pauses (lane, model, paused, changed_by) VALUES ('CRITICAL', 'testcard', true, 'test')", 0, "0 waiting jobs and 0 busy workers need 0 workers (without the jobs of queues that are paused or halted)."},
-		"CountsJobsWhileOtherLanesArePaused":  {"INSERT INTO queue_pauses (lane, model, paused, changed_by) VALUES ('BATCH', '', true, 'test')", 2, "2 waiting jobs and 0 busy workers need 2 workers (without the jobs of queues that are paused or halted)."},
-		"CountsJobsWhileOtherModelsArePaused": {"INSERT INTO queue_pauses (lane, model, paused, changed_by) VALUES ('CRITICAL', 'other', true, 'test')", 2, "2 waiting jobs and 0 busy workers need 2 workers."},
+		"LeavesOutJobsWhileLeasesAreHalted":   {"INSERT INTO halts (what, halted_by, reason) VALUES ('LEASES', 'test', 'x')", 0, "No jobs wait or run (paused and halted queues not counted)."},
+		"LeavesOutJobsOfAPausedModel":         {"INSERT INTO queue_pauses (lane, model, paused, changed_by) VALUES ('CRITICAL', 'testcard', true, 'test')", 0, "No jobs wait or run (paused and halted queues not counted)."},
+		"CountsJobsWhileOtherLanesArePaused":  {"INSERT INTO queue_pauses (lane, model, paused, changed_by) VALUES ('BATCH', '', true, 'test')", 2, "2 waiting jobs need 2 workers (paused and halted queues not counted)."},
+		"CountsJobsWhileOtherModelsArePaused": {"INSERT INTO queue_pauses (lane, model, paused, changed_by) VALUES ('CRITICAL', 'other', true, 'test')", 2, "2 waiting jobs need 2 workers."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

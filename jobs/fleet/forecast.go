@@ -186,5 +186,5 @@ func (d *decision) foresee() {
 		return
 	}
 	d.need = need
-	d.reason += fmt.Sprintf(", %s with those that are expected (%.0f an hour, give or take %.0f %%)", text.Count(need, "worker"), perHour, 100*off/perHour)
+	d.reason += fmt.Sprintf("; %s with the forecast (%.0f jobs/h ± %.0f %%)", text.Count(need, "worker"), perHour, 100*off/perHour)
 }

@@ -127,7 +127,7 @@ func TestMachinesOnGCEThatNeverRegister(t *testing.T) {
 
 	status := poolStatus(t, s, pool)
 	require.True(t, status.NotBooting())
-	require.Contains(t, status.BootFailure, "its agent did not register within 600 s; the provider says that the machine is RUNNING")
+	require.Contains(t, status.BootFailure, "its agent did not register within 10 min; the provider reports the machine as RUNNING")
 	require.Equal(t, 4, ended(t, s), "two at a time, until the pause")
 	e, err := s.Pools.Explain(t.Context(), s.Admin, pool.ID)
 	require.NoError(t, err)

@@ -25,7 +25,7 @@ type Operator struct {
 // job over: the notice of a preemption that agents expect if nothing else is said.
 const savesWithin = 30 * time.Second
 
-var errTerminated = apierror.Conflict("The worker is terminated: nothing is left to do.")
+var errTerminated = apierror.Conflict("The worker is already terminated.")
 
 // DrainWorker asks a worker to take no more jobs. Its job may run until the deadline; then the worker
 // has half a minute to save a checkpoint and hand it over. It returns CONFLICT for a worker that is
@@ -95,7 +95,7 @@ func (o *Operator) TerminateWorker(ctx context.Context, p jobs.Principal, id mod
 		}
 		if len(all) <= 1 {
 			if err := provider.Delete(ctx, pool, []Instance{machine})[machine.ID]; err != nil {
-				return nil, apierror.Conflict("The worker was not terminated, since its provider %s could not end its machine: %s. Correct that, and terminate the worker again.",
+				return nil, apierror.Conflict("The worker was not terminated: its provider %s could not end its machine: %s. Fix that, then terminate the worker again.",
 					w.Provider, text.Clip(text.Printable(err.Error()), jobs.MaxMessageBytes))
 			}
 		}

@@ -26,7 +26,7 @@ func TestOutlook(t *testing.T) {
 	require.NoError(t, scaler.Scale(t.Context()))
 
 	require.InDelta(t, 10, explained.Demand.Expected[0].Workers, 1.5, "600 jobs an hour of a minute each keep 10 workers busy")
-	require.Contains(t, explained.Reason, "with those that are expected (")
+	require.Contains(t, explained.Reason, "with the forecast (")
 	require.InDelta(t, 9, provider.Started, 1)
 	require.Contains(t, string(scalingHistory(t, s, pool, 1)[0].Inputs), `"expected": [{"lane": "PRO"`)
 

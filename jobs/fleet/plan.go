@@ -150,7 +150,7 @@ func plan(s snapshot) []*decision {
 		d := &decision{pool: p.pool, now: s.now, demand: shares[i].demand(), closed: shares[i].closed, frozen: p.frozen, waits: cmp.Or(shares[i].waits, shares[i].tries), cheaper: shares[i].cheaper.of(shares[i])}
 		d.count()
 		if slices.ContainsFunc(s.closed, func(c models.ClosedQueue) bool { return c.Model == "" || slices.Contains(p.pool.Models, c.Model) }) {
-			d.reason += " (without the jobs of queues that are paused or halted)"
+			d.reason += " (paused and halted queues not counted)"
 		}
 		all = append(all, d)
 	}
@@ -173,12 +173,31 @@ func (d *decision) count() {
 		waiting, due = waiting+q.Depth, due+q.Due
 		d.need += q.workers()
 	}
-	d.reason = fmt.Sprintf("%s and %s need %s",
-		text.Count(waiting, "waiting job"), text.Count(in.Busy, "busy worker"), text.Count(d.need, "worker"))
+	d.reason = jobsNeed(waiting, in.Busy, d.need)
 	if due > 0 {
-		d.reason += fmt.Sprintf(" (without slack until the deadline: %s)", text.Count(due, "job"))
+		d.reason += fmt.Sprintf(" (%s without slack before the deadline)", text.Count(due, "job"))
 	}
 	d.foresee()
+}
+
+// jobsNeed says how many workers the jobs need.
+func jobsNeed(waiting, running, need int) string {
+	var all string
+	switch {
+	case waiting == 0 && running == 0:
+		return "No jobs wait or run"
+	case running == 0:
+		all = text.Count(waiting, "waiting job")
+	case waiting == 0:
+		all = text.Count(running, "running job")
+	default:
+		all = fmt.Sprintf("%d waiting and %s", waiting, text.Count(running, "running job"))
+	}
+	verb := "need"
+	if waiting+running == 1 {
+		verb = "needs"
+	}
+	return all + " " + verb + " " + text.Count(need, "worker")
 }
 
 // size wants the workers that are needed, within the limits of the pool.
@@ -189,7 +208,7 @@ func (d *decision) size() {
 		d.reason += "; " + in.Mix.String()
 	}
 	if in.Warm > 0 {
-		d.reason += fmt.Sprintf(", and %d more are kept warm", in.Warm)
+		d.reason += fmt.Sprintf("; %d more kept warm", in.Warm)
 	}
 	if d.cheaper != "" {
 		d.reason += "; " + d.cheaper
@@ -200,9 +219,9 @@ func (d *decision) size() {
 	case d.waits != "" && max(need, d.pool.MinWorkers) > in.Max:
 		d.reason += "; " + d.waits + "."
 	case need > in.Max:
-		d.reason += fmt.Sprintf("; the pool is limited to %d.", in.Max)
+		d.reason += fmt.Sprintf("; pool maximum is %d.", in.Max)
 	case need < in.Min:
-		d.reason += fmt.Sprintf("; the pool keeps %d.", in.Min)
+		d.reason += fmt.Sprintf("; pool minimum is %d.", in.Min)
 	default:
 		d.reason += "."
 	}
@@ -252,11 +271,11 @@ func waitsNow(p poolState, now time.Time) string {
 		return p.frozen
 	}
 	if b := p.pool.PoolBackoff; b.BackoffUntil.After(now) {
-		return fmt.Sprintf("the provider refused machines (%s, %s in a row), and is asked again at %s",
-			b.BackoffClass, text.Count(b.Refusals, "time"), b.BackoffUntil.UTC().Format(time.TimeOnly))
+		return fmt.Sprintf("the provider refused machines (%s, %s in a row); next request at %s",
+			b.BackoffClass, text.Count(b.Refusals, "time"), text.MomentToSecond(b.BackoffUntil.UTC(), now))
 	}
 	if b := p.pool.PoolBoots; b.NotBooting() && b.BootRetryAt.After(now) {
-		return fmt.Sprintf("%s; the next is tried at %s", notBootingNow(&b), b.BootRetryAt.UTC().Format(time.TimeOnly))
+		return fmt.Sprintf("%s; next attempt at %s", notBootingNow(&b), text.MomentToSecond(b.BootRetryAt.UTC(), now))
 	}
 	return tooDear(p.pool, now)
 }

@@ -68,21 +68,21 @@ func TestPlanOfOnePool(t *testing.T) {
 		workers int
 		reason  string
 	}{
-		"NothingWaits":                     {poolOf(0, 4, "m"), nil, 0, "0 waiting jobs and 0 busy workers need 0 workers."},
-		"KeepsTheMinimum":                  {poolOf(2, 4, "m", busy), nil, 2, "0 waiting jobs and 1 busy worker need 1 worker; the pool keeps 2."},
-		"StaysBelowTheMaximum":             {poolOf(0, 4, "m", busy), []models.QueueDemand{queueOf("CRITICAL", "m", 4, 4)}, 4, "4 waiting jobs and 1 busy worker need 5 workers; the pool is limited to 4."},
-		"CriticalJobsNeedAWorkerEach":      {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("CRITICAL", "m", 3, 900)}, 3, "3 waiting jobs and 0 busy workers need 3 workers."},
-		"EnterpriseJobsStartIn30s":         {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("ENTERPRISE", "m", 10, 61)}, 3, "10 waiting jobs and 0 busy workers need 3 workers."},
-		"NeverMoreWorkersThanJobs":         {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("ENTERPRISE", "m", 1, 3000)}, 1, "1 waiting job and 0 busy workers need 1 worker."},
-		"BatchJobsNeedOneWorkerTogether":   {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("BATCH", "m", 100, 1e6)}, 1, "100 waiting jobs and 0 busy workers need 1 worker."},
-		"DueJobsNeedAWorkerEach":           {poolOf(0, 99, "m", busy), []models.QueueDemand{needing("now", "", queueOf("BATCH", "m", 4, 1e4)), queueOf("BATCH", "m", 100, 1e6)}, 6, "104 waiting jobs and 1 busy worker need 6 workers (without slack until the deadline: 4 jobs)."},
-		"DueJobsComeAboveTheTarget":        {poolOf(0, 99, "m"), []models.QueueDemand{needing("now", "", queueOf("ENTERPRISE", "m", 2, 2)), queueOf("ENTERPRISE", "m", 10, 61)}, 5, "12 waiting jobs and 0 busy workers need 5 workers (without slack until the deadline: 2 jobs)."},
-		"LanesAddUp":                       {poolOf(0, 9, "m", busy, busy), []models.QueueDemand{queueOf("FREE", "m", 5, 1200), queueOf("PRO", "m", 5, 240)}, 6, "10 waiting jobs and 2 busy workers need 6 workers."},
-		"KindsOfALaneAddUpFirst":           {poolOf(0, 9, "m n"), []models.QueueDemand{queueOf("PRO", "m", 1, 30), queueOf("PRO", "n", 1, 30)}, 1, "2 waiting jobs and 0 busy workers need 1 worker."},
-		"IdleAndBootingWorkersAreNoDemand": {poolOf(0, 9, "m", idle, idle, idle, booting, booting), nil, 0, "0 waiting jobs and 0 busy workers need 0 workers."},
-		"IgnoresJobsThatItCannotRun":       {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("CRITICAL", "n", 3, 3)}, 0, "0 waiting jobs and 0 busy workers need 0 workers."},
-		"CountsJobsBeyondItsMaximum":       {poolOf(0, 0, "m"), []models.QueueDemand{queueOf("BATCH", "m", 3, 3)}, 0, "3 waiting jobs and 0 busy workers need 1 worker; the pool is limited to 0."},
-		"EmptyLanesNeedNothing":            {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("PRO", "m", 0, 0)}, 0, "0 waiting jobs and 0 busy workers need 0 workers."},
+		"NothingWaits":                     {poolOf(0, 4, "m"), nil, 0, "No jobs wait or run."},
+		"KeepsTheMinimum":                  {poolOf(2, 4, "m", busy), nil, 2, "1 running job needs 1 worker; pool minimum is 2."},
+		"StaysBelowTheMaximum":             {poolOf(0, 4, "m", busy), []models.QueueDemand{queueOf("CRITICAL", "m", 4, 4)}, 4, "4 waiting and 1 running job need 5 workers; pool maximum is 4."},
+		"CriticalJobsNeedAWorkerEach":      {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("CRITICAL", "m", 3, 900)}, 3, "3 waiting jobs need 3 workers."},
+		"EnterpriseJobsStartIn30s":         {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("ENTERPRISE", "m", 10, 61)}, 3, "10 waiting jobs need 3 workers."},
+		"NeverMoreWorkersThanJobs":         {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("ENTERPRISE", "m", 1, 3000)}, 1, "1 waiting job needs 1 worker."},
+		"BatchJobsNeedOneWorkerTogether":   {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("BATCH", "m", 100, 1e6)}, 1, "100 waiting jobs need 1 worker."},
+		"DueJobsNeedAWorkerEach":           {poolOf(0, 99, "m", busy), []models.QueueDemand{needing("now", "", queueOf("BATCH", "m", 4, 1e4)), queueOf("BATCH", "m", 100, 1e6)}, 6, "104 waiting and 1 running job need 6 workers (4 jobs without slack before the deadline)."},
+		"DueJobsComeAboveTheTarget":        {poolOf(0, 99, "m"), []models.QueueDemand{needing("now", "", queueOf("ENTERPRISE", "m", 2, 2)), queueOf("ENTERPRISE", "m", 10, 61)}, 5, "12 waiting jobs need 5 workers (2 jobs without slack before the deadline)."},
+		"LanesAddUp":                       {poolOf(0, 9, "m", busy, busy), []models.QueueDemand{queueOf("FREE", "m", 5, 1200), queueOf("PRO", "m", 5, 240)}, 6, "10 waiting and 2 running jobs need 6 workers."},
+		"KindsOfALaneAddUpFirst":           {poolOf(0, 9, "m n"), []models.QueueDemand{queueOf("PRO", "m", 1, 30), queueOf("PRO", "n", 1, 30)}, 1, "2 waiting jobs need 1 worker."},
+		"IdleAndBootingWorkersAreNoDemand": {poolOf(0, 9, "m", idle, idle, idle, booting, booting), nil, 0, "No jobs wait or run."},
+		"IgnoresJobsThatItCannotRun":       {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("CRITICAL", "n", 3, 3)}, 0, "No jobs wait or run."},
+		"CountsJobsBeyondItsMaximum":       {poolOf(0, 0, "m"), []models.QueueDemand{queueOf("BATCH", "m", 3, 3)}, 0, "3 waiting jobs need 1 worker; pool maximum is 0."},
+		"EmptyLanesNeedNothing":            {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("PRO", "m", 0, 0)}, 0, "No jobs wait or run."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -286,7 +286,7 @@ func TestPlanOfManyPools(t *testing.T) {
 		s.now = now.Add(time.Minute)
 
 		require.Equal(t, map[string]int{"cheap": 0, "dear": 5}, refused)
-		require.Equal(t, "5 waiting jobs and 0 busy workers need 5 workers; the provider refused machines (STOCKOUT, 2 times in a row), and is asked again at 12:01:00.", reason)
+		require.Equal(t, "5 waiting jobs need 5 workers; the provider refused machines (STOCKOUT, 2 times in a row); next request at 31 Jan 12:01:00 UTC.", reason)
 		require.Equal(t, map[string]int{"cheap": 5, "dear": 0}, wanted(s))
 	})
 

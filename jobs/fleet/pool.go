@@ -85,7 +85,7 @@ func (s *Pools) Create(ctx context.Context, p jobs.Principal, spec models.PoolSp
 func (s *Pools) insert(ctx context.Context, tx bun.Tx, p jobs.Principal, action string, pool *models.Pool) error {
 	err := models.InsertPool(ctx, tx, pool)
 	if errors.Is(err, sql.ErrNoRows) {
-		return apierror.Conflict("There is a pool with the name %s.", pool.Name)
+		return apierror.Conflict("A pool named %s already exists.", pool.Name)
 	}
 	if err != nil {
 		return err
@@ -257,7 +257,7 @@ func (s *Pools) Delete(ctx context.Context, p jobs.Principal, id models.PoolID) 
 			return err
 		}
 		if len(workers) > 0 {
-			return apierror.Conflict("The pool %s has %s. Pause it, and delete it when they have left.", pool.Name, text.Count(len(workers), "worker"))
+			return apierror.Conflict("The pool %s has %s. Pause it, and delete it after they have ended.", pool.Name, text.Count(len(workers), "worker"))
 		}
 		if pool.DeletedAt, err = models.Now(ctx, tx); err != nil {
 			return err

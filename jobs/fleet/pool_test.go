@@ -167,7 +167,7 @@ func TestPools(t *testing.T) {
 		require.NoError(t, scaler.Scale(t.Context()))
 
 		jobstest.RequireCode(t, deleted, apierror.CodeConflict)
-		require.ErrorContains(t, deleted, "has 2 workers. Pause it, and delete it when they have left")
+		require.ErrorContains(t, deleted, "has 2 workers. Pause it, and delete it after they have ended")
 		jobstest.RequireCode(t, joined, apierror.CodeUnavailable)
 		status := poolStatus(t, s, pool)
 		require.Equal(t, []int{0, 0, 0, 2}, []int{status.Booting, status.Idle, status.Busy, status.Draining})

@@ -28,7 +28,7 @@ func TestScaleByPrice(t *testing.T) {
 		explained, err := s.Pools.Explain(t.Context(), s.Admin, pool.ID)
 		require.NoError(t, err)
 		require.Zero(t, provider.Started)
-		require.Equal(t, "1 waiting job and 0 busy workers need 1 worker; its price of $0.6 per hour is above its limit of $0.5.", explained.Reason)
+		require.Equal(t, "1 waiting job needs 1 worker; its price of $0.6 per hour is above its limit of $0.5.", explained.Reason)
 
 		s.Exec(t, "UPDATE pools SET quote_ends_at = clock_timestamp()")
 		require.NoError(t, scaler.Scale(t.Context()))

@@ -72,7 +72,7 @@ func TestQuarantine(t *testing.T) {
 		require.Nil(t, ask(t, s, again), "also of an agent that registers there meanwhile")
 		reasons, err := s.Reader.WaitingFor(t.Context(), []models.JobID{job.ID})
 		require.NoError(t, err)
-		require.Contains(t, fmt.Sprint(reasons), "1 worker that can run it is in quarantine after failures, and no pool can start more.")
+		require.Contains(t, fmt.Sprint(reasons), "1 worker that can run it is quarantined after failures, and no pool can start more.")
 
 		require.NotNil(t, ask(t, s, s.Worker(t, "good")))
 		s.Submit(t)

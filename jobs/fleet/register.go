@@ -322,7 +322,7 @@ func (r *Registrar) DrainSelf(ctx context.Context, p jobs.Principal, id models.W
 		return nil, apierror.Wrap(err, "drain worker %s", id)
 	}
 	if left := deadline.Sub(now); !deadline.IsZero() && (left < -maxSkew || left > maxDrain) {
-		return nil, apierror.Invalid("deadline", "deadline must be within the next %.0f hours; it is now %s.", maxDrain.Hours(), now.UTC().Format(time.RFC3339))
+		return nil, apierror.Invalid("deadline", "deadline must be within the next %.0f hours; it is now %s.", maxDrain.Hours(), text.MomentToSecond(now.UTC(), now))
 	}
 	return drain(ctx, r.DB, id, text.Clip(text.Printable(reason), jobs.MaxMessageBytes), func(time.Time) time.Time { return deadline }, nil)
 }

@@ -69,7 +69,7 @@ func TestScale(t *testing.T) {
 		require.Equal(t, 2, poolStatus(t, s, pool).Booting)
 		history := scalingHistory(t, s, pool, 10)
 		require.Len(t, history, 1)
-		require.Equal(t, "0 waiting jobs and 0 busy workers need 0 workers; the pool keeps 2.", history[0].Reason)
+		require.Equal(t, "No jobs wait or run; pool minimum is 2.", history[0].Reason)
 		enrol(t, s, provider, pool)
 		status := poolStatus(t, s, pool)
 		require.Equal(t, []int{0, 2}, []int{status.Booting, status.Idle}, "an agent takes the row that waits for it")
@@ -89,7 +89,7 @@ func TestScale(t *testing.T) {
 		require.Equal(t, 4, provider.Started)
 		history := scalingHistory(t, s, pool, 1)
 		require.Equal(t, []int{0, 4}, []int{history[0].From, history[0].To})
-		require.Equal(t, "9 waiting jobs and 0 busy workers need 9 workers; the pool is limited to 4.", history[0].Reason)
+		require.Equal(t, "9 waiting jobs need 9 workers; pool maximum is 4.", history[0].Reason)
 		require.JSONEq(t, `{"min": 1, "max": 4, "booting": 0, "idle": 0, "busy": 0, "queues": [{"lane": "CRITICAL", "depth": 9, "gpuSeconds": 9}]}`,
 			string(history[0].Inputs))
 	})

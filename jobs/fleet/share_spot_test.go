@@ -47,22 +47,22 @@ func TestPlanDividesRegions(t *testing.T) {
 		workers   []int
 		reason    string // of the last pool
 	}{
-		"NothingIsNeeded":           {[]poolState{spot("r", 99), safe("r", 99)}, nil, nil, []int{0, 0}, "0 waiting jobs and 0 busy workers need 0 workers."},
-		"ThreeWorkersStaySpot":      {[]poolState{spot("r", 99), safe("r", 99)}, critical(3), nil, []int{3, 0}, "0 waiting jobs and 0 busy workers need 0 workers."},
-		"OneOfFourIsOnDemand":       {[]poolState{spot("r", 99), safe("r", 99)}, critical(4), nil, []int{3, 1}, "0 waiting jobs and 0 busy workers need 0 workers; r needs 4 workers, at least 1 of them on-demand."},
-		"TenHaveAReserve":           {[]poolState{spot("r", 99), safe("r", 99)}, critical(10), nil, []int{7, 4}, "0 waiting jobs and 0 busy workers need 0 workers; r needs 10 workers, at least 3 of them on-demand, and 1 more in reserve."},
-		"SpotAlone":                 {[]poolState{spot("r", 99)}, critical(20), nil, []int{20}, "20 waiting jobs and 0 busy workers need 20 workers."},
-		"OnDemandAlone":             {[]poolState{safe("r", 99)}, critical(20), nil, []int{20}, "20 waiting jobs and 0 busy workers need 20 workers."},
-		"AnotherRegionDoesNotCount": {[]poolState{spot("r", 99), safe("q", 99)}, critical(10), nil, []int{10, 0}, "0 waiting jobs and 0 busy workers need 0 workers."},
-		"OnDemandIsOut":             {[]poolState{spot("r", 99), refused(safe("r", 99))}, critical(10), nil, []int{11, 0}, "0 waiting jobs and 0 busy workers need 0 workers; r needs 10 workers, at least 3 of them on-demand, and 1 more in reserve."},
-		"SpotIsOut":                 {[]poolState{refused(spot("r", 99)), safe("r", 99)}, critical(10), nil, []int{0, 11}, "10 waiting jobs and 0 busy workers need 10 workers; r needs 10 workers, at least 3 of them on-demand, and 1 more in reserve."},
-		"OnDemandIsSmall":           {[]poolState{spot("r", 99), safe("r", 2)}, critical(10), nil, []int{9, 2}, "0 waiting jobs and 0 busy workers need 0 workers; r needs 10 workers, at least 3 of them on-demand, and 1 more in reserve."},
-		"BusyWorkersStay":           {[]poolState{spot("r", 99, many(10, busy)...), safe("r", 99)}, nil, nil, []int{7, 4}, "0 waiting jobs and 0 busy workers need 0 workers; r needs 10 workers, at least 3 of them on-demand, and 1 more in reserve."},
-		"BusyOnDemandIsEnough":      {[]poolState{spot("r", 99, many(5, busy)...), safe("r", 99, many(5, busy)...)}, nil, nil, []int{6, 5}, "0 waiting jobs and 5 busy workers need 5 workers; r needs 10 workers, at least 3 of them on-demand, and 1 more in reserve."},
-		"BatchPoolsDoNotCount":      {[]poolState{batchOnly(spot("r", 99, many(10, busy)...)), safe("r", 99)}, nil, nil, []int{10, 0}, "0 waiting jobs and 0 busy workers need 0 workers."},
-		"JobsWithSlackDoNotCount":   {[]poolState{spot("r", 99), safe("r", 99)}, []models.QueueDemand{needing("cheap", "", critical(20)[0])}, nil, []int{20, 0}, "0 waiting jobs and 0 busy workers need 0 workers."},
-		"AStormHalvesTheSpotShare":  {[]poolState{spot("r", 99), safe("r", 99)}, critical(10), storm, []int{4, 7}, "0 waiting jobs and 0 busy workers need 0 workers; r needs 10 workers, at least 6 of them on-demand, because 30 % of its spot workers were preempted in the last hour, and 1 more in reserve."},
-		"TwoPreemptionsAreNoStorm":  {[]poolState{spot("r", 99), safe("r", 99)}, critical(3), map[string]models.PreemptionRate{"r": {Preempted: 2, WorkerHours: 3}}, []int{3, 0}, "0 waiting jobs and 0 busy workers need 0 workers."},
+		"NothingIsNeeded":           {[]poolState{spot("r", 99), safe("r", 99)}, nil, nil, []int{0, 0}, "No jobs wait or run."},
+		"ThreeWorkersStaySpot":      {[]poolState{spot("r", 99), safe("r", 99)}, critical(3), nil, []int{3, 0}, "No jobs wait or run."},
+		"OneOfFourIsOnDemand":       {[]poolState{spot("r", 99), safe("r", 99)}, critical(4), nil, []int{3, 1}, "No jobs wait or run; r needs 4 workers, at least 1 of them on-demand."},
+		"TenHaveAReserve":           {[]poolState{spot("r", 99), safe("r", 99)}, critical(10), nil, []int{7, 4}, "No jobs wait or run; r needs 10 workers, at least 3 of them on-demand, and 1 more in reserve."},
+		"SpotAlone":                 {[]poolState{spot("r", 99)}, critical(20), nil, []int{20}, "20 waiting jobs need 20 workers."},
+		"OnDemandAlone":             {[]poolState{safe("r", 99)}, critical(20), nil, []int{20}, "20 waiting jobs need 20 workers."},
+		"AnotherRegionDoesNotCount": {[]poolState{spot("r", 99), safe("q", 99)}, critical(10), nil, []int{10, 0}, "No jobs wait or run."},
+		"OnDemandIsOut":             {[]poolState{spot("r", 99), refused(safe("r", 99))}, critical(10), nil, []int{11, 0}, "No jobs wait or run; r needs 10 workers, at least 3 of them on-demand, and 1 more in reserve."},
+		"SpotIsOut":                 {[]poolState{refused(spot("r", 99)), safe("r", 99)}, critical(10), nil, []int{0, 11}, "10 waiting jobs need 10 workers; r needs 10 workers, at least 3 of them on-demand, and 1 more in reserve."},
+		"OnDemandIsSmall":           {[]poolState{spot("r", 99), safe("r", 2)}, critical(10), nil, []int{9, 2}, "No jobs wait or run; r needs 10 workers, at least 3 of them on-demand, and 1 more in reserve."},
+		"BusyWorkersStay":           {[]poolState{spot("r", 99, many(10, busy)...), safe("r", 99)}, nil, nil, []int{7, 4}, "No jobs wait or run; r needs 10 workers, at least 3 of them on-demand, and 1 more in reserve."},
+		"BusyOnDemandIsEnough":      {[]poolState{spot("r", 99, many(5, busy)...), safe("r", 99, many(5, busy)...)}, nil, nil, []int{6, 5}, "5 running jobs need 5 workers; r needs 10 workers, at least 3 of them on-demand, and 1 more in reserve."},
+		"BatchPoolsDoNotCount":      {[]poolState{batchOnly(spot("r", 99, many(10, busy)...)), safe("r", 99)}, nil, nil, []int{10, 0}, "No jobs wait or run."},
+		"JobsWithSlackDoNotCount":   {[]poolState{spot("r", 99), safe("r", 99)}, []models.QueueDemand{needing("cheap", "", critical(20)[0])}, nil, []int{20, 0}, "No jobs wait or run."},
+		"AStormHalvesTheSpotShare":  {[]poolState{spot("r", 99), safe("r", 99)}, critical(10), storm, []int{4, 7}, "No jobs wait or run; r needs 10 workers, at least 6 of them on-demand, because 30 % of its spot workers were preempted in the last hour, and 1 more in reserve."},
+		"TwoPreemptionsAreNoStorm":  {[]poolState{spot("r", 99), safe("r", 99)}, critical(3), map[string]models.PreemptionRate{"r": {Preempted: 2, WorkerHours: 3}}, []int{3, 0}, "No jobs wait or run."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -150,7 +150,7 @@ func (s *Scaler) forget(ctx context.Context, p poolState, instances []Instance, 
 		case w.Status == models.WorkerLost && now.Sub(w.LostAt) > bootLimit(p.pool):
 			err = s.terminate(ctx, w, jobs.Loss{Reason: "it has been lost for long"})
 		case w.Status == models.WorkerBooting && listed && i.State != InstanceEnded && age > bootLimit(p.pool):
-			err = s.endBoot(ctx, w, fmt.Sprintf("its agent did not register within %.0f s; the provider says that the machine is %s", bootLimit(p.pool).Seconds(), i.State))
+			err = s.endBoot(ctx, w, fmt.Sprintf("its agent did not register within %s; the provider reports the machine as %s", text.Setting(bootLimit(p.pool)), i.State))
 		case listed && i.State != InstanceEnded, w.Status == models.WorkerBooting && (!listed || i.Err != nil) && age < grace:
 			continue
 		case w.Status == models.WorkerBooting && i.Err != nil:

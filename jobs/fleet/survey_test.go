@@ -262,7 +262,7 @@ func TestWarmWorkers(t *testing.T) {
 		require.NoError(t, scaler.Scale(t.Context()))
 
 		require.Equal(t, 3, provider.Started)
-		require.Equal(t, "1 waiting job and 0 busy workers need 1 worker, and 2 more are kept warm.", scalingHistory(t, s, pool, 1)[0].Reason)
+		require.Equal(t, "1 waiting job needs 1 worker; 2 more kept warm.", scalingHistory(t, s, pool, 1)[0].Reason)
 	})
 }
 

@@ -155,13 +155,13 @@ func explainYields(ctx context.Context, tx bun.Tx, all []yield, pools map[models
 	return nil
 }
 
-// whyYield explains in a sentence why jobs of a pool are asked to give way.
+// whyYield explains in a sentence why jobs of a pool are preempted.
 func whyYield(all []yield) string {
 	who := "1 running job is"
 	if len(all) > 1 {
 		who = fmt.Sprintf("%d running jobs are", len(all))
 	}
 	late := all[0].late
-	return fmt.Sprintf("%s asked to give way: %s job has waited for %.0f s, past its target of %.0f s, and no worker is free for it soon.",
-		who, text.A(string(late.Lane)), late.WaitedSeconds, jobs.Policies[late.Lane].WaitTarget.Seconds())
+	return fmt.Sprintf("%s preempted: %s job has waited %s (target %s), and no worker is free for it soon.",
+		who, text.A(string(late.Lane)), text.Seconds(late.WaitedSeconds), text.Setting(jobs.Policies[late.Lane].WaitTarget))
 }

@@ -201,7 +201,7 @@ func (m *Metrics) Checkpointed(job *models.Job, seconds *float64) {
 // newWebhooks counts the tries of webhooks.
 func newWebhooks() *prometheus.CounterVec {
 	return counter("reelay_webhook_deliveries_total",
-		"Tries of webhooks by outcome: delivered, failed (it is tried again) and given_up (nobody tries again).", "outcome")
+		"Webhook deliveries by outcome: delivered, failed (retried later) and given_up (not retried).", "outcome")
 }
 
 // Webhook counts a try of a webhook.

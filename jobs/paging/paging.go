@@ -93,8 +93,8 @@ func (l List) Read(cursor string) (mark string, err error) {
 const EventKind = "event"
 
 var (
-	ErrCursor    = apierror.Invalid("after", "The cursor is not one that this API gave: send the one that came with the page before.")
-	errOtherList = apierror.Invalid("after", "The cursor is one of another list: it goes on with the same arguments and for the same account only. Begin again without it.")
+	ErrCursor    = apierror.Invalid("after", "The cursor is not valid: send the endCursor of the previous page.")
+	errOtherList = apierror.Invalid("after", "The cursor belongs to another list: it is valid only for the same arguments and account. Start again without a cursor.")
 )
 
 func ValidFirst(first int) error {

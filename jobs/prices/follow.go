@@ -142,14 +142,13 @@ func (f *Follower) follow(ctx context.Context, s *Source) error {
 
 // timely refuses prices from the future, and those that are too old to count.
 func (s *Source) timely(d *document, stays bool, now time.Time) error {
-	const clock = "2006-01-02T15:04:05Z"
 	switch {
 	case stays:
 		return nil
 	case d.at.After(now.Add(maxSkew)):
-		return fmt.Errorf("its prices are of %s, which is in the future", d.at.UTC().Format(clock))
+		return fmt.Errorf("its prices are of %s, which is in the future", text.Moment(d.at.UTC(), now))
 	case !d.at.Add(s.ignoreAfter()).After(now):
-		return fmt.Errorf("its prices are of %s, which is more than %d minutes ago", d.at.UTC().Format(clock), s.IgnoreAfterMinutes)
+		return fmt.Errorf("its prices are of %s, which is more than %d minutes ago", text.Moment(d.at.UTC(), now), s.IgnoreAfterMinutes)
 	}
 	return nil
 }

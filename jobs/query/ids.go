@@ -44,7 +44,7 @@ func (r *Reader) IDs(ctx context.Context, p jobs.Principal, prefix string) ([]st
 	case err != nil:
 		return nil, apierror.Wrap(err, "look up ids")
 	case !whole:
-		return nil, apierror.Invalid("prefix", "Too many ids begin like that: give more digits.")
+		return nil, apierror.Invalid("prefix", "Too many ids match: give more digits.")
 	case ids == nil:
 		return []string{}, nil
 	}

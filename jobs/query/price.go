@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
@@ -36,7 +37,7 @@ func (p *PoolStatus) priceAt(now time.Time) *PoolPrice {
 		price.Source, price.At, price.Stale = p.PriceSource, p.QuotedAt, p.PriceStale(now)
 		price.Ahead = append(price.Ahead, p.PricesAhead(now, now.Add(maxAhead))...)
 	case p.QuotedUSD != nil && price.Problem == "":
-		price.Problem = fmt.Sprintf("The last price of the source %s is of %s, which is too old.", p.PriceSource, p.QuotedAt.UTC().Format(time.RFC3339))
+		price.Problem = fmt.Sprintf("The last price of the source %s is of %s, which is too old.", p.PriceSource, text.Moment(p.QuotedAt.UTC(), now))
 	case price.Problem == "":
 		price.Problem = fmt.Sprintf("The source %s has given no price yet. Is it in the REELAY_PRICES of control?", p.PriceSource)
 	}

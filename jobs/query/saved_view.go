@@ -93,7 +93,7 @@ func (v *Views) Save(ctx context.Context, p jobs.Principal, in ViewInput) (*mode
 			return err
 		}
 		if taken {
-			return apierror.Conflict("There is a view with the name %q already: choose another name.", text.Clip(in.Name, maxViewName))
+			return apierror.Conflict("A view named %q already exists: choose another name.", text.Clip(in.Name, maxViewName))
 		}
 		if in.ID == "" {
 			if n, err := models.CountSavedViews(ctx, tx, view.Owner); err != nil || n >= maxViews {
@@ -128,7 +128,7 @@ func (in ViewInput) check() error {
 		return apierror.Invalid("query", "The query of a view may have %d bytes; this one has %d.", maxViewQuery, len(in.Query))
 	}
 	if _, err := url.ParseQuery(in.Query); err != nil || !text.Valid(in.Query, 0, maxViewQuery) {
-		return apierror.Invalid("query", "The query of a view is that of the list's address, such as q=age%%3A%%3C1d&status=FAILED.")
+		return apierror.Invalid("query", "The query of a view is the query string of the list's address, such as q=age%%3A%%3C1d&status=FAILED.")
 	}
 	return nil
 }

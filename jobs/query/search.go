@@ -48,7 +48,7 @@ const (
 // ParseSearch parses a search. It returns INVALID_INPUT with the problem and its place.
 func ParseSearch(text string) (*Search, error) {
 	if n := utf8.RuneCountInString(text); n > MaxSearchRunes {
-		return nil, apierror.Invalid("filter.search", "A search may have %d characters; this one has %d.", MaxSearchRunes, n)
+		return nil, apierror.Invalid("filter.search", "A search can have at most %d characters; this one has %d.", MaxSearchRunes, n)
 	}
 	if at := strings.IndexFunc(text, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) && !unicode.IsSpace(r) }); at >= 0 {
 		return nil, badSearch(text, at, "this character is invisible or not UTF-8")

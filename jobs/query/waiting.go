@@ -232,24 +232,24 @@ func (s *situation) why(job *models.Job) []WaitingReason {
 		add(WaitDependency, time.Time{}, "%s must complete first: %s%s.", text.Count(b.Count, "job"), strings.Join(b.Jobs, ", "), more(b.Count-len(b.Jobs)))
 	}
 	if fetch, waits := s.fetches[job.ID]; waits && job.Status == models.JobBlocked {
-		message := "An image that the params name is being fetched"
+		message := "An image of the params is being fetched"
 		if fetch.Problem != "" {
-			message += fmt.Sprintf("; try %d of %d failed: %s", min(fetch.Tries, jobs.MaxFetchTries), jobs.MaxFetchTries, fetch.Problem)
+			message += fmt.Sprintf("; attempt %d of %d failed: %s", min(fetch.Tries, jobs.MaxFetchTries), jobs.MaxFetchTries, fetch.Problem)
 		}
 		add(WaitInput, time.Time{}, "%s.", message)
 	}
 	if job.RunAt.After(s.now) && job.Failures > 0 && job.Status == models.JobScheduled {
 		add(WaitNotBefore, job.RunAt, "Attempt %d of %d starts in %s, at %s. Last failure: %s", job.Failures+1, job.MaxAttempts,
-			job.RunAt.Sub(s.now).Round(time.Second), job.RunAt.UTC().Format(time.RFC3339), job.FailureReason)
+			text.Duration(job.RunAt.Sub(s.now).Round(time.Second)), text.MomentToSecond(job.RunAt.UTC(), s.now), job.FailureReason)
 	} else if job.RunAt.After(s.now) {
-		add(WaitNotBefore, job.RunAt, "It is due at %s.", job.RunAt.UTC().Format(time.RFC3339))
+		add(WaitNotBefore, job.RunAt, "Due at %s.", text.MomentToSecond(job.RunAt.UTC(), s.now))
 	}
 	if job.Status != models.JobQueued {
 		return reasons
 	}
 	lane := strings.ToLower(string(job.Lane))
 	if halt, halted := s.halted(); halted {
-		add(WaitHalted, time.Time{}, "An operator has halted the starts of all jobs since %s: %s.", halt.Since.UTC().Format(time.RFC3339), strings.TrimSuffix(halt.Reason, "."))
+		add(WaitHalted, time.Time{}, "An operator has halted the starts of all jobs since %s: %s.", text.Moment(halt.Since.UTC(), s.now), strings.TrimSuffix(halt.Reason, "."))
 		reasons[len(reasons)-1].Stop = &Stop{What: "The starts of all jobs are halted", By: halt.By, At: halt.Since, Reason: halt.Reason}
 	} else if pause := s.pauseOf(job); pause != nil {
 		what := fmt.Sprintf("The %s lane is paused", lane)
@@ -264,7 +264,7 @@ func (s *situation) why(job *models.Job) []WaitingReason {
 		add(WaitAccountRunningCap, time.Time{}, "The account is at its limit of %d running jobs.", most)
 	}
 	for _, reason := range s.whyNoCapacity(job) {
-		if reason.Message += restrictions(job); job.RequireRegion && reason.Code != WaitNoPool { // else it says so
+		if reason.Message += restrictions(job, s.now); job.RequireRegion && reason.Code != WaitNoPool { // else it says so
 			reason.Message += " It runs only in the region " + job.Region + "."
 		}
 		reasons = append(reasons, reason)
@@ -280,7 +280,7 @@ func (s *situation) why(job *models.Job) []WaitingReason {
 		return slices.Index(waitingCodes, a.Code) - slices.Index(waitingCodes, b.Code)
 	})
 	if to := s.gaveWay[job.ID]; to != "" && len(reasons) > 0 {
-		first, gave := &reasons[0], "It gave way to "+text.A(string(to))+" job. "
+		first, gave := &reasons[0], "Preempted by "+text.A(string(to))+" job. "
 		if first.Message = gave + first.Message; first.Stop != nil {
 			first.Stop.What = gave + first.Stop.What
 		}
@@ -349,38 +349,38 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 	case total.Booting > 0:
 		message := text.Count(total.Booting, "suitable worker") + " " + verb(total.Booting, "is", "are") + " starting"
 		if !ready.IsZero() {
-			message += fmt.Sprintf(", ready in about %.0f s", ready.Sub(s.now).Seconds())
+			message += fmt.Sprintf(", ready in about %s", text.Duration(ready.Sub(s.now).Round(time.Second)))
 		}
 		return []WaitingReason{{Code: WaitCapacityBooting, Message: message + ".", Until: ready}}
 	case spared:
-		message := fmt.Sprintf("%s that can run it %s busy; the idle one just failed it and can try again at %s.",
-			text.Count(total.Busy, "worker"), verb(total.Busy, "is", "are"), job.AvoidUntil.UTC().Format(time.RFC3339))
+		message := fmt.Sprintf("%s that can run it %s busy; the idle one has just failed it and may retry it from %s.",
+			text.Count(total.Busy, "worker"), verb(total.Busy, "is", "are"), text.MomentToSecond(job.AvoidUntil.UTC(), s.now))
 		return []WaitingReason{{Code: WaitCapacityExhausted, Message: message, Until: job.AvoidUntil}}
 	case job.Lane == models.TierBatch && total.BatchWaits:
 		until := job.QueuedAt.Add(s.paused[job.ID] + jobs.Policies[models.TierBatch].Patience)
-		return []WaitingReason{{Code: WaitPrice, Message: "Cheaper machines are expected: it waits for them, but no longer than " + until.UTC().Format(time.RFC3339) + ".", Until: until}}
+		return []WaitingReason{{Code: WaitPrice, Message: "Waiting for cheaper machines, until " + text.Moment(until.UTC(), s.now) + " at the latest.", Until: until}}
 	case total.Busy == 0 && total.Most == 0 && total.Dear:
-		return []WaitingReason{{Code: WaitPrice, Message: "The machines that can run it cost more now than the operators pay for them."}}
+		return []WaitingReason{{Code: WaitPrice, Message: "Suitable machines cost more than the price limits of their pools."}}
 	case total.Busy == 0 && total.Most == 0 && total.Paused:
 		return []WaitingReason{{Code: WaitPoolPaused, Message: "The pools that can run it are paused."}}
 	case total.Busy == 0 && total.Most == 0 && total.Quarantined > 0:
-		message := text.Count(total.Quarantined, "worker") + " that can run it " + verb(total.Quarantined, "is", "are") + " in quarantine after failures, and no pool can start more."
+		message := text.Count(total.Quarantined, "worker") + " that can run it " + verb(total.Quarantined, "is", "are") + " quarantined after failures, and no pool can start more."
 		return []WaitingReason{{Code: WaitCapacityExhausted, Message: message}}
 	case total.Busy == 0 && total.Most == 0:
 		if s.tooDear(job) {
-			return []WaitingReason{{Code: WaitPrice, Message: "No worker that can run it costs so little now."}}
+			return []WaitingReason{{Code: WaitPrice, Message: "No suitable worker is that cheap now."}}
 		}
 		if s.catalogue.Removed(job.Model) {
 			return []WaitingReason{{Code: WaitNoPool, Message: "The model " + job.Model + " was removed from the catalogue. An admin can restore it."}}
 		}
 		return []WaitingReason{{Code: WaitNoPool, Message: "No pool and no worker can run it" + needs(job) + s.forOthers(job) + "."}}
 	}
-	message := "No worker that can run it is available"
+	message := "No suitable worker is available"
 	if total.Busy > 0 {
 		message = text.Count(total.Busy, "worker") + " that can run it " + verb(total.Busy, "is", "are") + " busy"
 	}
 	if total.Most > 0 {
-		message += fmt.Sprintf("; the pools are limited to %d.", total.Most)
+		message += fmt.Sprintf("; pool maximum is %d.", total.Most)
 	} else {
 		message += ", and no pool can start more."
 	}
@@ -395,9 +395,9 @@ func (s *situation) whyNotBooting(c models.Capacity) WaitingReason {
 			text.Count(c.Busy, "worker"), verb(c.Busy, "is", "are"), text.Count(c.BootFailures, "machine"))
 	}
 	if c.BootRetryAt.After(s.now) {
-		return WaitingReason{Code: WaitNotBooting, Message: message + ". The next try is at " + c.BootRetryAt.UTC().Format(time.RFC3339) + ".", Until: c.BootRetryAt, Cause: c.BootFailure}
+		return WaitingReason{Code: WaitNotBooting, Message: message + ". The next attempt is at " + text.MomentToSecond(c.BootRetryAt.UTC(), s.now) + ".", Until: c.BootRetryAt, Cause: c.BootFailure}
 	}
-	return WaitingReason{Code: WaitNotBooting, Message: message + ". One is being tried.", Cause: c.BootFailure}
+	return WaitingReason{Code: WaitNotBooting, Message: message + ". One is starting now.", Cause: c.BootFailure}
 }
 
 // whyWarm returns the reason why a job does not start on an idle worker: a busy one that has its model
@@ -407,10 +407,12 @@ func (s *situation) whyWarm(job *models.Job) []WaitingReason {
 	if !ok {
 		return nil
 	}
-	message := fmt.Sprintf("It waits up to %.0f s for a busy worker that has its model loaded, and that is expected to be free in %.0f s: to load it on another takes about %.0f s.",
-		wait.Left.Seconds(), wait.Free.Seconds(), wait.Load.Seconds())
+	message := fmt.Sprintf("A busy worker that has the model loaded is expected to be free in %s; loading it on another takes about %s. The job waits for it, at most %s.",
+		whole(wait.Free), whole(wait.Load), whole(wait.Left))
 	return []WaitingReason{{Code: WaitCapacityExhausted, Message: message, Until: s.now.Add(wait.Left)}}
 }
+
+func whole(d time.Duration) string { return text.Duration(d.Round(time.Second)) }
 
 func verb(n int, one, many string) string {
 	if n == 1 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/models"
 )
 
@@ -23,13 +24,13 @@ func needs(job *models.Job) string {
 
 // restrictions says, in sentences after another, what the job can bear that leaves it fewer
 // workers than others have.
-func restrictions(job *models.Job) string {
+func restrictions(job *models.Job, now time.Time) string {
 	var all string
 	if why := job.WhyOnDemand(); why != "" {
 		all += " It runs on on-demand capacity only: " + why + "."
 	}
 	if job.Needs.Cheap() {
-		all += " Its finishBy leaves slack until " + job.SlackUntil.UTC().Format(time.RFC3339) + ": until then it runs on spot capacity, or where a worker has no price."
+		all += " Its finishBy leaves slack until " + text.Moment(job.SlackUntil.UTC(), now) + ": until then it runs on spot capacity, or where a worker has no price."
 	}
 	if job.MaxPricePerHour != nil {
 		all += fmt.Sprintf(" It runs only where a worker costs at most $%g per hour, its maxPricePerHour.", *job.MaxPricePerHour)

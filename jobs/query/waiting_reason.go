@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 )
@@ -79,7 +80,7 @@ func (w WaitingReason) forOperators() string {
 	if w.Stop == nil {
 		return w.Message
 	}
-	return fmt.Sprintf("%s by %s since %s%s", w.Stop.What, w.Stop.By, w.Stop.At.UTC().Format(time.RFC3339), w.Stop.Because())
+	return fmt.Sprintf("%s by %s since %s%s", w.Stop.What, w.Stop.By, text.Moment(w.Stop.At.UTC(), time.Now()), w.Stop.Because())
 }
 
 // Whole is the message for operators, with the cause.

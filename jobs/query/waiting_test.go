@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/query"
@@ -87,7 +88,7 @@ func TestWaitingFor(t *testing.T) {
 		require.Equal(t, "No pool and no worker can run it: it needs testcard in the region mars.", expect(query.WaitNoPool)[0].Message)
 		s.Exec(t, "UPDATE jobs SET region = NULL, require_region = false WHERE id = ?", job.ID)
 		s.Exec(t, "UPDATE pools SET price_per_hour_usd = 2, max_price_per_hour_usd = 1")
-		require.Equal(t, "The machines that can run it cost more now than the operators pay for them.", expect(query.WaitPrice)[0].Message)
+		require.Equal(t, "Suitable machines cost more than the price limits of their pools.", expect(query.WaitPrice)[0].Message)
 		s.Exec(t, "UPDATE pools SET quoted_usd = 0.5")
 		expect(query.WaitCapacityExhausted)
 
@@ -95,10 +96,10 @@ func TestWaitingFor(t *testing.T) {
 			"needs = 'on-demand', max_preemptions = 0":                                 "No pool and no worker can run it: it needs testcard. It runs on on-demand capacity only: its maxPreemptions is 0.",
 			"needs = 'on-demand', max_preemptions = 1, preemptions = 1":                "No pool and no worker can run it: it needs testcard. It runs on on-demand capacity only: it was preempted once, and its maxPreemptions is 1.",
 			"needs = 'on-demand', finish_by = now()":                                   "No pool and no worker can run it: it needs testcard. It runs on on-demand capacity only: its finishBy leaves no slack.",
-			"needs = 'cheap', finish_by = now(), slack_until = '2099-01-01T00:00:00Z'": "No worker that can run it is available; the pools are limited to 2. Its finishBy leaves slack until 2099-01-01T00:00:00Z: until then it runs on spot capacity, or where a worker has no price.",
-			"needs = 'price<=0.4', max_price_per_hour = 0.4":                           "No worker that can run it costs so little now. It runs only where a worker costs at most $0.4 per hour, its maxPricePerHour.",
-			"needs = 'price<=0.5', max_price_per_hour = 0.5":                           "No worker that can run it is available; the pools are limited to 2. It runs only where a worker costs at most $0.5 per hour, its maxPricePerHour.",
-			"require_region = true, region = 'local'":                                  "No worker that can run it is available; the pools are limited to 2. It runs only in the region local.",
+			"needs = 'cheap', finish_by = now(), slack_until = '2099-01-01T00:00:00Z'": "No suitable worker is available; pool maximum is 2. Its finishBy leaves slack until 1 Jan 2099 00:00 UTC: until then it runs on spot capacity, or where a worker has no price.",
+			"needs = 'price<=0.4', max_price_per_hour = 0.4":                           "No suitable worker is that cheap now. It runs only where a worker costs at most $0.4 per hour, its maxPricePerHour.",
+			"needs = 'price<=0.5', max_price_per_hour = 0.5":                           "No suitable worker is available; pool maximum is 2. It runs only where a worker costs at most $0.5 per hour, its maxPricePerHour.",
+			"require_region = true, region = 'local'":                                  "No suitable worker is available; pool maximum is 2. It runs only in the region local.",
 		} {
 			s.Exec(t, "UPDATE jobs SET "+needs)
 			found, err := s.Reader.WaitingFor(t.Context(), []models.JobID{job.ID})
@@ -135,7 +136,7 @@ func TestWaitingFor(t *testing.T) {
 		held, fence = s.Lease(t, two)
 		require.Equal(t, first.ID, held.Job.ID)
 		capped := expect(query.WaitAccountRunningCap, query.WaitCapacityExhausted)
-		require.Equal(t, "1 worker that can run it is busy; the pools are limited to 2.", capped[1].Message)
+		require.Equal(t, "1 worker that can run it is busy; pool maximum is 2.", capped[1].Message)
 
 		_, err = s.Holder.Fail(t.Context(), two, fence, jobs.Failure{Class: models.FailContentPolicy})
 		require.NoError(t, err)
@@ -166,7 +167,7 @@ func TestWaitingFor(t *testing.T) {
 		ahead := waitingFor(t, s, job.ID)
 
 		require.Equal(t, []query.WaitingCode{query.WaitCapacityExhausted}, codes(spared))
-		require.Contains(t, spared[0].Message, "1 worker that can run it is busy; the idle one just failed it")
+		require.Contains(t, spared[0].Message, "1 worker that can run it is busy; the idle one has just failed it")
 		require.WithinDuration(t, time.Now().Add(time.Minute), spared[0].Until, 30*time.Second)
 		require.NotContains(t, codes(ahead), query.WaitCapacityExhausted, "the other worker is free for it")
 	})
@@ -271,7 +272,7 @@ func TestWaitingFor(t *testing.T) {
 			first := waitingFor(t, s, job.ID)[0]
 			require.NotNil(t, first.Stop)
 			require.Equal(t, query.Stop{What: what, Lane: lane, By: "test ADMIN", At: first.Stop.At, Reason: reason}, *first.Stop)
-			want := what + " by test ADMIN since " + first.Stop.At.UTC().Format(time.RFC3339)
+			want := what + " by test ADMIN since " + text.Moment(first.Stop.At.UTC(), time.Now())
 			if reason != "" {
 				want += ": " + strings.TrimSuffix(reason, ".")
 			}

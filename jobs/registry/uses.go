@@ -70,7 +70,7 @@ func leavePools(ctx context.Context, tx bun.Tx, p jobs.Principal, name string) (
 		before.Models = slices.Clone(pool.Models)
 		pool.Models = slices.DeleteFunc(pool.Models, func(m string) bool { return m == name })
 		if len(pool.Models) == 0 {
-			return nil, apierror.Conflict("The pool %s would have no model left: give it another one, or delete it.", pool.Name)
+			return nil, apierror.Conflict("The pool %s would have no models left: add another model, or delete the pool.", pool.Name)
 		}
 		if err := models.UpdatePool(ctx, tx, pool); err != nil {
 			return nil, fmt.Errorf("change the pool %s: %w", pool.Name, err)

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/apierror"
@@ -63,7 +62,7 @@ func nameAfter(ctx context.Context, tx bun.Tx, s *models.Schedule) error {
 	}
 	when := text.Clip(times.Words(), 40)
 	of := cmp.Or(s.Workflow, s.Model)
-	for _, more := range []string{"", " (" + s.CreatedAt.UTC().Format("2 January 15:04") + ")", " (" + s.CreatedAt.UTC().Format(time.RFC3339) + ")", " (" + string(s.ID)[len(s.ID)-12:] + ")"} {
+	for _, more := range []string{"", " (" + text.Moment(s.CreatedAt.UTC(), s.CreatedAt) + ")", " (" + text.MomentToSecond(s.CreatedAt.UTC(), s.CreatedAt) + ")", " (" + string(s.ID)[len(s.ID)-12:] + ")"} {
 		s.Name = text.Clip(of, 98-len(when)-len(more)) + " " + when + more
 		if _, err := models.GetScheduleByName(ctx, tx, s.AccountID, s.Name); errors.Is(err, sql.ErrNoRows) {
 			return nil

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/cron"
 	"github.com/reelay/reelay/models"
@@ -197,7 +198,7 @@ func dueSlots(s *models.Schedule, times cron.Times, now time.Time, most int) (sl
 			from = latest(from, earliest(last.Add(-time.Nanosecond), now.Add(-reach-time.Nanosecond)))
 		}
 	}
-	rows := rows{s: s, now: now, why: models.LeftLate, reason: lateReason(s)}
+	rows := rows{s: s, now: now, why: models.LeftLate, reason: lateReason(s, now)}
 	if !s.HeldAt.IsZero() {
 		rows.why = models.LeftHeld
 	}
@@ -282,7 +283,7 @@ func (r *rows) leave(first, last time.Time) {
 	}
 	reason := r.reason
 	if last.After(first) {
-		reason += fmt.Sprintf("; so are the slots until %s", last.UTC().Format(time.RFC3339))
+		reason += fmt.Sprintf("; so are the slots until %s", text.Moment(last.UTC(), r.now))
 	}
 	r.slots = append(r.slots, &models.ScheduleSlot{
 		ScheduleID: r.s.ID, AccountID: r.s.AccountID, At: first, Cause: models.SlotCron, State: models.SlotSkipped, Tier: r.s.Tier, Reason: reason, LeftOut: r.why, EndedAt: r.now,
@@ -290,10 +291,10 @@ func (r *rows) leave(first, last time.Time) {
 }
 
 // lateReason says why slots are left out on which no process decided in time.
-func lateReason(s *models.Schedule) string {
+func lateReason(s *models.Schedule, now time.Time) string {
 	why := "no control process decided on it in time: none ran, schedules were halted, or too much was due"
 	if !s.HeldAt.IsZero() {
-		why = "it was not decided in time, since from " + s.HeldAt.UTC().Format(time.RFC3339) + " as many slots of the account waited as may"
+		why = "it was not decided in time, since from " + text.Moment(s.HeldAt.UTC(), now) + " as many slots of the account waited as may"
 	}
 	if s.CatchUp == models.CatchUpAll {
 		return fmt.Sprintf("%s; it is left out after %d s (catchUpWindowSeconds)", why, s.CatchUpWindowSeconds)

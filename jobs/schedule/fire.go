@@ -170,7 +170,7 @@ func (r *Runner) clear(ctx context.Context, s *models.Schedule, slot *models.Sch
 	}
 	if i := slices.IndexFunc(open, models.OpenRun.Pending); i >= 0 && timed(slot) {
 		// It is not known yet whether what that slot submits will run beside this one's.
-		slot.Reason = fmt.Sprintf("it waits for the slot of %s", open[i].At.UTC().Format(time.RFC3339))
+		slot.Reason = fmt.Sprintf("it waits for the slot of %s", text.Moment(open[i].At.UTC(), time.Now()))
 		return false, false, models.DelaySlot(ctx, r.DB, slot, max(open[i].Wait, Every))
 	}
 	for _, run := range slices.Backward(open) {
@@ -231,7 +231,7 @@ func (r *Runner) besideBackfill(ctx context.Context, s *models.Schedule, slot *m
 // name names what an open run is, for people.
 func name(run models.OpenRun) string {
 	if run.Pending() {
-		return "the slot of " + run.At.UTC().Format(time.RFC3339)
+		return "the slot of " + text.Moment(run.At.UTC(), time.Now())
 	}
 	if run.WorkflowID != "" {
 		return "workflow " + string(run.WorkflowID)
@@ -302,7 +302,7 @@ func (r *Runner) refused(ctx context.Context, s *models.Schedule, slot *models.S
 			slot.Reason = why.Message
 			return false, models.DelaySlot(ctx, r.DB, slot, min(wait<<min(max(slot.Tries-1, 0), 6), maxRefusedWait))
 		case slot.Cause != models.SlotTrigger:
-			return r.leave(ctx, s, slot, models.LeftGivenUp, fmt.Sprintf("%s It was tried %s, and given up: %s.", why.Message, text.Count(slot.Tries, "time"), gaveUp))
+			return r.leave(ctx, s, slot, models.LeftGivenUp, fmt.Sprintf("%s Given up after %s: %s.", why.Message, text.Count(slot.Tries, "attempt"), gaveUp))
 		}
 	}
 	return r.leave(ctx, s, slot, models.LeftRefused, why.Message)
@@ -331,7 +331,7 @@ func (r *Runner) givesUp(ctx context.Context, s *models.Schedule, slot *models.S
 	if now.Sub(from) < within {
 		return "", nil
 	}
-	return fmt.Sprintf("it is %d s late (%s)", int(now.Sub(from).Seconds()), rule), nil
+	return fmt.Sprintf("it is %s late (%s)", text.Duration(now.Sub(from).Truncate(time.Second)), rule), nil
 }
 
 // failed ends a slot that failed too often because of internal errors.

@@ -88,7 +88,7 @@ func (in *Input) checkTimes() error {
 func (in *Input) checkRange(now time.Time) error {
 	for field, at := range map[string]*time.Time{"startAt": in.StartAt, "endAt": in.EndAt} {
 		if at != nil && (at.Before(now.AddDate(-maxYears, 0, 0)) || at.After(now.AddDate(maxYears, 0, 0))) {
-			return apierror.Invalid(field, "%s must be within %d years of now; it is %s. Leave it out if the schedule needs none.", field, maxYears, at.UTC().Format(time.RFC3339))
+			return apierror.Invalid(field, "%s must be within %d years of now; it is %s. Leave it out if the schedule needs none.", field, maxYears, text.Moment(at.UTC(), now))
 		}
 	}
 	return nil

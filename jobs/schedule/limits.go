@@ -122,7 +122,7 @@ func checkRate(ctx context.Context, tx bun.Tx, s *models.Schedule) error {
 	if s.Cron != "" {
 		field = "cron"
 	}
-	return apierror.New(apierror.CodeQuotaExceeded, "This schedule has up to %s an hour, and the other schedules of this account have %d: together they may have %d, which is %d a minute. "+
+	return apierror.New(apierror.CodeQuotaExceeded, "This schedule has up to %s an hour, and the other schedules of this account %d. The limit of the account is %d an hour, which is %d a minute. "+
 		"Let it fire less often, or pause or delete others. An operator can raise the limit with the account's submits per minute.",
 		text.Count(s.SlotsAnHour, "slot"), others, most, most/60).In(field)
 }
@@ -138,7 +138,7 @@ func checkWaiting(ctx context.Context, tx bun.Tx, account models.AccountID, inse
 	if most == 0 || inserted == 0 || use[account].Waiting <= most {
 		return nil
 	}
-	return apierror.New(apierror.CodeQuotaExceeded, "This would fire %s, and %d others of this account wait to be submitted: together they may be %d, so that nothing was fired. "+
+	return apierror.New(apierror.CodeQuotaExceeded, "This would fire %s, but %d others of this account already wait; the limit is %d together. Nothing was fired. "+
 		"Choose a shorter time, or try again when fewer wait.", text.Count(inserted, "slot"), use[account].Waiting-inserted, most).In("maxFires")
 }
 
@@ -168,5 +168,5 @@ func (v *Schedules) takeSlots(ctx context.Context, account models.AccountID, n i
 		return nil
 	}
 	v.Submitter.Admission.Rates.Give(ctx, name, keys[:taken], most)
-	return apierror.Later(apierror.CodeRateLimited, wait, "This account may fire %d slots a minute by hand, and has: nothing was fired.", most)
+	return apierror.Later(apierror.CodeRateLimited, wait, "This account has reached its limit of %d slots fired by hand per minute. Nothing was fired.", most)
 }

@@ -131,7 +131,7 @@ func TestLimits(t *testing.T) {
 		require.NoError(t, c.DB.NewRaw("SELECT DISTINCT reason FROM schedule_slots WHERE account_id = ? AND state IN ('REFUSED', 'SKIPPED')", free.AccountID).Scan(t.Context(), &reasons))
 		require.NotEmpty(t, reasons)
 		for _, reason := range reasons {
-			require.Regexp(t, `It was tried \d+ times?, and given up: it is \d+ s late \(catchUpWindowSeconds\)|since from .* as many slots of the account waited as may; it is left out after 60 s|no control process decided on it in time`, reason)
+			require.Regexp(t, `Given up after \d+ attempts?: it is [\d mins]+ late \(catchUpWindowSeconds\)|since from .* as many slots of the account waited as may; it is left out after 60 s|no control process decided on it in time`, reason)
 		}
 		require.Positive(t, given[models.LeftGivenUp])
 		require.Positive(t, given[models.LeftHeld])
@@ -157,7 +157,7 @@ func TestLimits(t *testing.T) {
 				continue
 			}
 			jobstest.RequireCode(t, err, apierror.CodeQuotaExceeded)
-			require.ErrorContains(t, err, "This schedule has up to 1800 slots an hour, and the other schedules of this account have 3600: together they may have 3600, which is 60 a minute.")
+			require.ErrorContains(t, err, "This schedule has up to 1800 slots an hour, and the other schedules of this account 3600. The limit of the account is 3600 an hour, which is 60 a minute.")
 		}
 		require.Equal(t, 2, made, "60 a minute, also at once")
 
@@ -205,7 +205,7 @@ func TestLimits(t *testing.T) {
 		past.From, past.To = past.To, past.To.Add(10*time.Hour)
 		_, err = c.schedules.FireSlots(t.Context(), free, s.ID, past)
 		jobstest.RequireCode(t, err, apierror.CodeQuotaExceeded)
-		require.ErrorContains(t, err, "This would fire 600 slots, and 599 others of this account wait to be submitted: together they may be 1000, so that nothing was fired.")
+		require.ErrorContains(t, err, "This would fire 600 slots, but 599 others of this account already wait; the limit is 1000 together. Nothing was fired.")
 		require.LessOrEqual(t, c.states(t, free.AccountID)[models.SlotPending], 600)
 	})
 

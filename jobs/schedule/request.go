@@ -26,9 +26,9 @@ const maxRequest = 1 << 20
 func (r Request) checkOne() error {
 	switch {
 	case r.Job == nil && r.Workflow == nil:
-		return apierror.Invalid("job", "Give either a job or a workflow: it is what the schedule submits.")
+		return apierror.Invalid("job", "Give either a job or a workflow for the schedule to submit.")
 	case r.Job != nil && r.Workflow != nil:
-		return apierror.Invalid("workflow", "Give either a job or a workflow, and not both: it is what the schedule submits.")
+		return apierror.Invalid("workflow", "Give either a job or a workflow for the schedule to submit, not both.")
 	}
 	return nil
 }
@@ -45,7 +45,7 @@ func (r Request) checkRepeated() error {
 		return apierror.Invalid("workflow.idempotencyKey", "The workflow of a schedule cannot have idempotencyKey: it would be the same for each slot.")
 	}
 	if r.Workflow.Reuse != "" {
-		return apierror.Invalid("workflow.reuse", "The workflow of a schedule cannot have reuse: each slot would take over the same results.")
+		return apierror.Invalid("workflow.reuse", "The workflow of a schedule cannot have reuse: every slot would reuse the same results.")
 	}
 	for i := range r.Workflow.Jobs {
 		n := &r.Workflow.Jobs[i]
@@ -112,7 +112,7 @@ func (r Request) sealTo(s *models.Schedule, sealer *seal.Sealer) error {
 		return fmt.Errorf("encode the request: %w", err)
 	}
 	if len(plain) > maxRequest {
-		return apierror.Invalid("workflow.jobs", "The workflow has %d jobs, and takes %d kB to store; a schedule keeps up to %d kB. Shorten it, or split it among several schedules.",
+		return apierror.Invalid("workflow.jobs", "The workflow has %d jobs and %d kB; a schedule can store %d kB. Shorten it, or split it among several schedules.",
 			s.WorkflowJobs, len(plain)>>10, maxRequest>>10)
 	}
 	sealed, err := sealer.Seal(plain, boundTo(s))

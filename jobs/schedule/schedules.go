@@ -73,11 +73,11 @@ func (v *Schedules) Create(ctx context.Context, p jobs.Principal, in Input) (*mo
 		if n, err := models.CountSchedules(ctx, tx, p.AccountID); err != nil {
 			return err
 		} else if n >= maxSchedules {
-			return apierror.New(apierror.CodeQuotaExceeded, "This account has %d schedules, the most that it may have: delete some.", n)
+			return apierror.New(apierror.CodeQuotaExceeded, "This account has %d schedules, which is the limit: delete some.", n)
 		}
 		err := models.InsertSchedule(ctx, tx, s)
 		if errors.Is(err, sql.ErrNoRows) {
-			return apierror.Conflict("There is a schedule with the name %q already: choose another, or update that one.", s.Name).In("name")
+			return apierror.Conflict("A schedule named %q already exists: choose another name, or update that schedule.", s.Name).In("name")
 		}
 		return err
 	})
@@ -224,7 +224,7 @@ func (v *Schedules) Update(ctx context.Context, p jobs.Principal, id models.Sche
 	}
 	return v.change(ctx, p, "updateSchedule", id, func(ctx context.Context, tx bun.Tx, s *models.Schedule) error {
 		if other, err := models.GetScheduleByName(ctx, tx, s.AccountID, in.Name); err == nil && other.ID != s.ID {
-			return apierror.Conflict("There is another schedule with the name %q: choose another.", in.Name).In("name")
+			return apierror.Conflict("A schedule named %q already exists: choose another name.", in.Name).In("name")
 		} else if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
@@ -39,7 +40,7 @@ func (v *Schedules) Trigger(ctx context.Context, p jobs.Principal, id models.Sch
 func (v *Schedules) requireJobs(ctx context.Context, p jobs.Principal, id models.ScheduleID, instead string) error {
 	s, err := v.Get(ctx, p, id)
 	if err == nil && s.Workflow != "" {
-		err = apierror.Conflict("This schedule submits a workflow, and this call answers with jobs, so that nothing was fired: call %s instead.", instead)
+		err = apierror.Conflict("This schedule submits a workflow, but this call returns jobs. Nothing was fired: call %s instead.", instead)
 	}
 	return err
 }
@@ -99,7 +100,7 @@ func notHalted(ctx context.Context, tx bun.Tx) error {
 	}
 	for _, h := range halts {
 		if h.What == models.HaltSchedules {
-			return apierror.Conflict("An operator has halted all schedules since %s: %s. Try again when they are resumed.", h.Since.UTC().Format(time.RFC3339), strings.TrimSuffix(h.Reason, "."))
+			return apierror.Conflict("An operator has halted all schedules since %s: %s. Try again when they are resumed.", text.Moment(h.Since.UTC(), time.Now()), strings.TrimSuffix(h.Reason, "."))
 		}
 	}
 	return nil
@@ -225,7 +226,7 @@ func (b Backfill) slots(ctx context.Context, db bun.IDB, s *models.Schedule) (sl
 	case !b.To.After(b.From):
 		return nil, now, apierror.Invalid("to", "to must be after from.")
 	case b.From.Before(now.AddDate(-maxYears, 0, 0)):
-		return nil, now, apierror.Invalid("from", "from must be within %d years of now; it is %s.", maxYears, b.From.UTC().Format(time.RFC3339))
+		return nil, now, apierror.Invalid("from", "from must be within %d years of now; it is %s.", maxYears, text.Moment(b.From.UTC(), now))
 	case b.To.After(now):
 		return nil, now, apierror.Invalid("to", "to must be past: later slots fire by themselves.")
 	case b.MaxFires < 1 || b.MaxFires > MaxBackfill:
@@ -239,7 +240,7 @@ func (b Backfill) slots(ctx context.Context, db bun.IDB, s *models.Schedule) (sl
 	}
 	for at := times.Next(b.From.Add(-time.Nanosecond)); !at.IsZero() && at.Before(b.To); at = times.Next(at) {
 		if len(slots) == b.MaxFires {
-			return nil, now, apierror.Invalid("maxFires", "More than %d slots lie between these times, so that nothing was fired: choose a shorter time, or a higher maxFires, up to %d.", b.MaxFires, MaxBackfill)
+			return nil, now, apierror.Invalid("maxFires", "There are more than %d slots between these times. Nothing was fired: choose a shorter time, or a higher maxFires (at most %d).", b.MaxFires, MaxBackfill)
 		}
 		due := now
 		if b.PerMinute > 0 {

@@ -65,7 +65,7 @@ func (in *Input) check() error {
 	case len(in.Jobs) == 0:
 		return apierror.Invalid("jobs", "The workflow has no jobs: name at least one.")
 	case len(in.Jobs) > MaxNodes:
-		return apierror.Invalid("jobs", "The workflow has %d jobs, and may have %d: split it.", len(in.Jobs), MaxNodes)
+		return apierror.Invalid("jobs", "The workflow has %d jobs; the maximum is %d. Split it.", len(in.Jobs), MaxNodes)
 	case in.IdempotencyKey != nil && !text.Valid(*in.IdempotencyKey, 1, maxIdempotencyKey):
 		return apierror.Invalid("idempotencyKey", "idempotencyKey must have 1 to %d printable characters.", maxIdempotencyKey)
 	case in.Reuse != "" && !in.Reuse.Valid():
@@ -87,7 +87,7 @@ func (in *Input) check() error {
 		seen[n.Key] = true
 	}
 	if in.Output != "" && !seen[in.Output] {
-		return apierror.Invalid("output", "The workflow's output is the node %s, which it does not have.", text.Clip(text.Printable(in.Output), MaxKey))
+		return apierror.Invalid("output", "The workflow's output is the node %s, which does not exist.", text.Clip(text.Printable(in.Output), MaxKey))
 	}
 	return nil
 }
@@ -109,13 +109,13 @@ func (in *Input) arrange(uses [][]use) ([]int, error) {
 		}
 		n.After = distinct(after)
 		if edges += len(n.After); edges > MaxEdges {
-			return nil, apierror.Invalid("jobs", "The workflow has more than %d dependencies: give nodes that many wait for a common successor.", MaxEdges)
+			return nil, apierror.Invalid("jobs", "The workflow has more than %d dependencies: put one node between the many nodes and those that wait for them.", MaxEdges)
 		}
 		for _, key := range n.After {
 			parent, known := index[key]
 			switch {
 			case !known:
-				return nil, apierror.Invalid("jobs."+n.Key+".after", "The node %s comes after %s, which the workflow does not have.", n.Key, text.Clip(text.Printable(key), MaxKey))
+				return nil, apierror.Invalid("jobs."+n.Key+".after", "The node %s comes after %s, which does not exist.", n.Key, text.Clip(text.Printable(key), MaxKey))
 			case parent == i:
 				return nil, apierror.Invalid("jobs."+n.Key+".after", "The node %s comes after itself.", n.Key)
 			}
@@ -137,7 +137,7 @@ func (in *Input) arrange(uses [][]use) ([]int, error) {
 		}
 	}
 	if len(order) < len(in.Jobs) {
-		return nil, apierror.Invalid("jobs", "The workflow has a cycle, so that none of these could ever start: %s. Remove one of the dependencies.", in.cycle(index, open))
+		return nil, apierror.Invalid("jobs", "The workflow has a cycle, so none of these jobs can start: %s. Remove one of the dependencies.", in.cycle(index, open))
 	}
 	return order, nil
 }

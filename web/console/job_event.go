@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )
@@ -111,7 +112,7 @@ func (v *jobView) textDetail(name, value string) detail {
 		if constant.MatchString(value) {
 			d.Text = ui.Words(value)
 		} else if at, err := time.Parse(time.RFC3339Nano, value); err == nil {
-			d.Text = at.UTC().Format("2006-01-02 15:04:05 UTC")
+			d.Text, d.Title = text.MomentToSecond(at.UTC(), time.Now()), value
 		}
 	case "job":
 		d.Text, d.Href = ui.Short(value), "/jobs/"+value

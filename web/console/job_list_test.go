@@ -300,7 +300,7 @@ func TestSearchSuggest(t *testing.T) {
 		b.Submit(t)
 		got := b.get(t, "/jobs?q="+strings.Repeat("kept+", 2000))
 		require.Equal(t, http.StatusUnprocessableEntity, got.Status)
-		require.Contains(t, got.Body, "A search may have 500 characters; this one has 9999.")
+		require.Contains(t, got.Body, "A search can have at most 500 characters; this one has 9999.")
 		require.Contains(t, got.Body, `value="kept kept`)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
@@ -40,7 +41,7 @@ func TestJobShow_State(t *testing.T) {
 
 		got := b.get(t, "/jobs/"+string(job.ID)).Body
 
-		require.Contains(t, got, "It is due at "+due.UTC().Format(time.RFC3339))
+		require.Contains(t, got, "Due at "+text.MomentToSecond(due.UTC(), time.Now()))
 		require.Regexp(t, `<dt>Expires</dt>\s*<dd>\s*<time[^>]*>in 1 h`, got)
 	})
 

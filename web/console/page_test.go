@@ -132,6 +132,13 @@ const onPhone = `(() => {
 // tooWide is the innermost element that the page does not hold.
 const tooWide = `[...document.querySelectorAll("main *")].filter((each) => each.getBoundingClientRect().right > document.documentElement.clientWidth && !each.closest(".scroll, pre")).at(-1)?.outerHTML.slice(0, 300) ?? ""`
 
+// wordedLines are the texts of a page that Reelay words.
+const wordedLines = `(() => {
+	const all = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+	while (walker.nextNode()) if (!walker.currentNode.parentElement.closest("script, style, code, pre, textarea, option")) all.push(walker.currentNode.data);
+	return all;
+})()`
+
 // everyPage is a console with something of everything, and its pages.
 func everyPage(t *testing.T) (*browser, map[string]string) {
 	t.Helper()
@@ -210,6 +217,13 @@ func TestPages(t *testing.T) {
 			var written []string
 			require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate(unescaped, &written), chromedp.Evaluate(string(axe), nil)))
 			require.Empty(t, written, "markup that the page wrote as it stands")
+			if name != "REST API" { // its examples are data
+				var lines []string
+				require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate(wordedLines, &lines)))
+				for _, line := range lines {
+					require.NotRegexp(t, oddTime, line)
+				}
+			}
 			check(t, name)
 			said := complaints()
 			news := slices.DeleteFunc(slices.Clone(said[known:]), func(complaint string) bool {

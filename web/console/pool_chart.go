@@ -113,8 +113,7 @@ type poolArea struct {
 
 // words says what the chart shows.
 func (c poolChart) words() string {
-	const format = "2 Jan 15:04 UTC"
-	said := fmt.Sprintf("Since %s the scaler wanted %d to %d workers, and decided %s.", c.Since.UTC().Format(format), c.Least, c.Most, text.Count(c.Changes, "time"))
+	said := fmt.Sprintf("Since %s the scaler wanted %d to %d workers, and decided %s.", ui.Moment(c.Since), c.Least, c.Most, text.Count(c.Changes, "time"))
 	if len(c.Counted) == 0 {
 		return said
 	}

@@ -135,7 +135,7 @@ func TestPools(t *testing.T) {
 		require.Contains(t, b.get(t, path+"/delete").Body, "Delete l4?")
 		refused := b.post(t, path+"/delete", nil)
 		require.Equal(t, http.StatusConflict, refused.Status)
-		require.Contains(t, refused.Body, "The pool l4 has 1 worker. Pause it, and delete it when they have left.")
+		require.Contains(t, refused.Body, "The pool l4 has 1 worker. Pause it, and delete it after they have ended.")
 
 		require.Equal(t, path, b.post(t, path+"/pause", nil).Header.Get("Location"))
 		require.Regexp(t, `paused</span>.*action="`+path+`/resume"`, b.get(t, path).Body)
@@ -169,7 +169,7 @@ func TestPoolForm(t *testing.T) {
 
 		again := b.post(t, "/pools/new", poolEntered(nil))
 		require.Equal(t, http.StatusConflict, again.Status)
-		require.Contains(t, again.Body, `id="name-error" role="alert">There is a pool with the name l4-spot.`)
+		require.Contains(t, again.Body, `id="name-error" role="alert">A pool named l4-spot already exists.`)
 
 		form := poolEntered(url.Values{"maxWorkers": {"9"}, "zones": {"b"}, "tiers": {"BATCH", "FREE"}, "seen": {seenIn(t, b.get(t, path+"/edit").Body)}})
 		require.Equal(t, path, b.post(t, path+"/edit", form).Header.Get("Location"))

@@ -73,7 +73,7 @@ func exhibit(t *testing.T) (b *browser, pages map[string]string) {
 		jobstest.SubmitAs(t, b.Stack, b.Client, func(in *jobs.Submission) { in.Prompt = scene.prompt })
 	}
 	require.NoError(t, models.InsertScalingDecision(t.Context(), b.DB, &models.ScalingDecision{
-		PoolID: pool.ID, From: 1, To: 4, Reason: "5 waiting jobs and 4 busy workers need 9 workers; at most 6 are allowed.", Inputs: []byte(`{"waitingJobs": 5, "busy": 4, "idle": 0, "booting": 0}`),
+		PoolID: pool.ID, From: 1, To: 4, Reason: "5 waiting and 4 running jobs need 9 workers; at most 6 are allowed.", Inputs: []byte(`{"waitingJobs": 5, "busy": 4, "idle": 0, "booting": 0}`),
 	}))
 	return b, map[string]string{
 		"overview": "/overview", "jobs": "/jobs", "job": "/jobs/" + string(resumed.ID), "workers": "/workers", "queues": "/queues", "dead-letters": "/dead-letters",

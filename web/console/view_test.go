@@ -24,7 +24,7 @@ func TestViews(t *testing.T) {
 		require.Equal(t, "/jobs?q=age%3A%3C1h&status=FAILED", saved.Header.Get("Location"), saved.Body)
 		again := b.post(t, "/views/new", form)
 		require.Equal(t, http.StatusUnprocessableEntity, again.Status)
-		require.Contains(t, again.Body, "There is a view with the name")
+		require.Contains(t, again.Body, "A view named ")
 		list := b.get(t, "/jobs?q=age%3A%3C1h&status=FAILED").Body
 		require.Regexp(t, `aria-current="true">\s*&lt;b&gt;Fresh&lt;/b&gt;`, list)
 		require.NotContains(t, list, "<b>Fresh")

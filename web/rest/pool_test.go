@@ -41,7 +41,7 @@ func TestDesiredWorkers(t *testing.T) {
 
 		require.Equal(t, http.StatusOK, got.status, got.raw)
 		require.Equal(t, map[string]any{
-			"pool": "fakes", "desired": 1.0, "workers": 0.0, "reason": "1 waiting job and 0 busy workers need 1 worker.",
+			"pool": "fakes", "desired": 1.0, "workers": 0.0, "reason": "1 waiting job needs 1 worker.",
 		}, got.body)
 		require.Equal(t, http.StatusNotFound, unknown.status)
 		require.Equal(t, http.StatusForbidden, client.status)

@@ -151,7 +151,7 @@ func inWorkflow(err error) error {
 func (s *service) request(p jobs.Principal, asked *recurringRequest) (r schedule.Request, err error) {
 	switch {
 	case asked.Workflow == nil && asked.Payload == nil:
-		return r, apierror.Invalid("payload", "Give either payload or workflow: it says what is submitted.")
+		return r, apierror.Invalid("payload", "Give either payload or workflow.")
 	case asked.Workflow == nil:
 		job, err := s.jobSubmission(p, &jobInput{Body: jobRequest{JobType: asked.JobType, Model: asked.Model, Payload: asked.Payload, Priority: asked.Priority, CallbackURL: asked.CallbackURL}})
 		return schedule.Request{Job: &job}, jobWords(err)
@@ -163,7 +163,7 @@ func (s *service) request(p jobs.Principal, asked *recurringRequest) (r schedule
 		{"payload", asked.Payload != nil}, {"job_type", asked.JobType != nil}, {"model", asked.Model != nil}, {"priority", asked.Priority != nil}, {"callback_url", asked.CallbackURL != nil},
 	} {
 		if of.given {
-			return r, apierror.Invalid(of.field, "With workflow, leave out %s: the jobs of the workflow have it.", of.field)
+			return r, apierror.Invalid(of.field, "With workflow, leave out %s: set it on the jobs of the workflow.", of.field)
 		}
 	}
 	graph, err := s.workflowGraph(p, asked.Workflow)

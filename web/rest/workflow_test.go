@@ -95,7 +95,7 @@ func TestNodesOfWorkflows(t *testing.T) {
 		path + "c/skip":                        {a.Secrets[models.RoleViewer], "FORBIDDEN", "role VIEWER"},
 		path + "d/skip":                        {a.Secrets[models.RoleWorker], "FORBIDDEN", ""},
 		path + "b/override?parent=a":           {stranger, "NOT_FOUND", "no such workflow"},
-		path + "a/skip":                        {"", "CONFLICT", "The node a runs: cancel its job first."},
+		path + "a/skip":                        {"", "CONFLICT", "The node a is running: cancel its job first."},
 		path + "x/skip":                        {"", "NOT_FOUND key", "no such node"},
 		path + "%27%3B--/skip":                 {"", "NOT_FOUND key", "no such node"},
 		path + "b/override?parent=x":           {"", "NOT_FOUND parent", "no such parent"},

@@ -273,7 +273,7 @@ func (c ChartData) words() string {
 // axis formats a time of the scale below the chart.
 func (c ChartData) axis(at time.Time) string {
 	if c.Step >= time.Hour {
-		return at.UTC().Format("2 Jan 15:04 UTC")
+		return Moment(at)
 	}
 	return at.UTC().Format("15:04 UTC")
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/reelay/reelay/internal/text"
 )
 
 // Unknown is shown for unknown values.
@@ -13,46 +15,22 @@ const Unknown = "n/a"
 
 // Since returns roughly how long ago t was.
 func Since(t, now time.Time) string {
-	d := now.Sub(t)
-	switch {
-	case t.IsZero():
+	if t.IsZero() {
 		return Unknown
-	case d <= -48*time.Hour:
-		return "in " + roughly(-d)
-	case d < 0:
-		return "in " + Duration(-d)
-	case d < 2*time.Second:
-		return "just now"
 	}
-	return roughly(d) + " ago"
-}
-
-func roughly(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%d s", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%d min", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h", int(d.Hours()))
-	}
-	return fmt.Sprintf("%d days", int(d.Hours()/24))
+	return text.Since(t, now)
 }
 
 // Duration formats a duration in its two largest units.
 func Duration(d time.Duration) string {
-	switch {
-	case d < 0:
+	if d < 0 {
 		return Unknown
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%.0f s", d.Seconds())
-	case d < time.Hour:
-		return fmt.Sprintf("%d min %02d s", int(d.Minutes()), int(d.Seconds())%60)
 	}
-	return fmt.Sprintf("%d h %02d min", int(d.Hours()), int(d.Minutes())%60)
+	return text.Duration(d)
 }
+
+// Moment formats a time in UTC, to the minute, with the year if that is not the current one.
+func Moment(t time.Time) string { return text.Moment(t.UTC(), time.Now()) }
 
 // Seconds is Duration for a number of seconds, or n/a for nil.
 func Seconds(s *float64) string {
@@ -155,8 +133,8 @@ var named = strings.NewReplacer(
 	"\u2066", "[U+2066]", "\u2067", "[U+2067]", "\u2068", "[U+2068]", "\u2069", "[U+2069]",
 )
 
-// exact formats a time to the millisecond.
-func exact(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000 UTC") }
+// exact formats a time to the millisecond, in RFC 3339.
+func exact(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
 func number(f float64) string { return strconv.FormatFloat(f, 'f', 2, 64) }
 

@@ -19,7 +19,7 @@ func TestFormat(t *testing.T) {
 		{Since(now.Add(-59*time.Second), now), "59 s ago"},
 		{Since(now.Add(-90*time.Minute), now), "1 h ago"},
 		{Since(now.Add(-72*time.Hour), now), "3 days ago"},
-		{Since(now.Add(5*time.Second), now), "in 5.0 s"},
+		{Since(now.Add(5*time.Second), now), "in 5 s"},
 		{Since(now.Add(47*time.Hour), now), "in 47 h 00 min"},
 		{Since(now.Add(7*24*time.Hour), now), "in 7 days"},
 		{Duration(1500 * time.Millisecond), "1.5 s"},

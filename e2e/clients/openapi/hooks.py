@@ -36,7 +36,7 @@ BEYOND_SCHEMAS = [
     (r"model|model_version|jobs\..*\.model", r"There is no model of that name"),
     (r"job_type|jobs\..*\.job_type", r"No model has jobs of this type|The type of the model"),
     (r"(jobs\..*\.)?payload.*|params.*|duration_sec|resolution|aspect_ratio|fps|seed|style|reference_image_url",
-     r"Unknown parameter|what this model takes|has no parameter|prompt|are the same parameter|This model|URL|names? (an|another)|holds? |number|takes (a|no)|must be|\{\{"),
+     r"Unknown parameter|is required|is not valid|has no parameter|prompt|are the same parameter|This model|URL|names? (an|another)|holds? |number|takes (a|no)|must be|\{\{"),
     (r"jobs.*|output|workflow\..*", r"\{\{|node|workflow"),
     (r"prompt", r"prompt"),
     # A draft ends before the last step of the model, and only of a model with steps.

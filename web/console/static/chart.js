@@ -10,14 +10,8 @@ if (typeof uPlot === "function") {
 		if (Number.isInteger(v) || Math.abs(v) >= 100) return Math.round(v).toLocaleString("en").replaceAll(",", "\u202f");
 		return v.toFixed(Math.abs(v) >= 10 ? 1 : 2);
 	};
+	const { duration, moment } = window.reelayTime; // of live.js
 	// As ui.Figure in Go.
-	const two = (n) => String(n).padStart(2, "0");
-	const duration = (s) => {
-		if (s < 10) return `${s.toFixed(1)} s`;
-		if (s < 60) return `${s.toFixed(0)} s`;
-		if (s < 3600) return `${Math.floor(s / 60)} min ${two(Math.floor(s % 60))} s`;
-		return `${Math.floor(s / 3600)} h ${two(Math.floor(s / 60) % 60)} min`;
-	};
 	const format = (v, unit) => {
 		if (v === null || v === undefined) return "n/a";
 		if (unit === "s") return duration(v);
@@ -79,7 +73,7 @@ if (typeof uPlot === "function") {
 		});
 		const ends = chart.figure.querySelectorAll(".chart-scale span");
 		if (ends.length !== 2) return;
-		const clock = (t) => `${day(t)} ${hour(t)}`;
+		const clock = (t) => moment(new Date(t * 1000));
 		ends[0].textContent = at === null ? clock(chart.data.x[0]) : clock(chart.data.x[at]);
 		ends[1].textContent = at === null ? clock(chart.data.x.at(-1) + chart.data.step) : marksAt(chart.data, at).join("; ");
 	};

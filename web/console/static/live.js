@@ -15,12 +15,14 @@
 	const now = () => Date.now() + skew;
 	const two = (n) => String(n).padStart(2, "0");
 
-	// As ui.Duration and ui.Since in Go.
+	// As text.Duration and text.Since in Go.
 	const duration = (seconds) => {
-		if (seconds < 10) return `${seconds.toFixed(1)} s`;
-		if (seconds < 60) return `${seconds.toFixed(0)} s`;
-		if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${two(Math.floor(seconds % 60))} s`;
-		return `${Math.floor(seconds / 3600)} h ${two(Math.floor(seconds / 60) % 60)} min`;
+		if (seconds < 9.95) return `${+seconds.toFixed(1)} s`;
+		const n = Math.round(seconds);
+		if (n < 60) return `${n} s`;
+		if (n < 3600) return `${Math.floor(n / 60)} min ${two(n % 60)} s`;
+		if (n < 48 * 3600) return `${Math.floor(n / 3600)} h ${two(Math.floor(n / 60) % 60)} min`;
+		return `${Math.floor(n / 86400)} days ${two(Math.floor(n / 3600) % 24)} h`;
 	};
 	const roughly = (seconds) => {
 		if (seconds < 60) return `${Math.floor(seconds)} s`;
@@ -45,10 +47,17 @@
 		zones[key] ??= new Intl.DateTimeFormat("en-GB", { ...options, timeZone: root.dataset.zone === "utc" ? "UTC" : undefined });
 		return zones[key].format(at);
 	};
-	const clock = { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 1 };
-	const moment = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" };
+	const clock = { hour: "2-digit", minute: "2-digit", second: "2-digit" };
+	const date = { day: "numeric", month: "short" };
+	const minute = { hour: "2-digit", minute: "2-digit" };
+	const year = { year: "numeric" };
+	// As text.Moment in Go.
+	const moment = (at) => {
+		const of = format(at, year);
+		return `${format(at, date).replace("Sept", "Sep")} ${of === format(new Date(now()), year) ? "" : of + " "}${format(at, minute)}${root.dataset.zone === "utc" ? " UTC" : ""}`;
+	};
 	const full = { weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" };
-	const title = (at) => (root.dataset.zone === "utc" ? "" : format(at, full) + "\n") + at.toISOString().replace("T", " ").replace("Z", " UTC");
+	const title = (at) => (root.dataset.zone === "utc" ? "" : format(at, full) + "\n") + at.toISOString();
 
 	const count = () => {
 		for (const time of document.querySelectorAll("time")) {
@@ -58,7 +67,7 @@
 			if ("ago" in time.dataset) show(time, since(seconds));
 			else if ("elapsed" in time.dataset) show(time, duration(Math.max(Math.floor(seconds), 0)));
 			else if (time.dataset.at === "clock") show(time, format(at, clock));
-			else if (time.dataset.at === "moment") show(time, format(at, moment).replace(",", "").replace("Sept", "Sep") + (root.dataset.zone === "utc" ? " UTC" : ""));
+			else if (time.dataset.at === "moment") show(time, moment(at));
 			else continue;
 			const exact = title(at);
 			if (time.title !== exact) time.title = exact;
@@ -214,6 +223,7 @@
 		tell();
 		select();
 	}
+	window.reelayTime = { duration, moment };
 	setInterval(count, 1000);
 	count();
 	labelZone();

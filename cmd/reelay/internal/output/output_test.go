@@ -111,7 +111,7 @@ job_01937d3e-2222-7bbb-8000-000000000002  FAILED     1 h ago  FAILEDFAILED      
 
 		require.NoError(t, table.Write(&output.Screen{Writer: &out, Absolute: true}, rows))
 
-		require.Contains(t, out.String(), rows[0].At.Local().Format(time.RFC3339))
+		require.Contains(t, out.String(), output.Moment(rows[0].At))
 	})
 }
 

@@ -42,31 +42,15 @@ func Clip(s string, width int) string {
 }
 
 // Ago returns the approximate time since t, or until t.
-func Ago(t time.Time) string {
-	d := time.Since(t)
-	if d < 0 {
-		return "in " + about(-d)
-	}
-	return about(d) + " ago"
-}
+func Ago(t time.Time) string { return text.Since(t, time.Now()) }
 
-// about returns a duration in its largest unit.
-func about(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%d s", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%d min", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h", int(d.Hours()))
-	}
-	return fmt.Sprintf("%d days", int(d.Hours()/24))
-}
+// Moment returns a time to the second, in the zone of the terminal.
+func Moment(t time.Time) string { return text.MomentToSecond(t.Local(), time.Now()) }
 
-// Time returns a moment as the screen shows it: relative to now, or as a date in local time.
+// Time returns a time as the screen shows it: relative to now, or in the zone of the terminal.
 func (s *Screen) Time(t time.Time) string {
 	if s.Absolute {
-		return t.Local().Format(time.RFC3339)
+		return Moment(t)
 	}
 	return Ago(t)
 }
