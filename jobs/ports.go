@@ -85,7 +85,7 @@ type InputObjects interface {
 
 // ErrIndexLost means that the ready index was lost (a flushed or restarted
 // Redis) or cannot be reached: PostgreSQL alone must answer.
-var ErrIndexLost = errors.New("the ready index is lost")
+var ErrIndexLost = errors.New("the ready index is lost; control rebuilds it from PostgreSQL")
 
 // ReadyJob is one queued job as the ready index mirrors it.
 type ReadyJob struct {

@@ -35,7 +35,7 @@ func TestChangesCommand(t *testing.T) {
 		url := server.URL
 		status, out, errs := call(t, t.Context(), "changes", "--kind", "pool", "--since", "24h", "--endpoint", url, "--key", "rl_x")
 		require.Equal(t, 0, status, errs)
-		require.Regexp(t, `2026-11-27T01:02:03Z +pool +Pool l4 changed +ana@example.com`, out)
+		require.Regexp(t, `27 Nov 01:02:03 UTC +pool +Pool l4 changed +ana@example.com`, out)
 		require.Equal(t, []string{"POOL"}, asked.Variables.Kinds)
 		require.NotEmpty(t, asked.Variables.Since)
 

@@ -90,12 +90,13 @@ func TestCommands(t *testing.T) {
 			[]string{"acme     12, no limit  0 of 1000\n"}, nil},
 		"attention": {"attention", map[string]string{"attention": `{"attention": [{"kind": "HALT", "urgent": true, "title": "Schedules are halted", "detail": "by day: a move", "alerts": [{"name": "halted", "severity": "P2"}]}]}`},
 			[]string{"URGENT  CAUSE                 SINCE  DETAIL          ALERTS", "yes     Schedules are halted  "}, nil},
-		"whoami":               {"whoami", map[string]string{"viewer": `{"viewer": {"role": "OPERATOR", "account": {"id": "acc_1", "name": "acme", "tier": "PRO"}}}`}, []string{"key       from --key", "role      OPERATOR", "account   acme, PRO, acc_1"}, nil},
-		"version":              {"version", map[string]string{"serverVersion": `{"version": "9.9.9"}`}, []string{"reelay 0.", "server 9.9.9 (http://127.0.0.1:"}, nil},
-		"version of no server": {"version --json", nil, []string{`"version": "0.`, `"problem": `}, nil},
-		"open":                 {"open job_1", nil, []string{"http://127.0.0.1:", "/jobs/job_1\n"}, nil},
-		"graphql":              {`graphql --jq .data.viewer.role {viewer{role}}`, map[string]string{"": `{"viewer": {"role": "ADMIN"}}`}, []string{"ADMIN\n"}, nil},
-		"graphql's variables":  {`graphql query($n:Int){x} -F n=7 -F s=x`, map[string]string{"": `{"x": 1}`}, []string{`"x": 1`}, map[string]map[string]any{"": {"n": 7.0, "s": "x"}}},
+		"whoami":                {"whoami", map[string]string{"viewer": `{"viewer": {"role": "OPERATOR", "account": {"id": "acc_1", "name": "acme", "tier": "PRO"}}}`}, []string{"key       from --key", "role      OPERATOR", "account   acme, PRO, acc_1"}, nil},
+		"version":               {"version", map[string]string{"serverVersion": `{"version": "9.9.9"}`}, []string{"reelay 0.", "server 9.9.9 (http://127.0.0.1:"}, nil},
+		"a part of the version": {"version --client --jq .version|type", nil, []string{"string\n"}, nil},
+		"version of no server":  {"version --json", nil, []string{`"version": "0.`, `"problem": `}, nil},
+		"open":                  {"open job_1", nil, []string{"http://127.0.0.1:", "/jobs/job_1\n"}, nil},
+		"graphql":               {`graphql --jq .data.viewer.role {viewer{role}}`, map[string]string{"": `{"viewer": {"role": "ADMIN"}}`}, []string{"ADMIN\n"}, nil},
+		"graphql's variables":   {`graphql query($n:Int){x} -F n=7 -F s=x`, map[string]string{"": `{"x": 1}`}, []string{`"x": 1`}, map[string]map[string]any{"": {"n": 7.0, "s": "x"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/reelay/reelay/gpu/provider/gce"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/blob"
@@ -28,6 +29,7 @@ func doctorCommand() *cobra.Command {
 	var data string
 	var checkup doctor.Checkup
 	var asJSON, verbose, withGCE bool
+	var document output.Options
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check that nothing is lost, duplicated or stuck",
@@ -46,7 +48,7 @@ func doctorCommand() *cobra.Command {
 				return &statusError{exitUnexamined, err}
 			}
 			if asJSON {
-				err = printJSON(cmd.OutOrStdout(), map[string]any{"level": doctor.Worst(found), "findings": found})
+				err = document.Print(output.ScreenOf(cmd.OutOrStdout()), map[string]any{"level": doctor.Worst(found), "findings": found}, nil)
 			} else {
 				err = printFindings(cmd.OutOrStdout(), found, verbose)
 			}
@@ -59,7 +61,7 @@ func doctorCommand() *cobra.Command {
 	flags.BoolVar(&checkup.Hash, "hash", false, "read the bytes of videos and checkpoints, not only their metadata in the store")
 	flags.BoolVar(&withGCE, "gce", false, "also check whether the pools on Compute Engine can have machines: access, quota, images, machine types, network")
 	flags.BoolVarP(&verbose, "verbose", "v", false, "also print the checks that passed")
-	flags.BoolVar(&asJSON, "json", false, "print one JSON document, with every check")
+	document.AddDocumentFlags(cmd, &asJSON)
 	return cmd
 }
 

@@ -33,6 +33,7 @@ func keysCommand() *cobra.Command {
 func keysBootstrapCommand() *cobra.Command {
 	var account, name string
 	var another, asJSON bool
+	var document output.Options
 	cmd := &cobra.Command{
 		Use:   "bootstrap",
 		Short: "Create the first ADMIN key, directly in the database",
@@ -51,7 +52,7 @@ func keysBootstrapCommand() *cobra.Command {
 			}
 			created := &client.CreatedApiKey{Id: string(key.ID), Secret: secret, Role: client.Role(key.Role)}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), created)
+				return document.Print(output.ScreenOf(cmd.OutOrStdout()), created, nil)
 			}
 			return createdKey(created)(cmd.OutOrStdout())
 		},
@@ -60,7 +61,7 @@ func keysBootstrapCommand() *cobra.Command {
 	f.StringVar(&account, "account", "house", "name of the key's account")
 	f.StringVar(&name, "name", "bootstrap", "name of the key")
 	f.BoolVar(&another, "another", false, "create a key even if a valid ADMIN key exists")
-	f.BoolVar(&asJSON, "json", false, "print one JSON document")
+	document.AddDocumentFlags(cmd, &asJSON)
 	return cmd
 }
 

@@ -16,6 +16,7 @@ import (
 func membersBootstrapCommand() *cobra.Command {
 	var account string
 	var another, asJSON bool
+	var document output.Options
 	cmd := &cobra.Command{
 		Use:   "bootstrap EMAIL",
 		Short: "Create the first ADMIN member, directly in the database",
@@ -35,9 +36,9 @@ func membersBootstrapCommand() *cobra.Command {
 			}
 			m, link := invitation.Member, cfg.publicURL+"/join/"+invitation.Token
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), map[string]any{
+				return document.Print(output.ScreenOf(cmd.OutOrStdout()), map[string]any{
 					"member": map[string]any{"id": m.ID, "email": m.Email, "role": m.Role}, "url": link, "expiresAt": invitation.ExpiresAt.UTC(),
-				})
+				}, nil)
 			}
 			return line("%s  %s\n%s\nOpen this link to choose a password. It is valid once, until %s, and is not shown again.",
 				m.Email, m.Role, link, output.Moment(invitation.ExpiresAt))(cmd.OutOrStdout())
@@ -46,7 +47,7 @@ func membersBootstrapCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&account, "account", "house", "name of the account of the jobs that it submits")
 	f.BoolVar(&another, "another", false, "create a member even if there is one")
-	f.BoolVar(&asJSON, "json", false, "print one JSON document")
+	document.AddDocumentFlags(cmd, &asJSON)
 	return cmd
 }
 

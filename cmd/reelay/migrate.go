@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/migrations"
@@ -15,6 +15,7 @@ import (
 
 func migrateCommand() *cobra.Command {
 	var asJSON bool
+	var document output.Options
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Bring the database's schema and the models that come with Reelay up to date",
@@ -34,7 +35,7 @@ func migrateCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"applied": append([]string{}, steps...)})
+				return document.Print(output.ScreenOf(cmd.OutOrStdout()), map[string]any{"applied": append([]string{}, steps...)}, nil)
 			}
 			if len(steps) == 0 {
 				fmt.Fprintln(cmd.OutOrStdout(), "The schema is up to date.")
@@ -45,7 +46,7 @@ func migrateCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
+	document.AddDocumentFlags(cmd, &asJSON)
 	return cmd
 }
 

@@ -94,7 +94,7 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 	if len(p.Accounts) > 0 {
 		field("accounts", "%s", strings.Join(p.Accounts, ", "))
 	}
-	field("gives way", "%s", cmp.Or(strings.ToLower(text.Join(p.YieldingTiers)), "none"))
+	field("preemptible", "%s", cmp.Or(strings.ToLower(text.Join(p.YieldingTiers)), "none"))
 	field("machines", "%s each, %s per worker", text.Count(p.WorkersPerMachine, "worker"), text.Count(p.GpusPerWorker, "GPU"))
 	printPrice(field, p)
 	if p.MaxPricePerHourUsd > 0 {
@@ -106,12 +106,12 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 	if p.ActiveHours != nil && *p.ActiveHours != "" {
 		field("active", "%s", *p.ActiveHours)
 	}
-	field("drained after", "%d s idle", p.ScaleDownCooldownSeconds)
-	field("given up after", "%d s of booting", p.BootLimitSeconds)
+	field("drained after", "%s idle", text.Setting(time.Duration(p.ScaleDownCooldownSeconds)*time.Second))
+	field("given up after", "%s of booting", text.Setting(time.Duration(p.BootLimitSeconds)*time.Second))
 	for i, load := range p.ModelLoads {
-		took := fmt.Sprintf("%.1f s", load.LoadSeconds)
+		took := text.Seconds(load.LoadSeconds)
 		if load.Fetches > 0 {
-			took += fmt.Sprintf(", and %.1f s to download the weights", load.FetchSeconds)
+			took += fmt.Sprintf(", and %s to download the weights", text.Seconds(load.FetchSeconds))
 		}
 		field(lo.Ternary(i == 0, "loads", ""), "%s in %s  (%s measured)", clean(load.Model), took, text.Count(load.Loads, "load"))
 	}
@@ -192,7 +192,7 @@ func printExplanation(out io.Writer, pool *client.Pool, e *client.PoolExplanatio
 	case e.Drain > 0:
 		does = fmt.Sprintf("It drains %d.", e.Drain)
 	case e.Workers > e.Desired:
-		does = fmt.Sprintf("Nothing is drained yet: a worker is drained after %d s idle.", pool.ScaleDownCooldownSeconds)
+		does = fmt.Sprintf("Nothing is drained yet: a worker is drained after %s idle.", text.Setting(time.Duration(pool.ScaleDownCooldownSeconds)*time.Second))
 	}
 	_, err := fmt.Fprintf(out, "%s has %d of the %d workers that it should have. %s\n%s\n", pool.Name, e.Workers, e.Desired, does, clean(e.Reason))
 	return err

@@ -35,7 +35,7 @@ func TestPoolCommands(t *testing.T) {
 		"show": {
 			[]string{"show", "l4-spot"},
 			`{"pools": [` + pool + `], "pool": {"scalingHistory": [{"at": "2026-01-31T12:00:00Z", "from": 1, "to": 3, "reason": "Because.", "error": "no capacity"}]}}`,
-			`(?s)state +closed by hours\nwarning +There is no source l4\..*1 idle, 2 busy.*gives way +free, batch.*2 workers each, 4 GPUs.*\$0\.31 per worker.*by l4, .* ago, stale.*\$0\.28, if the source l4.*It hangs\..*\$0\.2 from 2026-01-31 18:00 UTC.*0\.04 per busy hour.*list price \$0\.3 per machine, 12 % preempted lately, most run 2 h, .*\$0\.5 per.*0 2 \* \* \* for 6h.*loads +wan in 42\.1 s, and 180\.0 s to download the weights  \(9 loads measured\).*1 → 3 +Because\. But: no capacity`, map[string]any{"id": "pol_1"},
+			`(?s)state +closed by hours\nwarning +There is no source l4\..*1 idle, 2 busy.*preemptible +free, batch.*2 workers each, 4 GPUs.*\$0\.31 per worker.*by l4, .* ago, stale.*\$0\.28, if the source l4.*It hangs\..*\$0\.2 from 31 Jan 18:00 UTC.*0\.04 per busy hour.*list price \$0\.3 per machine, 12 % preempted lately, most run 2 h, .*\$0\.5 per.*0 2 \* \* \* for 6h.*loads +wan in 42 s, and 3 min 00 s to download the weights  \(9 loads measured\).*1 → 3 +Because\. But: no capacity`, map[string]any{"id": "pol_1"},
 		},
 		"explain": {
 			[]string{"explain", "l4-spot"},

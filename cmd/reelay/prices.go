@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/reelay/reelay/client"
-	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/prices"
 )
 
@@ -59,7 +60,7 @@ func printPrice(field func(name, format string, args ...any), p *client.Pool) {
 			field("", "and %d more", len(p.Price.Ahead)-i)
 			break
 		}
-		field("price ahead", "$%.4g from %s", step.PricePerHourUsd, output.Moment(step.From))
+		field("price ahead", "$%.4g from %s", step.PricePerHourUsd, text.Moment(step.From.Local(), time.Now()))
 	}
 	if p.LossesPerHour != nil {
 		field("losses", "%.2g per busy hour", *p.LossesPerHour)

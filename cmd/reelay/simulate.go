@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/reelay/reelay/jobs/simulate"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -19,6 +20,8 @@ type simulation struct {
 	json, html string
 	compare    []string
 	seed       uint64
+	document   output.Options
+	asJSON     bool
 }
 
 func simulateCommand() *cobra.Command {
@@ -39,6 +42,7 @@ func simulateCommand() *cobra.Command {
 	f.BoolVar(&o.list, "list", false, "list the scenarios that come with Reelay")
 	f.BoolVar(&o.show, "print", false, "print the scenario as YAML, to write one of your own, and do not run it")
 	f.StringVar(&o.json, "json", "", "file for the results in JSON, or - for standard output instead of the tables")
+	o.document.AddJQ(cmd, &o.asJSON)
 	f.StringVar(&o.html, "html", "", "file for a report with plots")
 	f.StringSliceVar(&o.compare, "compare", nil, "scenarios to run as well and show beside it, or variants of the scenario to run instead of all")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the random numbers, instead of the scenario's")
@@ -140,11 +144,17 @@ func simulateOne(ctx context.Context, errs io.Writer, s *simulate.Scenario, what
 }
 
 func (o *simulation) write(out io.Writer, results []*simulate.Result) error {
-	if o.json == "-" {
+	switch {
+	case o.asJSON:
+		if err := o.document.Print(output.ScreenOf(out), results, nil); err != nil {
+			return err
+		}
+	case o.json == "-":
 		return printJSON(out, results)
-	}
-	if err := printSimulation(out, results); err != nil {
-		return err
+	default:
+		if err := printSimulation(out, results); err != nil {
+			return err
+		}
 	}
 	if o.json != "" {
 		if err := writeFile(o.json, func(w io.Writer) error { return printJSON(w, results) }); err != nil {

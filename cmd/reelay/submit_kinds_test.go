@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -121,16 +120,15 @@ func TestJSONLines(t *testing.T) {
 	})
 }
 
-// TestJQ shows that --jq goes with --json: for every command that answers once.
+// TestJQ shows that --jq goes with --json, for every command.
 func TestJQ(t *testing.T) {
 	t.Parallel()
 
 	t.Run("GoesWithJSON", func(t *testing.T) {
 		t.Parallel()
-		stream := []string{"watch", "version", "doctor", "migrate", "bootstrap", "simulate"} // lines of JSON, or files, or of operators on the machine
 		var check func(cmd *cobra.Command)
 		check = func(cmd *cobra.Command) {
-			if cmd.Flags().Lookup("json") != nil && !slices.Contains(stream, cmd.Name()) {
+			if cmd.Flags().Lookup("json") != nil {
 				require.NotNil(t, cmd.Flags().Lookup("jq"), cmd.CommandPath())
 			}
 			for _, sub := range cmd.Commands() {
@@ -138,6 +136,17 @@ func TestJQ(t *testing.T) {
 			}
 		}
 		check(rootCommand())
+	})
+
+	t.Run("IsCheckedBeforeAnythingIsDone", func(t *testing.T) {
+		t.Parallel()
+		for _, command := range []string{"doctor", "migrate", "keys bootstrap", "members bootstrap ana@example.com", "watch job_1", "simulate normal-day"} {
+			status, out, errs := call(t, t.Context(), append(strings.Fields(command), "--jq", ".[")...)
+
+			require.NotZero(t, status, command)
+			require.Empty(t, out, command)
+			require.Contains(t, errs, "--jq is not a jq expression", command)
+		}
 	})
 
 	t.Run("PrintsAPartOfASubmission", func(t *testing.T) {

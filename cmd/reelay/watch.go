@@ -2,19 +2,20 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/spf13/cobra"
 )
 
 func watchCommand() *cobra.Command {
 	var t target
 	var asJSON bool
+	var document output.Options
 	cmd := &cobra.Command{
 		Use:        "watch JOB",
 		SuggestFor: []string{"follow", "logs", "tail"},
@@ -22,7 +23,7 @@ func watchCommand() *cobra.Command {
 		Long: "Shows a job's progress until the job ends. If the connection breaks, it reconnects. A terminal with\n" +
 			"24-bit colours (COLORTERM=truecolor) also shows pictures of the unfinished video.\n" +
 			"The exit status is 1 if the job failed or was cancelled.",
-		Example: "  reelay watch job_01937d3e-…\n  reelay watch job_01937d3e-… --json | jq .progress.percent",
+		Example: "  reelay watch job_01937d3e-…\n  reelay watch job_01937d3e-… --jq .progress.percent",
 		Args:    jobArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := t.client(cmd.ErrOrStderr())
@@ -31,8 +32,10 @@ func watchCommand() *cobra.Command {
 			}
 			d := displayFor(cmd, cmd.OutOrStdout())
 			show := d.withPreviews(cmd.Context(), c)
-			if lines := json.NewEncoder(cmd.OutOrStdout()); asJSON {
-				d.silent, show = true, func(job *client.Job) error { return lines.Encode(watchedJob{job, d.reasons}) }
+			if asJSON {
+				d.silent, show = true, func(job *client.Job) error {
+					return document.Line(cmd.OutOrStdout(), watchedJob{job, d.reasons})
+				}
 			}
 			id, err := fullID(cmd.Context(), c, "job", args[0])
 			if err != nil {
@@ -49,7 +52,8 @@ func watchCommand() *cobra.Command {
 		},
 	}
 	t.addFlags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print each state as one line of JSON")
+	document.AddDocumentFlags(cmd, &asJSON)
+	cmd.Flags().Lookup("json").Usage = "print each state as one line of JSON"
 	return cmd
 }
 

@@ -27,26 +27,55 @@ func (p *Periods) Claim(ctx context.Context, name string, every time.Duration) (
 	return mine, left, nil
 }
 
-// Log logs what fails of a pass, but not each time: while a store is away
-// passes fail often, and now and then one does not.
+// Log logs the failures of a periodic task, but not each one: while a store is away, most runs fail,
+// and some do not. A failure is a warning, since the next run repeats the work. It is an error once the
+// task has kept failing for a minute.
 type Log struct {
-	Name   string
-	logged time.Time
+	Name                  string
+	since, failed, logged time.Time
+	loud                  bool // whether an error was logged since then
 }
 
-const logEvery = 30 * time.Second
+const (
+	logEvery = 30 * time.Second
+	// failsFor is how long a task may fail before a person must act, and how long it must succeed
+	// before it works again.
+	failsFor = time.Minute
+)
 
-// Note takes note of how the pass ended.
+// Note takes note of how a run ended.
 func (l *Log) Note(ctx context.Context, err error) {
-	if err == nil || ctx.Err() != nil || time.Since(l.logged) < logEvery {
+	now := time.Now()
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err == nil:
+		if !l.since.IsZero() && now.Sub(l.failed) >= failsFor {
+			if l.loud {
+				slog.InfoContext(ctx, "a periodic task works again", "task", l.Name)
+			}
+			*l = Log{Name: l.Name, logged: l.logged}
+		}
+		return
+	case l.since.IsZero():
+		l.since = now
+	}
+	l.failed = now
+	lasts := now.Sub(l.since) >= failsFor
+	if now.Sub(l.logged) < logEvery && (l.loud || !lasts) {
 		return
 	}
-	slog.ErrorContext(ctx, "periodic pass failed", "pass", l.Name, "error", err)
-	l.logged = time.Now()
+	l.logged = now
+	if lasts {
+		l.loud = true
+		slog.ErrorContext(ctx, "a periodic task keeps failing", "task", l.Name, "seconds", int(now.Sub(l.since).Seconds()), "error", err)
+		return
+	}
+	slog.WarnContext(ctx, "a periodic task failed; its next run repeats the work", "task", l.Name, "error", err)
 }
 
 // Every calls pass until ctx ends, about each interval, with jitter so that
-// replicas spread out. It logs what fails and goes on.
+// replicas spread out. It logs failures and continues.
 func Every(ctx context.Context, name string, interval time.Duration, pass func(context.Context) error) error {
 	log := Log{Name: name}
 	for {

@@ -40,10 +40,15 @@ func (o *Options) AddFlags(cmd *cobra.Command) {
 // AddDocumentFlags adds only --json and --jq, for commands whose text is not a table or whose --output is a file.
 // asJSON is set before the command runs, if either is given.
 func (o *Options) AddDocumentFlags(cmd *cobra.Command, asJSON *bool) {
+	cmd.Flags().BoolVar(&o.json, "json", false, "print one JSON document")
+	o.AddJQ(cmd, asJSON)
+}
+
+// AddJQ adds only --jq, for commands whose --json names a file. asJSON is set before the command runs,
+// if the answer is printed as JSON.
+func (o *Options) AddJQ(cmd *cobra.Command, asJSON *bool) {
 	o.format = "table"
-	f := cmd.Flags()
-	f.BoolVar(&o.json, "json", false, "print one JSON document")
-	f.StringVar(&o.jq, "jq", "", "print what a jq `expression` makes of the JSON")
+	cmd.Flags().StringVar(&o.jq, "jq", "", "print what a jq `expression` makes of the JSON")
 	_ = cmd.RegisterFlagCompletionFunc("jq", cobra.NoFileCompletions)
 	before := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
@@ -163,6 +168,14 @@ func Show[T any](o *Options, s *Screen, remarks io.Writer, t *Table[T], list *Li
 		return err
 	}
 	return list.More(remarks)
+}
+
+// Line prints an answer as one line of JSON, or what the jq expression makes of it.
+func (o *Options) Line(out io.Writer, answer any) error {
+	if o.code == nil {
+		return json.NewEncoder(out).Encode(answer)
+	}
+	return o.document(out, answer)
 }
 
 // document prints JSON, or what the jq expression makes of it.
