@@ -36,6 +36,14 @@ func Command() *cobra.Command {
 			RunE: func(command *cobra.Command, args []string) error {
 				return stitch.Main(command.Context(), args[0], command.OutOrStdout())
 			},
+		},
+		&cobra.Command{
+			Use:   "thumbnail VIDEO SECONDS WIDTH FILE",
+			Short: "Write the picture of a video at a moment to a file",
+			Args:  cobra.ExactArgs(4),
+			RunE: func(command *cobra.Command, args []string) error {
+				return stitch.Thumbnail(command.Context(), args[0], args[1], args[2], args[3], command.ErrOrStderr())
+			},
 		})
 	return command
 }

@@ -30,6 +30,12 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if slices.Equal(os.Args[1:min(3, len(os.Args))], []string{"runtime", "thumbnail"}) {
+		if stitch.Thumbnail(context.Background(), os.Args[3], os.Args[4], os.Args[5], os.Args[6], os.Stderr) != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if os.Getenv(asRuntime) != "" {
 		if err := command.Run(context.Background(), os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/gpu/hdr"
 	"github.com/reelay/reelay/gpu/runtime"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/stretchr/testify/require"
@@ -68,6 +69,29 @@ func TestShipped(t *testing.T) {
 		out, err := exec.Command("ffprobe", "-v", "error", "-show_entries", "stream=codec_name,width,height", "-of", "csv=p=0", result.Thumbnail).Output()
 		require.NoError(t, err)
 		require.Equal(t, "webp,100,56", strings.TrimSpace(string(out)))
+	})
+
+	t.Run("ThumbnailOfHDRHasTheColoursOfSDR", func(t *testing.T) {
+		t.Parallel()
+		if missing, err := hdr.Missing(t.Context()); err != nil || missing != "" {
+			t.Skip("this ffmpeg cannot convert HDR")
+		}
+		for _, transfer := range []string{"smpte2084", "arib-std-b67"} {
+			bright := filepath.Join(t.TempDir(), "input-0")
+			out, err := exec.Command("ffmpeg", "-v", "error", "-f", "lavfi", "-i", "color=0xc04020:s=160x90:r=10:d=1,format=gbrp,scale=out_color_matrix=bt709,format=yuv444p,"+
+				"setparams=range=tv:color_primaries=bt709:color_trc=bt709:colorspace=bt709,zscale=t=linear:npl=203,format=gbrpf32le,zscale=p=bt2020,zscale=t="+transfer+":m=bt2020nc:r=tv:npl=203,format=yuv420p10le",
+				"-color_primaries", "bt2020", "-color_trc", transfer, "-colorspace", "bt2020nc", "-f", "mp4", bright).CombinedOutput()
+			require.NoError(t, err, string(out))
+
+			result := end[*runtime.Result](t, launch(t), shipped(t, "video.thumbnail", `{"video": "job_1", "atSeconds": 0.5, "width": 80}`, map[string]string{"video": bright}))
+
+			pixel, err := exec.Command("ffmpeg", "-v", "error", "-i", result.Thumbnail, "-vf", "scale=1:1", "-f", "rawvideo", "-pix_fmt", "rgb24", "pipe:1").Output()
+			require.NoError(t, err)
+			require.Len(t, pixel, 3)
+			for i, want := range []byte{0xc0, 0x40, 0x20} {
+				require.InDelta(t, want, pixel[i], 45, "%s: %v", transfer, pixel)
+			}
+		}
 	})
 
 	t.Run("ThumbnailHasTheShapeOfTheVideo", func(t *testing.T) {
