@@ -57,7 +57,7 @@ func accountListPage(v *accountList) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "</div><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Accounts\"><table class=\"list cards\"><thead><tr><th>Account</th><th>Tier</th><th class=\"num\">Waiting</th><th class=\"num\">Running</th><th class=\"num\">Submits per minute</th><th class=\"num\">Slots per minute</th><th class=\"num\">Waiting slots</th><th class=\"num\">Weight</th><th>Created</th><th><span class=\"sr\">Actions</span></th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "</div><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Accounts\"><table class=\"list cards accounts\"><thead><tr><th>Account</th><th>Tier</th><th class=\"num\">Waiting</th><th class=\"num\">Running</th><th class=\"num\">Submits per minute</th><th class=\"num\">Slots per minute</th><th class=\"num\">Waiting slots</th><th class=\"num\">Weight</th><th>Created</th><th><span class=\"sr\">Actions</span></th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

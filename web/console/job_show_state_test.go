@@ -27,8 +27,10 @@ func TestJobShow_State(t *testing.T) {
 		_, err := b.Operator.PauseQueue(t.Context(), b.Admin, job.Lane, "", "")
 		require.NoError(t, err)
 
-		require.Contains(t, <-events, b.waitingFor(t, job.ID))
-		require.NotContains(t, page, b.waitingFor(t, job.ID), "it waits for something else now")
+		const paused = "The enterprise lane is paused"
+		require.Contains(t, b.waitingFor(t, job.ID), paused)
+		require.Contains(t, <-events, paused+"</a>")
+		require.NotContains(t, page, paused, "it waits for something else now")
 	})
 
 	t.Run("SaysWhenAJobIsDueAndExpires", func(t *testing.T) {

@@ -72,6 +72,7 @@ func TestTakes(t *testing.T) {
 
 		require.False(t, b.Reload(t, drafts[0].ID).DeletedAt.IsZero())
 		require.True(t, b.Reload(t, drafts[1].ID).DeletedAt.IsZero())
+		b.get(t, page) // says once what was done
 		require.NotContains(t, b.get(t, page).Body, "Discard")
 	})
 

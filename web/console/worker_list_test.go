@@ -76,6 +76,7 @@ func TestWorkerList(t *testing.T) {
 		b := operator(t)
 		worker := b.Worker(t, "gone-one")
 		b.post(t, "/workers/"+string(worker.WorkerID)+"/terminate", nil)
+		b.get(t, "/workers") // says once what was done
 
 		require.NotContains(t, b.get(t, "/workers").Body, "gone-one")
 		require.Contains(t, b.get(t, "/workers?all=1").Body, "gone-one")
