@@ -99,7 +99,7 @@ func poolLines(past []*history.Figures, name history.Name) (all []line) {
 	rest := pools[len(drawn):]
 	slices.Sort(drawn)
 	for i, pool := range drawn {
-		label := pool
+		label := ui.Clip(ui.Upright(pool), 40)
 		if pool == "" {
 			label = "without a pool"
 		}

@@ -56,6 +56,18 @@ const markup = `"><img class=pwned src=x onerror=alert(1)>` + "\u202e"
 // unescaped lists what markup, or an address that is a script, made of a page.
 const unescaped = `[...document.querySelectorAll(".pwned, [onerror], a[href^='javascript' i], form[action^='javascript' i]")].map((each) => each.outerHTML)`
 
+// reversed lists texts with a mark that turns the direction of writing around, and with it what is beside
+// the text: see ui.Upright. Elements of their own direction keep it to themselves.
+const reversed = `(() => {
+	const found = [];
+	for (const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); walk.nextNode();) {
+		const node = walk.currentNode;
+		if (!/[\u202a-\u202e\u2066-\u2069]/.test(node.data) || node.parentElement.closest("script, textarea")) continue;
+		if (!/plaintext|isolate/.test(getComputedStyle(node.parentElement).unicodeBidi)) found.push(node.parentElement.outerHTML.slice(0, 300));
+	}
+	return found;
+})()`
+
 // strangersFill lists the columns of text that strangers fill, beside what the seeds enter.
 var strangersFill = map[string][]string{
 	"accounts": {"name"}, "api_keys": {"name"}, "members": {"name"}, "saved_views": {"name"}, "webhook_deliveries": {"last_error"}, "webhook_endpoints": {"disabled_reason"},

@@ -119,7 +119,7 @@ func heatChartsOf(past []*history.Figures) []ui.ChartData {
 			size[history.Selection{Region: p.Region, GPUType: p.GPUType}] += p.Busy + p.Idle
 		}
 	}
-	name := func(s history.Selection) string { return s.Region + ", " + s.GPUType }
+	name := func(s history.Selection) string { return ui.Clip(ui.Upright(s.Region+", "+s.GPUType), 40) }
 	cells := slices.SortedFunc(maps.Keys(size), func(a, b history.Selection) int {
 		return cmp.Or(cmp.Compare(size[b], size[a]), cmp.Compare(name(a), name(b)))
 	})

@@ -62,7 +62,7 @@ func modelListPage(v *modelList) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "</div><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Models\"><table class=\"list cards\"><thead><tr><th>State</th><th>Model</th><th class=\"num\">Version</th><th>Type</th><th>Runtime</th><th>GPU</th><th>Source</th><th>Description</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "</div><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Models\"><table class=\"list cards models\"><thead><tr><th>State</th><th>Model</th><th class=\"num\">Version</th><th>Type</th><th>Runtime</th><th>GPU</th><th>Source</th><th>Description</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

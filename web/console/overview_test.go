@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	cdp "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/reelay/reelay/internal/chromium"
 	"github.com/reelay/reelay/jobs/history"
@@ -193,9 +194,9 @@ func TestOverview(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
-		for _, path := range []string{"/overview", "/queues", "/queues/pro"} {
+		for _, path := range []string{"/queues", "/queues/pro"} {
 			page := b.page(t, path)
-			require.Contains(t, page, "No data in this range", path)
+			require.Equal(t, 4, strings.Count(page, "No data in this range"), path)
 			require.NotContains(t, page, "chart-legend", path)
 		}
 		b.withPast(t)
@@ -265,6 +266,32 @@ func TestOverview(t *testing.T) {
 		}
 		require.Empty(t, complaints())
 	})
+}
+
+// TestChartAxes reads what the charts write on their canvases.
+func TestChartAxes(t *testing.T) {
+	t.Parallel()
+	b := operator(t)
+	b.withPast(t)
+	ctx, _ := b.open(t, "/jobs")
+	const record = `window.written = []; const write = CanvasRenderingContext2D.prototype.fillText;
+		CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) { window.written.push(String(text)); return write.call(this, text, ...rest); };`
+	require.NoError(t, chromedp.Run(ctx, chromedp.ActionFunc(func(ctx context.Context) error {
+		_, err := cdp.AddScriptToEvaluateOnNewDocument(record).Do(ctx)
+		return err
+	})))
+	for seconds, unit := range map[string]string{"1": "s", "7": "s", "47": "s", "200": "min", "400": "min", "2000": "min", "9000": "min", "20000": "h", "300000": "d"} {
+		b.Exec(t, `UPDATE history SET drain_seconds = ?::float8 * drain_samples, drain_samples = greatest(drain_samples, 1)`, seconds)
+		// The process shares what it read for ten seconds.
+		fresh := serve(t, b.Stack, configure(b.Stack)) // a login counts on all ports of a host
+		var written []string
+		require.NoError(t, chromedp.Run(ctx, chromium.Visit(fresh.url+"/overview"), chromium.Until(`document.querySelector("#chart-drain[data-drawn]")`), chromedp.Evaluate(`written.filter((text) => / (s|min|h|d)$/.test(text))`, &written)))
+		require.NotEmpty(t, written)
+		for _, label := range written {
+			require.Regexp(t, `^(0|\d+|0\.\d) (s|min|h|d)$`, label, "a whole number of its unit")
+		}
+		require.Contains(t, strings.Join(written, "|")+"|", " "+unit+"|", seconds)
+	}
 }
 
 func TestHeatMap(t *testing.T) {

@@ -14,7 +14,12 @@ import (
 const priceHours = 24
 
 // dollars formats a price per hour.
-func dollars(usd float64) string { return fmt.Sprintf("$%.4g/h", usd) }
+func dollars(usd float64) string {
+	if cents := usd * 100; usd != 0 && cents == math.Trunc(cents) {
+		return fmt.Sprintf("$%.2f/h", usd)
+	}
+	return fmt.Sprintf("$%.4g/h", usd)
+}
 
 // price is what one worker costs now.
 func (r poolRow) price() string {

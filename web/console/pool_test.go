@@ -91,8 +91,8 @@ func TestPools(t *testing.T) {
 
 		for _, shown := range []string{
 			"0 → 3", `<summary>Inputs</summary>`, "&#34;waitingJobs&#34;: 2", "wanted 3 to 3 workers, and decided 1 time.",
-			"too many &lt;GPUs&gt;", "&#34;note&#34;: &#34;&lt;b&gt;&#34;", "$0.4/h (stale)", "by feed,", "no &lt;price&gt;", "$0.19/h from ", "none measured yet",
-			"In the last 24 hours a worker cost $0.4/h.", "Jobs of BATCH boot no workers here now", `id="` + string(worker.WorkerID) + `"`,
+			"too many &lt;GPUs&gt;", "&#34;note&#34;: &#34;&lt;b&gt;&#34;", "$0.40/h (stale)", "by feed,", "no &lt;price&gt;", "$0.19/h from ", "none measured yet",
+			"In the last 24 hours a worker cost $0.40/h.", "Jobs of BATCH boot no workers here now", `id="` + string(worker.WorkerID) + `"`,
 		} {
 			require.Contains(t, got, shown)
 		}
@@ -121,6 +121,18 @@ func TestPools(t *testing.T) {
 		all, err := b.Reader.ScalingHistories(t.Context(), []models.PoolID{pool.ID}, 50)
 		require.NoError(t, err)
 		require.Len(t, all[pool.ID], 8, "the history is whole")
+	})
+
+	t.Run("SayWhyThereIsNoChartOfThePrice", func(t *testing.T) {
+		t.Parallel()
+		b := operator(t)
+		free := b.pool(t, "free", nil)
+		dear := b.pool(t, "dear", func(s *models.PoolSpec) { s.PricePerHourUSD = 3.1 })
+
+		require.Contains(t, b.get(t, string(poolPath(free.ID))).Body, "No chart: a worker cost $0 in the last 24 hours.")
+		priced := b.get(t, string(poolPath(dear.ID))).Body
+		require.Contains(t, priced, "$3.10/h")
+		require.NotContains(t, priced, "No chart")
 	})
 
 	t.Run("ArePausedResumedAndDeleted", func(t *testing.T) {

@@ -19,8 +19,12 @@ if (typeof uPlot === "function") {
 		if (unit === "$/h") return `$${v.toFixed(2)}/h`;
 		return number(v) + (unit === "" || unit.startsWith("/") ? unit : ` ${unit}`);
 	};
-	const tick = (v, unit) => {
-		if (unit === "s") return v >= 3600 ? `${+(v / 3600).toFixed(1)} h` : v >= 60 ? `${+(v / 60).toFixed(1)} min` : `${+v.toFixed(2)} s`;
+	const tick = (v, unit, step) => {
+		if (unit === "s") {
+			// In the unit of the steps, so that all are whole.
+			const [size, name] = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]].find(([size]) => step >= size) ?? [1, "s"];
+			return `${+(v / size).toPrecision(3)} ${name}`;
+		}
 		if (unit === "%") return `${+(v * 100).toPrecision(3)} %`;
 		return String(+v.toPrecision(3));
 	};
@@ -91,11 +95,11 @@ if (typeof uPlot === "function") {
 			height: Math.max(chart.plot.clientHeight, 80),
 			cursor: { sync: { key: sync.key, setSeries: false }, drag: { x: false, y: false }, points: { size: 6 } },
 			legend: { show: false },
-			padding: [8, 6, 0, 0],
+			padding: [8, 16, 0, 0],
 			scales: { y: { range: (_, __, most) => [0, most > 0 ? most * 1.08 : 1] } },
 			axes: [
 				{ ...axis, size: 20, gap: 3, space: 70, values: (_, all, __, ___, step) => all.map((t) => (step >= 86400 ? day(t) : hour(t))) },
-				{ ...axis, size: 48, gap: 4, space: 34, ...(data.unit === "s" ? { incrs: seconds } : {}), values: (_, all) => all.map((v) => tick(v, data.unit)) },
+				{ ...axis, size: 48, gap: 4, space: 34, ...(data.unit === "s" ? { incrs: seconds } : {}), values: (_, all, __, ___, step) => all.map((v) => tick(v, data.unit, step)) },
 			],
 			series: [
 				{},
