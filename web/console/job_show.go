@@ -296,7 +296,7 @@ func (v *jobView) took(a *models.Attempt) string {
 
 func (v *jobView) workerName(id models.WorkerID) string {
 	if w := v.Workers[id]; w != nil {
-		return w.ProviderInstanceID
+		return ui.Upright(w.ProviderInstanceID)
 	}
 	return ui.Short(string(id))
 }

@@ -230,11 +230,11 @@ func (r workerRow) drainable() bool {
 	return jobs.CanWorkerMove(r.Status, models.WorkerDraining)
 }
 
-// name returns the name of a worker for display.
+// name returns the name of a worker for display, with marks of direction spelled out.
 func (r workerRow) name() string { return workerName(r.Worker) }
 
 func workerName(w *models.Worker) string {
-	return cmp.Or(w.Name(), ui.Short(string(w.ID)))
+	return cmp.Or(ui.Upright(w.Name()), ui.Short(string(w.ID)))
 }
 
 // workerPath returns the address of a worker's page.
