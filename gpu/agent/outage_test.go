@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -323,6 +324,27 @@ func TestRegister(t *testing.T) {
 		refused := func(f *control, _ *model) { f.refuseAll(client.CodeUnauthenticated) }
 		story(t, refused, func(t *testing.T, f *fixture) {
 			require.EqualError(t, <-f.ended, "the key is unknown or revoked: set REELAY_API_KEY or --key to a key with the role WORKER")
+		})
+	})
+
+	t.Run("SaysWhichModelsGetNoJobsAndWaitsForThem", func(t *testing.T) {
+		t.Parallel()
+		unknown := func(c *control, _ *model) {
+			registered := c.answers["registerWorker"]
+			c.answers["registerWorker"] = func(in object) (object, client.Code) {
+				answer, code := registered(in)
+				answer["worker"].(object)["refusedModels"] = []object{{"model": "coral", "reason": "it is not in the catalogue"}}
+				return answer, code
+			}
+		}
+		story(t, unknown, func(t *testing.T, f *fixture) {
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+
+			require.Len(t, f.of("registerWorker"), 1)
+			require.NotEmpty(t, f.of("leaseJob"), "the worker gets jobs as soon as somebody restores the model")
+			require.LessOrEqual(t, len(f.of("leaseJob", "heartbeat")), 200, "it does not spin")
+			require.Equal(t, 1, strings.Count(f.log.String(), "model=coral reason=\"it is not in the catalogue\""))
 		})
 	})
 }
