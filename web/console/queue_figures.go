@@ -71,6 +71,15 @@ func (q *queueView) promotedText() string {
 // have.
 func (q *queueView) full() bool { return q.Depth > 0 && q.Limit.AtMaximum }
 
+// runLimit is how many workers can run the jobs of one model at most, or 0 if nothing serves it or it is
+// a whole lane.
+func (q *queueView) runLimit() int {
+	if q.Model == "" {
+		return 0
+	}
+	return q.Limit.Maximum + q.Limit.Poolless
+}
+
 // drains says in how long the queue is empty if no job is added, and which of its jobs that leaves
 // out.
 func (q *queueView) drains() string {
