@@ -98,7 +98,7 @@ func TestJobShow_State(t *testing.T) {
 		b.Exec(t, "UPDATE jobs SET created_at = created_at - interval '1 hour', queued_at = queued_at - interval '1 hour' WHERE id = ?", job.ID)
 		_, err = b.Retrier.Retry(t.Context(), b.Client, job.ID, false)
 		require.NoError(t, err)
-		waited := `<dt>Waited</dt>\s*<dd>\s*(<time[^>]*>)?\d\.\d s`
+		waited := `<dt>Waited</dt>\s*<dd>\s*(<time[^>]*>)?\d(\.\d)? s`
 		require.Regexp(t, waited, b.get(t, "/jobs/"+string(job.ID)).Body)
 
 		b.Lease(t, b.Worker(t, "one"))

@@ -205,7 +205,7 @@ func TestWorkerActions(t *testing.T) {
 		require.Equal(t, "/workers", b.post(t, path+"/quarantine", url.Values{"minutes": {"30"}, "reason": {"it runs hot"}}).Header.Get("Location"))
 
 		shown := b.get(t, "/workers").Body
-		require.Regexp(t, `title="it runs hot"><span class="badge is-quarantined">quarantined</span>\s+<span class="quiet">until \d+ \w{3} \d\d:\d\d UTC`, shown)
+		require.Regexp(t, `title="it runs hot"><span class="badge is-quarantined">quarantined</span>\s+<span class="quiet">until\s+<time[^>]*>\d+ \w{3} \d\d:\d\d UTC`, shown)
 		require.NotContains(t, shown, path+"/quarantine")
 		require.Equal(t, "/workers", b.post(t, path+"/release", nil).Header.Get("Location"))
 		require.NotContains(t, b.get(t, "/workers").Body, "is-quarantined")
