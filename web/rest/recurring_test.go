@@ -39,7 +39,7 @@ func TestRecurring(t *testing.T) {
 
 	require.Equal(t, "testcard every weekday at 09:00", made.body["name"])
 	second := a.post(t, path, request(nil))
-	require.Regexp(t, `^testcard every weekday at 09:00 \(\d+ \w+ \d\d:\d\d\)$`, second.body["name"])
+	require.Regexp(t, `^testcard every weekday at 09:00 \(\d+ \w+ \d\d:\d\d UTC\)$`, second.body["name"])
 	second = a.ask(t, http.MethodDelete, path+"/"+fmt.Sprint(second.body["recurring_id"]), "", nil)
 	require.Equal(t, http.StatusNoContent, second.status)
 
