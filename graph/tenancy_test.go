@@ -142,6 +142,9 @@ func (w *walk) selection(def *ast.Definition, id string, depth int, path ...stri
 		if def.Name == "Job" && kind.Name == "Workflow" || def.Name == "WorkflowJob" && kind.Name == "Job" { // the queries workflow and job go deeper
 			deep = min(depth, 1)
 		}
+		if def.Name == "Attempt" && kind.Name == "Worker" { // the query worker goes deeper
+			deep = min(depth, 1)
+		}
 		if part := w.call(f, id, deep, path...); part != "" {
 			w.selected[def.Name+"."+f.Name] = true
 			// Equal fields of two types cannot be merged.
