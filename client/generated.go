@@ -3481,7 +3481,7 @@ type JobTotals struct {
 	Failures []FailureCount `json:"failures"`
 	// The mean progress. A job that has ended counts as 100.
 	Percent float64 `json:"percent"`
-	// The estimated end of the last job, from how many ended in the last ten minutes. Null if none did, or all have ended.
+	// The estimated end of the last job: at the pace of the ten minutes before the newest end, or as the workers report if all open jobs run. Null if unknown.
 	EstimatedEndAt *time.Time `json:"estimatedEndAt"`
 	// True if there are over 200,000 jobs, of which only some were counted.
 	Partly bool `json:"partly"`

@@ -27,9 +27,9 @@ func TestJobTotals(t *testing.T) {
 	before := at[map[string]any](t, a.client(t, totals, batch), "jobTotals")
 	a.Exec(t, `
 		WITH ranked AS (SELECT id, row_number() OVER (ORDER BY id) AS n FROM jobs WHERE metadata ->> 'batch' = 'autumn')
-		UPDATE jobs j SET completed_at = clock_timestamp(),
-			status = CASE WHEN n = 1 THEN 'COMPLETED' ELSE 'FAILED' END, failure_class = CASE WHEN n = 2 THEN 'TIMEOUT' WHEN n > 2 THEN 'POISON' END
-		FROM ranked WHERE j.id = ranked.id AND n <= 4`)
+		UPDATE jobs j SET completed_at = CASE WHEN n <= 4 THEN clock_timestamp() END, created_at = clock_timestamp() - interval '100 seconds',
+			status = CASE WHEN n = 1 THEN 'COMPLETED' WHEN n <= 4 THEN 'FAILED' ELSE status END, failure_class = CASE WHEN n = 2 THEN 'TIMEOUT' WHEN n <= 4 AND n > 2 THEN 'POISON' END
+		FROM ranked WHERE j.id = ranked.id`)
 	after := at[map[string]any](t, a.client(t, totals, batch), "jobTotals")
 
 	require.Equal(t, map[string]any{
@@ -38,7 +38,9 @@ func TestJobTotals(t *testing.T) {
 	}, before)
 	ends, err := time.Parse(time.RFC3339Nano, after["estimatedEndAt"].(string))
 	require.NoError(t, err)
-	require.WithinRange(t, ends, time.Now().Add(-time.Minute), time.Now().Add(time.Hour))
+	require.WithinRange(t, ends, time.Now(), time.Now().Add(time.Hour))
+	again := at[map[string]any](t, a.client(t, totals, batch), "jobTotals")
+	require.Equal(t, after["estimatedEndAt"], again["estimatedEndAt"], "until another job ends")
 	delete(after, "estimatedEndAt")
 	require.Equal(t, map[string]any{
 		"total": 5.0, "percent": 80.0, "partly": false,

@@ -21,8 +21,7 @@ type JobTotals struct {
 	Failures []FailureCount
 	// Percent is the mean progress. A job that has ended counts as 100. It is 0 without jobs.
 	Percent float64
-	// EstimatedEndAt is the estimated end of the last job, from how many ended in the last ten minutes, or nil
-	// if none has ended since then, or all have.
+	// EstimatedEndAt is the estimated end of the last job, or nil if it is unknown: see pace.end.
 	EstimatedEndAt *time.Time
 	// Partly means that there may be more jobs.
 	Partly bool
@@ -44,15 +43,19 @@ func SumJobs(ctx context.Context, db bun.IDB, f JobFilter, limit int) (*JobTotal
 	query := joined([]clause{found, sqlf(`,
 		matched AS (SELECT DISTINCT id FROM found WHERE meets),
 		moment AS (SELECT clock_timestamp() AS now),
+		jobs_of AS MATERIALIZED (
+			SELECT j.* FROM matched m
+			CROSS JOIN LATERAL (SELECT status, failure_class, percent, completed_at, created_at, progress_at + make_interval(secs => eta_seconds) AS ends
+				FROM jobs WHERE id = m.id LIMIT 1) j),
+		newest AS (SELECT max(completed_at) AS last, min(created_at) AS since FROM jobs_of),
 		parts AS (
-			SELECT j.status, CASE WHEN j.status = 'FAILED' THEN j.failure_class END AS class, count(*) AS n, sum(j.percent) AS percent,
-				count(*) FILTER (WHERE j.completed_at > now - make_interval(secs => ?)) AS ended, min(j.created_at) AS since
-			FROM matched m CROSS JOIN moment
-			CROSS JOIN LATERAL (SELECT status, failure_class, percent, completed_at, created_at FROM jobs WHERE id = m.id LIMIT 1) j
+			SELECT status, CASE WHEN status = 'FAILED' THEN failure_class END AS class, count(*) AS n, sum(percent) AS percent,
+				count(*) FILTER (WHERE completed_at > last - make_interval(secs => ?)) AS ended, count(ends) AS known, max(ends) AS ends
+			FROM jobs_of CROSS JOIN newest
 			GROUP BY 1, 2)
-		SELECT status, coalesce(class, '') AS class, n, percent, ended, now,
-			least(extract(epoch FROM now - min(since) OVER ()), ?)::float8 AS seconds, false AS partly FROM parts CROSS JOIN moment
-		UNION ALL SELECT '', '', 0, 0, 0, now, 0, (SELECT count(*) FROM found) >= ? FROM moment`, paceSeconds, paceSeconds, most)}, "")
+		SELECT status, coalesce(class, '') AS class, n, percent, ended, known, ends, now, last,
+			least(extract(epoch FROM last - since), ?)::float8 AS seconds, false AS partly FROM parts CROSS JOIN moment CROSS JOIN newest
+		UNION ALL SELECT '', '', 0, 0, 0, 0, NULL, now, NULL, 0, (SELECT count(*) FROM found) >= ? FROM moment`, paceSeconds, paceSeconds, most)}, "")
 	var rows []jobsPart
 	if err := db.NewRaw(query.sql, query.args...).Scan(ctx, &rows); err != nil {
 		return nil, err
@@ -69,15 +72,18 @@ type jobsPart struct {
 	Percent float64      `bun:"percent"`
 	Ended   int          `bun:"ended"`
 	Seconds float64      `bun:"seconds"`
+	Known   int          `bun:"known"` // of how many a worker says when they end
+	Ends    time.Time    `bun:"ends"`  // when the last of these ends
 	Now     time.Time    `bun:"now"`
+	Last    time.Time    `bun:"last"` // when the newest job of all rows ended
 	Partly  bool         `bun:"partly"`
 }
 
 func sumParts(rows []jobsPart) *JobTotals {
 	t := &JobTotals{Statuses: []StatusCount{}, Failures: []FailureCount{}}
 	byStatus := map[JobStatus]int{}
-	open, ended, seconds, percent := 0, 0, 0.0, 0.0
-	var now time.Time
+	var pace pace
+	percent := 0.0
 	for _, row := range rows {
 		t.Partly = t.Partly || row.Partly
 		if row.Status == "" {
@@ -85,11 +91,14 @@ func sumParts(rows []jobsPart) *JobTotals {
 		}
 		t.Total += row.N
 		byStatus[row.Status] += row.N
-		ended, seconds, now = ended+row.Ended, row.Seconds, row.Now
+		pace.ended, pace.seconds, pace.now, pace.last = pace.ended+row.Ended, row.Seconds, row.Now, row.Last
 		if row.Status.Terminal() {
 			percent += 100 * float64(row.N)
 		} else {
-			open, percent = open+row.N, percent+row.Percent
+			pace.open, pace.known, percent = pace.open+row.N, pace.known+row.Known, percent+row.Percent
+			if row.Ends.After(pace.ends) {
+				pace.ends = row.Ends
+			}
 		}
 		if row.Class != "" {
 			t.Failures = append(t.Failures, FailureCount{row.Class, row.N})
@@ -109,8 +118,33 @@ func sumParts(rows []jobsPart) *JobTotals {
 	if t.Total > 0 {
 		t.Percent = percent / float64(t.Total)
 	}
-	if open > 0 && ended > 0 {
-		t.EstimatedEndAt = new(now.Add(time.Duration(float64(open) / float64(ended) * seconds * float64(time.Second))))
-	}
+	t.EstimatedEndAt = pace.end()
 	return t
+}
+
+// pace is how fast jobs end: ended of them in the seconds before the last one that did. known of the
+// open ones say when they end, the last of them at ends.
+type pace struct {
+	now, last, ends    time.Time
+	open, known, ended int
+	seconds            float64
+}
+
+// end estimates when the last open job ends, or returns nil. The pace counts from the newest end, not
+// from now, so that the estimate stays where it is until another job ends. If each open job says when
+// it ends, that counts. There is no estimate once its time has passed.
+func (p pace) end() *time.Time {
+	end := p.ends
+	if p.known < p.open {
+		if p.ended == 0 || p.now.Sub(p.last) > paceSeconds*time.Second {
+			return nil
+		}
+		if at := p.last.Add(time.Duration(float64(p.open) / float64(p.ended) * p.seconds * float64(time.Second))); at.After(end) {
+			end = at
+		}
+	}
+	if p.open == 0 || !end.After(p.now) {
+		return nil
+	}
+	return &end
 }
