@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,7 +17,7 @@ func TestPrintJob(t *testing.T) {
 	at := func(seconds float64) time.Time {
 		return time.Date(2026, 5, 4, 12, 0, 0, 0, time.Local).Add(time.Duration(seconds * float64(time.Second)))
 	}
-	asked := at(0).Format(time.RFC3339)
+	asked := output.Moment(at(0))
 	rendering := client.Progress{Percent: 17, Phase: client.PhaseRendering, Message: new("cancelling: the worker is being told")}
 	over := client.Progress{Percent: 17, Phase: client.PhaseDone}
 	tests := map[string]struct {
@@ -48,7 +49,7 @@ func TestPrintJob(t *testing.T) {
 		"ShowsWhatItWaitsForAndUntilWhen": {
 			job: client.JobHistory{Job: client.Job{Status: client.JobStatusScheduled, ExpiresAt: new(at(60))},
 				WaitingFor: []client.WaitingReason{{Message: "It is due at noon."}, {Message: "3 jobs ahead."}}},
-			shows: []string{"waits      It is due at noon.\nwaits      3 jobs ahead.\n", "expires    " + at(60).Format(time.RFC3339)},
+			shows: []string{"waits      It is due at noon.\nwaits      3 jobs ahead.\n", "expires    " + output.Moment(at(60))},
 		},
 		"ShowsThatNothingHoldsItBack": {
 			job:   client.JobHistory{Job: client.Job{Status: client.JobStatusQueued}},
@@ -71,7 +72,7 @@ func TestPrintJob(t *testing.T) {
 		"ShowsThatTheReasonWasDeleted": {
 			job: client.JobHistory{Job: client.Job{Status: client.JobStatusFailed, DeletedAt: new(at(9)),
 				FailureClass: new(client.FailureClassPoison)}},
-			shows: []string{"why        POISON: the job was deleted, together with the reason", "deleted    " + at(9).Format(time.RFC3339)},
+			shows: []string{"why        POISON: the job was deleted, together with the reason", "deleted    " + output.Moment(at(9))},
 		},
 		"ShowsHowToContinueADraft": {
 			job:   client.JobHistory{Job: client.Job{Id: "job_1", Draft: &client.Draft{Steps: 6, KeptUntil: new(at(0))}}},

@@ -46,7 +46,12 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errs)
-	err := unknownCommand(root, args)
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd(args...)
+	var err error
+	if len(args) == 0 || !strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) { // cobra adds that later
+		err = unknownCommand(root, args)
+	}
 	if err == nil {
 		err = root.ExecuteContext(ctx)
 	}

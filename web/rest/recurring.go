@@ -76,7 +76,7 @@ type recurringList struct {
 	Body struct {
 		Recurring  []recurring `json:"recurring" nullable:"false"`
 		NextCursor string      `json:"next_cursor,omitempty" doc:"Cursor of the next page. Absent on the last page."`
-		Slots      *slotUsage  `json:"slots" doc:"What all schedules of the caller's account use of its limits. Null for operators, who see the schedules of all accounts."`
+		Slots      *slotUsage  `json:"slots,omitempty" doc:"What all schedules of the caller's account use of its limits. Left out for operators, who see the schedules of all accounts."`
 	}
 }
 
