@@ -101,8 +101,8 @@ func eventsOf(ended []*models.Job) []string {
 func address(event *models.WebhookEvent, job *models.Job, endpoints []*models.WebhookEndpoint) []*models.WebhookDelivery {
 	var deliveries []*models.WebhookDelivery
 	for _, e := range endpoints {
-		if e.Format == models.FormatOpenAI && job.DraftSteps > 0 {
-			continue // the Videos API shows no drafts
+		if e.Format == models.FormatOpenAI && !job.InVideosAPI() {
+			continue
 		}
 		name, url := webhookEvent(e.Format, job.Status), e.URL
 		if url == "" {

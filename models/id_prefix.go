@@ -22,34 +22,46 @@ var idTables = map[string]struct {
 }
 
 // FindIDs returns the ids of a kind such as "job" between two UUIDs, in order, at most limit, and
-// only those of an account unless it is "". whole reports whether all ids between the two were
-// read: an account that shares the range with very many ids of others may miss some.
+// only those of an account unless it is "". whole reports whether all of them were read: it is false
+// only for an account with very many rows of its own that shares the range with very many of others.
 // A kind without a look-up, or without owners for an account, has none.
 func FindIDs(ctx context.Context, db bun.IDB, kind, from, to string, account AccountID, limit int) (ids []string, whole bool, err error) {
 	in, known := idTables[kind]
 	if !known || account != "" && !in.owned {
 		return nil, true, nil
 	}
+	table := bun.Ident(in.table)
 	var found struct {
 		Scanned int
 		IDs     []string `bun:"ids,array"`
 	}
-	columns, owner := "id", "true"
-	args := []any{bun.Ident(in.table), from, to, idScan}
-	if account != "" {
-		columns, owner = "id, account_id", "account_id = ?"
-		args = append(args, account)
+	if account == "" {
+		err = db.NewRaw(`SELECT ARRAY(SELECT id FROM ? WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?)::text[] AS ids`,
+			table, from, to, limit).Scan(ctx, &found)
+		return kindOf(kind, found.IDs), true, err
 	}
 	err = db.NewRaw(`
 		WITH near AS (
-			SELECT `+columns+` FROM ? WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?)
+			SELECT id, account_id FROM ? WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?)
 		SELECT (SELECT count(*) FROM near) AS scanned,
-			ARRAY(SELECT id FROM near WHERE `+owner+` ORDER BY id LIMIT ?)::text[] AS ids`, append(args, limit)...).Scan(ctx, &found)
-	if err != nil {
-		return nil, false, err
+			ARRAY(SELECT id FROM near WHERE account_id = ? ORDER BY id LIMIT ?)::text[] AS ids`,
+		table, from, to, idScan, account, limit).Scan(ctx, &found)
+	if err != nil || found.Scanned < idScan {
+		return kindOf(kind, found.IDs), true, err
 	}
-	for _, id := range found.IDs {
+	// The rows of others fill the range, so look through the account's own.
+	err = db.NewRaw(`
+		WITH own AS MATERIALIZED (SELECT id FROM ? WHERE account_id = ? LIMIT ?)
+		SELECT (SELECT count(*) FROM own) AS scanned,
+			ARRAY(SELECT id FROM own WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?)::text[] AS ids`,
+		table, account, idScan, from, to, limit).Scan(ctx, &found)
+	return kindOf(kind, found.IDs), found.Scanned < idScan, err
+}
+
+// kindOf returns ids of a kind as callers write them.
+func kindOf(kind string, uuids []string) (ids []string) {
+	for _, id := range uuids {
 		ids = append(ids, kind+"_"+id)
 	}
-	return ids, account == "" || found.Scanned < idScan, nil
+	return ids
 }

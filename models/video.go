@@ -11,6 +11,9 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
+// InVideosAPI reports whether the Videos API shows a job: it has videos, and no drafts.
+func (j *Job) InVideosAPI() bool { return j.Type == "video.generate" && j.DraftSteps == 0 }
+
 // Video is what the Videos API stores about a job besides the job itself.
 type Video struct {
 	bun.BaseModel `bun:"table:videos,alias:v"`

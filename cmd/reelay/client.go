@@ -127,7 +127,7 @@ func (t *target) asRole(endpoint string) (string, string, error) {
 	t.as = strings.ToLower(t.as)
 	switch {
 	case !slices.Contains(roles, t.as):
-		return "", "", fmt.Errorf("--as is %q: it must be client, operator or admin", t.as)
+		return "", "", &usageError{cause: fmt.Errorf("--as is %q: it must be client, operator or admin", t.as)}
 	case t.key != "":
 		return "", "", errors.New("--key and --as are both given: use one of them")
 	case t.context != "":

@@ -165,7 +165,7 @@ func unknownCommand(root *cobra.Command, args []string) error {
 
 // usageError is the error of an invalid command line.
 type usageError struct {
-	cmd   *cobra.Command
+	cmd   *cobra.Command // nil if the caller does not know it
 	cause error
 }
 
@@ -188,7 +188,9 @@ func report(errs io.Writer, err error) int {
 	}
 	fmt.Fprintln(errs, "reelay: "+err.Error())
 	if usage, ok := errors.AsType[*usageError](err); ok {
-		fmt.Fprintf(errs, "Usage: %s\nSee `%s --help`.\n", usage.cmd.UseLine(), usage.cmd.CommandPath())
+		if usage.cmd != nil {
+			fmt.Fprintf(errs, "Usage: %s\nSee `%s --help`.\n", usage.cmd.UseLine(), usage.cmd.CommandPath())
+		}
 		return exitUsage
 	}
 	if told, ok := errors.AsType[*statusError](err); ok {

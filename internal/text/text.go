@@ -73,10 +73,13 @@ func A(noun string) string {
 	return "a " + noun
 }
 
-// Count returns a number with a noun, such as "1 job" or "2 jobs".
+// Count returns a number with a noun, such as "1 job", "2 jobs" or "3 tries".
 func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
+	}
+	if stem, is := strings.CutSuffix(what, "y"); is && stem != "" && !strings.ContainsRune("aeiou", rune(stem[len(stem)-1])) {
+		return fmt.Sprintf("%d %sies", n, stem)
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }

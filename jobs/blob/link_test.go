@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
+
 	"github.com/stretchr/testify/require"
 	"google.golang.org/api/option"
 
@@ -87,7 +89,7 @@ func TestLink(t *testing.T) {
 		status, _ := send(t, upload, strings.NewReader("one clip"))
 
 		require.Equal(t, http.StatusForbidden, response.StatusCode)
-		require.Contains(t, answer, "expired at "+upload.ExpiresAt.Format("2006-01-02T15:"))
+		require.Contains(t, answer, "expired at "+text.Moment(upload.ExpiresAt.UTC(), time.Now()))
 		require.Equal(t, http.StatusForbidden, status)
 	})
 

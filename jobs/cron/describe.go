@@ -119,6 +119,9 @@ func (e *Expression) clock() string {
 		if every > 0 {
 			return "every " + many(every, "hour")
 		}
+		if len(hour) == hour[len(hour)-1]-hour[0]+1 { // "until 18:00" would mean that it fires then, too
+			return fmt.Sprintf("on the hour, from %02d:00 to %02d:00", hour[0], hour[len(hour)-1])
+		}
 		return "on the hour, " + hours(hour)
 	}
 	var parts []string

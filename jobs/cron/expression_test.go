@@ -42,7 +42,7 @@ func TestDescriptions(t *testing.T) {
 		"*/10 9-17 * * 1-5":     "every 10 minutes, from 09:00 until 18:00, every weekday",
 		"5 * * * *":             "in minute 5 of every hour",
 		"5,35 22-2 * * *":       "in minutes 5 and 35 of the hour, in the hours 0 to 2, 22 and 23",
-		"0 9-17 * * *":          "on the hour, from 09:00 until 18:00",
+		"0 9-17 * * *":          "on the hour, from 09:00 to 17:00",
 		"0 0 * 2 *":             "every day in February at 00:00",
 		"0 8 * * MON,WED,FRI":   "every Monday, Wednesday and Friday at 08:00",
 		"59-0 * * * *":          "in minutes 0 and 59 of every hour",

@@ -61,3 +61,24 @@ func TestReader_IDs(t *testing.T) {
 		jobstest.RequireCode(t, err, apierror.CodeInvalidInput)
 	}
 }
+
+// The many ids of others neither hide those of an account, nor show that they are there.
+func TestReader_IDsBesideABusyAccount(t *testing.T) {
+	t.Parallel()
+	s := jobstest.New(t)
+	busy := s.NewAccount(t, "busy", models.TierPro)
+	s.Exec(t, `INSERT INTO workflows (id, account_id, name, status, nodes, open, request_digest, completed_at)
+		SELECT ('01990000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, ?, 'film', 'COMPLETED', 1, 0, '', now() FROM generate_series(1, 20001) n`, busy.ID)
+	own := "01990000-ffff-7000-8000-000000000001"
+	s.Exec(t, `INSERT INTO workflows (id, account_id, name, status, nodes, open, request_digest, completed_at)
+		VALUES (?, ?, 'film', 'COMPLETED', 1, 0, '', now())`, own, s.Client.AccountID)
+
+	got, err := s.Reader.IDs(t.Context(), s.Client, "wfl_019900")
+
+	require.NoError(t, err)
+	require.Equal(t, []string{"wfl_" + own}, got)
+	none := s.NewKey(t, s.NewAccount(t, "none", models.TierPro), models.RoleClient)
+	got, err = s.Reader.IDs(t.Context(), none, "wfl_019900")
+	require.NoError(t, err)
+	require.Empty(t, got)
+}

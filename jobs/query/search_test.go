@@ -101,7 +101,7 @@ func TestParseSearch(t *testing.T) {
 		"a\x00b":                     "character 2: this character is invisible",
 		"a\xffb":                     "character 2: this character is invisible",
 		strings.Repeat("a ", 21):     "a search may have 20 terms",
-		strings.Repeat("a", 501):     "may have 500 characters; this one has 501",
+		strings.Repeat("a", 501):     "can have at most 500 characters; this one has 501",
 	} {
 		_, err := query.ParseSearch(text)
 

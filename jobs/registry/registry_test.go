@@ -319,7 +319,7 @@ func TestRemoveFromPools(t *testing.T) {
 
 		err := s.Registry.Remove(t.Context(), s.Admin, "drill", true)
 
-		require.ErrorContains(t, err, "The pool p1 would have no model left")
+		require.ErrorContains(t, err, "The pool p1 would have no models left")
 		_, err = s.Registry.Catalogue.Current().Model("drill")
 		require.NoError(t, err)
 	})

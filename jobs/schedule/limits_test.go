@@ -131,7 +131,7 @@ func TestLimits(t *testing.T) {
 		require.NoError(t, c.DB.NewRaw("SELECT DISTINCT reason FROM schedule_slots WHERE account_id = ? AND state IN ('REFUSED', 'SKIPPED')", free.AccountID).Scan(t.Context(), &reasons))
 		require.NotEmpty(t, reasons)
 		for _, reason := range reasons {
-			require.Regexp(t, `Given up after \d+ attempts?: it is [\d mins]+ late \(catchUpWindowSeconds\)|since from .* as many slots of the account waited as may; it is left out after 60 s|no control process decided on it in time`, reason)
+			require.Regexp(t, `Given up after \d+ attempts?: it is [\d hmins]+ late \(catchUpWindowSeconds\)|since from .* as many slots of the account waited as may; it is left out after 60 s|no control process decided on it in time`, reason)
 		}
 		require.Positive(t, given[models.LeftGivenUp])
 		require.Positive(t, given[models.LeftHeld])

@@ -368,7 +368,7 @@ func TestSchedule(t *testing.T) {
 		require.Equal(t, 5, r.Count(t, "jobs"))
 		past.MaxFires = 3
 		_, err = r.schedules.Backfill(t.Context(), r.Client, s.ID, past)
-		require.ErrorContains(t, err, "More than 3 slots")
+		require.ErrorContains(t, err, "more than 3 slots")
 		_, err = r.schedules.Slots(t.Context(), r.Client, s.ID, schedule.Backfill{To: past.To, MaxFires: 3})
 		require.ErrorContains(t, err, "from must be within 10 years of now")
 	})

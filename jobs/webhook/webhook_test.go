@@ -244,6 +244,23 @@ func TestWebhook(t *testing.T) {
 		require.InDelta(t, 6, data["draft"].(map[string]any)["steps"], 0)
 	})
 
+	t.Run("TellsOfOtherJobsInTheStandardFormatOnly", func(t *testing.T) {
+		t.Parallel()
+
+		s, r, other := jobstest.New(t), jobstest.NewReceiver(t), jobstest.NewReceiver(t)
+		jobstest.Hook(t, s, r)
+		_, _, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, other.URL, models.FormatOpenAI, nil)
+		require.NoError(t, err)
+		job := jobstest.SubmitAs(t, s, s.Client, func(*jobs.Submission) {})
+		s.Exec(t, "UPDATE jobs SET type = 'http.call' WHERE id = ?", job.ID)
+		worker := s.Worker(t, "one")
+		_, fence := s.Lease(t, worker)
+		_, err = s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailContentPolicy, Message: "no"})
+		require.NoError(t, err)
+
+		require.Equal(t, 1, jobstest.Deliver(t, s), "the Videos API shows only videos")
+	})
+
 	t.Run("KeepsTheOrderOfAJobsRuns", func(t *testing.T) {
 		t.Parallel()
 

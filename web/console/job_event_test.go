@@ -18,7 +18,7 @@ func TestJobDetails(t *testing.T) {
 		`{"worker": "wrk_` + id + `", "attemptNo": 2}`:                         "attempt no 2 | worker local-2a4c07a4",
 		`{"artifact": "art_` + id + `", "percent": 40.5, "sizeBytes": 5000}`:   "artifact art…b7957b73 (/artifacts/art_" + id + ") | percent 40 % | size 5.0 kB",
 		`{"was": {"tier": "PRO", "lane": "CRITICAL"}, "by": "key_` + id + `"}`: "by key…b7957b73 | was lane critical | was tier pro",
-		`{"runAt": "2026-11-25T18:47:40.123Z", "gpuSeconds": 61.23}`:           "gpu 1 min 01 s | run at 2026-11-25 18:47:40 UTC",
+		`{"runAt": "2026-11-25T18:47:40.123Z", "gpuSeconds": 61.23}`:           "gpu 1 min 01 s | run at 25 Nov 18:47:40 UTC",
 		"{\"reason\": \"a \\u202egnp.exe\", \"none\": null, \"empty\": \"\"}":  "reason a [U+202E]gnp.exe",
 		`[]`:   "",
 		`null`: "",
