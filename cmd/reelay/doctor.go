@@ -200,10 +200,10 @@ func (d *display) paint(text, color string) string {
 }
 
 func finding(f doctor.Finding, level string) string {
-	text := fmt.Sprintf("%s %-19s %s", level, f.Check, f.Holds)
 	if f.Level == doctor.LevelOK {
-		return text
+		return fmt.Sprintf("%s %-19s %s", level, f.Check, f.Holds)
 	}
+	text := fmt.Sprintf("%s %-19s expected: %s", level, f.Check, f.Holds)
 	line := func(what, said string) {
 		if said != "" {
 			text += fmt.Sprintf("\n         %-6s %s", what, clean(said))

@@ -36,7 +36,7 @@ func TestDoctor(t *testing.T) {
 		require.NoError(t, printFindings(&out, found, true))
 		require.Equal(t, strings.Join([]string{
 			"ok       two                 Such.",
-			"broken   one                 This.",
+			"broken   one                 expected: This.",
 			"         Found  That.",
 			"                job_1",
 			"                and 2 more",
@@ -55,7 +55,7 @@ func TestDoctor(t *testing.T) {
 		advice := doctor.Finding{Check: "one", Level: doctor.LevelAdvice, Holds: "This.", Found: "That."}
 		for want, found := range map[string][]doctor.Finding{
 			"2 checks: 2 ok. --verbose shows those that passed, too.\n":                                                                        {passed, passed},
-			"advice   one                 This.\n         Found  That.\n\n3 checks: 2 ok, 1 advice. --verbose shows those that passed, too.\n": {passed, advice, passed},
+			"advice   one                 expected: This.\n         Found  That.\n\n3 checks: 2 ok, 1 advice. --verbose shows those that passed, too.\n": {passed, advice, passed},
 		} {
 			var out strings.Builder
 			require.NoError(t, printFindings(&out, found, false))

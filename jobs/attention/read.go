@@ -22,7 +22,9 @@ const (
 	failuresWithin = time.Hour
 	mostSources    = 3
 	mostEndpoints  = 50
-	// leastTries is how often an endpoint must have failed in a row.
+	// leastTime is for how long an endpoint must have failed, and leastTries how often in a row. Its owner
+	// sees each failure at once; operators see what lasts.
+	leastTime  = 10 * time.Minute
 	leastTries = 3
 )
 
@@ -46,7 +48,7 @@ func (r *Reader) Facts(ctx context.Context, p jobs.Principal, o *query.Overview)
 	if f.Failures, err = models.ListFailureSources(ctx, r.Reader.DB, failuresWithin, mostSources); err != nil {
 		return f, apierror.Wrap(err, "read why jobs fail")
 	}
-	f.Endpoints, err = models.ListFailingEndpoints(ctx, r.Reader.DB, leastTries, mostEndpoints)
+	f.Endpoints, err = models.ListFailingEndpoints(ctx, r.Reader.DB, leastTime, leastTries, mostEndpoints)
 	return f, apierror.Wrap(err, "read the endpoints that fail")
 }
 

@@ -89,8 +89,11 @@ func boots(broken []models.NotBootingPool, now time.Time) Finding {
 
 // ways is how the work goes.
 func ways(s *models.Surroundings, away []models.Absence, halts []models.Halt) []Finding {
-	var absent, halted []string
+	var absent, halted, stopped, lift []string
 	for _, h := range halts {
+		what := strings.ToLower(string(h.What))
+		lift = append(lift, "`reelay resume "+what+"`")
+		stopped = append(stopped, map[models.HaltTarget]string{models.HaltSchedules: "no slot of a schedule fires", models.HaltLeases: "no waiting job starts"}[h.What])
 		halted = append(halted, fmt.Sprintf("%s halted %s %s: %s", h.By, strings.ToLower(string(h.What)), text.Since(h.Since, s.Now), text.Printable(h.Reason)))
 	}
 	for _, a := range away {
@@ -107,8 +110,8 @@ func ways(s *models.Surroundings, away []models.Absence, halts []models.Halt) []
 			"Start the processes; run two of each."),
 		Advise("halts", "Nothing is halted.",
 			when(len(halted) > 0, "%s.", strings.Join(halted, "; ")),
-			"No slot of a schedule fires, or no waiting job starts, until an operator lifts the halt.",
-			"If the reason is gone, run `reelay resume all`."),
+			"Until an operator lifts the halt, "+strings.Join(stopped, " and ")+".",
+			"If the reason is gone, run "+strings.Join(lift, " and ")+"."),
 		Advise("outbox", "Messages leave the outbox within a minute.",
 			when(s.OldestMessage > outboxLimit.Seconds(), "The oldest of %d messages is %s old.", s.Messages, text.Seconds(math.Round(s.OldestMessage))),
 			"Jobs start seconds late, because only the periodic sweep finds them.",

@@ -142,6 +142,7 @@ func (c *HeatCell) measure(f *Figures) {
 // The bounds of verdicts.
 const (
 	muchWaste     = 0.15
+	someWaste     = 30.0 / 3600 // GPU hours: less is no reason to act, whatever its share
 	muchPreempted = 0.20
 	muchIdle      = 0.50
 	fullyBusy     = 0.95
@@ -150,7 +151,7 @@ const (
 // judge returns what the figures mean: the first verdict that fits. spot means that its machines
 // can be taken away, stopped is why a pool gets no more workers.
 func (c *HeatCell) judge(spot bool, stopped string) Verdict {
-	wasteful, preempted := over(c.WastedShare, muchWaste), over(c.PreemptedShare, muchPreempted)
+	wasteful, preempted := over(c.WastedShare, muchWaste) && over(c.WastedGPUHours, someWaste), over(c.PreemptedShare, muchPreempted)
 	workers := c.Idle + c.Busy
 	switch {
 	case c.broken != "" && workers == 0:
