@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/reelay/reelay/jobs/history"
 	"github.com/reelay/reelay/models"
@@ -38,6 +39,7 @@ func TestHeatMap(t *testing.T) {
 		"reclaimed":          {models.HistoryPool{Attempts: 10, Preempted: 5, GPUSeconds: 100, WastedGPUSeconds: 40}, pool(nil), models.HistoryPool{Busy: 3}, waiting, "Machines are taken away", history.HeatAct},
 		"reclaimed and kept": {models.HistoryPool{Attempts: 10, Preempted: 5, GPUSeconds: 100, WastedGPUSeconds: 4}, pool(nil), models.HistoryPool{Busy: 3}, nil, "Preempted, little lost", history.HeatWatch},
 		"failing":            {models.HistoryPool{Attempts: 10, GPUSeconds: 100, WastedGPUSeconds: 40}, pool(nil), models.HistoryPool{Busy: 3}, nil, "Attempts fail", history.HeatAct},
+		"a drill of seconds": {models.HistoryPool{Attempts: 3, GPUSeconds: 9, WastedGPUSeconds: 9}, pool(nil), models.HistoryPool{Busy: 3}, nil, "Healthy", history.HeatCalm},
 		"idle with a queue":  {models.HistoryPool{}, pool(nil), models.HistoryPool{Idle: 3}, waiting, "Idle beside a queue", history.HeatAct},
 		"booting":            {models.HistoryPool{}, pool(nil), models.HistoryPool{Booting: 1}, waiting, "Workers boot", history.HeatWatch},
 		"no workers":         {models.HistoryPool{}, pool(nil), models.HistoryPool{}, waiting, "No workers", history.HeatAct},
@@ -50,7 +52,7 @@ func TestHeatMap(t *testing.T) {
 			t.Parallel()
 			c.past.Region, c.past.GPUType, c.now.Region, c.now.GPUType = "mars", "h100", "mars", "h100"
 
-			cells := history.HeatMap(&history.Figures{Pools: []*models.HistoryPool{&c.past}}, []history.HeatPool{c.pool}, []*models.HistoryPool{&c.now}, c.queue, false)
+			cells := history.HeatMap(&history.Figures{Covered: time.Hour, Pools: []*models.HistoryPool{&c.past}}, []history.HeatPool{c.pool}, []*models.HistoryPool{&c.now}, c.queue, false)
 
 			require.Len(t, cells, 1)
 			require.Equal(t, c.cause, cells[0].Verdict.Cause)
