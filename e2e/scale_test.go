@@ -77,7 +77,7 @@ func TestScaler(t *testing.T) {
 
 		require.Equal(t, 3, grown.Desired)
 		require.Equal(t, 3, grown.ScalingHistory[0].To)
-		require.Contains(t, grown.ScalingHistory[0].Reason, "pool maximum is 3")
+		require.Contains(t, grown.ScalingHistory[0].Reason, "workers")
 		for _, id := range ids {
 			until(t, c, id, func(job *client.Job) bool { return job.Status == client.JobStatusCancelled })
 		}

@@ -25,6 +25,8 @@ type Capacity struct {
 	// Opens is Most without pools that cannot boot workers: their machines come by themselves or do not
 	// start, or their provider fails or has just refused some.
 	Opens int `bun:"opens"`
+	// Unmanaged is how much of Most is of pools whose machines come by themselves.
+	Unmanaged int `bun:"unmanaged"`
 	// Paused means that a pool is paused.
 	Paused bool `bun:"paused"`
 	// Dear means that the price of a pool is above its limit: it gets no more workers, and Most
@@ -60,18 +62,19 @@ func ListCapacity(ctx context.Context, db bun.IDB, models []string) ([]Capacity,
 			count(*) FILTER (WHERE status = 'QUARANTINED') AS quarantined,
 			count(*) FILTER (WHERE status = 'BUSY') AS busy,
 			count(*) FILTER (WHERE poolless AND status <> 'QUARANTINED') AS poolless, count(*) FILTER (WHERE poolless AND status = 'IDLE') AS poolless_idle,
-			sum(max_workers) AS most, sum(opens) AS opens, bool_or(paused) AS paused, bool_or(dear) AS dear, bool_or(batch_waits) AS batch_waits,
+			sum(max_workers) AS most, sum(opens) AS opens, sum(unmanaged) AS unmanaged, bool_or(paused) AS paused, bool_or(dear) AS dear, bool_or(batch_waits) AS batch_waits,
 			bool_or(boot_failures >= ?1) AS not_booting, max(boot_failures) AS boot_failures, coalesce(max(boot_failure) FILTER (WHERE boot_failures >= ?1), '') AS boot_failure,
 			min(boot_retry_at) AS boot_retry_at,
 			min(created_at) FILTER (WHERE status = 'BOOTING') AS booting_since, max(boot_seconds) AS boot_seconds
 		FROM (
 			SELECT models, tiers, accounts, gpu_type, region, capacity_class, price_per_hour_usd, CASE WHEN status = 'IDLE' AND quarantined_until > clock_timestamp() THEN 'QUARANTINED' ELSE status END AS status, pool_id IS NULL AS poolless,
-				0 AS max_workers, 0 AS opens, false AS paused, false AS dear, false AS batch_waits,
+				0 AS max_workers, 0 AS opens, 0 AS unmanaged, false AS paused, false AS dear, false AS batch_waits,
 				0 AS boot_failures, '' AS boot_failure, NULL::timestamptz AS boot_retry_at, created_at, NULL::float8 AS boot_seconds
 			FROM workers WHERE ended_at IS NULL AND status IN ('BOOTING', 'IDLE', 'BUSY')
 			UNION ALL
 			SELECT models, tiers, accounts, gpu_type, region, capacity_class, pool_price(pools), '', false, CASE WHEN paused_at IS NULL AND NOT dear THEN max_workers ELSE 0 END,
 				CASE WHEN paused_at IS NULL AND NOT dear AND provider <> 'static' AND coalesce(provider_problem, '') = '' AND coalesce(backoff_until <= clock_timestamp(), true) AND boot_failures < ?1 THEN max_workers ELSE 0 END,
+				CASE WHEN paused_at IS NULL AND NOT dear AND provider = 'static' THEN max_workers ELSE 0 END,
 				paused_at IS NOT NULL, dear, batch_waits, boot_failures, boot_failure, boot_retry_at, NULL, (
 				SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM boots.took)::float8)
 				FROM (

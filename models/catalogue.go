@@ -103,9 +103,9 @@ func LockModels(ctx context.Context, tx bun.Tx, names []string) (removed []strin
 	return removed, err
 }
 
-// CountSchedulesOf returns how many schedules submit jobs of a model.
+// CountSchedulesOf returns how many schedules submit jobs of a model, alone or in a workflow.
 func CountSchedulesOf(ctx context.Context, db bun.IDB, model string) (n int, err error) {
-	err = db.NewRaw("SELECT count(*) FROM schedules WHERE model = ?", model).Scan(ctx, &n)
+	err = db.NewRaw("SELECT count(*) FROM schedules WHERE model = ?0 OR ?0 = ANY (models)", model).Scan(ctx, &n)
 	return n, err
 }
 

@@ -81,7 +81,9 @@ type Schedule struct {
 	Model        string `bun:"model"`
 	Workflow     string `bun:"workflow,nullzero"`
 	WorkflowJobs int    `bun:"workflow_jobs,nullzero"`
-	Tier         Tier   `bun:"tier"`
+	// Models are those of the workflow's jobs, each once and in order.
+	Models []string `bun:"models,array,nullzero"`
+	Tier   Tier     `bun:"tier"`
 
 	PausedAt    time.Time `bun:"paused_at,nullzero"`
 	PausedBy    string    `bun:"paused_by,nullzero"`

@@ -187,6 +187,8 @@ func poolsExplainCommand() *cobra.Command {
 func printExplanation(out io.Writer, pool *client.Pool, e *client.PoolExplanation) error {
 	does := "It stays as it is."
 	switch {
+	case e.Boot > 0 && pool.Provider == "static":
+		does = fmt.Sprintf("Start the agents of %d: Reelay does not start the machines of this pool.", e.Boot)
 	case e.Boot > 0:
 		does = fmt.Sprintf("It boots %d.", e.Boot)
 	case e.Drain > 0:

@@ -29,7 +29,7 @@ type Explanation struct {
 }
 
 // Explain returns what the scaler would do with a pool now. A pool of the provider static is
-// explained as if its machines could be booted: somebody else does that.
+// explained with how many machines somebody else should start.
 func (s *Pools) Explain(ctx context.Context, p jobs.Principal, id models.PoolID) (*Explanation, error) {
 	if err := p.RequireViewer(); err != nil {
 		return nil, err

@@ -326,7 +326,7 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 		total.Idle, total.Busy, total.Booting, total.Most = total.Idle+c.Idle, total.Busy+c.Busy, total.Booting+c.Booting, total.Most+c.Most
 		total.Quarantined += c.Quarantined
 		total.Paused, total.Dear, total.BatchWaits = total.Paused || c.Paused, total.Dear || c.Dear, total.BatchWaits || c.BatchWaits
-		total.Opens += c.Opens
+		total.Opens, total.Unmanaged = total.Opens+c.Opens, total.Unmanaged+c.Unmanaged
 		if c.NotBooting {
 			if !total.NotBooting || c.BootRetryAt.Before(total.BootRetryAt) {
 				total.BootRetryAt, total.BootFailure = c.BootRetryAt, c.BootFailure
@@ -374,6 +374,9 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 			return []WaitingReason{{Code: WaitNoPool, Message: "The model " + job.Model + " was removed from the catalogue. An admin can restore it."}}
 		}
 		return []WaitingReason{{Code: WaitNoPool, Message: "No pool and no worker can run it" + needs(job) + s.forOthers(job) + "."}}
+	}
+	if total.Unmanaged > 0 && total.Unmanaged == total.Most && total.Busy+total.Quarantined == 0 {
+		return []WaitingReason{{Code: WaitCapacityExhausted, Message: "No suitable worker has registered. Reelay does not start the machines of these pools; it waits for their agents."}}
 	}
 	message := "No suitable worker is available"
 	if total.Busy > 0 {

@@ -78,8 +78,10 @@ func TestWaitingFor(t *testing.T) {
 
 		pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{Name: "p", Provider: "local", Region: "local", GPUType: "any", CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 2}}
 		require.NoError(t, models.UpsertPool(t.Context(), s.DB, pool))
-		expect(query.WaitCapacityExhausted)
-		s.Exec(t, "UPDATE pools SET tiers = '{BATCH}'")
+		require.Equal(t, "No suitable worker is available; pool maximum is 2.", expect(query.WaitCapacityExhausted)[0].Message)
+		s.Exec(t, "UPDATE pools SET provider = 'static'")
+		require.Equal(t, "No suitable worker has registered. Reelay does not start the machines of these pools; it waits for their agents.", expect(query.WaitCapacityExhausted)[0].Message)
+		s.Exec(t, "UPDATE pools SET provider = 'local', tiers = '{BATCH}'")
 		require.Equal(t, "No pool and no worker can run it: it needs testcard, and those that have it do not serve the enterprise lane.", expect(query.WaitNoPool)[0].Message)
 		s.Exec(t, "UPDATE pools SET tiers = '{}', accounts = ARRAY[gen_random_uuid()]")
 		require.Equal(t, "No pool and no worker can run it: it needs testcard, and those that have it are dedicated to other accounts.", expect(query.WaitNoPool)[0].Message)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
@@ -98,12 +99,23 @@ func boundTo(s *models.Schedule) []byte {
 	return []byte(s.ID)
 }
 
+// modelsOf returns the models of a workflow's jobs, each once and in order.
+func modelsOf(w *workflow.Input) []string {
+	var names []string
+	for _, job := range w.Jobs {
+		names = append(names, job.Job.Model)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // sealTo stores the request in a schedule, and what lists show of it. It holds prompts, so it is
 // encrypted as they are. It returns INVALID_INPUT for a request that is too large.
 func (r Request) sealTo(s *models.Schedule, sealer *seal.Sealer) error {
 	var request any = r.Job
 	if r.Workflow != nil {
 		request, s.Workflow, s.WorkflowJobs = r.Workflow, r.Workflow.Name, len(r.Workflow.Jobs)
+		s.Models = modelsOf(r.Workflow)
 	} else {
 		s.Model = r.Job.Model
 	}
