@@ -54,7 +54,7 @@ func TestDoctor(t *testing.T) {
 		passed := doctor.Finding{Check: "two", Level: doctor.LevelOK, Holds: "Such."}
 		advice := doctor.Finding{Check: "one", Level: doctor.LevelAdvice, Holds: "This.", Found: "That."}
 		for want, found := range map[string][]doctor.Finding{
-			"2 checks: 2 ok. --verbose shows those that passed, too.\n":                                                                        {passed, passed},
+			"2 checks: 2 ok. --verbose shows those that passed, too.\n":                                                                                  {passed, passed},
 			"advice   one                 expected: This.\n         Found  That.\n\n3 checks: 2 ok, 1 advice. --verbose shows those that passed, too.\n": {passed, advice, passed},
 		} {
 			var out strings.Builder

@@ -11,6 +11,7 @@ import (
 	"io"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -35,6 +36,7 @@ type column struct {
 	list         bool   // a cell has several words
 	number       bool
 	whole        bool // a number without a fraction
+	boolean      bool
 }
 
 // name is what the header calls the column.
@@ -69,7 +71,7 @@ func columnsOf(group string, of reflect.Type) map[string]column {
 				all[name+"."+inner] = c
 			}
 		default:
-			all[name] = column{group: group, field: name, enum: isEnum, list: kind.Kind() == reflect.Slice,
+			all[name] = column{group: group, field: name, enum: isEnum, list: kind.Kind() == reflect.Slice, boolean: kind.Kind() == reflect.Bool,
 				number: kind.Kind() >= reflect.Int && kind.Kind() <= reflect.Float64, whole: kind.Kind() < reflect.Float32,
 				text: kind.Kind() == reflect.String || kind.Kind() == reflect.Struct} // a struct of another package is a time
 		}
@@ -267,6 +269,10 @@ func (t *table) value(c column, model, cell string) (json.RawMessage, error) {
 	if c.group == paramsGroup {
 		kind := t.kinds.kind(model, c.field)
 		c.text, c.whole, c.number = kind == "string", kind == "integer", kind == "integer" || kind == "number"
+		c.boolean = kind == "boolean"
+	}
+	if of, is := booleans[strings.ToUpper(trimmed)]; is && c.boolean {
+		return json.RawMessage(strconv.FormatBool(of)), nil
 	}
 	switch {
 	case c.enum:

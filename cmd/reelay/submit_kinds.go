@@ -126,8 +126,12 @@ var (
 	thousands    = regexp.MustCompile(`^[-+]?[0-9]{1,3}([,'\x{a0}\x{202f} ][0-9]{3})+(\.[0-9]+)?$`)
 	scientific   = regexp.MustCompile(`^[-+]?[0-9]([.,][0-9]+)?[eE][-+]?[0-9]+$`)
 	percentage   = regexp.MustCompile(`^[-+]?[0-9.,]+ ?%$`)
-	cellError    = regexp.MustCompile(`^#(N/A|REF!|VALUE!|DIV/0!|NAME\?|NUM!|NULL!|SPILL!|CALC!)$`)
-	currency     = regexp.MustCompile(`^([$€£¥] ?[0-9.,]+|[0-9.,]+ ?[$€£¥])$`)
+	// In English, German, French, Spanish, Italian, Portuguese, Dutch, Polish and Russian
+	cellError = regexp.MustCompile(`^#(N/A|REF!|VALUE!|DIV/0!|NAME\?|NUM!|NULL!|SPILL!|CALC!` +
+		`|NV|BEZUG!|WERT!|ZAHL!|ÜBERLAUF!|KALK!|VALEUR!|NOM\?|NOMBRE!|NUL!|¡(REF|VALOR|NUM|NULO|DIV/0)!|N/D|¿NOMBRE\?` +
+		`|RIF!|VALORE!|NOME\?|NULLO!|VALOR!|NÚM!|NULO!|N/B|VERW!|WAARDE!|NAAM\?|GETAL!|LEEG!|DEEL/0!` +
+		`|ADR!|ARG!|NAZWA\?|LICZBA!|ZERO!|DZIEL/0!|Н/Д|ССЫЛКА!|ЗНАЧ!|ИМЯ\?|ЧИСЛО!|ПУСТО!|ДЕЛ/0!)$`)
+	currency = regexp.MustCompile(`^([$€£¥] ?[0-9.,]+|[0-9.,]+ ?[$€£¥])$`)
 )
 
 // unreadableNumber says what is wrong with a cell where a number is expected. It returns "" if the cell may
@@ -146,6 +150,13 @@ func unreadableNumber(cell string, whole bool) string {
 		return "write the number without the apostrophe"
 	}
 	return ""
+}
+
+// booleans are the words of spreadsheets in the languages of cellError. They are read only where a model
+// takes a boolean: elsewhere they are words.
+var booleans = map[string]bool{
+	"TRUE": true, "WAHR": true, "VRAI": true, "VERDADERO": true, "VERO": true, "VERDADEIRO": true, "WAAR": true, "PRAWDA": true, "ИСТИНА": true,
+	"FALSE": false, "FALSCH": false, "FAUX": false, "FALSO": false, "ONWAAR": false, "FAŁSZ": false, "ЛОЖЬ": false,
 }
 
 // spreadsheetValue returns TRUE and FALSE, as spreadsheets write them, in JSON.

@@ -52,6 +52,7 @@ func TestCSVOfSpreadsheets(t *testing.T) {
 		requireJobs(t, csvFile(t, "\ufeff"+header+rows), want)
 		requireJobs(t, csvFile(t, "sep=;\r\n"+header+rows), want)
 		requireJobs(t, csvFile(t, "\"sep=;\"\n"+header+rows), want)
+		requireJobs(t, csvFile(t, header+strings.NewReplacer("TRUE;TRUE", "WAHR;WAHR", "FALSE;False", "FALSCH;Falsch").Replace(rows)), want)
 		tabs := strings.ReplaceAll(strings.ReplaceAll(header+rows, ";", "\t"), "fox\t owl", "fox; owl")
 		requireJobs(t, csvFile(t, tabs), want)
 		requireJobs(t, csvFile(t, "SEP=\t\r\n"+tabs), want)
@@ -69,6 +70,8 @@ func TestCSVOfSpreadsheets(t *testing.T) {
 			"#N/A":        "params.guidance is #N/A, an error of the spreadsheet: correct the cell",
 			";;1,23E+11":  "params.fps is 1,23E+11: a spreadsheet has shortened the number",
 			";;;1.2E+5":   "priority is 1.2E+5: a spreadsheet has shortened the number",
+			"#WERT!":      "params.guidance is #WERT!, an error of the spreadsheet",
+			";#NV":        "metadata.note is #NV, an error of the spreadsheet",
 			";#REF!":      "metadata.note is #REF!, an error of the spreadsheet",
 			"1;x;1;2;y;z": "it has 8 cells, and the header has 7",
 		} {

@@ -111,6 +111,12 @@ func Check(ctx context.Context, data []byte) (Info, error) {
 	return info, err
 }
 
+// animated reports whether a WebP image has the flag of an animation in its extended header
+// (RFC 9649, section 2.7).
+func animated(data []byte) bool {
+	return len(data) > 20 && string(data[12:16]) == "VP8X" && data[20]&0x02 != 0
+}
+
 // inspect reads an image's header and checks the limits.
 func inspect(data []byte) (Info, kind, error) {
 	if len(data) > MaxBytes {
@@ -119,6 +125,9 @@ func inspect(data []byte) (Info, kind, error) {
 	for _, format := range kinds {
 		if !format.begins(data) {
 			continue
+		}
+		if format.contentType == "image/webp" && animated(data) {
+			return Info{}, format, Fault("it is an animated WebP: save one of its pictures as PNG, JPEG or WebP")
 		}
 		config, err := format.config(bytes.NewReader(data))
 		if err != nil {

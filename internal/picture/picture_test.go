@@ -65,6 +65,8 @@ func TestCheck(t *testing.T) {
 		asPNG, asJPEG := encoded(t, 300, 200)
 		var asGIF bytes.Buffer
 		require.NoError(t, gif.Encode(&asGIF, image.NewRGBA(image.Rect(0, 0, 2, 2)), nil))
+		_, err := picture.Check(t.Context(), []byte("RIFF\x2a\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x02\x00\x00\x00\x3f\x01\x00\xef\x00\x00ANIM"))
+		require.ErrorContains(t, err, "animated WebP")
 		wide := []byte(webpPixel)
 		copy(wide[21:], "\xff\xff\xff\x1f") // 16384 × 16384
 
