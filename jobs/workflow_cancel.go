@@ -101,18 +101,46 @@ func (w *Workflows) cancelPart(ctx context.Context, of *models.Workflow, ids []m
 	return nil
 }
 
-// FinishCancels completes the cancellations of workflows that were cut off, and returns how many.
-// Any number of processes may call it at once.
+// FinishCancels completes the cancellations of workflows that were cut off, and returns how many. They
+// take turns, a part of each after another, so that a large one delays no small one. What ctx leaves no
+// time for is left to the next call. Any number of processes may call it at once.
 func (w *Workflows) FinishCancels(ctx context.Context) (int, error) {
 	cut, err := models.ListCancelling(ctx, w.DB, cancelsLimit)
 	if err != nil {
 		return 0, fmt.Errorf("find the workflows to cancel: %w", err)
 	}
+	type rest struct {
+		of   *models.Workflow
+		jobs []models.JobID
+	}
+	var open []*rest
 	var failed []error
 	for _, one := range cut {
-		if err := w.cancelNodes(ctx, one); err != nil {
-			failed = append(failed, fmt.Errorf("cancel workflow %s: %w", one.ID, err))
+		left, err := models.ListUncancelled(ctx, w.DB, one.ID)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("find the jobs of workflow %s to cancel: %w", one.ID, err))
+			continue
 		}
+		open = append(open, &rest{one, left})
 	}
-	return len(cut) - len(failed), errors.Join(failed...)
+	finished := 0
+	for len(open) > 0 && ctx.Err() == nil {
+		open = slices.DeleteFunc(open, func(r *rest) bool {
+			n := min(len(r.jobs), cancelMost)
+			if n == 0 {
+				finished++
+				return true
+			}
+			if err := w.cancelPart(ctx, r.of, r.jobs[:n]); err != nil {
+				failed = append(failed, fmt.Errorf("cancel workflow %s: %w", r.of.ID, err))
+				return true
+			}
+			r.jobs = r.jobs[n:]
+			return false
+		})
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return finished, nil
+	}
+	return finished, errors.Join(failed...)
 }
