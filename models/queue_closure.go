@@ -24,6 +24,8 @@ type Wait struct {
 type Paused struct {
 	Seconds float64   `bun:"seconds"`
 	Since   time.Time `bun:"since,nullzero"`
+	// Now means that the queue is closed at the end of the wait.
+	Now bool `bun:"now"`
 }
 
 // ListPaused returns how long the queues of these waits were closed, in their order.
@@ -34,7 +36,8 @@ func ListPaused(ctx context.Context, db bun.IDB, waits []Wait) ([]Paused, error)
 	var found []Paused
 	err := db.NewRaw(`
 		SELECT p.seconds, CASE WHEN w.next_lane <> '' THEN
-				waiting_since(w.next_lane, w.model, greatest(extract(epoch FROM w.until - w.since)::float8 - p.seconds, 0), w.until) END AS since
+				waiting_since(w.next_lane, w.model, greatest(extract(epoch FROM w.until - w.since)::float8 - p.seconds, 0), w.until) END AS since,
+			EXISTS (SELECT FROM queue_closures c WHERE c.lane = w.lane AND c.model IN ('', w.model) AND c.began_at <= w.until AND c.ended_at > w.until) AS now
 		FROM unnest(?::text[], ?::text[], ?::timestamptz[], ?::timestamptz[], ?::text[]) WITH ORDINALITY AS w (lane, model, since, until, next_lane, place)
 		CROSS JOIN LATERAL (SELECT paused_seconds(w.lane, w.model, w.since, w.until) AS seconds) p
 		ORDER BY w.place`,

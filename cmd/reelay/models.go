@@ -415,7 +415,7 @@ func modelsRestoreCommand() *cobra.Command {
 		if err != nil {
 			return nil, nil, err
 		}
-		return restored, line("Restored version %d of %s.", restored.Version, restored.Name), nil
+		return restored, line("Restored version %d of %s. Add it again to the pools from which it was removed.", restored.Version, restored.Name), nil
 	})
 }
 

@@ -28,8 +28,37 @@ func (r *Reader) JobTimes(ctx context.Context, rows []*models.Job) (map[models.J
 	}
 	found := make(map[models.JobID]*models.JobTime, len(rows))
 	for _, job := range rows {
-		if t := job.Time(now, paused[job.ID].Seconds()); t != nil {
+		if t := job.Time(now, paused[job.ID].Seconds); t != nil {
 			found[job.ID] = t
+		}
+	}
+	return found, nil
+}
+
+// JobWait is how long a run has been queued, all its waits together, without the time in which its queue
+// was paused: from Since until now or, if Since is zero, Seconds.
+type JobWait struct {
+	Since   time.Time
+	Seconds float64
+}
+
+// JobWaits returns the waits of the runs of these jobs. Jobs of which they are unknown are left out.
+func (r *Reader) JobWaits(ctx context.Context, rows []*models.Job) (map[models.JobID]JobWait, error) {
+	now := r.Clock.Now()
+	paused, err := r.paused(ctx, rows, now)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[models.JobID]JobWait, len(rows))
+	for _, job := range rows {
+		t := job.Time(now, paused[job.ID].Seconds)
+		switch {
+		case t == nil:
+		case job.Status != models.JobQueued || paused[job.ID].Now:
+			found[job.ID] = JobWait{Seconds: t.QueuedSeconds}
+		default: // the same however late it is read
+			before := *job.QueuedSeconds - job.PausedSeconds - paused[job.ID].Seconds
+			found[job.ID] = JobWait{Since: job.QueuedAt.Add(-time.Duration(before * float64(time.Second))).Round(time.Millisecond)}
 		}
 	}
 	return found, nil
@@ -37,7 +66,7 @@ func (r *Reader) JobTimes(ctx context.Context, rows []*models.Job) (map[models.J
 
 // paused returns for how long the queues of those of the jobs that are QUEUED were closed in their
 // current wait.
-func (r *Reader) paused(ctx context.Context, rows []*models.Job, now time.Time) (map[models.JobID]time.Duration, error) {
+func (r *Reader) paused(ctx context.Context, rows []*models.Job, now time.Time) (map[models.JobID]models.Paused, error) {
 	var ids []models.JobID
 	var waits []models.Wait
 	for _, job := range rows {
@@ -49,9 +78,9 @@ func (r *Reader) paused(ctx context.Context, rows []*models.Job, now time.Time) 
 	if err != nil {
 		return nil, apierror.Wrap(err, "read for how long queues were closed")
 	}
-	found := make(map[models.JobID]time.Duration, len(ids))
+	found := make(map[models.JobID]models.Paused, len(ids))
 	for i, id := range ids {
-		found[id] = time.Duration(all[i].Seconds * float64(time.Second))
+		found[id] = all[i]
 	}
 	return found, nil
 }

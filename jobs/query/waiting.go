@@ -38,7 +38,7 @@ type situation struct {
 	gaveWay   map[models.JobID]models.Tier // to which lane, if its last attempt did
 	ahead     map[models.JobID]int
 	above     map[models.JobID]int
-	paused    map[models.JobID]time.Duration // for how long their queues were closed
+	paused    map[models.JobID]models.Paused // for how long their queues were closed
 }
 
 // WaitingFor returns the reasons why each of these jobs waits, the most informative first. It
@@ -357,7 +357,7 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 			text.Count(total.Busy, "worker"), verb(total.Busy, "is", "are"), text.MomentToSecond(job.AvoidUntil.UTC(), s.now))
 		return []WaitingReason{{Code: WaitCapacityExhausted, Message: message, Until: job.AvoidUntil}}
 	case job.Lane == models.TierBatch && total.BatchWaits:
-		until := job.QueuedAt.Add(s.paused[job.ID] + jobs.Policies[models.TierBatch].Patience)
+		until := job.QueuedAt.Add(time.Duration(s.paused[job.ID].Seconds*float64(time.Second)) + jobs.Policies[models.TierBatch].Patience)
 		return []WaitingReason{{Code: WaitPrice, Message: "Waiting for cheaper machines, until " + text.Moment(until.UTC(), s.now) + " at the latest.", Until: until}}
 	case total.Busy == 0 && total.Most == 0 && total.Dear:
 		return []WaitingReason{{Code: WaitPrice, Message: "Suitable machines cost more than the price limits of their pools."}}

@@ -691,7 +691,7 @@ func jobFacts(v *jobView) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = lasted(waited(v.Job), v.Now).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = lasted(waited(v.Wait), v.Now).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

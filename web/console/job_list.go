@@ -46,6 +46,8 @@ type jobRow struct {
 	Picture string
 	// WorkerID is the worker of the newest attempt, or "".
 	WorkerID models.WorkerID
+	// Wait is how long it has been queued; nil if that is unknown.
+	Wait *query.JobWait
 }
 
 // reason says why the job failed or was cancelled, or returns "".
@@ -269,9 +271,17 @@ func (c *console) plainRows(ctx context.Context, items []*models.Job) ([]jobRow,
 		return nil, err
 	}
 	workers, err := c.Reader.LastWorkers(ctx, jobIDs(items, func(job *models.Job) bool { return job.AttemptNo > 0 }))
+	if err != nil {
+		return nil, err
+	}
+	waits, err := c.Reader.JobWaits(ctx, items)
 	var rows []jobRow
 	for _, job := range items {
-		rows = append(rows, jobRow{Job: job, Account: accounts[job.AccountID], WorkerID: workers[job.ID]})
+		row := jobRow{Job: job, Account: accounts[job.AccountID], WorkerID: workers[job.ID]}
+		if wait, known := waits[job.ID]; known {
+			row.Wait = &wait
+		}
+		rows = append(rows, row)
 	}
 	return rows, err
 }

@@ -43,6 +43,8 @@ type jobView struct {
 	Workers  map[models.WorkerID]*models.Worker
 	// Times is where the time of its run went, or nil if that is unknown.
 	Times *models.JobTime
+	// Wait is how long it has been queued; nil if that is unknown.
+	Wait *query.JobWait
 	// Waiting lists what holds a waiting job back, the most important reason first.
 	Waiting []query.WaitingReason
 	// Webhooks are the deliveries about its ends, newest first, each with its tries.
@@ -110,6 +112,13 @@ func (c *console) readJobParts(ctx context.Context, p jobs.Principal, v *jobView
 		return err
 	}
 	v.Times = times[v.ID]
+	waits, err := c.Reader.JobWaits(ctx, []*models.Job{v.Job})
+	if err != nil {
+		return err
+	}
+	if wait, known := waits[v.ID]; known {
+		v.Wait = &wait
+	}
 	return c.readWaiting(ctx, v)
 }
 

@@ -509,7 +509,7 @@ func jobTableRow(row jobRow, v *jobList) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = lasted(waited(row.Job), v.Now).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = lasted(waited(row.Wait), v.Now).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )
@@ -20,12 +21,15 @@ func since(begin time.Time, seconds float64) lasting {
 	return lasting{Since: begin.Add(-time.Duration(seconds * float64(time.Second)))}
 }
 
-// waited is how long the job's run has been queued, all its waits together.
-func waited(job *models.Job) lasting {
-	if job.Status == models.JobQueued && job.QueuedSeconds != nil {
-		return since(job.QueuedAt, *job.QueuedSeconds)
+// waited is how long the job's run has been queued; nil is unknown.
+func waited(w *query.JobWait) lasting {
+	switch {
+	case w == nil:
+		return lasting{}
+	case w.Since.IsZero():
+		return lasting{Seconds: &w.Seconds}
 	}
-	return lasting{Seconds: job.QueuedSeconds}
+	return lasting{Since: w.Since}
 }
 
 // ran is how long workers have held the job's run, all its attempts together.

@@ -169,5 +169,5 @@ func (c *console) modelRestore(w http.ResponseWriter, r *http.Request, p jobs.Pr
 	if err != nil {
 		return err
 	}
-	return c.done(w, r, "/models", fmt.Sprintf("Restored version %d of %s.", restored.Version, restored.Name))
+	return c.done(w, r, "/models", fmt.Sprintf("Restored version %d of %s. Add it again to the pools from which it was removed.", restored.Version, restored.Name))
 }
