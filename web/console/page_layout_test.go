@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/reelay/reelay/internal/chromium"
 	"github.com/reelay/reelay/models"
@@ -73,12 +74,19 @@ func TestLayout(t *testing.T) {
 			for _, width := range []int64{1440, 1280, 390} {
 				var wide int64
 				var cut, together []string
-				require.NoError(t, chromedp.Run(ctx,
-					look(width, "light"),
-					chromedp.Evaluate("document.documentElement.scrollWidth", &wide),
-					chromedp.Evaluate(cutOff, &cut),
-					chromedp.Evaluate(ranTogether, &together),
-				))
+				require.NoError(t, chromedp.Run(ctx, look(width, "light")))
+				for range 60 { // charts take their new size some frames after the window
+					require.NoError(t, chromedp.Run(ctx,
+						chromedp.Evaluate("document.documentElement.scrollWidth", &wide),
+						chromedp.Evaluate(cutOff, &cut),
+						chromedp.Evaluate(ranTogether, &together),
+					))
+					if wide <= width && len(cut)+len(together) == 0 {
+						break
+					}
+					require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate("new Promise((done) => requestAnimationFrame(() => done(1)))", nil,
+						func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) })))
+				}
 				require.LessOrEqual(t, wide, width, "the page is too wide at %d px", width)
 				require.Empty(t, cut, "cut off at %d px", width)
 				require.Empty(t, together, "texts that run together, or a space before a mark")
