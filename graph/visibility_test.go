@@ -28,7 +28,7 @@ func TestClientsMaySeeWhatTheirOperationsSelect(t *testing.T) {
 		require.NoError(t, err)
 		text.Write(raw)
 	}
-	document, refused := gqlparser.LoadQuery(schema, text.String())
+	document, refused := gqlparser.LoadQueryWithRules(schema, text.String(), nil)
 	require.Nil(t, refused)
 	require.NotEmpty(t, document.Operations)
 
