@@ -40,7 +40,12 @@ func TestPoolCommands(t *testing.T) {
 		"explain": {
 			[]string{"explain", "l4-spot"},
 			`{"pools": [` + pool + `], "pool": {"explanation": {"at": "2026-01-31T12:00:00Z", "workers": 1, "desired": 3, "boot": 2, "drain": 0, "reason": "Because.", "inputs": {}}}}`,
-			`l4-spot has 1 of the 3 workers that it should have. It boots 2.\nBecause\.`, map[string]any{"id": "pol_1"},
+			`l4-spot has 1 of the 3 workers that it should have. Start the agents of 2: Reelay does not start the machines of this pool\.\nBecause\.`, map[string]any{"id": "pol_1"},
+		},
+		"explain one that Reelay boots": {
+			[]string{"explain", "l4-spot"},
+			`{"pools": [` + strings.Replace(pool, `"static"`, `"gce"`, 1) + `], "pool": {"explanation": {"at": "2026-01-31T12:00:00Z", "workers": 1, "desired": 3, "boot": 2, "drain": 0, "reason": "Because.", "inputs": {}}}}`,
+			`It boots 2\.\nBecause\.`, map[string]any{"id": "pol_1"},
 		},
 		"diff": {
 			[]string{"diff", "-f", file}, `{"applyPools": [{"kind": "CHANGED", "name": "l4-spot", "warnings": ["There is no source l4."], "differences": [{"path": "maxWorkers", "before": 4, "after": 9}]}]}`,

@@ -1,12 +1,12 @@
 package console
 
 import (
-	"encoding/json"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )
@@ -18,8 +18,8 @@ type poolChart struct {
 	Least, Most int
 	// Changes is the number of decisions since then.
 	Changes int
-	// Counted is what the scaler counted at its decisions and, last, what it counts now. It is
-	// empty if no decision has counts.
+	// Counted is how many workers the pool had: in each step of the history on average, rounded up, and
+	// last, now. It is empty if the history knows nothing of the pool.
 	Counted []workerCount
 }
 
@@ -29,21 +29,14 @@ type workerCount struct {
 	Busy, Idle, Booting int
 }
 
-// countedAt returns the counts that a decision is based on. A decision that asks jobs to give way
-// has none.
-func countedAt(d *models.ScalingDecision) (count workerCount, ok bool) {
-	var in struct{ Busy, Idle, Booting *int } // of [fleet.Demand]
-	if json.Unmarshal(d.Inputs, &in) != nil || in.Busy == nil || in.Idle == nil || in.Booting == nil {
-		return count, false
-	}
-	return workerCount{d.At, *in.Busy, *in.Idle, *in.Booting}, true
-}
-
 func (c workerCount) total() int { return c.Busy + c.Idle + c.Booting }
 
-// chart goes back as far as the decisions that were read, at most chartWindow.
+// chart goes back as far as the pool and the decisions that were read, at most chartWindow.
 func (v *poolShow) chart() poolChart {
 	found := poolChart{Since: v.Now.Add(-chartWindow)}
+	if v.CreatedAt.After(found.Since) {
+		found.Since = v.CreatedAt
+	}
 	if n := len(v.Decisions); n == decisionsRead && v.Decisions[n-1].At.After(found.Since) {
 		found.Since = v.Decisions[n-1].At
 	}
@@ -56,32 +49,45 @@ func (v *poolShow) chart() poolChart {
 			found.Least = step.Value
 		}
 	}
-	if len(found.Counted) > 0 {
-		found.Counted = append(found.Counted, countedNow(v.Explanation.Demand, v.Now))
+	if found.Counted = v.counted(found.Since); len(found.Counted) > 0 {
+		now := v.Explanation.Demand
+		found.Counted = append(found.Counted, workerCount{v.Now, now.Busy, now.Idle, now.Booting})
 	}
 	return found
 }
 
-func countedNow(d fleet.Demand, now time.Time) workerCount {
-	return workerCount{now, d.Busy, d.Idle, d.Booting}
+// counted are the steps of the history that end after a time.
+func (v *poolShow) counted(since time.Time) (all []workerCount) {
+	mine := func(pool string) bool { return pool == v.Name }
+	busy, idle, booting := ofPools("WORKERS_BUSY", mine), ofPools("WORKERS_IDLE", mine), ofPools("WORKERS_BOOTING", mine)
+	up := func(n *float64) int {
+		if n == nil {
+			return 0
+		}
+		return int(math.Ceil(*n))
+	}
+	for _, f := range v.Past {
+		known := slices.ContainsFunc(f.Pools, func(p *models.HistoryPool) bool { return mine(p.Pool) })
+		if known && f.To.After(since) {
+			at := f.From
+			if at.Before(since) {
+				at = since
+			}
+			all = append(all, workerCount{at, up(busy(f)), up(idle(f)), up(booting(f))})
+		}
+	}
+	return all
 }
 
-// add adds the next decision. Of those before the chart begins, the last one is where its lines
-// come from.
+// add adds the next decision. Of those before the chart begins, the last one is where its line
+// comes from.
 func (c *poolChart) add(d *models.ScalingDecision) {
-	count, ok := countedAt(d)
 	if !d.At.After(c.Since) {
 		c.Steps = []ui.Step{{At: c.Since, Value: d.To}}
-		if ok {
-			c.Counted = []workerCount{count}
-		}
 		return
 	}
 	c.Steps = append(c.Steps, ui.Step{At: d.At, Value: d.To})
 	c.Changes++
-	if ok {
-		c.Counted = append(c.Counted, count)
-	}
 }
 
 // top is the value at the upper edge.
@@ -122,6 +128,6 @@ func (c poolChart) words() string {
 		most.Busy, most.Idle, most.Booting = max(most.Busy, count.Busy), max(most.Idle, count.Idle), max(most.Booting, count.Booting)
 	}
 	now := c.Counted[len(c.Counted)-1]
-	return said + fmt.Sprintf(" When it decided, and now, up to %d were busy, %d idle and %d booting; now %d, %d and %d.",
+	return said + fmt.Sprintf(" Up to %d were busy, %d idle and %d booting; now %d, %d and %d.",
 		most.Busy, most.Idle, most.Booting, now.Busy, now.Idle, now.Booting)
 }

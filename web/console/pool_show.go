@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/history"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
@@ -36,7 +37,9 @@ type poolShow struct {
 	Warnings []string
 	// Decisions are the newest ones, newest first.
 	Decisions []*models.ScalingDecision
-	Workers   *workerList
+	// Past is the history of the last day, oldest first.
+	Past    []*history.Figures
+	Workers *workerList
 	// Reclamations are what the provider took of the pool in the last 24 hours.
 	Reclamations []*models.Reclamation
 	// Prices is what a worker cost in the last hours, oldest first.
@@ -89,6 +92,10 @@ func (c *console) readPool(ctx context.Context, p jobs.Principal, id models.Pool
 		return nil, err
 	}
 	v.Decisions = decisions[id]
+	now := time.Now()
+	if v.Past, err = c.Reader.History.Series(ctx, now.Add(-chartWindow), now, 10*time.Minute); err != nil {
+		return nil, err
+	}
 	prices, err := c.Reader.PriceHistories(ctx, []models.PoolID{id}, priceHours)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/history"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 	"github.com/stretchr/testify/require"
@@ -86,6 +88,10 @@ func TestPools(t *testing.T) {
 			quote_ahead = jsonb_build_array(jsonb_build_object('from', now() + interval '2 h', 'pricePerHourUsd', 0.19))`)
 		require.NoError(t, models.RecordPrices(t.Context(), b.DB))
 		require.NoError(t, b.Checkpoints.Pass(t.Context()))
+		b.withPast(t)
+		b.Exec(t, "UPDATE pools SET created_at = now() - interval '1 day'")
+		b.Exec(t, `INSERT INTO history_pools (seconds, at, pool, region, gpu_type, idle, busy, booting)
+			SELECT seconds, at, 'l4', 'local', 'any', 2 * minutes, minutes, 0 FROM history WHERE seconds = 600`)
 
 		got := b.get(t, string(poolPath(pool.ID))).Body
 
@@ -97,7 +103,7 @@ func TestPools(t *testing.T) {
 			require.Contains(t, got, shown)
 		}
 		require.Regexp(t, `(?s)<path class="area-booting" d="M[^"]*V39Z"></path>.*class="area-idle".*class="area-busy".*<path class="line" d="M[0-9. ]+H100"`, got)
-		require.Regexp(t, `aria-label="Since [^"]* up to 1 were busy, 2 idle and 0 booting; now 0, 1 and 0."`, got)
+		require.Regexp(t, `aria-label="Since [^"]* Up to 1 were busy, 2 idle and 0 booting; now 0, 1 and 0."`, got)
 		require.Regexp(t, `(?s)<p class="legend">.*</i> wanted<.*</i> booting<.*</i> idle<.*</i> busy<`, got)
 		require.Regexp(t, `(?s)testcard</td>\s*<td class="num" data-label="Every">–</td>.*>–</td>.*>1 in 4 busy h</td>.*>–</td>`, got)
 		require.Contains(t, b.get(t, "/workers").Body, `href="/pools/`+string(pool.ID)+`">l4</a>`)
@@ -276,9 +282,9 @@ func TestPoolChart(t *testing.T) {
 	at := func(ago time.Duration, to int) *models.ScalingDecision {
 		return &models.ScalingDecision{At: now.Add(-ago), To: to, Inputs: []byte(`{"yields": []}`)}
 	}
-	counted := func(d *models.ScalingDecision, inputs string) *models.ScalingDecision {
-		d.Inputs = []byte(inputs)
-		return d
+	past := func(ago time.Duration, pool string, busy, idle, booting float64) *history.Figures {
+		return &history.Figures{From: now.Add(-ago), To: now.Add(10*time.Minute - ago), Covered: 10 * time.Minute, Samples: 1,
+			Pools: []*models.HistoryPool{{Pool: pool, Busy: busy, Idle: idle, Booting: booting}}}
 	}
 	many := make([]*models.ScalingDecision, decisionsRead)
 	for i := range many {
@@ -287,26 +293,27 @@ func TestPoolChart(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		decisions []*models.ScalingDecision
+		past      []*history.Figures
 		steps     int
 		words     string
 		top       int
 		busy      string // the outline of its area
 	}{
-		{"none", nil, 0, "Since 25 Nov 12:00 UTC the scaler wanted 0 to 0 workers, and decided 0 times.", 1, ""},
-		{"one before", []*models.ScalingDecision{at(30*time.Hour, 2), at(40*time.Hour, 7)}, 1, "Since 25 Nov 12:00 UTC the scaler wanted 2 to 2 workers, and decided 0 times.", 2, ""},
-		{"some within", []*models.ScalingDecision{at(time.Hour, 1), at(2*time.Hour, 5), at(30*time.Hour, 2)}, 3, "Since 25 Nov 12:00 UTC the scaler wanted 1 to 5 workers, and decided 2 times.", 5, ""},
-		{"too many", many, decisionsRead, "Since 26 Nov 08:40 UTC the scaler wanted 0 to 2 workers, and decided 199 times.", 2, ""},
+		{"none", nil, nil, 0, "Since 25 Nov 12:00 UTC the scaler wanted 0 to 0 workers, and decided 0 times.", 1, ""},
+		{"one before", []*models.ScalingDecision{at(30*time.Hour, 2), at(40*time.Hour, 7)}, nil, 1, "Since 25 Nov 12:00 UTC the scaler wanted 2 to 2 workers, and decided 0 times.", 2, ""},
+		{"some within", []*models.ScalingDecision{at(time.Hour, 1), at(2*time.Hour, 5), at(30*time.Hour, 2)}, nil, 3, "Since 25 Nov 12:00 UTC the scaler wanted 1 to 5 workers, and decided 2 times.", 5, ""},
+		{"too many", many, nil, decisionsRead, "Since 26 Nov 08:40 UTC the scaler wanted 0 to 2 workers, and decided 199 times.", 2, ""},
 		{
-			"with counts", []*models.ScalingDecision{
-				at(3*time.Hour, 4), counted(at(6*time.Hour, 4), `{"busy": 4, "idle": 2, "booting": 2}`),
-				counted(at(30*time.Hour, 2), `{"busy": 1, "idle": 0, "booting": 0}`), counted(at(40*time.Hour, 9), `{"busy": 9, "idle": 9, "booting": 9}`),
+			"with a past", []*models.ScalingDecision{at(3*time.Hour, 4), at(6*time.Hour, 4), at(30*time.Hour, 2), at(40*time.Hour, 9)},
+			[]*history.Figures{
+				past(40*time.Hour, "mine", 9, 9, 9), past(24*time.Hour+5*time.Minute, "mine", 1, 0, 0), past(12*time.Hour, "mine", 3.2, 2, 2), past(6*time.Hour, "other", 8, 8, 8),
 			}, 3,
-			"Since 25 Nov 12:00 UTC the scaler wanted 2 to 4 workers, and decided 2 times." +
-				" When it decided, and now, up to 4 were busy, 3 idle and 2 booting; now 2, 3 and 1.",
-			8, "M-25.00 39L-25.00 34.25L75.00 20.00L100.00 29.50V39Z",
+			"Since 25 Nov 12:00 UTC the scaler wanted 2 to 4 workers, and decided 2 times. Up to 4 were busy, 3 idle and 2 booting; now 2, 3 and 1.",
+			8, "M0.00 39L0.00 34.25L50.00 20.00L100.00 29.50V39Z",
 		},
 	} {
-		chart := (&poolShow{Decisions: c.decisions, Now: now, Explanation: &fleet.Explanation{Demand: fleet.Demand{Busy: 2, Idle: 3, Booting: 1}}}).chart()
+		chart := (&poolShow{poolRow: poolRow{PoolStatus: &query.PoolStatus{Pool: &models.Pool{PoolSpec: models.PoolSpec{Name: "mine"}}}}, Decisions: c.decisions, Past: c.past, Now: now,
+			Explanation: &fleet.Explanation{Demand: fleet.Demand{Busy: 2, Idle: 3, Booting: 1}}}).chart()
 		require.Len(t, chart.Steps, c.steps, c.name)
 		require.Equal(t, c.words, chart.words(), c.name)
 		require.Equal(t, c.top, chart.top(), c.name)
