@@ -186,7 +186,7 @@ func TestFiguresAgree(t *testing.T) {
 		require.Contains(t, in, "2 jobs: no worker and no pool can run them")
 	}
 	require.Contains(t, metrics, `reelay_queue_stuck_jobs{reason="PAUSED",tier="BATCH"} 3`)
-	require.Contains(t, queues, "never, paused")
+	require.Contains(t, queues, "not until resumed")
 	require.Contains(t, queues, "no pool and no worker serves it")
 	for _, q := range now.Queues {
 		if valueOr(q.Model, "") == "dead" {

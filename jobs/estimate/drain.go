@@ -255,6 +255,14 @@ func (d *Drains) empty(parts []drainPart) (seconds float64) {
 	return seconds
 }
 
+// UntilResumed reports whether jobs wait and an operator keeps all of them from starting: their queues
+// are paused, or all starts halted.
+func (d Drain) UntilResumed() bool {
+	return d.Seconds == nil && len(d.LeftOut) > 0 && !slices.ContainsFunc(d.LeftOut, func(l LeftOut) bool {
+		return l.Obstacle != ObstaclePaused && l.Obstacle != ObstacleHalted
+	})
+}
+
 // LeftOutText names the jobs that a drain leaves out, the most first, or "".
 func (d Drain) LeftOutText() string {
 	all := slices.Clone(d.LeftOut)

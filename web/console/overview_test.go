@@ -111,6 +111,48 @@ func TestOverview(t *testing.T) {
 		require.NotContains(t, body, "<img src=x")
 	})
 
+	t.Run("TellsTheOldestWaitAsItsLanesDo", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		tile := func(page string) string {
+			t.Helper()
+			found := regexp.MustCompile(`(?s)<span class="tile-name">Queued</span>.*?<span class="tile-note">([^<]*)`).FindStringSubmatch(page)
+			require.NotNil(t, found)
+			return found[1]
+		}
+		lane := regexp.MustCompile(`(?s)href="/queues#lane-ENTERPRISE".*?data-label="State">(.*?)</td>.*?data-label="Oldest wait">(.*?)</td>`)
+
+		require.Equal(t, "none waits · 0 scheduled · 0 blocked", tile(b.page(t, "/overview")))
+
+		b.Submit(t)
+		b.Submit(t)
+		_, err := b.Operator.PauseQueue(t.Context(), b.Admin, models.TierEnterprise, "", "")
+		require.NoError(t, err)
+		b.Exec(t, "UPDATE jobs SET queued_at = clock_timestamp() - interval '5 minutes'")
+		b.Exec(t, "UPDATE queue_closures SET began_at = clock_timestamp() - interval '2 minutes'")
+		page := b.page(t, "/overview")
+		found := lane.FindStringSubmatch(page)
+		require.NotNil(t, found)
+		require.Regexp(t, `^ *3 min 0\d s *$`, found[2], "the wait before the pause")
+		require.Equal(t, "oldest "+strings.TrimSpace(found[2])+", paused · 2 in paused queues · 0 scheduled · 0 blocked", tile(page))
+		require.Contains(t, page, "Queues empty in</span> <b>not until resumed")
+
+		_, err = b.Operator.ResumeQueue(t.Context(), b.Admin, models.TierEnterprise, "")
+		require.NoError(t, err)
+		_, err = b.Operator.PauseQueue(t.Context(), b.Admin, models.TierEnterprise, "testcard", "")
+		require.NoError(t, err)
+		for _, path := range []string{"/overview", "/queues", "/queues/enterprise"} {
+			require.Regexp(t, `(?s)<span class="badge is-partly_paused">partly paused</span>\s*<span class="quiet under">testcard</span>`, b.page(t, path), path)
+		}
+		require.Contains(t, tile(b.page(t, "/overview")), ", paused · 2 in paused queues")
+
+		_, err = b.Operator.ResumeQueue(t.Context(), b.Admin, models.TierEnterprise, "testcard")
+		require.NoError(t, err)
+		b.Exec(t, "UPDATE jobs SET tier = 'PRO'")
+		require.Regexp(t, `^2 promoted, oldest \d min \d\d s · 0 scheduled · 0 blocked$`, tile(b.page(t, "/overview")))
+	})
+
 	t.Run("DrawsChartsOfEachTimeWithoutScripts", func(t *testing.T) {
 		t.Parallel()
 

@@ -64,10 +64,9 @@ func (v *overview) tiles() (first, rest []tile) {
 func (v *overview) jobTiles() []tile {
 	h := v.Hour
 	queued, dead := float64(v.Queued), float64(v.DeadLetters)
-	oldest := v.oldestWait()
 	return []tile{
-		{"Queued", ui.Count(v.Queued, 0), v.queuedNote(oldest),
-			"Jobs that wait for a worker. Time in which a queue is paused is no wait.", "/queues", levelOf(&queued, deepQueue, veryDeepQueue)},
+		{"Queued", ui.Count(v.Queued, 0), v.queuedNote(),
+			"Jobs that wait for a worker. Time in which a queue is paused is no wait, and promoted jobs count apart.", "/queues", levelOf(&queued, deepQueue, veryDeepQueue)},
 		{"Running", ui.Count(v.Running, 0), "on " + text.Count(v.WorkersBusy, "busy worker"), "Jobs that a worker holds", "/jobs?status=RUNNING", "calm"},
 		{"Queues empty in", drainText(v.Drain), drainNote(v.Drain), "The estimated work of the queued jobs by the workers that can run it and take jobs now. Jobs that do not start are left out.", "/queues", drainLevel(v.Drain)},
 		{"Completed", ui.Figure(v.CompletedPerMinute, "/min"), "submitted " + ui.Figure(v.SubmittedPerMinute, "/min") + ", 10 min", "Of the last ten minutes", "/jobs?status=COMPLETED", "calm"},
@@ -101,12 +100,37 @@ func drainLevel(d estimate.Drain) string {
 	return levelOf(d.Seconds, slowDrain, verySlowDrain)
 }
 
-func (v *overview) queuedNote(oldest *float64) string {
-	note := fmt.Sprintf("oldest %s · %s scheduled · %s blocked", ui.Seconds(oldest), ui.Count(v.Scheduled, 10_000), ui.Count(v.Blocked, 10_000))
-	if v.Promoted > 0 {
-		note += fmt.Sprintf(" · %s promoted", ui.Count(v.Promoted, 0))
+// queuedNote says which of the lanes' jobs has waited longest, as the lanes below do, and what that
+// leaves out.
+func (v *overview) queuedNote() string {
+	var oldest, promoted *float64
+	stands, paused := false, 0
+	for _, lane := range v.Lanes {
+		paused += lane.PausedDepth
+		if longer(lane.OldestWaitSeconds, oldest) {
+			oldest, stands = lane.OldestWaitSeconds, lane.OldestPaused
+		}
+		if longer(lane.PromotedWaitSeconds, promoted) {
+			promoted = lane.PromotedWaitSeconds
+		}
 	}
-	return note
+	parts := []string{"none waits"}
+	switch {
+	case oldest != nil && stands:
+		parts[0] = "oldest " + ui.Seconds(oldest) + ", paused"
+	case oldest != nil:
+		parts[0] = "oldest " + ui.Seconds(oldest)
+	case v.Promoted > 0:
+		parts = nil // all that wait were promoted
+	}
+	if v.Promoted > 0 {
+		parts = append(parts, promotedText(v.Promoted, promoted))
+	}
+	if paused > 0 {
+		parts = append(parts, ui.Count(paused, 0)+" in paused queues")
+	}
+	parts = append(parts, ui.Count(v.Scheduled, 10_000)+" scheduled", ui.Count(v.Blocked, 10_000)+" blocked")
+	return strings.Join(parts, " · ")
 }
 
 func (v *overview) failedNote() string {
@@ -159,16 +183,6 @@ func (v *overview) fleetLevel() string {
 		return "bad"
 	}
 	return "calm"
-}
-
-// oldestWait is the longest wait of a queue that is not paused, in seconds.
-func (v *overview) oldestWait() (oldest *float64) {
-	for _, q := range v.Queues {
-		if !q.Paused() && q.OldestWaitSeconds != nil && (oldest == nil || *q.OldestWaitSeconds > *oldest) {
-			oldest = q.OldestWaitSeconds
-		}
-	}
-	return oldest
 }
 
 // causeLevel is the colour of a cause.

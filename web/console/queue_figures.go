@@ -64,7 +64,22 @@ func (q *queueView) promotedText() string {
 	if q.Promoted == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s promoted, oldest %s", ui.Count(q.Promoted, 0), ui.Seconds(q.PromotedWaitSeconds))
+	return promotedText(q.Promoted, q.PromotedWaitSeconds)
+}
+
+func promotedText(jobs int, oldest *float64) string {
+	return fmt.Sprintf("%s promoted, oldest %s", ui.Count(jobs, 0), ui.Seconds(oldest))
+}
+
+// state says whether workers get the jobs: all of them, none, or none of some models.
+func (q *queueView) state() string {
+	switch {
+	case q.Pause != nil:
+		return "PAUSED"
+	case len(q.PausedModels) > 0:
+		return "PARTLY_PAUSED"
+	}
+	return "ACTIVE"
 }
 
 // full reports whether jobs wait while the pools that serve them have all the workers that they may
@@ -91,15 +106,21 @@ func (q *queueView) drains() string {
 		return drainText(d)
 	}
 	if d.Seconds == nil && len(d.LeftOut) == 1 {
+		if d.LeftOut[0].Obstacle == estimate.ObstaclePaused {
+			return drainText(d) // the state beside it says that it is paused
+		}
 		return drainText(d) + ", " + d.LeftOut[0].Why()
 	}
 	return drainText(d) + ", " + drainNote(d)
 }
 
-// drainText is the time to empty queues: never if an operator has to act before any of their jobs
-// starts.
+// drainText is the time to empty queues. Jobs that an operator keeps from starting wait until they are
+// resumed, and never start if nothing can run them.
 func drainText(d estimate.Drain) string {
-	if d.Never() {
+	switch {
+	case d.UntilResumed():
+		return "not until resumed"
+	case d.Never():
 		return "never"
 	}
 	return ui.Seconds(d.Seconds)

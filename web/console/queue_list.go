@@ -35,6 +35,8 @@ type queueList struct {
 type laneView struct {
 	queueView
 	Models []queueView
+	// PausedDepth is how many of its waiting jobs are in queues that are paused.
+	PausedDepth int
 	// Shares are the accounts with the most waiting jobs.
 	Shares []*models.LaneShare
 }
@@ -44,6 +46,11 @@ type queueView struct {
 	models.QueueCount
 	// Own is the pause of just this, even if the lane is paused, too.
 	Own *models.Pause
+	// PausedModels are those of a lane that are paused while the lane is not.
+	PausedModels []string
+	// OldestPaused is whether the longest waiting job is in a queue that is paused, so that its wait
+	// stands still.
+	OldestPaused bool
 	// Wait is how long jobs waited that started within the last hour, or nil if none did.
 	Wait *query.QueueWait
 	// Limit is what workers and pools can do for it, and how long that takes. A lane is at the
@@ -185,12 +192,19 @@ func lanesOf(queues []models.QueueCount, pauses []models.Pause) []laneView {
 			lane.GPUSeconds += q.GPUSeconds
 			lane.Promoted += q.Promoted
 			if longer(q.OldestWaitSeconds, lane.OldestWaitSeconds) {
-				lane.OldestWaitSeconds, lane.OldestQueuedAt = q.OldestWaitSeconds, q.OldestQueuedAt
+				lane.OldestWaitSeconds, lane.OldestQueuedAt, lane.OldestPaused = q.OldestWaitSeconds, q.OldestQueuedAt, q.Paused()
 			}
 			if longer(q.PromotedWaitSeconds, lane.PromotedWaitSeconds) {
 				lane.PromotedWaitSeconds = q.PromotedWaitSeconds
 			}
-			lane.Models = append(lane.Models, queueView{QueueCount: q, Own: pauseOf(pauses, tier, q.Model)})
+			if q.Paused() {
+				lane.PausedDepth += q.Depth
+			}
+			own := pauseOf(pauses, tier, q.Model)
+			if own != nil && pause == nil {
+				lane.PausedModels = append(lane.PausedModels, q.Model)
+			}
+			lane.Models = append(lane.Models, queueView{QueueCount: q, Own: own, OldestPaused: q.Paused()})
 		}
 		lanes = append(lanes, lane)
 	}
