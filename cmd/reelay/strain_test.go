@@ -269,7 +269,8 @@ func TestStrain(t *testing.T) {
 
 		quiet = max(quiet, s.submitsWhile(t, alone)) // another program may use the machine by now
 
-		require.Equal(t, 150, codes[""]+codes[string(client.CodeRateLimited)], "%v", codes)
+		// On a machine that others use, too, a read may end at the limit of its statements.
+		require.Equal(t, 150, codes[""]+codes[string(client.CodeRateLimited)]+codes[string(client.CodeUnavailable)], "%v", codes)
 		require.Positive(t, codes[""], "some are answered")
 		require.Positive(t, codes[string(client.CodeRateLimited)], "the others are too much at once")
 		t.Logf("%v; p99 of submits: %s with nothing else, %s beside the reads", codes, quiet, loaded)
