@@ -280,7 +280,7 @@ func (s *settlement) failUnfit(ctx context.Context, tx bun.Tx, parents []*Change
 }
 
 func dependencyReason(parent *models.Job) string {
-	return fmt.Sprintf("it depends on job %s, which is %s", parent.ID, parent.Status)
+	return fmt.Sprintf("it depends on %s, which is %s", parent.ID, parent.Status)
 }
 
 // writeOthers writes jobs that wait for others with their events and dead letters.

@@ -19,6 +19,7 @@ import (
 // null.
 type Summary struct {
 	JobID                models.JobID `json:"job_id" doc:"The job's id." example:"job_0192f3c8-7a1e-7c3b-9f52-3f3a3c0f7a11"`
+	Model                string       `json:"model" doc:"The model's name."`
 	Status               string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked" doc:"The job's status. completed, failed and cancelled are final."`
 	ProgressPct          float64      `json:"progress_pct" minimum:"0" maximum:"100" doc:"The progress in percent. It may go back if a worker is lost and another one resumes from a checkpoint."`
 	Phase                string       `json:"phase" enum:"waiting,starting,loading_model,resuming,rendering,encoding,uploading,done" doc:"What the job is doing. The phase of every job that has ended is done."`
@@ -45,6 +46,22 @@ type Summary struct {
 	Bears
 	Draft     *Draft       `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
 	Continues models.JobID `json:"continues,omitempty" doc:"Id of the draft that the job continues."`
+	Given
+}
+
+// Given is what a client said of its own about a job. A job's deletion clears the metadata.
+type Given struct {
+	UserID   *string                    `json:"user_id" doc:"The client's id of the end user."`
+	Metadata map[string]json.RawMessage `json:"metadata" nullable:"true" doc:"The client's own data, as it was submitted. Null if none was, and once the job is deleted."`
+}
+
+// GivenOf returns what the client said about a job.
+func GivenOf(job *models.Job) Given {
+	g := Given{UserID: knownText(job.UserID)}
+	if json.Unmarshal(job.Metadata, &g.Metadata) != nil {
+		g.Metadata = nil // no metadata
+	}
+	return g
 }
 
 // Draft is what a summary says of a draft.
@@ -187,8 +204,8 @@ func (r *Reader) previews(ctx context.Context, rows []*models.Job) (map[models.A
 
 func summarize(job *models.Job) *Summary {
 	s := &Summary{
-		JobID: job.ID, Status: strings.ToLower(string(job.Status)), ProgressPct: job.Percent, Phase: strings.ToLower(string(job.Phase)),
-		ProgressMessage: knownText(job.Progress.Message), AttemptNo: job.AttemptNo, MaxAttempts: job.MaxAttempts, AtMostOnce: job.AtMostOnce, Bears: BearsOf(job),
+		JobID: job.ID, Model: job.Model, Status: strings.ToLower(string(job.Status)), ProgressPct: job.Percent, Phase: strings.ToLower(string(job.Phase)),
+		ProgressMessage: knownText(job.Progress.Message), AttemptNo: job.AttemptNo, MaxAttempts: job.MaxAttempts, AtMostOnce: job.AtMostOnce, Bears: BearsOf(job), Given: GivenOf(job),
 		DurationSec: videoSeconds(job.Params), FailureReason: knownText(job.FailureReason),
 		CreatedAt: job.CreatedAt.UTC(), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt), DeletedAt: knownTime(job.DeletedAt),
 	}

@@ -56,10 +56,11 @@ func TestSummarize(t *testing.T) {
 		require.NotContains(t, got, "time", "it has not ended")
 		require.Equal(t, map[string]any{
 			"waited_seconds": 0.0, "ran_seconds": 0.0,
-			"job_id": string(job.ID), "status": "queued", "progress_pct": 0.0, "phase": "waiting", "progress_message": nil,
+			"job_id": string(job.ID), "model": "testcard", "status": "queued", "progress_pct": 0.0, "phase": "waiting", "progress_message": nil,
 			"eta_seconds": nil, "estimated_wait_seconds": nil, "attempt_no": 0.0, "max_attempts": 5.0,
 			"result_url": nil, "thumbnail_url": nil, "preview_url": nil, "duration_sec": 1.0, "processing_time_ms": nil, "cost_usd": nil,
 			"failure_reason": nil, "started_at": nil, "completed_at": nil,
+			"user_id": nil, "metadata": nil,
 		}, got)
 	})
 

@@ -40,7 +40,6 @@ func (d *Deliverer) webhookBody(ctx context.Context, delivery *models.WebhookDel
 		Type: delivery.Event, Timestamp: event.CreatedAt.UTC(),
 		Data: endedJob{
 			Summary: summaries[0], Account: event.AccountID, Run: event.Run,
-			Model: job.Model, UserID: lo.EmptyableToPtr(job.UserID), Metadata: job.Metadata,
 			ScheduleID: lo.EmptyableToPtr(origin.ScheduleID), WorkflowID: lo.EmptyableToPtr(job.WorkflowID), NodeKey: lo.EmptyableToPtr(origin.NodeKey),
 		},
 	})
@@ -103,9 +102,6 @@ type endedJob struct {
 	*query.Summary
 	Account    models.AccountID   `json:"account"`
 	Run        int                `json:"run"`
-	Model      string             `json:"model"`
-	UserID     *string            `json:"user_id"`
-	Metadata   json.RawMessage    `json:"metadata"`
 	ScheduleID *models.ScheduleID `json:"schedule_id"`
 	WorkflowID *models.WorkflowID `json:"workflow_id"`
 	NodeKey    *string            `json:"node_key"`

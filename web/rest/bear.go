@@ -9,6 +9,17 @@ type Bearing struct {
 	MaxPricePerHour *float64 `json:"max_price_per_hour,omitempty" doc:"The highest price of a worker that may run the job, in US dollars per hour: 0 to 10,000. Three digits of it count, rounded down."`
 }
 
+// Own is what a request says of its job for the client's own use.
+type Own struct {
+	UserID   *string `json:"user_id,omitempty" doc:"Your id for the end user."`
+	Metadata object  `json:"metadata,omitempty" doc:"Your own data, up to 64 keys, stored with the job, shown with it and sent with its webhooks: see docs/users/limits.md."`
+}
+
+// addTo copies it to a submission.
+func (o *Own) addTo(in *jobs.Submission) {
+	in.UserID, in.Metadata = value(o.UserID), []byte(o.Metadata)
+}
+
 // addTo copies it to a submission.
 func (b *Bearing) addTo(in *jobs.Submission) error {
 	finish, err := readTime("finish_by", value(b.FinishBy))

@@ -101,10 +101,18 @@ func renamed(err error, names map[string]string) error {
 	if !errors.As(err, &e) {
 		return err
 	}
-	name, ok := names[e.Field]
-	if !ok {
-		return err
+	field, name := e.Field, ""
+	for ok := false; !ok; {
+		if name, ok = names[field]; !ok {
+			// A field of metadata is metadata.a; one of the items of a list is list.0.
+			dot := strings.LastIndexByte(field, '.')
+			if dot < 0 {
+				return err
+			}
+			field = field[:dot]
+		}
 	}
+	name += e.Field[len(field):]
 	shown := *e
 	shown.Field = name
 	// Only a name that cannot be an ordinary word.

@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -27,6 +26,7 @@ type jobRequest struct {
 	CallbackURL *string      `json:"callback_url,omitempty" doc:"An https URL that receives a webhook when a run of the job ends: see docs/users/webhooks.md."`
 	AtMostOnce  *bool        `json:"at_most_once,omitempty" doc:"Never start the job twice: if its only attempt ends without a result, the job fails. Not with retry_policy, unless max_retries alone is 0."`
 	Bearing
+	Own
 	Draft          *draftAsked `json:"draft,omitempty" doc:"Ends the job after some steps, with a preview and without a video: see docs/users/drafts.md."`
 	IdempotencyKey *string     `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters. The header Idempotency-Key has the same meaning. The same key with the same request returns the same job."`
 }
@@ -66,6 +66,7 @@ type jobView struct {
 	PreviewURL  *string      `json:"preview_url" doc:"A signed link to the newest picture of the unfinished video. Null if its runtime sends none, and once the job has ended; of a completed draft, its clip or picture."`
 	AtMostOnce  bool         `json:"at_most_once,omitempty" doc:"True if the job is never started twice."`
 	query.Bears
+	query.Given
 	HasHandle bool           `json:"has_handle,omitempty" doc:"True if the next attempt adopts what this one runs at an external service."`
 	Draft     *query.Draft   `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
 	Continues models.JobID   `json:"continues,omitempty" doc:"Id of the draft that the job continues."`
@@ -115,7 +116,7 @@ func (s *service) registerJobs(api huma.API) {
 
 // jobNames are the request's names of the domain's fields.
 var jobNames = map[string]string{
-	"type": "job_type", "tier": "priority", "runAt": "execute_at", "idempotencyKey": "idempotency_key", "callbackUrl": "callback_url", "prompt": "payload.prompt", "params": "payload",
+	"type": "job_type", "tier": "priority", "runAt": "execute_at", "idempotencyKey": "idempotency_key", "callbackUrl": "callback_url", "prompt": "payload.prompt", "params": "payload", "userId": "user_id",
 	"maxAttempts": "retry_policy.max_retries", "retry": "retry_policy", "retry.initialDelaySeconds": "retry_policy.initial_delay_sec",
 	"maxPreemptions": "max_preemptions", "finishBy": "finish_by", "maxPricePerHour": "max_price_per_hour",
 }
@@ -148,14 +149,8 @@ func submitted(ctx context.Context, job *models.Job) *scheduledOutput {
 	}}
 }
 
-// jobWords renames the field of an error. A parameter is a field of payload.
-func jobWords(err error) error {
-	var e *apierror.Error
-	if errors.As(err, &e) && strings.HasPrefix(e.Field, "params.") {
-		return renamed(err, map[string]string{e.Field: "payload." + strings.TrimPrefix(e.Field, "params.")})
-	}
-	return renamed(err, jobNames)
-}
+// jobWords renames the field of an error.
+func jobWords(err error) error { return renamed(err, jobNames) }
 
 // jobInput is a request with a job of any type.
 type jobInput struct {
@@ -190,7 +185,8 @@ func (s *service) jobSubmission(p jobs.Principal, in *jobInput) (jobs.Submission
 		Type: value(asked.JobType), Model: model, Prompt: prompt, Params: params, RunAt: knownTime(due), CallbackURL: callback, IdempotencyKey: key,
 		AtMostOnce: asked.AtMostOnce != nil && *asked.AtMostOnce,
 	}
-	if err := asked.addTo(&submission); err != nil {
+	asked.Own.addTo(&submission)
+	if err := asked.Bearing.addTo(&submission); err != nil {
 		return submission, err
 	}
 	switch value(asked.Priority) {
@@ -336,7 +332,7 @@ func view(job *models.Job) *jobView {
 		JobID: job.ID, JobType: job.Type, Model: job.Model, Status: strings.ToLower(string(job.Status)),
 		ExecuteAt: knownTime(job.RunAt), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt), DeletedAt: knownTime(job.DeletedAt), Retries: max(0, job.AttemptNo-1),
 		Waited: job.QueuedSeconds, Ran: job.LeasedSeconds, Continues: job.Continues, AtMostOnce: job.AtMostOnce, HasHandle: job.HasHandle(),
-		Inputs: []jobInputView{}, Bears: query.BearsOf(job),
+		Inputs: []jobInputView{}, Bears: query.BearsOf(job), Given: query.GivenOf(job),
 	}
 }
 

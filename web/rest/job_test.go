@@ -1,8 +1,10 @@
 package rest_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"image/color"
+	"maps"
 	"net/http"
 	"testing"
 	"time"
@@ -44,6 +46,7 @@ func TestCreateJob(t *testing.T) {
 		require.Equal(t, map[string]any{
 			"job_id": id, "job_type": "video.generate", "model": "testcard", "status": "scheduled", "execute_at": at.Format(time.RFC3339), "started_at": nil, "completed_at": nil,
 			"retries": 0.0, "waited_seconds": 0.0, "ran_seconds": 0.0, "preview_url": nil, "result": nil, "inputs": []any{},
+			"user_id": nil, "metadata": nil,
 		}, read.body)
 		require.Equal(t, "cancelled", a.ask(t, http.MethodDelete, work+"/"+id, "", nil).body["status"])
 	})
@@ -200,6 +203,47 @@ func TestJobInputs(t *testing.T) {
 		"name": "referenceImage", "reference": string(image), "artifact_id": nil, "content_type": nil, "size_bytes": nil, "url": nil,
 	}}, gone.body["inputs"])
 	require.NotEqual(t, got.header.Get("ETag"), gone.header.Get("ETag"))
+}
+
+// TestOwn tests that what clients say of their own comes back with the job, in each of its forms.
+func TestOwn(t *testing.T) {
+	t.Parallel()
+
+	for path, asked := range map[string]map[string]any{
+		work: {"payload": map[string]any{"prompt": "x"}}, videos: {"prompt": "x"},
+		work + "/recurring": {"payload": map[string]any{"prompt": "x"}, "every_seconds": 60},
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			a := newAPI(t)
+			for says, own := range map[string]string{
+				"metadata.a.0": `{"a": [1e400]}`, "metadata.b": `{"b": "\u0000"}`, "metadata": `"text"`,
+			} {
+				asked := maps.Clone(asked)
+				asked["metadata"] = json.RawMessage(own)
+				refused := a.post(t, path, asked)
+				require.Equal(t, http.StatusUnprocessableEntity, refused.status, refused.raw)
+				require.Equal(t, says, refused.body["field"], refused.raw)
+			}
+			asked["user_id"] = "a\nb"
+			require.Equal(t, "user_id", a.post(t, path, asked).body["field"])
+
+			asked["user_id"], asked["metadata"] = "ann", json.RawMessage(`{"order": 12345678901234567890, "deep": {"of": ["é", null]}}`)
+			made := a.post(t, path, asked)
+			require.Less(t, made.status, 300, made.raw)
+			if id, _ := made.body["recurring_id"].(string); id != "" {
+				job, err := a.Schedules.Trigger(t.Context(), a.Client, models.ScheduleID(id))
+				require.NoError(t, err)
+				made.body["job_id"] = string(job.ID)
+			}
+			id := "/" + made.body["job_id"].(string)
+			for _, view := range []string{videos + id, work + id, videos, work} {
+				got := a.get(t, view)
+				require.Contains(t, got.raw, `"user_id":"ann"`, view)
+				require.Regexp(t, `"metadata":\{"deep":\{"of": ?\["é", ?null\]\},"order":12345678901234567890\}`, got.raw, view)
+			}
+		})
+	}
 }
 
 func TestPreviewURL(t *testing.T) {

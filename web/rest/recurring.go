@@ -37,10 +37,11 @@ type recurringRequest struct {
 	StartAt        *time.Time `json:"start_at,omitempty"`
 	EndAt          *time.Time `json:"end_at,omitempty"`
 	CallbackURL    *string    `json:"callback_url,omitempty" doc:"An https URL that receives a webhook when a run of one of the jobs ends."`
+	Own
 
 	IdempotencyKey *string `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters. The header Idempotency-Key has the same meaning. The same key with the same request returns the same schedule, until it is deleted."`
 
-	Workflow *workflowRequest `json:"workflow,omitempty" doc:"Workflow to submit instead of a job: the body of POST /api/v1/workflows without reuse and idempotency_key. Excludes payload, job_type, model, priority and callback_url."`
+	Workflow *workflowRequest `json:"workflow,omitempty" doc:"Workflow to submit instead of a job: the body of POST /api/v1/workflows without reuse and idempotency_key. Excludes payload, job_type, model, priority, callback_url, user_id and metadata."`
 }
 
 // recurring is a schedule.
@@ -125,6 +126,7 @@ func (s *service) registerRecurring(api huma.API) {
 var recurringNames = map[string]string{
 	"cron": "cron_expression", "idempotencyKey": "idempotency_key", "everySeconds": "every_seconds", "startAt": "start_at", "endAt": "end_at",
 	"job.prompt": "payload.prompt", "job.params": "payload", "job.type": "job_type", "job.model": "model", "job.tier": "priority", "job.callbackUrl": "callback_url",
+	"job.userId": "user_id", "job.metadata": "metadata",
 }
 
 // recurringWords names the fields of an error as requests do.
@@ -153,7 +155,7 @@ func (s *service) request(p jobs.Principal, asked *recurringRequest) (r schedule
 	case asked.Workflow == nil && asked.Payload == nil:
 		return r, apierror.Invalid("payload", "Give either payload or workflow.")
 	case asked.Workflow == nil:
-		job, err := s.jobSubmission(p, &jobInput{Body: jobRequest{JobType: asked.JobType, Model: asked.Model, Payload: asked.Payload, Priority: asked.Priority, CallbackURL: asked.CallbackURL}})
+		job, err := s.jobSubmission(p, &jobInput{Body: jobRequest{JobType: asked.JobType, Model: asked.Model, Payload: asked.Payload, Priority: asked.Priority, CallbackURL: asked.CallbackURL, Own: asked.Own}})
 		return schedule.Request{Job: &job}, jobWords(err)
 	}
 	for _, of := range []struct {
@@ -161,6 +163,7 @@ func (s *service) request(p jobs.Principal, asked *recurringRequest) (r schedule
 		given bool
 	}{
 		{"payload", asked.Payload != nil}, {"job_type", asked.JobType != nil}, {"model", asked.Model != nil}, {"priority", asked.Priority != nil}, {"callback_url", asked.CallbackURL != nil},
+		{"user_id", asked.UserID != nil}, {"metadata", asked.Metadata != nil},
 	} {
 		if of.given {
 			return r, apierror.Invalid(of.field, "With workflow, leave out %s: set it on the jobs of the workflow.", of.field)

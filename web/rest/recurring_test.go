@@ -112,6 +112,7 @@ func TestRecurring(t *testing.T) {
 		"INVALID_INPUT payload: Give either payload or workflow":                   {"every_seconds": 60},
 		"INVALID_INPUT payload: With workflow, leave out payload":                  {"every_seconds": 60, "payload": map[string]any{}, "workflow": shots("dawn")},
 		"INVALID_INPUT model: With workflow, leave out model":                      {"every_seconds": 60, "callback_url": "x", "priority": "low", "model": "testcard", "workflow": shots("dawn")},
+		"INVALID_INPUT metadata: With workflow, leave out metadata":                {"every_seconds": 60, "metadata": map[string]any{"a": 1}, "workflow": shots("dawn")},
 		"INVALID_INPUT workflow.name: ":                                            {"every_seconds": 60, "workflow": map[string]any{"name": "", "jobs": shots("dawn")["jobs"]}},
 		"INVALID_INPUT workflow.jobs.s1.job.payload.prompt: The node s1: The prom": {"every_seconds": 60, "workflow": shots("")},
 		"INVALID_INPUT workflow.idempotency_key: The workflow of a schedule":       {"every_seconds": 60, "workflow": map[string]any{"name": "x", "idempotency_key": "k", "jobs": shots("dawn")["jobs"]}},

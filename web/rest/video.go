@@ -34,9 +34,8 @@ type videoRequest struct {
 	Bearing
 	IdempotencyKey *string `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters. The header Idempotency-Key has the same meaning. The same key with the same request returns the same job."`
 	PriorityTier   *string `json:"priority_tier,omitempty" doc:"critical, enterprise, pro, free or batch: the account's tier (the default) or a lower one."`
-	UserID         *string `json:"user_id,omitempty" doc:"Your id for the end user."`
-	Metadata       object  `json:"metadata,omitempty" doc:"Your own data, up to 64 keys, stored with the job and sent with its webhooks: see docs/users/limits.md."`
 	Params         object  `json:"params,omitempty" doc:"Further parameters of the model. None may be one of the fields above."`
+	Own
 }
 
 // IdempotencyHeader is the header with the same meaning as idempotency_key.
@@ -198,10 +197,10 @@ func (s *service) videoSubmission(in *videoInput) (submission jobs.Submission, n
 	}
 	submission = jobs.Submission{
 		Model: name, Prompt: asked.Prompt, Params: params, Tier: tier, IdempotencyKey: key,
-		UserID: value(asked.UserID), Metadata: []byte(asked.Metadata), CallbackURL: callback,
-		AtMostOnce: asked.AtMostOnce != nil && *asked.AtMostOnce,
+		CallbackURL: callback, AtMostOnce: asked.AtMostOnce != nil && *asked.AtMostOnce,
 	}
-	return submission, names, asked.addTo(&submission)
+	asked.Own.addTo(&submission)
+	return submission, names, asked.Bearing.addTo(&submission)
 }
 
 func (v *videoRequest) fields() []field {
