@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
@@ -155,7 +156,7 @@ func (p actPayload) lines(names Names, hidden []string, title string) []string {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.all)) {
-		if value := inPlainText(p.all[name], names); value != nothing && !hides(name) && !strings.Contains(title, "{"+name+"}") {
+		if value := inPlainText(p.all[name], names); value != nothing && !hides(name) && !strings.Contains(title, "{"+name+"}") && !strings.Contains(title, "{for "+name+"}") {
 			lines = append(lines, safe(name)+": "+value)
 		}
 	}
@@ -173,6 +174,9 @@ func inPlainText(value any, names Names) string {
 	case string:
 		if v == "" {
 			return nothing
+		}
+		if at, err := time.Parse(time.RFC3339Nano, v); err == nil {
+			return momentOf(at.UTC())
 		}
 		return names.named(safe(v))
 	case bool:
@@ -198,6 +202,14 @@ func inPlainText(value any, names Names) string {
 		return "?"
 	}
 	return safe(string(data))
+}
+
+// momentOf shows a time, with seconds if it has any.
+func momentOf(at time.Time) string {
+	if at.Second() == 0 {
+		return text.Moment(at, time.Now())
+	}
+	return text.MomentToSecond(at, time.Now())
 }
 
 // maxValueRunes bounds a value that is shown.

@@ -59,11 +59,28 @@ func TestChanges(t *testing.T) {
 			require.NotContains(t, strings.Join(c.Details, "\n")+c.Title, string(job.ID), "jobs are for the audit log")
 		}
 		require.Contains(t, told, "Pool "+pool.Name+" paused")
-		require.Contains(t, told, "Queue PRO paused")
-		require.Contains(t, told, "SCHEDULES halted")
+		require.Contains(t, told, "Pro lane paused")
+		require.Contains(t, told, "Schedules halted")
 		require.Contains(t, told, "Member ana@example.com created")
 		require.NotContains(t, strings.Join(told, "\n"), "{", "each word of a title has a value")
 		require.Contains(t, page.Items[0].Details, "maxRunning: 200 → 5")
+	})
+
+	t.Run("SayInPlainWordsWhatWasPausedAndHalted", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		_, err := s.Operator.PauseQueue(t.Context(), s.Admin, models.TierPro, "testcard", "")
+		require.NoError(t, err)
+		_, err = s.Operator.ResumeQueue(t.Context(), s.Admin, models.TierPro, "testcard")
+		require.NoError(t, err)
+		_, err = s.Operator.Halt(t.Context(), s.Admin, models.HaltTargets, "storage")
+		require.NoError(t, err)
+		_, err = s.Operator.Resume(t.Context(), s.Admin, models.HaltTargets[:1])
+		require.NoError(t, err)
+
+		require.Equal(t, []string{"Schedules resumed", "Schedules and leases halted", "Pro lane resumed for testcard", "Pro lane paused for testcard"},
+			titles(t, s, s.Admin, query.ChangeFilter{Kinds: []query.ChangeKind{query.ChangeHalt, query.ChangeQueue}}))
 	})
 
 	t.Run("NameWhatTheyMentionById", func(t *testing.T) {
@@ -107,8 +124,8 @@ func TestChanges(t *testing.T) {
 		_, err := s.Operator.Halt(t.Context(), s.Admin, []models.HaltTarget{models.HaltLeases}, "why")
 		require.NoError(t, err)
 
-		require.Equal(t, []string{"LEASES halted"}, titles(t, s, s.Admin, query.ChangeFilter{Kinds: []query.ChangeKind{query.ChangeHalt}}))
-		require.Equal(t, []string{"Queue FREE paused"}, titles(t, s, s.Admin, query.ChangeFilter{Target: "FREE"}))
+		require.Equal(t, []string{"Leases halted"}, titles(t, s, s.Admin, query.ChangeFilter{Kinds: []query.ChangeKind{query.ChangeHalt}}))
+		require.Equal(t, []string{"Free lane paused"}, titles(t, s, s.Admin, query.ChangeFilter{Target: "FREE"}))
 		require.Empty(t, titles(t, s, s.Admin, query.ChangeFilter{Until: time.Now().Add(-time.Hour)}))
 		queues := query.ChangeFilter{Kinds: []query.ChangeKind{query.ChangeQueue}}
 		first, err := s.Reader.Changes(t.Context(), s.Admin, queues, paging.Request{First: 2})
@@ -149,6 +166,8 @@ func TestActLines(t *testing.T) {
 		"values of objects":       {`{"before": {"limits": {"a": 1, "b": {"c": true}}}, "after": {"limits": {"a": 2, "b": {"c": false}}}}`, []string{"limits.a: 1 → 2", "limits.b.c: yes → no"}},
 		"a value that is gone":    {`{"before": {"zone": "a", "x": 1}, "after": {"x": 1}}`, []string{"zone: a → none"}},
 		"a value that is new":     {`{"before": {"x": 1}, "after": {"x": 1, "zones": ["a", "b"]}}`, []string{"zones: none → a, b"}},
+		"times":                   {`{"before": {"until": "2019-01-31T12:00:00Z"}, "after": {"until": "2019-01-31T13:05:09.123456+02:00"}}`, []string{"until: 31 Jan 2019 12:00 UTC → 31 Jan 2019 11:05:09 UTC"}},
+		"more times":              {`{"expires": "2019-01-31T12:00:00+01:00", "at": ["2019-01-31T12:00:00Z", "2019-01-31"]}`, []string{"at: 31 Jan 2019 12:00 UTC, 2019-01-31", "expires: 31 Jan 2019 11:00 UTC"}},
 		"what was deleted":        {`{"before": {"x": 1}}`, []string{}},
 		"what was created":        {`{"after": {"x": 1, "y": null}}`, []string{"x: 1"}},
 		"large numbers":           {`{"n": 12345678901234567890}`, []string{"n: 12345678901234567890"}},

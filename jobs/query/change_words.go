@@ -3,7 +3,10 @@ package query
 import (
 	"cmp"
 	"regexp"
+	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/reelay/reelay/models"
 )
@@ -12,7 +15,8 @@ import (
 type changeWord struct {
 	kind ChangeKind
 	// title is a sentence. {target}, {name} and the other words in braces are values of the
-	// payload, before a change if they are not in what is after it.
+	// payload, before a change if they are not in what is after it. {for model} is " for " and the
+	// value, if there is one.
 	title string
 }
 
@@ -37,8 +41,8 @@ var changeWords = map[string]changeWord{
 	"quarantineWorker":  {ChangeWorker, "Host of worker {target} quarantined"},
 	"releaseQuarantine": {ChangeWorker, "Host of worker {target} released from quarantine"},
 
-	"pauseQueue":  {ChangeQueue, "Queue {target} {model} paused"},
-	"resumeQueue": {ChangeQueue, "Queue {target} {model} resumed"},
+	"pauseQueue":  {ChangeQueue, "{target} lane paused{for model}"},
+	"resumeQueue": {ChangeQueue, "{target} lane resumed{for model}"},
 	"halt":        {ChangeHalt, "{target} halted"},
 	"resume":      {ChangeHalt, "{target} resumed"},
 
@@ -60,7 +64,21 @@ var changeWords = map[string]changeWord{
 	"startProcess": {ChangeProcess, "Process {target} started with another version or other settings"},
 }
 
-var inBraces = regexp.MustCompile(`\{\w+\}`)
+var inBraces = regexp.MustCompile(`\{(for )?(\w+)\}`)
+
+// constants are targets that are names of the API, not of people.
+var constants = regexp.MustCompile(`^[A-Z]+(_[A-Z]+)*(, [A-Z]+(_[A-Z]+)*)*$`)
+
+// inWords makes SCHEDULES, LEASES readable: "schedules and leases". Other texts stay.
+func inWords(target string) string {
+	if !constants.MatchString(target) {
+		return target
+	}
+	return strings.ToLower(strings.NewReplacer("_", " ", ", ", " and ").Replace(target))
+}
+
+// namesConstants are the kinds of changes whose targets are names of the API.
+var namesConstants = []ChangeKind{ChangeQueue, ChangeHalt, ChangeProcess}
 
 // hiddenDetails are values of payloads that the feed leaves out: addresses of people, numbers
 // that say nothing, and settings of providers, which may hold a secret.
@@ -72,17 +90,31 @@ func changeOf(act *models.AuditEntry, names Names) *Change {
 	payload := readAct(act.Payload)
 	c := &Change{ID: string(act.ID), At: act.At, Kind: words.kind, Action: act.Action, Actor: safe(act.Actor), Target: safe(act.Target)}
 	c.Title = strings.Join(strings.Fields(inBraces.ReplaceAllStringFunc(words.title, func(word string) string {
-		name := strings.Trim(word, "{}")
+		found := inBraces.FindStringSubmatch(word)
+		name := found[2]
 		if name == "target" {
+			if slices.Contains(namesConstants, words.kind) {
+				return inWords(c.Target)
+			}
 			return cmp.Or(safe(names[act.Target]), c.Target)
 		}
 		for _, in := range []map[string]any{payload.after, payload.all, payload.before} {
 			if value, ok := in[name]; ok && value != nil && value != "" {
+				if found[1] != "" {
+					return " for " + inPlainText(value, nil)
+				}
 				return inPlainText(value, nil)
 			}
 		}
 		return ""
 	})), " ")
+	c.Title = upper(c.Title)
 	c.Details = payload.lines(names, hiddenDetails, words.title)
 	return c
+}
+
+// upper begins a sentence.
+func upper(s string) string {
+	first, size := utf8.DecodeRuneInString(s)
+	return string(unicode.ToUpper(first)) + s[size:]
 }

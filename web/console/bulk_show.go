@@ -48,7 +48,9 @@ type bulkView struct {
 	*models.BulkOperation
 	// Account is the name of the account whose key started it.
 	Account string
-	Now     time.Time
+	// Keys has the name of that key, on its own page.
+	Keys keyNames
+	Now  time.Time
 }
 
 // state names the operation's state, as a badge.
@@ -195,6 +197,9 @@ func (c *console) bulkShow(w http.ResponseWriter, r *http.Request, p jobs.Princi
 	}
 	v, err := c.bulkView(r.Context(), op)
 	if err != nil {
+		return err
+	}
+	if v.Keys, err = c.keyNames(r.Context(), p, string(op.StartedBy)); err != nil {
 		return err
 	}
 	return render(w, r, http.StatusOK, bulkShowPage(v))

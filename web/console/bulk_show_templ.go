@@ -822,7 +822,7 @@ func bulkProgress(v bulkView) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = ui.ID(string(v.StartedBy), "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = keyName(v.Keys, string(v.StartedBy)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

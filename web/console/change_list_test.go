@@ -19,7 +19,7 @@ func TestChangesPage(t *testing.T) {
 
 	got := b.get(t, "/changes")
 	require.Equal(t, http.StatusOK, got.Status)
-	require.Contains(t, got.Body, "Queue PRO paused")
+	require.Contains(t, got.Body, "Pro lane paused")
 	require.Contains(t, got.Body, "Member ana@example.com created")
 	require.NotContains(t, got.Body, `href="/members/`, "an operator cannot open members")
 	require.NotContains(t, got.Body, "<script>alert")
@@ -31,7 +31,7 @@ func TestChangesPage(t *testing.T) {
 
 	overview := b.get(t, "/overview").Body
 	require.Contains(t, overview, "What changed</a>")
-	require.Contains(t, overview, "Queue PRO paused")
+	require.Contains(t, overview, "Pro lane paused")
 	require.Contains(t, overview, `/changes?since=`)
 	require.Equal(t, 0, strings.Count(overview, `href="/audit`), "an operator gets no links to what only admins read")
 	refused := b.get(t, "/audit")

@@ -186,5 +186,8 @@ func (c *console) readJobView(r *http.Request, p jobs.Principal) (*jobView, erro
 		return nil, err
 	}
 	v.Prompt = shownPrompt(r.Context(), prompts[job.ID])
-	return v, c.readEvents(r, v)
+	if err := c.readEvents(r, v); err != nil {
+		return nil, err
+	}
+	return v, c.readEventKeys(r.Context(), p, v)
 }

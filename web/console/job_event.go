@@ -118,6 +118,11 @@ func (v *jobView) textDetail(name, value string) detail {
 		d.Text, d.Href = ui.Short(value), "/jobs/"+value
 	case "art":
 		d.Text, d.Href = ui.Short(value), "/artifacts/"+value
+	case "key":
+		d.Text = ui.Short(value)
+		if name := v.Keys[models.KeyID(value)]; name != "" {
+			d.Text = ui.Clip(ui.Upright(name), 120)
+		}
 	case "wrk":
 		d.Text = v.workerName(models.WorkerID(value))
 	default:

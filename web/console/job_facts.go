@@ -25,8 +25,7 @@ func (c *console) readRelations(ctx context.Context, p jobs.Principal, v *jobVie
 	if v.Children, err = c.Reader.Children(ctx, p, v.ID, relatedShown+1); err != nil {
 		return err
 	}
-	keys := lo.Filter([]models.KeyID{v.CreatedBy, models.KeyID(v.CancelBy)}, func(id models.KeyID, _ int) bool { return id.Valid() })
-	if v.Keys, err = c.Reader.KeyNames(ctx, p, keys); err != nil {
+	if v.Keys, err = c.keyNames(ctx, p, string(v.CreatedBy), v.CancelBy); err != nil {
 		return err
 	}
 	if v.Letter = nil; v.Status == models.JobFailed {
@@ -37,14 +36,6 @@ func (c *console) readRelations(ctx context.Context, p jobs.Principal, v *jobVie
 	estimates, err := c.Reader.EstimateJobs(ctx, []*models.Job{v.Job})
 	v.Estimate = estimates[v.ID]
 	return err
-}
-
-// keyName returns the name of a key, or its id if it is not known.
-func (v *jobView) keyName(id models.KeyID) string {
-	if name := v.Keys[id]; name != "" {
-		return ui.Upright(name)
-	}
-	return string(id)
 }
 
 // laneText says in which lane the job is, and whether that is another one than its tier's.

@@ -129,6 +129,9 @@ func (l *liveJob) advance(ctx context.Context, job *models.Job) error {
 		}
 		events := append(newer, l.view.Events...)
 		l.view.Events = events[:min(len(events), eventsShown)]
+		if err := l.console.readEventKeys(ctx, l.caller, l.view); err != nil {
+			return err
+		}
 	}
 	l.publish()
 	return nil

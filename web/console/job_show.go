@@ -34,8 +34,8 @@ type jobView struct {
 	ContinuedBy *models.Job
 	// Parents are the jobs that this one depends on, Children those that depend on it.
 	Parents, Children []*models.Job
-	// Keys are the names of the keys that submitted and cancelled it.
-	Keys map[models.KeyID]string
+	// Keys are the names of the keys that submitted and cancelled it, and of those in its events.
+	Keys keyNames
 	// Letter is the open dead letter of its run, or nil.
 	Letter *models.DeadLetter
 	// Estimate is the forecast of a job that has not ended.

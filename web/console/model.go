@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 )
 
 // modelList is the view of the page with the catalogue.
@@ -22,6 +23,8 @@ type modelList struct {
 	Models  []query.ModelStatus
 	Aliases []*catalogue.Alias
 	Removed []catalogue.Removed
+	// Keys are the names of those who removed them.
+	Keys keyNames
 	// MayChange is true for an ADMIN.
 	MayChange bool
 	Now       time.Time
@@ -33,14 +36,20 @@ func (c *console) modelList(w http.ResponseWriter, r *http.Request, p jobs.Princ
 	if err != nil {
 		return err
 	}
-	return render(w, r, http.StatusOK, modelListPage(&modelList{found, known.Aliases(), known.Removals(), p.May(models.RoleAdmin), time.Now()}))
+	v := &modelList{Models: found, Aliases: known.Aliases(), Removed: known.Removals(), MayChange: p.May(models.RoleAdmin), Now: time.Now()}
+	if v.Keys, err = c.keyNames(r.Context(), p, lo.Map(v.Removed, func(m catalogue.Removed, _ int) string { return m.RemovedBy })...); err != nil {
+		return err
+	}
+	return render(w, r, http.StatusOK, modelListPage(v))
 }
 
 // modelShow is the view of one version of a model.
 type modelShow struct {
 	*query.ModelStatus
 	// Newest is the current version; 0 if the model was removed.
-	Newest    int
+	Newest int
+	// Keys has the name of who removed it.
+	Keys      keyNames
 	MayChange bool
 	Now       time.Time
 }
@@ -58,6 +67,9 @@ func (c *console) modelShow(w http.ResponseWriter, r *http.Request, p jobs.Princ
 	v := &modelShow{ModelStatus: found, MayChange: p.May(models.RoleAdmin), Now: time.Now()}
 	if newest := known.Find(found.Name, 0); newest != nil {
 		v.Newest = newest.Version
+	}
+	if v.Keys, err = c.keyNames(r.Context(), p, v.RemovedBy); err != nil {
+		return err
 	}
 	return render(w, r, http.StatusOK, modelShowPage(v))
 }

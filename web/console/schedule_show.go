@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/schedule"
@@ -32,9 +31,9 @@ type scheduleShow struct {
 	Nodes    []scheduledNode
 	Upcoming []time.Time
 	Slots    []*models.ScheduleSlot
-	// PausedName is the name of who paused it.
-	PausedName string
-	Now        time.Time
+	// Keys are the names of the key as which it submits, and of who paused it.
+	Keys keyNames
+	Now  time.Time
 }
 
 // scheduledNode is a node of the workflow that a schedule submits.
@@ -165,13 +164,8 @@ func (c *console) readSchedule(ctx context.Context, p jobs.Principal, id models.
 	case models.IsOutage(err):
 		return nil, err
 	}
-	key := models.KeyID(v.PausedBy)
-	if v.PausedName = text.Printable(v.PausedBy); key.Valid() {
-		names, err := c.Reader.KeyNames(ctx, p, []models.KeyID{key})
-		if err != nil {
-			return nil, err
-		}
-		v.PausedName = names[key]
+	if v.Keys, err = c.keyNames(ctx, p, v.PausedBy, string(v.CreatedBy)); err != nil {
+		return nil, err
 	}
 	return v, nil
 }

@@ -29,9 +29,11 @@ type workerShow struct {
 	// Live is what it runs now, or nil.
 	Live *models.Attempt
 	// Outcomes count its ended attempts.
-	Outcomes     []models.AttemptSum
-	Attempts     []workerAttempt
-	Acts         []*models.AuditEntry
+	Outcomes []models.AttemptSum
+	Attempts []workerAttempt
+	Acts     []*models.AuditEntry
+	// Keys has the name of the key with which it registered.
+	Keys         keyNames
 	Log          *logTail
 	After, Older string
 	Now          time.Time
@@ -87,6 +89,9 @@ func (c *console) readWorker(ctx context.Context, p jobs.Principal, id models.Wo
 		return nil, err
 	}
 	if v.Acts, err = c.Reader.WorkerActs(ctx, id, actsShown); err != nil {
+		return nil, err
+	}
+	if v.Keys, err = c.keyNames(ctx, p, string(v.EnrolmentKeyID)); err != nil {
 		return nil, err
 	}
 	page, err := c.Reader.WorkerAttempts(ctx, id, paging.Request{First: attemptsShown, After: after})

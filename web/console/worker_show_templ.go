@@ -762,7 +762,7 @@ func workerFacts(v *workerShow) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = ui.ID(string(v.EnrolmentKeyID), "").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = keyName(v.Keys, string(v.EnrolmentKeyID)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

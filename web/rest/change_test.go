@@ -25,7 +25,7 @@ func TestListChanges(t *testing.T) {
 	require.Len(t, changes, 1)
 	change := changes[0].(map[string]any)
 	require.Equal(t, "queue", change["kind"])
-	require.Equal(t, "Queue PRO paused", change["title"])
+	require.Equal(t, "Pro lane paused", change["title"])
 	require.Contains(t, change["details"], "reason: ticket 4711")
 
 	first := a.ask(t, http.MethodGet, path+"?limit=1", "", viewer)
