@@ -4762,7 +4762,11 @@ type Pool struct {
 	ActiveHours        *string          `json:"activeHours"`
 	Settings           *json.RawMessage `json:"settings"`
 	Paused             bool             `json:"paused"`
-	State              PoolState        `json:"state"`
+	// When an operator paused it. Null while it is not paused.
+	PausedAt *time.Time `json:"pausedAt"`
+	// The name of the key, or the address of the member, that paused it.
+	PausedBy *string   `json:"pausedBy"`
+	State    PoolState `json:"state"`
 	// What is probably wrong with the pool: the API knows no such source of prices, provider or program, but control may.
 	Warnings []string `json:"warnings"`
 	// Until when the scaler boots no worker, since the provider refused machines. Null unless the newest creation failed.
@@ -4877,6 +4881,12 @@ func (v *Pool) GetSettings() *json.RawMessage { return v.Settings }
 
 // GetPaused returns Pool.Paused, and is useful for accessing the field via an interface.
 func (v *Pool) GetPaused() bool { return v.Paused }
+
+// GetPausedAt returns Pool.PausedAt, and is useful for accessing the field via an interface.
+func (v *Pool) GetPausedAt() *time.Time { return v.PausedAt }
+
+// GetPausedBy returns Pool.PausedBy, and is useful for accessing the field via an interface.
+func (v *Pool) GetPausedBy() *string { return v.PausedBy }
 
 // GetState returns Pool.State, and is useful for accessing the field via an interface.
 func (v *Pool) GetState() PoolState { return v.State }
@@ -17100,6 +17110,8 @@ fragment Pool on Pool {
 	activeHours
 	settings
 	paused
+	pausedAt
+	pausedBy
 	state
 	warnings
 	backoffUntil
@@ -17445,6 +17457,8 @@ fragment Pool on Pool {
 	activeHours
 	settings
 	paused
+	pausedAt
+	pausedBy
 	state
 	warnings
 	backoffUntil
@@ -18722,6 +18736,8 @@ fragment Pool on Pool {
 	activeHours
 	settings
 	paused
+	pausedAt
+	pausedBy
 	state
 	warnings
 	backoffUntil

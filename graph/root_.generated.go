@@ -1780,6 +1780,10 @@ func (ec *executionContext) childFields_Pool(ctx context.Context, field graphql.
 		return ec.fieldContext_Pool_settings(ctx, field)
 	case "paused":
 		return ec.fieldContext_Pool_paused(ctx, field)
+	case "pausedAt":
+		return ec.fieldContext_Pool_pausedAt(ctx, field)
+	case "pausedBy":
+		return ec.fieldContext_Pool_pausedBy(ctx, field)
 	case "state":
 		return ec.fieldContext_Pool_state(ctx, field)
 	case "warnings":

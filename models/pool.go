@@ -23,6 +23,8 @@ type Pool struct {
 	CreatedAt time.Time `bun:"created_at,nullzero,default:now()"`
 	// PausedAt is when an operator paused the pool, or zero.
 	PausedAt time.Time `bun:"paused_at,nullzero"`
+	// PausedBy is the id of the key, or the address of the member, that paused it, or "".
+	PausedBy string `bun:"paused_by"`
 	// DeletedAt is when an operator deleted the pool, or zero. The row stays, because workers
 	// of the past name it.
 	DeletedAt time.Time `bun:"deleted_at,nullzero"`

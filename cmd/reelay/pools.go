@@ -69,6 +69,8 @@ var poolTable = output.Table[client.Pool]{
 		{Title: "MODELS", Kind: output.Long, Value: func(p client.Pool) any { return p.Models }},
 		{Title: "WHY", Kind: output.Long, Minor: true, Value: func(p client.Pool) any {
 			switch {
+			case p.Paused && p.PausedBy != nil:
+				return "paused by " + clean(*p.PausedBy)
 			case p.State == client.PoolStateNotBooting:
 				return notStarting(&p)
 			case p.State == client.PoolStateRefused && p.BackoffReason != nil:

@@ -66,6 +66,9 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 	}
 	field("name", "%s  (%s)", p.Name, p.Id)
 	field("state", "%s", poolState(p))
+	if p.Paused {
+		field("paused", "%s by %s", ago(p.PausedAt), clean(valueOr(p.PausedBy, "unknown")))
+	}
 	if p.BackoffReason != nil && *p.BackoffReason != "" {
 		field("refused", "%s", clean(*p.BackoffReason))
 	}

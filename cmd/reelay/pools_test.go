@@ -55,8 +55,13 @@ func TestPoolCommands(t *testing.T) {
 			[]string{"apply", "-f", file}, `{"applyPools": [{"kind": "ADDED", "name": "l4-spot", "differences": []}]}`,
 			`added +pool l4-spot`, map[string]any{"dryRun": false, "source": "pools: []"},
 		},
-		"list":   {[]string{"list"}, `{"pools": [` + pool + `]}`, `POOL .*\nl4-spot +closed by hours +static +SPOT +L4 +0 +1 +2 +0 +0 to 4`, nil},
-		"pause":  {[]string{"pause", "pol_1"}, `{"pools": [` + pool + `], "pausePool": ` + pool + `}`, `Paused the pool l4-spot: 0 booting, 1 idle, 2 busy, 0 draining`, map[string]any{"id": "pol_1"}},
+		"list":  {[]string{"list"}, `{"pools": [` + pool + `]}`, `POOL .*\nl4-spot +closed by hours +static +SPOT +L4 +0 +1 +2 +0 +0 to 4`, nil},
+		"pause": {[]string{"pause", "pol_1"}, `{"pools": [` + pool + `], "pausePool": ` + pool + `}`, `Paused the pool l4-spot: 0 booting, 1 idle, 2 busy, 0 draining`, map[string]any{"id": "pol_1"}},
+		"show a paused one": {
+			[]string{"show", "l4-spot"},
+			`{"pools": [` + strings.Replace(pool, `"paused": false, "state": "CLOSED_BY_HOURS"`, `"paused": true, "pausedAt": "2026-01-31T12:00:00Z", "pausedBy": "night shift", "state": "PAUSED"`, 1) + `], "pool": {"scalingHistory": []}}`,
+			`state +paused\npaused +.* ago by night shift\n`, nil,
+		},
 		"resume": {[]string{"resume", "l4-spot"}, `{"pools": [` + pool + `], "resumePool": ` + pool + `}`, `Resumed the pool l4-spot`, map[string]any{"id": "pol_1"}},
 		"delete": {[]string{"delete", "l4-spot", "--json"}, `{"pools": [` + pool + `], "deletePool": "pol_1"}`, `"deleted": "l4-spot"`, map[string]any{"id": "pol_1"}},
 	} {

@@ -199,6 +199,9 @@ func (f *Facts) pools() (all []Cause) {
 		switch {
 		case !pool.PausedAt.IsZero():
 			c.Kind, c.Title, c.Since = KindPoolPause, "Pool "+pool.Name+" is paused", pool.PausedAt
+			if pool.PausedBy != nil {
+				c.Detail = "by " + *pool.PausedBy
+			}
 		case pool.BackoffUntil.After(f.Now):
 			c.Kind, c.Urgent, c.Title, c.Detail = KindProvider, true, "Pool "+pool.Name+" gets no machines", pool.BackoffReason
 		case pool.NotBooting():

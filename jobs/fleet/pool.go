@@ -216,7 +216,7 @@ func (s *Pools) Pause(ctx context.Context, p jobs.Principal, id models.PoolID) (
 		if err != nil {
 			return err
 		}
-		pool.PausedAt = now
+		pool.PausedAt, pool.PausedBy = now, p.Actor()
 		if err := models.UpdatePool(ctx, tx, pool); err != nil {
 			return err
 		}
@@ -241,7 +241,7 @@ func (s *Pools) Resume(ctx context.Context, p jobs.Principal, id models.PoolID) 
 		if pool.PausedAt.IsZero() && pool.Refusals == 0 && pool.BootFailures == 0 {
 			return nil
 		}
-		pool.PausedAt = time.Time{}
+		pool.PausedAt, pool.PausedBy = time.Time{}, ""
 		if err := models.UpdatePool(ctx, tx, pool); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 )
 
 // Workers lists workers, newest first. It is for operators.
@@ -63,6 +65,8 @@ func (r *Reader) Queues(ctx context.Context) ([]models.QueueCount, error) {
 type PoolStatus struct {
 	*models.Pool
 	Booting, Idle, Busy, Draining int
+	// PausedBy is the name of the key, or the address of the member, that paused the pool, or nil.
+	PausedBy *string
 	// CheckpointPlans has a plan for each model.
 	CheckpointPlans []*checkpoints.Plan
 	// ModelLoads are the models whose load was measured.
@@ -99,9 +103,19 @@ func (r *Reader) poolStatus(ctx context.Context, pools []*models.Pool) ([]*PoolS
 	if err != nil {
 		return nil, fmt.Errorf("list the loads of models: %w", err)
 	}
+	paused := lo.FilterMap(pools, func(p *models.Pool, _ int) (string, bool) { return p.PausedBy, models.IDKind(p.PausedBy) != "" })
+	names := map[string]string{}
+	if len(paused) > 0 {
+		if names, err = models.NamesOf(ctx, r.DB, paused); err != nil {
+			return nil, fmt.Errorf("read who paused pools: %w", err)
+		}
+	}
 	var found []*PoolStatus
 	for _, pool := range pools {
 		status := &PoolStatus{Pool: pool, CheckpointPlans: r.Checkpoints.OfPool(pool.ID), ModelLoads: []estimate.LoadTime{}}
+		if pool.PausedBy != "" {
+			status.PausedBy = new(cmp.Or(names[pool.PausedBy], pool.PausedBy))
+		}
 		for _, load := range loads {
 			if load.PoolID == pool.ID {
 				status.ModelLoads = append(status.ModelLoads, estimate.LoadTimeOf(load))

@@ -157,6 +157,7 @@ func TestPools(t *testing.T) {
 
 		require.Equal(t, path, b.post(t, path+"/pause", nil).Header.Get("Location"))
 		require.Regexp(t, `paused</span>.*action="`+path+`/resume"`, b.get(t, path).Body)
+		require.Regexp(t, `(?s)Paused</dt>.*</time>\s+by test OPERATOR`, b.get(t, path).Body)
 		require.Equal(t, path, b.post(t, path+"/resume", nil).Header.Get("Location"))
 		require.Regexp(t, `active</span>.*action="`+path+`/pause"`, b.get(t, path).Body)
 
