@@ -279,14 +279,24 @@ func PostponeBulk(ctx context.Context, tx bun.Tx, op BulkID, wait time.Duration)
 		wait.Seconds(), op).Exec(ctx))
 }
 
-// ListDueBulk returns the operations whose next item is due, the longest overdue first.
-func ListDueBulk(ctx context.Context, db bun.IDB, limit int) ([]BulkID, error) {
-	var ids []BulkID
+// DueBulk is an operation whose next item is due, and the account that started it.
+type DueBulk struct {
+	ID        BulkID    `bun:"id"`
+	AccountID AccountID `bun:"account_id"`
+}
+
+// ListDueBulk returns one operation of each account whose next item is due, the longest overdue of the
+// account, without these operations and accounts. The longest overdue goes first.
+func ListDueBulk(ctx context.Context, db bun.IDB, without []BulkID, nor []AccountID, limit int) ([]DueBulk, error) {
+	var due []DueBulk
 	err := db.NewRaw(`
-		SELECT id FROM bulk_operations
-		WHERE finished_at IS NULL AND NOT paused AND next_at <= clock_timestamp()
-		ORDER BY next_at LIMIT ?`, limit).Scan(ctx, &ids)
-	return ids, err
+		SELECT id, account_id FROM (
+			SELECT DISTINCT ON (account_id) id, account_id, next_at FROM bulk_operations
+			WHERE finished_at IS NULL AND NOT paused AND next_at <= clock_timestamp()
+				AND id <> ALL (?::uuid[]) AND account_id <> ALL (?::uuid[])
+			ORDER BY account_id, next_at) first
+		ORDER BY next_at LIMIT ?`, uuidArray(without), uuidArray(nor), limit).Scan(ctx, &due)
+	return due, err
 }
 
 // BulkCanary is the progress of an operation's first items.

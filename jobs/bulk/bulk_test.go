@@ -3,6 +3,7 @@ package bulk_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -136,6 +137,39 @@ func TestBulk(t *testing.T) {
 		for id, n := range acted {
 			require.Equal(t, 1, n, id)
 		}
+	})
+
+	t.Run("LetsNoAccountsOperationsDelayThoseOfAnother", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		for range 30 {
+			s.Submit(t)
+		}
+		all := bulk.Request{Action: models.BulkSetPriority, Priority: new(1), PerMinute: new(60_000)}
+		for range 9 {
+			_, err := s.Bulk.Start(t.Context(), s.Client, all)
+			require.NoError(t, err)
+		}
+		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
+		own := jobstest.SubmitAs(t, s, stranger, func(*jobs.Submission) {})
+		late, err := s.Bulk.Start(t.Context(), stranger, all)
+		require.NoError(t, err)
+		var acted []models.JobID
+		b := &bulk.Bulk{DB: s.DB, Verbs: map[models.BulkAction]bulk.Verb{
+			models.BulkSetPriority: func(_ context.Context, _ jobs.Principal, _ *models.BulkOperation, item *models.BulkItem) error {
+				acted = append(acted, item.JobID)
+				return nil
+			},
+		}}
+
+		require.Equal(t, 201, jobstest.BulkPass(t, s, b, "5 s"), "one account's operations share its batch")
+
+		require.LessOrEqual(t, slices.Index(acted, own.ID), 20, "it waits for one turn of the other account")
+		require.False(t, jobstest.BulkOperation(t, s, late.ID).FinishedAt.IsZero())
+		shares := 0
+		require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM bulk_operations WHERE done > 0 AND account_id = ?", s.Client.AccountID).Scan(t.Context(), &shares))
+		require.Equal(t, 9, shares, "the operations of an account take turns, too")
 	})
 
 	t.Run("SkipsItemsOfAnotherProcess", func(t *testing.T) {

@@ -14,11 +14,13 @@ import (
 )
 
 const (
-	// bulkAtOnce is how many operations one pass serves.
+	// bulkAtOnce is how many accounts one round of a pass serves.
 	bulkAtOnce = 20
-	// bulkBatch is how many items of an operation one pass does: a second's work,
-	// more or less.
+	// bulkBatch is how many items one pass does for an account, whatever the number of its
+	// operations: a few seconds' work.
 	bulkBatch = 200
+	// bulkTurn is how many items of an operation are done before another account has its turn.
+	bulkTurn = 20
 	// bulkBurst is how much unused time an operation may make up for: a little more than
 	// passes between two passes.
 	bulkBurst = 5 * time.Second
@@ -32,20 +34,37 @@ const (
 	bulkSweep = 5_000
 )
 
-// Pass does a batch of the due items of each operation, and returns how many items it did. Any
-// number of processes may call it at once: they share the pace, and never do the same item.
+// Pass does a batch of the due items of each account, and returns how many items it did. Any number
+// of processes may call it at once: they share the pace, and never do the same item.
+//
+// Accounts take turns, and the operations of an account take its turns: no number of operations of one
+// account delays those of another.
 func (b *Bulk) Pass(ctx context.Context) (int, error) {
-	ids, err := models.ListDueBulk(ctx, b.DB, bulkAtOnce)
-	if err != nil {
-		return 0, fmt.Errorf("find due bulk operations: %w", err)
-	}
-	done := 0
 	var failed []error
-	for _, id := range ids {
-		n, err := b.serve(ctx, id)
-		done += n
+	var served []models.BulkID   // without more to do in this pass
+	var spent []models.AccountID // with a full batch
+	batch := map[models.AccountID]int{}
+	done := 0
+	for ctx.Err() == nil {
+		due, err := models.ListDueBulk(ctx, b.DB, served, spent, bulkAtOnce)
 		if err != nil {
-			failed = append(failed, fmt.Errorf("bulk operation %s: %w", id, err))
+			failed = append(failed, fmt.Errorf("find due bulk operations: %w", err))
+		}
+		if len(due) == 0 {
+			break
+		}
+		for _, one := range due {
+			n, err := b.serve(ctx, one.ID)
+			done += n
+			if err != nil {
+				failed = append(failed, fmt.Errorf("bulk operation %s: %w", one.ID, err))
+			}
+			if err != nil || n < bulkTurn {
+				served = append(served, one.ID)
+			}
+			if batch[one.AccountID] += n; batch[one.AccountID] >= bulkBatch {
+				spent = append(spent, one.AccountID)
+			}
 		}
 	}
 	return done, errors.Join(failed...)
@@ -100,7 +119,7 @@ func (b *Bulk) take(ctx context.Context, id models.BulkID) (t turn, err error) {
 		if err != nil {
 			return err
 		}
-		t = turn{op: op, p: jobs.PrincipalOf(key), items: bulkBatch, upTo: op.Matched}
+		t = turn{op: op, p: jobs.PrincipalOf(key), items: bulkTurn, upTo: op.Matched}
 		t.p.Bulk = op.ID
 		if !op.CanaryOver {
 			if err := t.canary(ctx, tx); err != nil || op.Paused {
