@@ -750,10 +750,14 @@ type AuditEntry struct {
 	At    time.Time `json:"at"`
 	Actor string    `json:"actor"`
 	// Null for members, and for actions beside the database, without a key.
-	KeyId   *string          `json:"keyId"`
-	Action  string           `json:"action"`
-	Target  *string          `json:"target"`
-	Payload *json.RawMessage `json:"payload"`
+	KeyId  *string `json:"keyId"`
+	Action string  `json:"action"`
+	// The id or the name of what the action was about, and its present name if that is an id.
+	Target     *string          `json:"target"`
+	TargetName *string          `json:"targetName"`
+	Payload    *json.RawMessage `json:"payload"`
+	// The payload in words: lines such as maxRunning: 3 → 5.
+	Details []string `json:"details"`
 }
 
 // GetAt returns AuditEntry.At, and is useful for accessing the field via an interface.
@@ -771,8 +775,14 @@ func (v *AuditEntry) GetAction() string { return v.Action }
 // GetTarget returns AuditEntry.Target, and is useful for accessing the field via an interface.
 func (v *AuditEntry) GetTarget() *string { return v.Target }
 
+// GetTargetName returns AuditEntry.TargetName, and is useful for accessing the field via an interface.
+func (v *AuditEntry) GetTargetName() *string { return v.TargetName }
+
 // GetPayload returns AuditEntry.Payload, and is useful for accessing the field via an interface.
 func (v *AuditEntry) GetPayload() *json.RawMessage { return v.Payload }
+
+// GetDetails returns AuditEntry.Details, and is useful for accessing the field via an interface.
+func (v *AuditEntry) GetDetails() []string { return v.Details }
 
 // AuditPage includes the requested fields of the GraphQL type AuditConnection.
 type AuditPage struct {
@@ -12385,7 +12395,9 @@ query auditLog ($target: String, $first: Int, $after: String) {
 				keyId
 				action
 				target
+				targetName
 				payload
+				details
 			}
 		}
 		pageInfo {

@@ -414,7 +414,7 @@ func (ec *executionContext) fieldContext_AccountEdge_node(_ context.Context, fie
 	return fc, nil
 }
 
-func (ec *executionContext) _AuditConnection_edges(ctx context.Context, field graphql.CollectedField, obj *Connection[models.AuditEntry]) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuditConnection_edges(ctx context.Context, field graphql.CollectedField, obj *Connection[query.Act]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -426,7 +426,7 @@ func (ec *executionContext) _AuditConnection_edges(ctx context.Context, field gr
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*Edge[models.AuditEntry]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v []*Edge[query.Act]) graphql.Marshaler {
 			return ec.marshalNAuditEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
@@ -446,7 +446,7 @@ func (ec *executionContext) fieldContext_AuditConnection_edges(_ context.Context
 	return fc, nil
 }
 
-func (ec *executionContext) _AuditConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *Connection[models.AuditEntry]) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuditConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *Connection[query.Act]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -478,7 +478,7 @@ func (ec *executionContext) fieldContext_AuditConnection_pageInfo(_ context.Cont
 	return fc, nil
 }
 
-func (ec *executionContext) _AuditEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *Edge[models.AuditEntry]) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuditEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *Edge[query.Act]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -501,7 +501,7 @@ func (ec *executionContext) fieldContext_AuditEdge_cursor(_ context.Context, fie
 	return graphql.NewScalarFieldContext("AuditEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _AuditEdge_node(ctx context.Context, field graphql.CollectedField, obj *Edge[models.AuditEntry]) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuditEdge_node(ctx context.Context, field graphql.CollectedField, obj *Edge[query.Act]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -513,8 +513,8 @@ func (ec *executionContext) _AuditEdge_node(ctx context.Context, field graphql.C
 			return obj.Node, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *models.AuditEntry) graphql.Marshaler {
-			return ec.marshalNAuditEntry2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAuditEntry(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *query.Act) graphql.Marshaler {
+			return ec.marshalNAuditEntry2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐAct(ctx, selections, v)
 		},
 		true,
 		true,
@@ -533,7 +533,7 @@ func (ec *executionContext) fieldContext_AuditEdge_node(_ context.Context, field
 	return fc, nil
 }
 
-func (ec *executionContext) _AuditEntry_at(ctx context.Context, field graphql.CollectedField, obj *models.AuditEntry) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuditEntry_at(ctx context.Context, field graphql.CollectedField, obj *query.Act) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -556,7 +556,7 @@ func (ec *executionContext) fieldContext_AuditEntry_at(_ context.Context, field 
 	return graphql.NewScalarFieldContext("AuditEntry", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _AuditEntry_actor(ctx context.Context, field graphql.CollectedField, obj *models.AuditEntry) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuditEntry_actor(ctx context.Context, field graphql.CollectedField, obj *query.Act) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -579,7 +579,7 @@ func (ec *executionContext) fieldContext_AuditEntry_actor(_ context.Context, fie
 	return graphql.NewScalarFieldContext("AuditEntry", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _AuditEntry_keyId(ctx context.Context, field graphql.CollectedField, obj *models.AuditEntry) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuditEntry_keyId(ctx context.Context, field graphql.CollectedField, obj *query.Act) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -602,7 +602,7 @@ func (ec *executionContext) fieldContext_AuditEntry_keyId(_ context.Context, fie
 	return graphql.NewScalarFieldContext("AuditEntry", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _AuditEntry_memberId(ctx context.Context, field graphql.CollectedField, obj *models.AuditEntry) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuditEntry_memberId(ctx context.Context, field graphql.CollectedField, obj *query.Act) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -625,7 +625,7 @@ func (ec *executionContext) fieldContext_AuditEntry_memberId(_ context.Context, 
 	return graphql.NewScalarFieldContext("AuditEntry", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _AuditEntry_action(ctx context.Context, field graphql.CollectedField, obj *models.AuditEntry) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuditEntry_action(ctx context.Context, field graphql.CollectedField, obj *query.Act) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -648,7 +648,7 @@ func (ec *executionContext) fieldContext_AuditEntry_action(_ context.Context, fi
 	return graphql.NewScalarFieldContext("AuditEntry", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _AuditEntry_target(ctx context.Context, field graphql.CollectedField, obj *models.AuditEntry) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuditEntry_target(ctx context.Context, field graphql.CollectedField, obj *query.Act) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -671,7 +671,30 @@ func (ec *executionContext) fieldContext_AuditEntry_target(_ context.Context, fi
 	return graphql.NewScalarFieldContext("AuditEntry", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _AuditEntry_payload(ctx context.Context, field graphql.CollectedField, obj *models.AuditEntry) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuditEntry_targetName(ctx context.Context, field graphql.CollectedField, obj *query.Act) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AuditEntry_targetName(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TargetName, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_AuditEntry_targetName(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AuditEntry", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _AuditEntry_payload(ctx context.Context, field graphql.CollectedField, obj *query.Act) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -692,6 +715,29 @@ func (ec *executionContext) _AuditEntry_payload(ctx context.Context, field graph
 }
 func (ec *executionContext) fieldContext_AuditEntry_payload(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("AuditEntry", field, false, false, errors.New("field of type JSON does not have child fields"))
+}
+
+func (ec *executionContext) _AuditEntry_details(ctx context.Context, field graphql.CollectedField, obj *query.Act) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AuditEntry_details(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Details, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AuditEntry_details(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("AuditEntry", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Change_id(ctx context.Context, field graphql.CollectedField, obj *query.Change) (ret graphql.Marshaler) {
@@ -1290,7 +1336,7 @@ func (ec *executionContext) _AccountEdge(ctx context.Context, sel ast.SelectionS
 
 var auditConnectionImplementors = []string{"AuditConnection"}
 
-func (ec *executionContext) _AuditConnection(ctx context.Context, sel ast.SelectionSet, obj *Connection[models.AuditEntry]) graphql.Marshaler {
+func (ec *executionContext) _AuditConnection(ctx context.Context, sel ast.SelectionSet, obj *Connection[query.Act]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, auditConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -1333,7 +1379,7 @@ func (ec *executionContext) _AuditConnection(ctx context.Context, sel ast.Select
 
 var auditEdgeImplementors = []string{"AuditEdge"}
 
-func (ec *executionContext) _AuditEdge(ctx context.Context, sel ast.SelectionSet, obj *Edge[models.AuditEntry]) graphql.Marshaler {
+func (ec *executionContext) _AuditEdge(ctx context.Context, sel ast.SelectionSet, obj *Edge[query.Act]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, auditEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -1376,7 +1422,7 @@ func (ec *executionContext) _AuditEdge(ctx context.Context, sel ast.SelectionSet
 
 var auditEntryImplementors = []string{"AuditEntry"}
 
-func (ec *executionContext) _AuditEntry(ctx context.Context, sel ast.SelectionSet, obj *models.AuditEntry) graphql.Marshaler {
+func (ec *executionContext) _AuditEntry(ctx context.Context, sel ast.SelectionSet, obj *query.Act) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, auditEntryImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -1416,9 +1462,19 @@ func (ec *executionContext) _AuditEntry(ctx context.Context, sel ast.SelectionSe
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
+		case "targetName":
+			out.Values[i] = ec._AuditEntry_targetName(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		case "payload":
 			out.Values[i] = ec._AuditEntry_payload(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "details":
+			out.Values[i] = ec._AuditEntry_details(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
 		default:
@@ -1656,7 +1712,7 @@ func (ec *executionContext) unmarshalNAccountInput2githubᚗcomᚋreelayᚋreela
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNAuditConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐConnection(ctx context.Context, sel ast.SelectionSet, v *Connection[models.AuditEntry]) graphql.Marshaler {
+func (ec *executionContext) marshalNAuditConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐConnection(ctx context.Context, sel ast.SelectionSet, v *Connection[query.Act]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -1666,7 +1722,7 @@ func (ec *executionContext) marshalNAuditConnection2ᚖgithubᚗcomᚋreelayᚋr
 	return ec._AuditConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNAuditEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*Edge[models.AuditEntry]) graphql.Marshaler {
+func (ec *executionContext) marshalNAuditEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*Edge[query.Act]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
@@ -1682,7 +1738,7 @@ func (ec *executionContext) marshalNAuditEdge2ᚕᚖgithubᚗcomᚋreelayᚋreel
 	return ret
 }
 
-func (ec *executionContext) marshalNAuditEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdge(ctx context.Context, sel ast.SelectionSet, v *Edge[models.AuditEntry]) graphql.Marshaler {
+func (ec *executionContext) marshalNAuditEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdge(ctx context.Context, sel ast.SelectionSet, v *Edge[query.Act]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -1692,7 +1748,7 @@ func (ec *executionContext) marshalNAuditEdge2ᚖgithubᚗcomᚋreelayᚋreelay�
 	return ec._AuditEdge(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNAuditEntry2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAuditEntry(ctx context.Context, sel ast.SelectionSet, v *models.AuditEntry) graphql.Marshaler {
+func (ec *executionContext) marshalNAuditEntry2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐAct(ctx context.Context, sel ast.SelectionSet, v *query.Act) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")

@@ -32,7 +32,7 @@ func (r *queryResolver) Accounts(ctx context.Context, first *int, after *string)
 	return connected(r.Resolver.Accounts.List(ctx, principal(ctx), pageOf(first, after)))
 }
 
-func (r *queryResolver) AuditLog(ctx context.Context, target *string, actor *string, action *string, since *time.Time, until *time.Time, first *int, after *string) (*Connection[models.AuditEntry], error) {
+func (r *queryResolver) AuditLog(ctx context.Context, target *string, actor *string, action *string, since *time.Time, until *time.Time, first *int, after *string) (*Connection[query.Act], error) {
 	return connected(r.Reader.SearchAudit(ctx, principal(ctx), models.AuditFilter{
 		Target: valueOr(target, ""), Actor: valueOr(actor, ""), Action: valueOr(action, ""),
 		Since: valueOr(since, time.Time{}), Until: valueOr(until, time.Time{}),

@@ -229,7 +229,7 @@ var ownActs = []string{
 	"submitJob", "submitJobs", "submitTakes", "createSchedule", "applySchedule", "submitWorkflow", "requestInputUpload", "createWebhookEndpoint", "rotateWebhookSecret", "rotateAccountWebhookSecret",
 }
 
-const newestAct = `{ auditLog(first: 1) { edges { node { at actor keyId action target payload } } } }`
+const newestAct = `{ auditLog(first: 1) { edges { node { at actor keyId action target targetName details payload } } } }`
 
 func TestAuditLog(t *testing.T) {
 	t.Parallel()
@@ -271,6 +271,9 @@ func TestAuditLog(t *testing.T) {
 				require.NotEmpty(t, row["keyId"])
 				require.Equal(t, "127.0.0.1", at[string](t, row, "payload", "address"))
 				require.NotEmpty(t, row["target"])
+				if strings.HasPrefix(fmt.Sprint(row["target"]), "key_") {
+					require.NotNil(t, row["targetName"])
+				}
 				a.requireNoSecrets(t)
 			})
 		}

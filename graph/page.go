@@ -31,8 +31,8 @@ type Connection[T any] struct {
 type (
 	AccountEdge               = Edge[models.Account]
 	AccountConnection         = Connection[models.Account]
-	AuditEdge                 = Edge[models.AuditEntry]
-	AuditConnection           = Connection[models.AuditEntry]
+	AuditEdge                 = Edge[query.Act]
+	AuditConnection           = Connection[query.Act]
 	ChangeEdge                = Edge[query.Change]
 	ChangeConnection          = Connection[query.Change]
 	BulkOperationEdge         = Edge[models.BulkOperation]

@@ -550,8 +550,12 @@ func (ec *executionContext) childFields_AuditEntry(ctx context.Context, field gr
 		return ec.fieldContext_AuditEntry_action(ctx, field)
 	case "target":
 		return ec.fieldContext_AuditEntry_target(ctx, field)
+	case "targetName":
+		return ec.fieldContext_AuditEntry_targetName(ctx, field)
 	case "payload":
 		return ec.fieldContext_AuditEntry_payload(ctx, field)
+	case "details":
+		return ec.fieldContext_AuditEntry_details(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type AuditEntry", field.Name)
 }

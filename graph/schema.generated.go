@@ -131,7 +131,7 @@ type QueryResolver interface {
 	Ids(ctx context.Context, prefix string) ([]string, error)
 	Changes(ctx context.Context, kinds []query.ChangeKind, target *string, since *time.Time, until *time.Time, first *int, after *string) (*Connection[query.Change], error)
 	Accounts(ctx context.Context, first *int, after *string) (*Connection[models.Account], error)
-	AuditLog(ctx context.Context, target *string, actor *string, action *string, since *time.Time, until *time.Time, first *int, after *string) (*Connection[models.AuditEntry], error)
+	AuditLog(ctx context.Context, target *string, actor *string, action *string, since *time.Time, until *time.Time, first *int, after *string) (*Connection[query.Act], error)
 	Alerts(ctx context.Context, active *bool) ([]*models.Alert, error)
 	AlertRules(ctx context.Context) ([]*alert.Rule, error)
 	AlertSilences(ctx context.Context) ([]*models.Silence, error)
@@ -8907,11 +8907,11 @@ func (ec *executionContext) _Query_auditLog(ctx context.Context, field graphql.C
 			directive1 := func(ctx context.Context) (any, error) {
 				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "ADMIN")
 				if err != nil {
-					var zeroVal *Connection[models.AuditEntry]
+					var zeroVal *Connection[query.Act]
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *Connection[models.AuditEntry]
+					var zeroVal *Connection[query.Act]
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -8920,7 +8920,7 @@ func (ec *executionContext) _Query_auditLog(ctx context.Context, field graphql.C
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *Connection[models.AuditEntry]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v *Connection[query.Act]) graphql.Marshaler {
 			return ec.marshalNAuditConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐConnection(ctx, selections, v)
 		},
 		true,

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
@@ -19,9 +20,10 @@ func auditCommand() *cobra.Command {
 				{Title: "AT", Value: func(e client.AuditEntry) any { return output.Moment(e.At) }},
 				{Title: "ACTOR", Value: func(e client.AuditEntry) any { return e.Actor }},
 				{Title: "ACTION", Value: func(e client.AuditEntry) any { return e.Action }},
-				{Title: "TARGET", Kind: output.ID, Value: func(e client.AuditEntry) any { return e.Target }},
+				{Title: "TARGET", Value: auditTarget},
+				{Title: "ID", Kind: output.ID, Wide: true, Value: func(e client.AuditEntry) any { return e.Target }},
 				{Title: "KEY", Kind: output.ID, Wide: true, Value: func(e client.AuditEntry) any { return e.KeyId }},
-				{Title: "DETAILS", Minor: true, Kind: output.Long, Value: auditDetails},
+				{Title: "DETAILS", Minor: true, Kind: output.Long, Value: func(e client.AuditEntry) any { return strings.Join(e.Details, "; ") }},
 			},
 			None: "No actions.",
 		},
@@ -32,9 +34,10 @@ func auditCommand() *cobra.Command {
 	return list.command(cmd)
 }
 
-func auditDetails(e client.AuditEntry) any {
-	if e.Payload == nil {
-		return ""
+// auditTarget is the name of what an action was about, or else its id.
+func auditTarget(e client.AuditEntry) any {
+	if e.TargetName != nil {
+		return *e.TargetName
 	}
-	return string(*e.Payload)
+	return e.Target
 }

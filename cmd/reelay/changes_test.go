@@ -55,3 +55,19 @@ func TestChangesCommand(t *testing.T) {
 		}
 	})
 }
+
+// TestAudit tests that the audit log names what actions were about, and says in words what they did.
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	url, _ := answering(t, `{"auditLog": {"edges": [{"node": {"at": "2026-11-27T01:02:03Z", "actor": "ana@example.com (admin)", "action": "updatePool", "target": "pol_1", "targetName": "l4-spot",
+		"payload": {"before": {"maxWorkers": 3}, "after": {"maxWorkers": 5}}, "details": ["maxWorkers: 3 → 5", "models: wan"]}}], "pageInfo": {"hasNextPage": false}}}`)
+
+	status, out, errs := call(t, t.Context(), "audit", "--endpoint", url, "--key", "rl_x")
+
+	require.Zero(t, status, errs)
+	require.Regexp(t, `ana@example.com \(admin\) +updatePool +l4-spot +maxWorkers: 3 → 5; models: wan`, out)
+	_, out, _ = call(t, t.Context(), "audit", "--output", "wide", "--endpoint", url, "--key", "rl_x")
+	require.Contains(t, out, "pol_1")
+	_, out, _ = call(t, t.Context(), "audit", "--jq", ".items[0].payload.after.maxWorkers", "--endpoint", url, "--key", "rl_x")
+	require.Equal(t, "5\n", out)
+}

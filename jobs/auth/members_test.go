@@ -29,7 +29,7 @@ func newestAct(t *testing.T, s *jobstest.Stack) *models.AuditEntry {
 	t.Helper()
 	log, err := s.Reader.AuditLog(t.Context(), s.Admin, "", paging.Request{First: 1})
 	require.NoError(t, err)
-	return log.Items[0]
+	return log.Items[0].AuditEntry
 }
 
 func TestMember(t *testing.T) {

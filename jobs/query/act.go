@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 )
 
@@ -26,15 +25,7 @@ func (n Names) named(value string) string {
 	return value
 }
 
-// ActNames returns the names of all that acts of the audit log mention by id. It is for ADMIN, as the
-// audit log is.
-func (r *Reader) ActNames(ctx context.Context, p jobs.Principal, acts []*models.AuditEntry) (Names, error) {
-	if err := p.RequireAdmin(); err != nil {
-		return nil, err
-	}
-	return r.actNames(ctx, acts)
-}
-
+// actNames returns the names of all that acts of the audit log mention by id.
 func (r *Reader) actNames(ctx context.Context, acts []*models.AuditEntry) (Names, error) {
 	ids := map[string]bool{}
 	for _, act := range acts {

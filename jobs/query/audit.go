@@ -11,14 +11,23 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
+// Act is an entry of the audit log in words.
+type Act struct {
+	*models.AuditEntry
+	// TargetName is the present name of the target, or nil if it has none.
+	TargetName *string
+	// Details are what the act says of itself, one value each, such as "maxRunning: 3 → 5". Ids follow the names of what they name.
+	Details []string
+}
+
 // AuditLog lists what operators did (to one target, unless it is ""), newest
 // first. It is for ADMIN.
-func (r *Reader) AuditLog(ctx context.Context, p jobs.Principal, target string, of paging.Request) (*paging.Page[*models.AuditEntry], error) {
+func (r *Reader) AuditLog(ctx context.Context, p jobs.Principal, target string, of paging.Request) (*paging.Page[*Act], error) {
 	return r.SearchAudit(ctx, p, models.AuditFilter{Target: target}, of)
 }
 
 // SearchAudit lists the acts that match, newest first. It is for ADMIN.
-func (r *Reader) SearchAudit(ctx context.Context, p jobs.Principal, f models.AuditFilter, of paging.Request) (*paging.Page[*models.AuditEntry], error) {
+func (r *Reader) SearchAudit(ctx context.Context, p jobs.Principal, f models.AuditFilter, of paging.Request) (*paging.Page[*Act], error) {
 	if err := p.RequireAdmin(); err != nil {
 		return nil, err
 	}
@@ -36,5 +45,13 @@ func (r *Reader) SearchAudit(ctx context.Context, p jobs.Principal, f models.Aud
 	if err != nil {
 		return nil, fmt.Errorf("list the audit log: %w", err)
 	}
-	return paging.NewPage(all, found, of.First, func(e *models.AuditEntry) string { return string(e.ID) }), nil
+	names, err := r.actNames(ctx, found)
+	if err != nil {
+		return nil, err
+	}
+	acts := make([]*Act, len(found))
+	for i, entry := range found {
+		acts[i] = &Act{AuditEntry: entry, TargetName: knownText(names[entry.Target]), Details: ActLines(entry.Payload, names)}
+	}
+	return paging.NewPage(all, acts, of.First, func(a *Act) string { return string(a.ID) }), nil
 }

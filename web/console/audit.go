@@ -17,9 +17,7 @@ import (
 type auditList struct {
 	// Values are the filter, as it stands in the address.
 	Values url.Values
-	Rows   []*models.AuditEntry
-	// Names are those of what the rows mention by id.
-	Names  query.Names
+	Rows   []*query.Act
 	Older  string
 	Errors map[string]string
 	Now    time.Time
@@ -43,9 +41,6 @@ func (c *console) auditList(w http.ResponseWriter, r *http.Request, p jobs.Princ
 	}
 	found, err := c.Reader.SearchAudit(r.Context(), p, filter, paging.Request{First: accessListSize, After: asked.Get("after")})
 	if err != nil {
-		return err
-	}
-	if v.Names, err = c.Reader.ActNames(r.Context(), p, found.Items); err != nil {
 		return err
 	}
 	if v.Rows = found.Items; found.More {
