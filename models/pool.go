@@ -30,6 +30,8 @@ type Pool struct {
 	DeletedAt time.Time `bun:"deleted_at,nullzero"`
 	// BatchWaits means that jobs of BATCH boot no workers of the pool now: they wait for cheaper ones.
 	BatchWaits bool `bun:"batch_waits"`
+	// ClosedUntil is when its active hours begin again, or zero within them. The scaler writes it.
+	ClosedUntil time.Time `bun:"closed_until,nullzero"`
 	// Advice is what the provider says of the pool's spot machines, or nil.
 	Advice *PoolAdvice `bun:"advice,type:jsonb"`
 	PoolBackoff
@@ -210,7 +212,7 @@ func InsertPool(ctx context.Context, db bun.IDB, p *Pool) error {
 // starting, may have changed.
 func UpdatePool(ctx context.Context, db bun.IDB, p *Pool) error {
 	p.Fill()
-	p.PoolBackoff, p.PoolBoots = PoolBackoff{}, PoolBoots{}
+	p.PoolBackoff, p.PoolBoots, p.ClosedUntil = PoolBackoff{}, PoolBoots{}, time.Time{}
 	return mustChange(db.NewUpdate().Model(p).ExcludeColumn("id", "desired", "created_at").WherePK().Exec(ctx))
 }
 

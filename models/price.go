@@ -104,6 +104,12 @@ func SetBatchWaits(ctx context.Context, db bun.IDB, id PoolID, waits bool) error
 	return err
 }
 
+// SetClosedUntil writes when the active hours of a pool begin again, or zero within them.
+func SetClosedUntil(ctx context.Context, db bun.IDB, id PoolID, until time.Time) error {
+	_, err := db.NewRaw("UPDATE pools SET closed_until = ? WHERE id = ?", bun.NullTime{Time: until}, id).Exec(ctx)
+	return err
+}
+
 // RecordPrices adds to the history the prices that have changed since it was last called.
 func RecordPrices(ctx context.Context, db bun.IDB) error {
 	_, err := db.NewRaw(`

@@ -111,6 +111,8 @@ func ahead(job *client.JobHistory, now time.Time) (next []string) {
 		switch {
 		case job.EstimatedWaitSeconds != nil:
 			say("A worker takes it in about %s.", text.Seconds(*job.EstimatedWaitSeconds))
+		case len(job.WaitingFor) > 0 && job.WaitingFor[0].Until != nil:
+			say("That can change in %s.", in(*job.WaitingFor[0].Until))
 		case len(job.WaitingFor) > 0:
 			say("It starts when this has changed; nothing says when that is.")
 		default:

@@ -96,6 +96,9 @@ func (s *Scaler) decide(ctx context.Context, pools []*models.Pool) (r round, err
 		if err := notePatience(ctx, tx, decisions); err != nil {
 			return err
 		}
+		if err := noteHours(ctx, tx, decisions, snapshot.now); err != nil {
+			return err
+		}
 		decisions = slices.DeleteFunc(decisions, func(d *decision) bool { return d.frozen != "" })
 		drained, err := drainIdle(ctx, tx, decisions)
 		if err != nil {

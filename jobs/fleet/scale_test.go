@@ -1,8 +1,10 @@
 package fleet_test
 
 import (
+	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/fleet"
@@ -74,6 +76,27 @@ func TestScale(t *testing.T) {
 		status := poolStatus(t, s, pool)
 		require.Equal(t, []int{0, 2}, []int{status.Booting, status.Idle}, "an agent takes the row that waits for it")
 		require.Equal(t, 2, status.Desired)
+	})
+
+	t.Run("NotesWhenThePoolsHoursBegin", func(t *testing.T) {
+		t.Parallel()
+
+		s, scaler, _, pool := scaled(t, 0, 4)
+		job := s.Submit(t)
+		opens := time.Now().UTC().Add(2 * time.Hour).Truncate(time.Minute)
+		s.Exec(t, "UPDATE pools SET active_hours = ?", fmt.Sprintf("%d %d * * * for 1m UTC", opens.Minute(), opens.Hour()))
+
+		require.NoError(t, scaler.Scale(t.Context()))
+
+		why, err := s.Reader.WaitingFor(t.Context(), []models.JobID{job.ID})
+		require.NoError(t, err)
+		require.Contains(t, why[job.ID][0].Message, "its pools have workers at certain hours only, again from ")
+		require.WithinDuration(t, opens, why[job.ID][0].Until, 0)
+		s.Exec(t, "UPDATE pools SET active_hours = ''")
+		require.NoError(t, scaler.Scale(t.Context()))
+		now, err := models.GetPools(t.Context(), s.DB, []models.PoolID{pool.ID})
+		require.NoError(t, err)
+		require.Zero(t, now[0].ClosedUntil)
 	})
 
 	t.Run("GrowsDuringABurst", func(t *testing.T) {

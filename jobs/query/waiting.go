@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -251,7 +252,8 @@ func (s *situation) why(job *models.Job) []WaitingReason {
 	if halt, halted := s.halted(); halted {
 		add(WaitHalted, time.Time{}, "An operator has halted the starts of all jobs since %s: %s.", text.Moment(halt.Since.UTC(), s.now), strings.TrimSuffix(halt.Reason, "."))
 		reasons[len(reasons)-1].Stop = &Stop{What: "The starts of all jobs are halted", By: halt.By, At: halt.Since, Reason: halt.Reason}
-	} else if pause := s.pauseOf(job); pause != nil {
+	}
+	if pause := s.pauseOf(job); pause != nil {
 		what := fmt.Sprintf("The %s lane is paused", lane)
 		if pause.Model != "" {
 			what += " for " + job.Model
@@ -326,7 +328,10 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 		total.Idle, total.Busy, total.Booting, total.Most = total.Idle+c.Idle, total.Busy+c.Busy, total.Booting+c.Booting, total.Most+c.Most
 		total.Quarantined += c.Quarantined
 		total.Paused, total.Dear, total.BatchWaits = total.Paused || c.Paused, total.Dear || c.Dear, total.BatchWaits || c.BatchWaits
-		total.Opens, total.Unmanaged = total.Opens+c.Opens, total.Unmanaged+c.Unmanaged
+		total.Opens, total.Unmanaged, total.Pools = total.Opens+c.Opens, total.Unmanaged+c.Unmanaged, total.Pools+c.Pools
+		total.Closed, total.Refused, total.Failing = total.Closed+c.Closed, total.Refused+c.Refused, total.Failing+c.Failing
+		total.OpensAt, total.RefusedUntil = sooner(total.OpensAt, c.OpensAt), sooner(total.RefusedUntil, c.RefusedUntil)
+		total.Refusal = cmp.Or(total.Refusal, c.Refusal)
 		if c.NotBooting {
 			if !total.NotBooting || c.BootRetryAt.Before(total.BootRetryAt) {
 				total.BootRetryAt, total.BootFailure = c.BootRetryAt, c.BootFailure
@@ -346,6 +351,8 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 		return s.whyWarm(job)
 	case total.NotBooting && total.Opens == 0 && total.Most > 0 && !spared:
 		return []WaitingReason{s.whyNotBooting(total)}
+	case total.Booting+total.Opens+total.Unmanaged == 0 && total.Closed+total.Refused+total.Failing > 0 && !spared:
+		return []WaitingReason{s.whyNoMachines(total)}
 	case total.Booting > 0:
 		message := text.Count(total.Booting, "suitable worker") + " " + verb(total.Booting, "is", "are") + " starting"
 		if !ready.IsZero() {
@@ -372,6 +379,9 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 		}
 		if s.catalogue.Removed(job.Model) {
 			return []WaitingReason{{Code: WaitNoPool, Message: "The model " + job.Model + " was removed from the catalogue. An admin can restore it."}}
+		}
+		if total.Pools > 0 {
+			return []WaitingReason{{Code: WaitCapacityExhausted, Message: "The pools that can run it may have no workers: their maximum is 0."}}
 		}
 		return []WaitingReason{{Code: WaitNoPool, Message: "No pool and no worker can run it" + needs(job) + s.forOthers(job) + "."}}
 	}
@@ -401,6 +411,35 @@ func (s *situation) whyNotBooting(c models.Capacity) WaitingReason {
 		return WaitingReason{Code: WaitNotBooting, Message: message + ". The next attempt is at " + text.MomentToSecond(c.BootRetryAt.UTC(), s.now) + ".", Until: c.BootRetryAt, Cause: c.BootFailure}
 	}
 	return WaitingReason{Code: WaitNotBooting, Message: message + ". One is starting now.", Cause: c.BootFailure}
+}
+
+// whyNoMachines is the reason for jobs of whose pools none gets machines now.
+func (s *situation) whyNoMachines(c models.Capacity) WaitingReason {
+	message := "No suitable worker is available"
+	if c.Busy > 0 {
+		message = text.Count(c.Busy, "worker") + " that can run it " + verb(c.Busy, "is", "are") + " busy"
+	}
+	why := WaitingReason{Code: WaitCapacityExhausted, Cause: c.Refusal}
+	switch {
+	case c.Refused > 0 && c.Closed < c.Most:
+		message += ": a provider has just refused machines. It is asked again at " + text.MomentToSecond(c.RefusedUntil.UTC(), s.now)
+		why.Until = c.RefusedUntil
+	case c.Failing > 0 && c.Closed < c.Most:
+		message += ": the provider of the machines does not answer as it should"
+	default:
+		message += ": its pools have workers at certain hours only, again from " + text.Moment(c.OpensAt.UTC(), s.now)
+		why.Until = c.OpensAt
+	}
+	why.Message = message + "."
+	return why
+}
+
+// sooner returns the earlier of two times, or the one that is not zero.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // whyWarm returns the reason why a job does not start on an idle worker: a busy one that has its model

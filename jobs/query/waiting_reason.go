@@ -88,7 +88,11 @@ func (w WaitingReason) Whole() string {
 	if w.Cause == "" {
 		return w.forOperators()
 	}
-	return w.forOperators() + " The newest: " + w.Cause
+	says := " The newest: "
+	if w.Code != WaitNotBooting {
+		says = " It says: "
+	}
+	return w.forOperators() + says + w.Cause
 }
 
 // NothingHolds is the text for a job that waits without a WaitingReason.
