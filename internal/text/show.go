@@ -89,6 +89,14 @@ func Moment(t, now time.Time) string { return moment(t, now, "15:04 MST") }
 // MomentToSecond is Moment with seconds, for times that follow each other closely.
 func MomentToSecond(t, now time.Time) string { return moment(t, now, "15:04:05 MST") }
 
+// MomentInFull is Moment with seconds if the time has any, for times that are not rounded.
+func MomentInFull(t, now time.Time) string {
+	if t.Second() == 0 {
+		return Moment(t, now)
+	}
+	return MomentToSecond(t, now)
+}
+
 func moment(t, now time.Time, clock string) string {
 	day := "2 Jan "
 	if t.Year() != now.In(t.Location()).Year() {

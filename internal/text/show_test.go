@@ -38,6 +38,8 @@ func TestShow(t *testing.T) {
 		{text.Since(now.Add(7*24*time.Hour), now), "in 7 days"},
 		{text.Moment(now, now), "27 Nov 01:19 UTC"},
 		{text.MomentToSecond(now, now), "27 Nov 01:19:38 UTC"},
+		{text.MomentInFull(now, now), "27 Nov 01:19:38 UTC"},
+		{text.MomentInFull(now.Truncate(time.Minute), now), "27 Nov 01:19 UTC"},
 		{text.Moment(now.AddDate(-1, 0, 0), now), "27 Nov 2025 01:19 UTC"},
 		{text.Moment(now.In(berlin), now), "27 Nov 02:19 CET"},
 		{text.Moment(time.Date(2027, 1, 1, 0, 30, 0, 0, berlin), time.Date(2026, 12, 31, 23, 40, 0, 0, time.UTC)), "1 Jan 00:30 CET"},

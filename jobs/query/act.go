@@ -167,7 +167,7 @@ func inPlainText(value any, names Names) string {
 			return nothing
 		}
 		if at, err := time.Parse(time.RFC3339Nano, v); err == nil {
-			return momentOf(at.UTC())
+			return text.MomentInFull(at.UTC(), time.Now())
 		}
 		return names.named(safe(v))
 	case bool:
@@ -193,14 +193,6 @@ func inPlainText(value any, names Names) string {
 		return "?"
 	}
 	return safe(string(data))
-}
-
-// momentOf shows a time, with seconds if it has any.
-func momentOf(at time.Time) string {
-	if at.Second() == 0 {
-		return text.Moment(at, time.Now())
-	}
-	return text.MomentToSecond(at, time.Now())
 }
 
 // maxValueRunes bounds a value that is shown.

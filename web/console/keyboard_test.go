@@ -116,6 +116,32 @@ func TestKeyboard(t *testing.T) {
 		require.NotEqual(t, local, utc)
 		require.Equal(t, at.UTC().Add(5*3600e9+1800e9).Format("15:04"), local[:5])
 	})
+
+	t.Run("NamesTheZoneOfWhatIsDueToTheSecond", func(t *testing.T) {
+		t.Parallel()
+		b := operator(t)
+		s := b.schedule(t, "news")
+		b.Exec(t, "UPDATE schedules SET next_fire_at = '2099-01-31T12:00:15Z', end_at = '2099-02-28T12:00:00Z'")
+		page := b.page(t, "/schedules")
+		require.Contains(t, page, ">31 Jan 2099 12:00:15 UTC</time>")
+		ctx, _ := b.open(t, "/queues")
+
+		var local, utc, end string
+		const due = `document.querySelector("time[data-at=due]").textContent`
+		require.NoError(t, chromedp.Run(ctx,
+			emulation.SetTimezoneOverride("Asia/Kolkata"),
+			chromium.Visit(b.url+"/schedules"),
+			chromium.Until(due+`.includes("GMT+5:30")`),
+			chromedp.Evaluate(due, &local),
+			chromedp.KeyEvent("z"),
+			chromedp.Evaluate(due, &utc),
+			chromedp.KeyEvent("z"),
+			chromium.Visit(b.url+schedulePath(s.ID)),
+			chromium.Until(`document.querySelector(".facts time[data-at=due]").textContent.includes("GMT+5:30")`),
+			chromedp.Evaluate(`document.querySelector(".facts time[data-at=due]").textContent`, &end),
+		))
+		require.Equal(t, []string{"31 Jan 2099 17:30:15 GMT+5:30", "31 Jan 2099 12:00:15 UTC", "28 Feb 2099 17:30 GMT+5:30"}, []string{local, utc, end})
+	})
 }
 
 func TestPause(t *testing.T) {
