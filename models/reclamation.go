@@ -8,6 +8,9 @@ import (
 	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
+// SpoilingClasses are how attempts end that a host lost or crashed: those that ListEatingHosts counts.
+var SpoilingClasses = []FailureClass{FailModelCrash, FailDefectiveResult, FailWorkerLost}
+
 // EatingHost is a host whose workers lost or crashed attempts.
 type EatingHost struct {
 	Host
@@ -19,7 +22,7 @@ type EatingHost struct {
 	// worker went silent.
 	Crashed int `bun:"crashed"`
 	Lost    int `bun:"lost"`
-	// WastedGPUSeconds is the work that was lost.
+	// WastedGPUSeconds is the work that these attempts lost.
 	WastedGPUSeconds float64   `bun:"wasted_gpu_seconds"`
 	LastAt           time.Time `bun:"last_at"`
 	// Drills counts those of the attempts whose model is a drill, which crashes and loses work because

@@ -86,6 +86,23 @@ func TestWorkerList(t *testing.T) {
 func TestWorkerPage(t *testing.T) {
 	t.Parallel()
 
+	t.Run("SaysWhatTheRankingOfHostsCounts", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		worker := b.Worker(t, "host-7")
+		crashed := b.dies(t, worker, models.FailUnauthorized, "it broke", "")
+		b.dies(t, worker, models.FailUnauthorized, "its machine left", "")
+		b.Exec(t, `UPDATE job_attempts SET wasted_gpu_seconds = CASE WHEN job_id = ? THEN 7.5 ELSE 1.1 END,
+			failure_class = CASE WHEN job_id = ? THEN 'MODEL_CRASH' ELSE 'PREEMPTED' END`, crashed.JobID, crashed.JobID)
+
+		require.Contains(t, b.get(t, "/workers/"+string(worker.WorkerID)).Body, "7.5 s wasted by them, 8.6 s by all attempts")
+		require.Regexp(t, `>Wasted by these</th>(?s).*data-label="Wasted">7.5 s`, b.get(t, "/workers").Body)
+
+		b.Exec(t, "UPDATE job_attempts SET wasted_gpu_seconds = 0 WHERE failure_class = 'PREEMPTED'")
+		require.Contains(t, b.get(t, "/workers/"+string(worker.WorkerID)).Body, ">7.5 s wasted<")
+	})
+
 	t.Run("ShowsWhatAWorkerRunsAndRan", func(t *testing.T) {
 		t.Parallel()
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/a-h/templ"
@@ -143,15 +144,19 @@ func (r workerRow) cannotPreempt() string {
 	return "Its provider " + r.Provider + " cannot give notice of a preemption."
 }
 
+// spoiled reports whether the attempts were lost or crashed, as the ranking of hosts counts them.
+func spoiled(o models.AttemptSum) bool {
+	return slices.Contains(models.SpoilingClasses, o.FailureClass)
+}
+
 // spoiled counts the attempts that the worker lost or crashed.
-func (v *workerShow) spoiled() (n int) {
-	for _, o := range v.Outcomes {
-		switch o.FailureClass {
-		case models.FailModelCrash, models.FailDefectiveResult, models.FailWorkerLost:
-			n += o.Attempts
+func (v *workerShow) spoiled() int {
+	return lo.SumBy(v.Outcomes, func(o models.AttemptSum) int {
+		if spoiled(o) {
+			return o.Attempts
 		}
-	}
-	return n
+		return 0
+	})
 }
 
 // ended counts all ended attempts.
@@ -159,9 +164,20 @@ func (v *workerShow) ended() int {
 	return lo.SumBy(v.Outcomes, func(o models.AttemptSum) int { return o.Attempts })
 }
 
-// wasted sums up the GPU seconds that were lost.
-func (v *workerShow) wasted() float64 {
-	return lo.SumBy(v.Outcomes, func(o models.AttemptSum) float64 { return o.WastedGPUSeconds })
+// wastedText says how much GPU time was lost: by the attempts that were lost or crashed, which is what
+// the ranking of hosts shows, and by all, such as those that were preempted.
+func (v *workerShow) wastedText() string {
+	var by, all float64
+	for _, o := range v.Outcomes {
+		all += o.WastedGPUSeconds
+		if spoiled(o) {
+			by += o.WastedGPUSeconds
+		}
+	}
+	if by == all || v.spoiled() == 0 {
+		return gpuSeconds(all) + " wasted"
+	}
+	return gpuSeconds(by) + " wasted by them, " + gpuSeconds(all) + " by all attempts"
 }
 
 // reasonOf returns the reason that an operator gave for an act, or "".
