@@ -198,7 +198,13 @@ func readAccount(form url.Values, old *models.Account) (in auth.AccountInput, pr
 	return in, problems
 }
 
-// accountUsage says how much of a limit is used.
-func accountUsage(n, limit int) string {
-	return ui.Count(n, 0) + " of " + ui.Count(limit, 0)
+// unlimited reports whether a limit is so high that it is none.
+func unlimited(limit int) bool { return limit >= jobs.Unlimited }
+
+// limitText names a limit.
+func limitText(limit int) string {
+	if unlimited(limit) {
+		return "no limit"
+	}
+	return ui.Count(limit, 0)
 }

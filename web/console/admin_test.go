@@ -16,7 +16,12 @@ func TestAccountPages(t *testing.T) {
 	t.Parallel()
 
 	b := admin(t)
-	require.Contains(t, b.get(t, "/accounts").Body, "client")
+	b.Exec(t, "UPDATE accounts SET max_queued = 1000000, submits_per_minute = 1000000 WHERE id = ?", b.Account.ID)
+	list := b.get(t, "/accounts").Body
+	require.Contains(t, list, "client")
+	require.Regexp(t, `(?s)data-label="Waiting">0\s*</td>.*data-label="Running">0  of \d.*data-label="Submits per minute">no limit<`, list)
+	require.NotContains(t, list, "1\u202f000\u202f000", "a limit that is none")
+	b.Exec(t, "UPDATE accounts SET max_queued = 5000 WHERE id = ?", b.Account.ID)
 	edit := "/accounts/" + string(b.Account.ID) + "/edit"
 	require.Contains(t, b.get(t, edit).Body, `name="weight"`)
 

@@ -332,6 +332,30 @@ func TestJobWebhooks(t *testing.T) {
 		require.Contains(t, page, `/live?after=`, "the page follows a webhook on its way")
 	})
 
+	t.Run("FoldsTriesWithOneOutcome", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		nobody := httptest.NewServer(nil)
+		nobody.Close()
+		_, _, err := b.Webhooks.CreateEndpoint(t.Context(), b.Client, nobody.URL, models.FormatStandard, nil)
+		require.NoError(t, err)
+		job, err := b.Canceller.Cancel(t.Context(), b.Client, b.Submit(t).ID)
+		require.NoError(t, err)
+		for range 2 {
+			_, err = b.Deliverer.Pass(t.Context())
+			require.NoError(t, err)
+			b.Exec(t, "UPDATE webhook_deliveries SET next_attempt_at = clock_timestamp()")
+		}
+		b.Exec(t, `INSERT INTO webhook_tries (delivery_id, try_no, at, duration_ms, status_code) SELECT delivery_id, 3, at, 5, 503 FROM webhook_tries WHERE try_no = 1`)
+		b.Exec(t, "UPDATE webhook_tries SET at = '2020-01-31T12:00:00Z'::timestamptz + try_no * interval '1 second'")
+
+		page := b.page(t, string(jobPath(job.ID)))
+
+		require.Equal(t, 1, strings.Count(page, "The call failed: this machine gave no HTTP answer."))
+		require.Regexp(t, `(?s)>31 Jan 2020 12:00:01 UTC</time>.*2 times, last\s+<time data-at="full"[^>]*>31 Jan 2020 12:00:02 UTC</time>.*>31 Jan 2020 12:00:03 UTC</time>.*status 503\.`, page)
+	})
+
 	t.Run("FollowsThemPastTheJobsEnd", func(t *testing.T) {
 		t.Parallel()
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
 
@@ -63,6 +64,20 @@ func webhookOutcome(try *models.WebhookTry) string {
 		return fmt.Sprintf("The endpoint responded with status %d.", *try.StatusCode)
 	}
 	return try.Error
+}
+
+// sameTries are tries that follow each other with the same outcome.
+type sameTries struct {
+	First, Last *models.WebhookTry
+	Count       int
+}
+
+// foldTries makes tries one that follow each other with the same outcome. They are oldest first.
+func foldTries(tries []*models.WebhookTry) (folded []sameTries) {
+	for _, same := range query.FoldSame(tries, webhookOutcome) {
+		folded = append(folded, sameTries{First: same.Newest, Last: same.Oldest, Count: same.Count})
+	}
+	return folded
 }
 
 // redeliver sends an event again, and leads back to the page with the button.

@@ -127,7 +127,7 @@ func TestKeyboard(t *testing.T) {
 		ctx, _ := b.open(t, "/queues")
 
 		var local, utc, end string
-		const due = `document.querySelector("time[data-at=due]").textContent`
+		const due = `document.querySelector("time[data-at=full]").textContent`
 		require.NoError(t, chromedp.Run(ctx,
 			emulation.SetTimezoneOverride("Asia/Kolkata"),
 			chromium.Visit(b.url+"/schedules"),
@@ -137,8 +137,8 @@ func TestKeyboard(t *testing.T) {
 			chromedp.Evaluate(due, &utc),
 			chromedp.KeyEvent("z"),
 			chromium.Visit(b.url+schedulePath(s.ID)),
-			chromium.Until(`document.querySelector(".facts time[data-at=due]").textContent.includes("GMT+5:30")`),
-			chromedp.Evaluate(`document.querySelector(".facts time[data-at=due]").textContent`, &end),
+			chromium.Until(`document.querySelector(".facts time[data-at=full]").textContent.includes("GMT+5:30")`),
+			chromedp.Evaluate(`document.querySelector(".facts time[data-at=full]").textContent`, &end),
 		))
 		require.Equal(t, []string{"31 Jan 2099 17:30:15 GMT+5:30", "31 Jan 2099 12:00:15 UTC", "28 Feb 2099 17:30 GMT+5:30"}, []string{local, utc, end})
 	})

@@ -336,6 +336,56 @@ func TestChartAxes(t *testing.T) {
 	}
 }
 
+// TestChartLabels reads where the charts write on their canvases.
+func TestChartLabels(t *testing.T) {
+	t.Parallel()
+	b := operator(t)
+	b.withPast(t)
+	b.Exec(t, "UPDATE history_pools SET busy = 3 * booting")
+	b.Exec(t, "DELETE FROM history_jobs WHERE lane = 'FREE' AND at > clock_timestamp() - interval '30 minutes'")
+	ctx, _ := b.open(t, "/jobs")
+	const record = `(() => {
+		window.labels = new Map();
+		const write = CanvasRenderingContext2D.prototype.fillText, clear = CanvasRenderingContext2D.prototype.clearRect;
+		CanvasRenderingContext2D.prototype.clearRect = function (...args) { labels.set(this.canvas, []); return clear.apply(this, args); };
+		CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+			const width = this.measureText(text).width, height = parseFloat(this.font.match(/([\d.]+)px/)[1]), at = this.getTransform().transformPoint({ x, y });
+			const left = at.x - { left: 0, start: 0, center: width / 2, right: width, end: width }[this.textAlign];
+			const top = at.y - { top: 0, hanging: 0, middle: height / 2, alphabetic: height, bottom: height }[this.textBaseline];
+			if (!labels.has(this.canvas)) labels.set(this.canvas, []);
+			labels.get(this.canvas).push({ text: String(text), left, top, right: left + width, bottom: top + height });
+			return write.call(this, text, x, y);
+		};
+	})()`
+	const overlaps = `[...labels].flatMap(([canvas, all]) => all.flatMap((a, i) => all.slice(i + 1)
+		.filter((b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom)
+		.map((b) => canvas.closest("figure")?.id + ": " + a.text + " and " + b.text)))`
+	const counts = `[...labels].filter(([canvas]) => /^chart-(depth|busy|idle|booting)$/.test(canvas.closest("figure")?.id)).flatMap(([canvas, all]) => all.map((a) => a.text).filter((text) => !/[: ]/.test(text)))`
+	require.NoError(t, chromedp.Run(ctx, chromedp.ActionFunc(func(ctx context.Context) error {
+		_, err := cdp.AddScriptToEvaluateOnNewDocument(record).Do(ctx)
+		return err
+	})))
+	for _, width := range []int64{1280, 390} {
+		for _, span := range chartRanges {
+			var over, ticks []string
+			var legend string
+			require.NoError(t, chromedp.Run(ctx, look(width, "light"), chromium.Visit(b.url+"/overview?range="+span.Name),
+				chromium.Until(`document.querySelectorAll("figure[data-drawn]").length === 12 && labels.size >= 12`),
+				chromedp.Evaluate(overlaps, &over), chromedp.Evaluate(counts, &ticks),
+				chromedp.Evaluate(`document.querySelector("#chart-waits .chart-legend").textContent`, &legend)))
+			require.Empty(t, over, "labels over each other at %d px, %s", width, span.Name)
+			require.Greater(t, len(ticks), 8)
+			for _, tick := range ticks {
+				require.Regexp(t, `^\d+$`, tick, "there are no parts of workers and jobs")
+			}
+			if span.Name == "1h" {
+				require.Regexp(t, `free \d+ min \d\d s at \d+ \w+ \d\d:\d\d`, legend)
+				require.NotRegexp(t, `pro [^f]+ at`, legend)
+			}
+		}
+	}
+}
+
 func TestHeatMap(t *testing.T) {
 	t.Parallel()
 

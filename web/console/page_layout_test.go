@@ -7,6 +7,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/reelay/reelay/internal/chromium"
+	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -49,7 +51,7 @@ const ranTogether = `(() => {
 			const beside = Math.min(last.line.bottom, first.bottom) - Math.max(last.line.top, first.top) > 0.5 * Math.min(last.line.height, first.height);
 			const gap = first.left - last.line.right;
 			if (beside && gap > -2 && gap < 2 && word.test(last.text) && begins.test(text)) found.push(last.text.slice(-40) + "|" + text.slice(0, 40));
-			if (beside && gap > -2 && gap < 8 && /\s$/.test(last.text) && mark.test(text)) found.push(last.text.slice(-40) + "|" + text.slice(0, 40));
+			if (beside && gap > -2 && gap < 8 && (/\s$/.test(last.text) || /^\s/.test(text)) && mark.test(text.trimStart())) found.push(last.text.slice(-40) + "|" + text.slice(0, 40));
 		}
 		if (/[\p{L}\p{N}] [,.;:!?)](\s|$)/u.test(text)) found.push(text.slice(0, 200));
 		last = {text: text, line: end, within};
@@ -92,5 +94,56 @@ func TestLayout(t *testing.T) {
 				require.Empty(t, together, "texts that run together, or a space before a mark")
 			}
 		})
+	}
+}
+
+// Rows are as short as they can be: the actions of a row stand beside each other, texts have the width
+// of the page, and the tiles of the overview fill their rows.
+func TestRowsAt1280(t *testing.T) {
+	t.Parallel()
+
+	b := operator(t)
+	worker := b.Worker(t, "gpu-host-with-a-long-name-7")
+	b.Exec(t, "UPDATE workers SET pool_id = ?, capacity_class = 'SPOT', gpu_type = 'nvidia-h100-80gb', region = 'europe-west4'", jobstest.AddPool(t, b.Stack, 0, 1).ID)
+	stored, err := b.Reader.WorkersByID(t.Context(), []models.WorkerID{worker.WorkerID})
+	require.NoError(t, err)
+	b.Fleet.Providers = map[string]fleet.Provider{stored[0].Provider: struct{ fleet.Preemptor }{}}
+	b.dies(t, worker, models.FailUnauthorized, strings.Repeat("The server refused the request. ", 6), "")
+	b.Submit(t)
+	b.Lease(t, worker)
+	film := b.SubmitWorkflow(t, b.Client, "film", "shots.s1", "shots.s2", "film")
+	ctx, _ := b.open(t, "/me")
+	evaluate := func(path, script string, result any) {
+		t.Helper()
+		require.NoError(t, chromedp.Run(ctx, look(1280, "light"), chromium.Visit(b.url+path), chromium.Complete(), chromedp.Evaluate(script, result)))
+	}
+
+	for path, actions := range map[string]int{"/workers": 4, workflowPath(film.ID): 2} {
+		var places [][]float64
+		evaluate(path, `[...document.querySelectorAll("td.actions")].map((cell) => [...cell.children].map((each) => each.getBoundingClientRect().top))`, &places)
+		most := 0
+		for _, tops := range places {
+			most = max(most, len(tops))
+			for _, top := range tops {
+				require.InDelta(t, tops[0], top, 2, "%s: actions below each other", path)
+			}
+		}
+		require.Equal(t, actions, most, path)
+	}
+	var width float64
+	evaluate("/workers/"+string(worker.WorkerID), `document.querySelector("td[data-label=Reason]").getBoundingClientRect().width`, &width)
+	require.Greater(t, width, 400.0)
+	var free []float64
+	evaluate("/overview", `(() => {
+		const list = document.querySelector(".tiles.is-rest"), rows = new Map();
+		for (const each of list.children) {
+			const box = each.getBoundingClientRect();
+			rows.set(Math.round(box.top), Math.max(rows.get(Math.round(box.top)) ?? 0, box.right));
+		}
+		return [...rows.values()].map((right) => list.getBoundingClientRect().right - right);
+	})()`, &free)
+	require.Len(t, free, 2, "seven tiles in two rows")
+	for _, rest := range free {
+		require.InDelta(t, 0, rest, 1, "an empty place at the end of a row of tiles")
 	}
 }

@@ -139,7 +139,7 @@ func percentOf(n, of int) float64 { return 100 * float64(n) / float64(max(of, 1)
 
 // capText says how many jobs an account runs of those that it may.
 func capText(s *models.LaneShare) string {
-	if s.MaxRunning >= jobs.Unlimited {
+	if unlimited(s.MaxRunning) {
 		return strconv.Itoa(s.AccountRunning)
 	}
 	return fmt.Sprintf("%d of %d", s.AccountRunning, s.MaxRunning)

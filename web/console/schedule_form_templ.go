@@ -1064,7 +1064,7 @@ func scheduleTimes(f *scheduleForm) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = ui.Due(at).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = ui.InFull(at).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

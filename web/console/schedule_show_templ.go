@@ -404,7 +404,7 @@ func momentOrNone(t time.Time) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = ui.Due(t).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.InFull(t).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -494,7 +494,7 @@ func scheduleFacts(v *scheduleShow) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = ui.Due(v.StartAt).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = ui.InFull(v.StartAt).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -518,7 +518,7 @@ func scheduleFacts(v *scheduleShow) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = ui.Due(v.EndAt).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = ui.InFull(v.EndAt).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -837,7 +837,7 @@ func scheduleUpcoming(v *scheduleShow) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = ui.Due(at).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = ui.InFull(at).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -924,7 +924,7 @@ func scheduleSlots(v *scheduleShow) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = ui.Due(slot.At).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = ui.InFull(slot.At).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -139,8 +139,8 @@ func (c ChartData) top() float64 {
 			}
 		}
 	}
-	if top == 0 {
-		return 1
+	if top == 0 || c.Unit == "" && top < 1 {
+		return 1 // counts of whole things
 	}
 	if c.Unit == "s" {
 		for _, nice := range roundSeconds {
@@ -151,7 +151,7 @@ func (c ChartData) top() float64 {
 	}
 	unit := math.Pow(10, math.Floor(math.Log10(top)))
 	for _, nice := range []float64{1, 2, 2.5, 5, 10} {
-		if nice*unit >= top {
+		if nice*unit >= top && (c.Unit != "" || nice*unit == math.Trunc(nice*unit)) {
 			return nice * unit
 		}
 	}
@@ -170,12 +170,28 @@ func (c ChartData) Known() bool {
 
 // last is the newest known value, or nil.
 func (s Series) last() *float64 {
+	v, _ := s.newest()
+	return v
+}
+
+// newest is the newest known value and its step, or nil.
+func (s Series) newest() (*float64, int) {
 	for i := len(s.Values) - 1; i >= 0; i-- {
 		if s.Values[i] != nil {
-			return s.Values[i]
+			return s.Values[i], i
 		}
 	}
-	return nil
+	return nil, 0
+}
+
+// newest is the newest known value of a line as text, and when that was unless it is of the last two
+// steps: the last one may not be recorded yet.
+func (c ChartData) newest(s Series) string {
+	v, i := s.newest()
+	if v == nil || i >= c.points()-2 {
+		return Figure(v, c.Unit)
+	}
+	return Figure(v, c.Unit) + " at " + Moment(c.From.Add(time.Duration(i)*c.Step))
 }
 
 // path is the line in a box that is 100 wide and 40 high. A gap ends it, and a value between two
@@ -261,7 +277,7 @@ func (s Series) at(i int) *float64 {
 func (c ChartData) words() string {
 	var said []string
 	for _, s := range c.Series {
-		said = append(said, s.Label+" "+Figure(s.last(), c.Unit))
+		said = append(said, s.Label+" "+c.newest(s))
 	}
 	words := c.Title + ", newest values: " + strings.Join(said, ", ") + "."
 	for _, m := range c.marks() {

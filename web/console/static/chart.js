@@ -34,6 +34,7 @@ if (typeof uPlot === "function") {
 	const day = (t) => time(t, { day: "numeric", month: "short" }).replace("Sept", "Sep");
 	const hour = (t) => time(t, { hour: "2-digit", minute: "2-digit" });
 	// The steps of an axis of seconds are round in the unit that it shows.
+	const whole = Array.from({ length: 8 }, (_, i) => [1, 2, 5].map((n) => n * 10 ** i)).flat(); // of counts
 	const seconds = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
 
 	const read = (figure) => {
@@ -49,7 +50,11 @@ if (typeof uPlot === "function") {
 	};
 	const columns = (data) => [data.x, ...data.series.map((s) => data.x.map((_, i) => s.values[i] ?? null))];
 	const known = (data) => data.series.some((s) => s.values.some((v) => v !== null));
-	const last = (values) => values.findLast((v) => v !== null) ?? null;
+	// The newest known value, and when that was unless it is of the last two steps: as ChartData.newest in Go.
+	const newest = (data, values) => {
+		const at = values.findLastIndex((v) => v !== null);
+		return format(values[at], data.unit) + (at >= 0 && at < data.x.length - 2 ? ` at ${moment(new Date(data.x[at] * 1000))}` : "");
+	};
 
 	// What was changed between a point and the next one.
 	const marksAt = (data, at) => (data.marks ?? []).filter((m) => m.at >= data.x[at] && m.at < data.x[at] + data.step).map((m) => m.text);
@@ -73,7 +78,7 @@ if (typeof uPlot === "function") {
 	const legend = (chart, at) => {
 		const values = chart.figure.querySelectorAll(".chart-legend b");
 		chart.data.series.forEach((s, i) => {
-			if (values[i]) values[i].textContent = format(at === null ? last(s.values) : (s.values[at] ?? null), chart.data.unit);
+			if (values[i]) values[i].textContent = at === null ? newest(chart.data, s.values) : format(s.values[at] ?? null, chart.data.unit);
 		});
 		const ends = chart.figure.querySelectorAll(".chart-scale span");
 		if (ends.length !== 2) return;
@@ -96,10 +101,10 @@ if (typeof uPlot === "function") {
 			cursor: { sync: { key: sync.key, setSeries: false }, drag: { x: false, y: false }, points: { size: 6 } },
 			legend: { show: false },
 			padding: [8, 16, 0, 0],
-			scales: { y: { range: (_, __, most) => [0, most > 0 ? most * 1.08 : 1] } },
+			scales: { y: { range: (_, __, most) => [0, data.unit === "" ? Math.max(most * 1.08, 1) : most > 0 ? most * 1.08 : 1] } },
 			axes: [
-				{ ...axis, size: 20, gap: 3, space: 70, values: (_, all, __, ___, step) => all.map((t) => (step >= 86400 ? day(t) : hour(t))) },
-				{ ...axis, size: 48, gap: 4, space: 34, ...(data.unit === "s" ? { incrs: seconds } : {}), values: (_, all, __, ___, step) => all.map((v) => tick(v, data.unit, step)) },
+				{ ...axis, size: 26, gap: 9, space: 70, values: (_, all, __, ___, step) => all.map((t) => (step >= 86400 ? day(t) : hour(t))) },
+				{ ...axis, size: 48, gap: 4, space: 34, ...(data.unit === "s" ? { incrs: seconds } : data.unit === "" ? { incrs: whole } : {}), values: (_, all, __, ___, step) => all.map((v) => tick(v, data.unit, step)) },
 			],
 			series: [
 				{},

@@ -4,7 +4,7 @@
 //
 // What a page gives:
 //   time[data-ago], time[data-elapsed]          as ui.Time and ui.Elapsed write them
-//   time[data-at=clock], time[data-at=moment], time[data-at=due]   as ui.Clock, ui.At and ui.Due write them
+//   time[data-at=clock], time[data-at=moment], time[data-at=full]   as ui.Clock, ui.At and ui.InFull write them
 //   data-select     on the checkboxes of rows: updates pause while one is checked
 // The document dispatches "reelay:paused" and "reelay:resumed", and "reelay:zone" after the
 // switch between local times and UTC; document.documentElement.dataset.zone is utc or local.
@@ -56,8 +56,8 @@
 		const of = format(at, year);
 		return `${format(at, date).replace("Sept", "Sep")} ${of === format(new Date(now()), year) ? "" : of + " "}${format(at, minute)}${root.dataset.zone === "utc" ? " UTC" : ""}`;
 	};
-	// As text.MomentInFull in Go: the zone may be another than that of what is due.
-	const due = (at) => {
+	// As text.MomentInFull in Go: a schedule, for one, may have another zone than the person.
+	const inFull = (at) => {
 		const of = format(at, year), zone = format(at, { ...minute, timeZoneName: "short" }).split(" ").at(-1);
 		return `${format(at, date).replace("Sept", "Sep")} ${of === format(new Date(now()), year) ? "" : of + " "}${format(at, at.getUTCSeconds() === 0 ? minute : clock)} ${zone}`;
 	};
@@ -73,7 +73,7 @@
 			else if ("elapsed" in time.dataset) show(time, duration(Math.max(Math.floor(seconds), 0)));
 			else if (time.dataset.at === "clock") show(time, format(at, clock));
 			else if (time.dataset.at === "moment") show(time, moment(at));
-			else if (time.dataset.at === "due") show(time, due(at));
+			else if (time.dataset.at === "full") show(time, inFull(at));
 			else continue;
 			const exact = title(at);
 			if (time.title !== exact) time.title = exact;
