@@ -195,7 +195,11 @@ func waiting(job *client.JobHistory) []string {
 	for _, reason := range job.WaitingFor {
 		message := reason.Message
 		if reason.Cause != nil {
-			message += " The newest: " + clean(*reason.Cause)
+			says := " It says: "
+			if reason.Code == client.WaitingCodeCapacityNotBooting {
+				says = " The newest: "
+			}
+			message += says + clean(*reason.Cause)
 		}
 		reasons = append(reasons, message)
 	}

@@ -106,6 +106,8 @@ func (f *File) scalar(n ast.Node, written string, t reflect.Type) (ast.Node, err
 	isNumber := isDecimal.MatchString(written) || isBased.MatchString(written) || isFloat.MatchString(written)
 	numeric := kind >= reflect.Int && kind <= reflect.Float64
 	switch {
+	case strings.Contains(written, ": "): // the parser takes it within braces, where a comma is missing
+		return nil, f.refuse(n, "%s", advice("mapping value is not allowed"))
 	case kind == reflect.String:
 		if written == "null" { // as in JSON: not given
 			return n, nil

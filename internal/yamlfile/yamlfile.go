@@ -15,6 +15,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/reelay/reelay/internal/text"
 )
@@ -79,17 +80,21 @@ func ReadUpTo(limit int, name, what string, data []byte, into any) (*File, error
 	if deep(data) {
 		return nil, fmt.Errorf("%s: the file is nested more than %d levels deep", name, maxDepth)
 	}
-	parsed, err := parser.ParseBytes(data, 0)
+	if bytes.IndexByte(data[bytes.LastIndexByte(data, '\n')+1:], '!') >= 0 {
+		data = append(data, '\n') // the lexer loses a tag that ends the file
+	}
+	tokens := lexer.Tokenize(string(data))
+	if err := f.lost(tokens); err != nil {
+		return nil, err
+	}
+	parsed, err := parser.Parse(tokens, 0)
 	if err != nil {
-		return nil, f.syntax(err)
+		return nil, f.hinting(f.syntax(err), data)
 	}
 	parsed.Docs = slices.DeleteFunc(parsed.Docs, func(doc *ast.DocumentNode) bool {
 		return doc.Body == nil || doc.Body.Type() == ast.DirectiveType // a marker without a text, and %YAML
 	})
-	switch {
-	case len(parsed.Docs) > 1:
-		return nil, fmt.Errorf("%s: the file has %d YAML documents: it must have one", name, len(parsed.Docs))
-	case len(parsed.Docs) == 0:
+	if len(parsed.Docs) == 0 {
 		return nil, fmt.Errorf("%s: the file is empty: it must have %s", name, what)
 	}
 	f.root = parsed.Docs[0].Body
@@ -97,13 +102,13 @@ func ReadUpTo(limit int, name, what string, data []byte, into any) (*File, error
 		return nil, fmt.Errorf("%s:%d: anchors, aliases and tags of YAML are not supported: repeat the text, or quote a text that begins with !, & or *", name, line)
 	}
 	if f.root, err = f.resolve(f.root, f.into); err != nil {
-		return nil, err
+		return nil, f.hinting(err, data)
 	}
 	if err := f.wholeNumbers(f.root, f.into); err != nil {
 		return nil, err
 	}
 	if err := yaml.NewDecoder(strings.NewReader(""), yaml.Strict()).DecodeFromNode(f.root, into); err != nil && !errors.Is(err, io.EOF) {
-		return nil, f.syntax(err)
+		return nil, f.hinting(f.syntax(err), data)
 	}
 	return f, nil
 }
@@ -181,6 +186,16 @@ func advice(message string) string {
 		return message + " at the beginning of a text: quote the text"
 	case strings.HasPrefix(message, "unexpected directive"):
 		return "% is a reserved character at the beginning of a text: quote the text"
+	case strings.HasPrefix(message, "undefined alias"), strings.HasPrefix(message, "undefined anchor"):
+		return "* and & are reserved characters at the beginning of a text: quote the text"
+	case message == "unexpected scalar value type":
+		return "this is not a value: quote a text that begins with * or &, and write something between two commas"
+	case message == "could not find flow map content":
+		return "{ is a reserved character at the beginning of a text: quote the text"
+	case strings.HasPrefix(message, "block sequence entries are not allowed"):
+		return "a hyphen and a space begin the element of a list, on a line of its own: quote a text that begins with them"
+	case strings.HasPrefix(message, "value is not allowed in this context"):
+		return "the value does not end here: quote the whole text, and check the indentation and the commas"
 	}
 	return ""
 }
