@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -183,7 +184,7 @@ func (b *batch) send(ctx context.Context, in io.Reader, pages chan<- *filePage) 
 func (b *batch) read(e entry) (row *outcome, size int) {
 	row = &outcome{Line: e.at, entry: e}
 	refuse := func(err error) (*outcome, int) {
-		row.Error = &client.SubmissionRefusal{Code: string(client.CodeInvalidInput), Message: "This is not a submission: " + err.Error() + "."}
+		row.Error = &client.SubmissionRefusal{Code: string(client.CodeInvalidInput), Message: "This is not a submission: " + strings.ReplaceAll(err.Error()+".", "?.", "?")}
 		return row, 0
 	}
 	if e.problem != nil {

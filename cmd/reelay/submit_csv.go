@@ -84,6 +84,9 @@ func parseHeader(header []string) ([]column, error) {
 	if len(header) > maxColumns {
 		return nil, fmt.Errorf("there are %d columns: at most %d are allowed", len(header), maxColumns)
 	}
+	if slices.ContainsFunc(header, func(name string) bool { return strings.Contains(strings.TrimSpace(name), "\r") }) {
+		return nil, errors.New("its lines end as on old Macs (CR alone): save the file as CSV UTF-8")
+	}
 	var all []column
 	seen := map[string]bool{}
 	for _, name := range header {
@@ -115,9 +118,6 @@ func unknownColumn(name string) error {
 	}
 	slices.Sort(known)
 	hint := "."
-	if strings.Contains(name, "\r") {
-		return errors.New("its lines end as on old Macs (CR alone): save the file as CSV UTF-8")
-	}
 	if near := text.Nearest(name, append(known, paramsGroup+".NAME", metadataGroup+".NAME")); near != "" {
 		hint = "; did you mean " + near + "?"
 	} else if strings.ContainsAny(name, ";\t") {

@@ -119,6 +119,7 @@ func TestJSONLines(t *testing.T) {
 
 			require.Equal(t, 1, status, errs)
 			require.Contains(t, errs, says, line)
+			require.NotContains(t, errs, "?.")
 		}
 	})
 }

@@ -282,6 +282,24 @@ func TestParamsOfACall(t *testing.T) {
 	}
 }
 
+func TestParamsNameTheirTypes(t *testing.T) {
+	t.Parallel()
+	snapshot, err := catalogue.Load()
+	require.NoError(t, err)
+	model, err := snapshot.Model("testcard")
+	require.NoError(t, err)
+	for refused, says := range map[string]string{
+		`{"seed": 1.5}`:     "params.seed must be a whole number, not one with a fraction",
+		`{"seed": "1"}`:     "params.seed must be a whole number, not a string",
+		`{"seed": [1]}`:     "params.seed must be a whole number, not an array",
+		`{"seed": 1e400}`:   "params.seed is the number 1e400, which is out of range",
+		`{"seed": 2.5e300}`: "params.seed must be at most",
+	} {
+		_, err := model.Params(json.RawMessage(refused))
+		require.ErrorContains(t, err, says, refused)
+	}
+}
+
 func TestCallsOfReelayItself(t *testing.T) {
 	t.Parallel()
 	snapshot, err := catalogue.Load()

@@ -242,6 +242,9 @@ func bound(found jsonschema.ErrorKind) string {
 	case *kind.MultipleOf:
 		return says("a multiple of", k.Got, k.Want)
 	case *kind.Type:
+		if k.Got == "number" && slices.Equal(k.Want, []string{"integer"}) {
+			return "must be a whole number, not one with a fraction"
+		}
 		return fmt.Sprintf("must be %s, not %s", typeWords(k.Want...), typeWords(k.Got))
 	case *kind.Required:
 		return "is required"
