@@ -4188,7 +4188,7 @@ type Model struct {
 	// How it makes drafts. Null if it makes none.
 	Drafts *ModelDrafts `json:"drafts"`
 	Origin *ModelOrigin `json:"origin"`
-	// When the model was removed with this version as its newest, and by whom (the id of a key, or a member). Null if it was not, or was restored.
+	// When the model was removed with this version as its newest, and by whom (the name of a key, or a member; clients see an operator). Null if it was not, or was restored.
 	RemovedAt *time.Time `json:"removedAt"`
 	RemovedBy *string    `json:"removedBy"`
 	// When this version was written.

@@ -13,6 +13,10 @@ import (
 	"github.com/reelay/reelay/jobs/registry"
 )
 
+func (r *modelResolver) RemovedBy(ctx context.Context, obj *query.ModelStatus) (*string, error) {
+	return actorName(ctx, obj.RemovedBy)
+}
+
 func (r *mutationResolver) ApplyModels(ctx context.Context, input registry.Application) ([]*catalogue.Change, error) {
 	return r.Registry.Apply(ctx, principal(ctx), input)
 }
@@ -54,3 +58,16 @@ func (r *queryResolver) ModelAliases(ctx context.Context) ([]*catalogue.Alias, e
 func (r *queryResolver) ModelPrograms(ctx context.Context) ([]*catalogue.Program, error) {
 	return r.Reader.Catalogue.Current().Programs(), nil
 }
+
+func (r *removedModelResolver) RemovedBy(ctx context.Context, obj *catalogue.Removed) (*string, error) {
+	return actorName(ctx, obj.RemovedBy)
+}
+
+func (r *Resolver) Model() ModelResolver { return &modelResolver{r} }
+
+func (r *Resolver) RemovedModel() RemovedModelResolver { return &removedModelResolver{r} }
+
+type (
+	modelResolver        struct{ *Resolver }
+	removedModelResolver struct{ *Resolver }
+)

@@ -39,12 +39,14 @@ type ResolverRoot interface {
 	JobConnection() JobConnectionResolver
 	Lease() LeaseResolver
 	Member() MemberResolver
+	Model() ModelResolver
 	Mutation() MutationResolver
 	Pool() PoolResolver
 	Progress() ProgressResolver
 	Query() QueryResolver
 	Queue() QueueResolver
 	QueueAccount() QueueAccountResolver
+	RemovedModel() RemovedModelResolver
 	Schedule() ScheduleResolver
 	ScheduleSlot() ScheduleSlotResolver
 	SubmitJobPayload() SubmitJobPayloadResolver

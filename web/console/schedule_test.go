@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/jobs/workflow"
@@ -83,7 +84,7 @@ func TestSchedule(t *testing.T) {
 		require.Equal(t, http.StatusOK, got.Status, got.Body)
 		require.Regexp(t, `(?s)is-active.*>ant<.*is-ended.*>ended<.*is-paused.*>paused<.*is-active.*>zebra<`, got.Body)
 		require.Contains(t, got.Body, `data-row data-href="`+schedulePath(s.ID)+`"`)
-		require.Contains(t, got.Body, s.NextFireAt.UTC().Format("2 Jan 15:04 UTC"))
+		require.Contains(t, got.Body, text.MomentInFull(s.NextFireAt.UTC(), time.Now()))
 		require.Contains(t, got.Body, "Europe/Berlin")
 		require.Contains(t, got.Body, ">never<")
 		require.Contains(t, got.Body, b.Account.Name)
