@@ -112,7 +112,7 @@ func (c *console) readOverview(ctx context.Context, p jobs.Principal) (*overview
 		return nil, err
 	}
 	v.Pools, v.Causes = facts.Pools, attention.Rank(facts)
-	for _, lane := range lanesOf(v.Queues, v.Pauses) {
+	for _, lane := range lanesOf(v.Queues, v.Pauses, v.Halts) {
 		of := v.Hour.Of(history.Selection{Lane: lane.Lane})
 		v.Lanes = append(v.Lanes, laneNow{laneView: lane, P50: of.Wait(0.5), P95: of.Wait(0.95)})
 	}

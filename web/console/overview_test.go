@@ -149,6 +149,15 @@ func TestOverview(t *testing.T) {
 
 		_, err = b.Operator.ResumeQueue(t.Context(), b.Admin, models.TierEnterprise, "testcard")
 		require.NoError(t, err)
+		require.Contains(t, b.page(t, "/queues"), "<time data-elapsed")
+		_, err = b.Operator.Halt(t.Context(), b.Admin, []models.HaltTarget{models.HaltLeases}, "storage")
+		require.NoError(t, err)
+		require.Regexp(t, `^oldest 3 min \d\d s, halted · 0 scheduled`, tile(b.page(t, "/overview")))
+		for _, path := range []string{"/overview", "/queues", "/queues/enterprise"} {
+			_, lanes, _ := strings.Cut(b.page(t, path), "Oldest wait")
+			lanes, _, _ = strings.Cut(lanes, "Next in line")
+			require.NotContains(t, lanes, "<time data-elapsed", "%s: a wait that stands still is counted up", path)
+		}
 		b.Exec(t, "UPDATE jobs SET tier = 'PRO'")
 		require.Regexp(t, `^2 promoted, oldest \d min \d\d s · 0 scheduled · 0 blocked$`, tile(b.page(t, "/overview")))
 	})

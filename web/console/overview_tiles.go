@@ -108,7 +108,7 @@ func (v *overview) queuedNote() string {
 	for _, lane := range v.Lanes {
 		paused += lane.PausedDepth
 		if longer(lane.OldestWaitSeconds, oldest) {
-			oldest, stands = lane.OldestWaitSeconds, lane.OldestPaused
+			oldest, stands = lane.OldestWaitSeconds, lane.OldestStands
 		}
 		if longer(lane.PromotedWaitSeconds, promoted) {
 			promoted = lane.PromotedWaitSeconds
@@ -116,6 +116,8 @@ func (v *overview) queuedNote() string {
 	}
 	parts := []string{"none waits"}
 	switch {
+	case oldest != nil && leasesHalted(v.Halts):
+		parts[0] = "oldest " + ui.Seconds(oldest) + ", halted"
 	case oldest != nil && stands:
 		parts[0] = "oldest " + ui.Seconds(oldest) + ", paused"
 	case oldest != nil:

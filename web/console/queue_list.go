@@ -48,9 +48,8 @@ type queueView struct {
 	Own *models.Pause
 	// PausedModels are those of a lane that are paused while the lane is not.
 	PausedModels []string
-	// OldestPaused is whether the longest waiting job is in a queue that is paused, so that its wait
-	// stands still.
-	OldestPaused bool
+	// OldestStands is whether the longest wait stands still: its queue is paused, or leases are halted.
+	OldestStands bool
 	// Wait is how long jobs waited that started within the last hour, or nil if none did.
 	Wait *query.QueueWait
 	// Limit is what workers and pools can do for it, and how long that takes. A lane is at the
@@ -106,7 +105,7 @@ func (c *console) readQueues(ctx context.Context, p jobs.Principal) (*queueList,
 	if err != nil {
 		return nil, err
 	}
-	if v.Lanes, err = c.readLanes(ctx, sharesShown, ""); err != nil {
+	if v.Lanes, err = c.readLanes(ctx, p, sharesShown, ""); err != nil {
 		return nil, err
 	}
 	ids := make([]models.PoolID, len(pools))
@@ -125,12 +124,16 @@ func (c *console) readQueues(ctx context.Context, p jobs.Principal) (*queueList,
 
 // readLanes reads all lanes, and of each lane, or of just one, the accounts with the most waiting
 // jobs.
-func (c *console) readLanes(ctx context.Context, accounts int, of models.Tier) ([]laneView, error) {
+func (c *console) readLanes(ctx context.Context, p jobs.Principal, accounts int, of models.Tier) ([]laneView, error) {
 	queues, err := c.Reader.Queues(ctx)
 	if err != nil {
 		return nil, err
 	}
 	pauses, err := c.Reader.Pauses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	halts, err := c.Reader.Halts(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +153,7 @@ func (c *console) readLanes(ctx context.Context, accounts int, of models.Tier) (
 		return nil, err
 	}
 	limits := lo.KeyBy(capacities, func(q query.QueueCapacity) [2]string { return [2]string{string(q.Lane), q.Model} })
-	lanes := lanesOf(queues, pauses)
+	lanes := lanesOf(queues, pauses, halts)
 	for i := range lanes {
 		lane := &lanes[i]
 		lane.Wait, lane.Limit = waitOf(waits, lane.Lane, ""), limits[[2]string{string(lane.Lane), ""}]
@@ -177,9 +180,15 @@ func waitOf(waits []query.QueueWait, lane models.Tier, model string) *query.Queu
 	return nil
 }
 
+// leasesHalted reports whether no queue gives jobs to workers.
+func leasesHalted(halts []models.Halt) bool {
+	return slices.ContainsFunc(halts, func(h models.Halt) bool { return h.What == models.HaltLeases })
+}
+
 // lanesOf sums the queues by lane.
-func lanesOf(queues []models.QueueCount, pauses []models.Pause) []laneView {
+func lanesOf(queues []models.QueueCount, pauses []models.Pause, halts []models.Halt) []laneView {
 	var lanes []laneView
+	halted := leasesHalted(halts)
 	for _, tier := range models.Tiers {
 		pause := pauseOf(pauses, tier, "")
 		lane := laneView{queueView: queueView{QueueCount: models.QueueCount{Lane: tier, Pause: pause}, Own: pause}}
@@ -192,7 +201,7 @@ func lanesOf(queues []models.QueueCount, pauses []models.Pause) []laneView {
 			lane.GPUSeconds += q.GPUSeconds
 			lane.Promoted += q.Promoted
 			if longer(q.OldestWaitSeconds, lane.OldestWaitSeconds) {
-				lane.OldestWaitSeconds, lane.OldestQueuedAt, lane.OldestPaused = q.OldestWaitSeconds, q.OldestQueuedAt, q.Paused()
+				lane.OldestWaitSeconds, lane.OldestQueuedAt, lane.OldestStands = q.OldestWaitSeconds, q.OldestQueuedAt, q.Paused() || halted
 			}
 			if longer(q.PromotedWaitSeconds, lane.PromotedWaitSeconds) {
 				lane.PromotedWaitSeconds = q.PromotedWaitSeconds
@@ -204,7 +213,7 @@ func lanesOf(queues []models.QueueCount, pauses []models.Pause) []laneView {
 			if own != nil && pause == nil {
 				lane.PausedModels = append(lane.PausedModels, q.Model)
 			}
-			lane.Models = append(lane.Models, queueView{QueueCount: q, Own: own, OldestPaused: q.Paused()})
+			lane.Models = append(lane.Models, queueView{QueueCount: q, Own: own, OldestStands: q.Paused() || halted})
 		}
 		lanes = append(lanes, lane)
 	}

@@ -864,7 +864,7 @@ func queueState(q queueView) templ.Component {
 }
 
 // oldestWait shows how long the longest waiting job has waited. The time stands still while its
-// queue is paused.
+// queue is paused or leases are halted.
 func oldestWait(q queueView, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -886,7 +886,7 @@ func oldestWait(q queueView, now time.Time) templ.Component {
 			templ_7745c5c3_Var40 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if q.OldestPaused {
+		if q.OldestStands {
 			var templ_7745c5c3_Var41 string
 			templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Seconds(q.OldestWaitSeconds))
 			if templ_7745c5c3_Err != nil {

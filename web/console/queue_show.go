@@ -71,7 +71,7 @@ func (c *console) readLane(ctx context.Context, p jobs.Principal, lane models.Ti
 		return nil, err
 	}
 	defer read.End()
-	lanes, err := c.readLanes(ctx, laneAccounts, lane)
+	lanes, err := c.readLanes(ctx, p, laneAccounts, lane)
 	if err != nil {
 		return nil, err
 	}
