@@ -105,8 +105,8 @@ func (e exportedJob) cells() []string {
 // formulaStart finds where a spreadsheet could let a formula begin: at the start of a cell, and
 // after each character at which one of another locale or setting splits cells and lines. Spaces,
 // invisible characters and quotes before the sign do not count. Besides the ASCII signs there
-// are their full-width forms, which Excel in Japanese, Chinese and Korean takes for them.
-var formulaStart = regexp.MustCompile("((?:^|[;\t\r\n|])[\\p{Z}\\p{C}\"'`]*)([=+\\-@＝＋－＠])")
+// are their full-width and small forms, which Excel in Japanese, Chinese and Korean takes for them.
+var formulaStart = regexp.MustCompile("((?:^|[;\t\r\n|])[\\p{Z}\\p{C}\"'`]*)([=+\\-@＝＋－＠﹦﹢﹣﹫])")
 
 // harmless keeps a spreadsheet from taking a text, or a part of it, for a formula: an apostrophe
 // is before the sign then.
