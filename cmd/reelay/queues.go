@@ -49,16 +49,37 @@ var queueTable = output.Table[client.Queue]{
 			}
 			return text.Seconds(*q.OldestWaitSeconds)
 		}},
-		{Title: "EMPTY IN", Wide: true, Value: func(q client.Queue) any {
-			if q.EstimatedDrainSeconds == nil {
-				return nil
-			}
-			return text.Seconds(*q.EstimatedDrainSeconds)
-		}},
+		{Title: "EMPTY IN", Wide: true, Value: emptyIn},
 		{Title: "WORKERS", Wide: true, Value: func(q client.Queue) any { return q.DrainCause }},
 		{Title: "STATE", Kind: output.State, Value: func(q client.Queue) any { return queueState(q) }},
 	},
 	None: "No queued or running jobs, and no paused queue.",
+}
+
+// emptyIn says in how long a queue is empty, as the console does: not until it is resumed if all of its
+// jobs are paused, and never if nothing can run them.
+func emptyIn(q client.Queue) any {
+	if q.EstimatedDrainSeconds != nil {
+		return text.Seconds(*q.EstimatedDrainSeconds)
+	}
+	kept, stuck, awaited := 0, 0, 0
+	for _, left := range q.DrainLeavesOut {
+		switch left.Reason {
+		case client.DrainObstaclePaused, client.DrainObstacleHalted:
+			kept++
+		case client.DrainObstacleNoCapacity:
+			stuck++
+		default:
+			awaited++
+		}
+	}
+	switch {
+	case awaited == 0 && stuck > 0:
+		return "never"
+	case awaited == 0 && kept > 0:
+		return "not until resumed"
+	}
+	return nil
 }
 
 // queueState says whether a queue is paused, by whom, since when and why, or why its jobs do not

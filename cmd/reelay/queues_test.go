@@ -62,6 +62,16 @@ func TestQueuesCommand(t *testing.T) {
 			nil, `{"queues": [` + paused + `,` + empty + `,` + active + `]}`,
 			[]string{`PRO +testcard +3 +1 .*lane paused by night shift \d+ days ago: storage is full`, `FREE +all +0 +0 +- +paused by up operator`, `BATCH +drill .* active\n`}, nil,
 		},
+		"how long they take": {
+			[]string{"-o", "wide"}, `{"queues": [` + strings.Join([]string{
+				`{"tier": "PRO", "model": "testcard", "depth": 3, "drainLeavesOut": [{"reason": "PAUSED", "jobs": 3}]}`,
+				`{"tier": "FREE", "model": "testcard", "depth": 3, "drainLeavesOut": [{"reason": "HALTED", "jobs": 3}]}`,
+				`{"tier": "BATCH", "model": "own", "depth": 3, "drainLeavesOut": [{"reason": "PAUSED", "jobs": 1}, {"reason": "NO_CAPACITY", "jobs": 2}]}`,
+				`{"tier": "BATCH", "model": "cold", "depth": 3, "drainLeavesOut": [{"reason": "NO_WORKER", "jobs": 3}]}`,
+				`{"tier": "BATCH", "model": "drill", "depth": 3, "estimatedDrainSeconds": 60, "drainLeavesOut": [{"reason": "PAUSED", "jobs": 1}]}`,
+			}, ",") + `]}`,
+			[]string{`PRO .* not until resumed `, `FREE .* not until resumed `, `own .* never `, `cold +3 +0 +0 +- +- `, `drill .* 1 min 00 s `}, nil,
+		},
 		"list as JSON": {[]string{"--json"}, `{"queues": [` + paused + `]}`, []string{`"paused": true`, `"by": "night shift"`, `"reason": "storage is full"`}, nil},
 		"pause": {
 			[]string{"pause", "pro", "--model", "testcard", "--reason", "storage is full"}, `{"pauseQueue": ` + paused + `}`,
