@@ -135,6 +135,16 @@ func (f *File) Problem(place, format string, args ...any) {
 	f.wrong = append(f.wrong, problem{f.line(place), text.Clip(fmt.Sprintf(format, args...), maxText)})
 }
 
+// Given reports whether the file has a value at a place such as $.pools[0].maxWorkers, not null.
+func (f *File) Given(place string) bool {
+	path, err := yaml.PathString(place)
+	if err != nil {
+		return false
+	}
+	node, err := path.FilterNode(f.root)
+	return err == nil && node != nil && node.Type() != ast.NullType
+}
+
 // line returns the line of a place, or of the nearest part around it that the file has.
 func (f *File) line(place string) int {
 	for ; place != ""; place = place[:max(strings.LastIndexAny(place, ".["), 0)] {

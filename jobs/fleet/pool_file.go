@@ -137,6 +137,9 @@ func (s *Pools) read(ctx context.Context, name, source string) ([]models.PoolSpe
 		if slices.ContainsFunc(specs, func(other models.PoolSpec) bool { return other.Name == spec.Name }) {
 			file.Problem(place+".name", "the file has two pools with the name %s", text.Clip(spec.Name, 64))
 		}
+		if !file.Given(place + ".maxWorkers") { // 0 would drain a pool that has workers
+			file.Problem(place, "maxWorkers is missing: write how many workers the pool may have, 0 for none")
+		}
 		err := s.check(&models.Pool{PoolSpec: spec})
 		if err == nil {
 			err = s.checkAccounts(ctx, spec.Accounts)

@@ -271,6 +271,9 @@ func TestApplyPools(t *testing.T) {
 			`pools.yaml:8: maxWorkers must be a whole number; it is a list`:                {"maxWorkers: 4", "maxWorkers: [4]"},
 			`pools.yaml:8: maxWorkers must be a whole number; it is "9999999999999999999"`: {"maxWorkers: 4", "maxWorkers: 9999999999999999999"},
 			`pools.yaml:8: holdOnFailure must be true or false; it is "yes"`:               {"maxWorkers: 4", "holdOnFailure: yes"},
+			"pools.yaml:2: maxWorkers is missing: write how many workers":                  {"    maxWorkers: 4\n", ""},
+			"pools.yaml:11: maxWorkers is missing: write how many":                         {"maxWorkers: 2", "maxWorkers:"},
+			"pools.yaml:2: maxWorkers is missing":                                          {"maxWorkers: 4", "maxWorkers: ~"},
 			`pools.yaml:5: zones must be a list; it is "here-a"`:                           {"zones: [here-a]", "zones: here-a"},
 			`pools.yaml:5: zones[0] must be a text; it is a map of keys and values`:        {"zones: [here-a]", "zones: [{a: b}]"},
 		} {
