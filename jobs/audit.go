@@ -87,3 +87,6 @@ func (p Principal) auditJob(ctx context.Context, tx bun.Tx, action string, job *
 
 // MaxTargetRunes bounds the search text for the audit log's targets.
 const MaxTargetRunes = 200
+
+// Payload is the data of an event.
+type Payload map[string]any

@@ -103,5 +103,3 @@ func policyBackoff(p *models.RetryPolicy, n int, jitter time.Duration) time.Dura
 func grown(base time.Duration, n int, jitter, most time.Duration) time.Duration {
 	return time.Duration(math.Min(math.Ldexp(float64(base), n)+float64(jitter), float64(most)))
 }
-
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -25,14 +25,14 @@ func (c *Canceller) Cancel(ctx context.Context, p Principal, id models.JobID) (*
 	return c.CancelFor(ctx, p, id, "")
 }
 
-// maxCancelReason bounds the reason of a cancel, in characters.
-const maxCancelReason = 200
+// MaxCancelReasonRunes bounds the reason of a cancel, in characters.
+const MaxCancelReasonRunes = 200
 
 // CancelFor is Cancel with a reason, which the job's owner, operators and the worker see. It may
 // be "". The reason of the first cancel stays.
 func (c *Canceller) CancelFor(ctx context.Context, p Principal, id models.JobID, reason string) (*models.Job, error) {
-	if reason = strings.TrimSpace(reason); !text.Valid(reason, 0, maxCancelReason) {
-		return nil, apierror.Invalid("reason", "The reason can have up to %d printable characters.", maxCancelReason)
+	if reason = strings.TrimSpace(reason); !text.Valid(reason, 0, MaxCancelReasonRunes) {
+		return nil, apierror.Invalid("reason", "The reason can have up to %d printable characters.", MaxCancelReasonRunes)
 	}
 	if _, err := jobToChange(ctx, c.DB, p, id); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (c *Canceller) CancelFor(ctx context.Context, p Principal, id models.JobID,
 		if err := p.auditJob(ctx, tx, "cancelJob", done.job); err != nil {
 			return err
 		}
-		return done.cancel(ctx, p, reason)
+		return cancelRun(ctx, done, p, reason)
 	})
 	if err != nil {
 		return nil, apierror.Wrap(err, "cancel job %s", id)
@@ -52,9 +52,9 @@ func (c *Canceller) CancelFor(ctx context.Context, p Principal, id models.JobID,
 	return done.job, nil
 }
 
-// cancel asks for the end of a job and saves that.
-func (c *Change) cancel(ctx context.Context, p Principal, reason string) error {
-	if err := c.askToStop(ctx, p, reason); err != nil || c.job.CancelRequestedAt == c.before.CancelRequestedAt {
+// cancelRun asks for the end of a job and saves that.
+func cancelRun(ctx context.Context, c *Change, p Principal, reason string) error {
+	if err := askToStop(ctx, c, p, reason); err != nil || c.job.CancelRequestedAt == c.before.CancelRequestedAt {
 		return err
 	}
 	return c.save(ctx)
@@ -62,7 +62,7 @@ func (c *Change) cancel(ctx context.Context, p Principal, reason string) error {
 
 // askToStop ends a waiting job, and asks for the end of one that a worker holds, unless somebody
 // has asked before.
-func (c *Change) askToStop(ctx context.Context, p Principal, reason string) error {
+func askToStop(ctx context.Context, c *Change, p Principal, reason string) error {
 	job := c.job
 	switch {
 	case job.Status == models.JobCompleted || job.Status == models.JobFailed:

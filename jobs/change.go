@@ -52,9 +52,6 @@ type Change struct {
 	standing *models.Standing
 }
 
-// Payload is the data of an event.
-type Payload map[string]any
-
 func newChange(ctx context.Context, tx bun.Tx, job *models.Job) (*Change, error) {
 	now, err := models.Now(ctx, tx)
 	if err != nil {

@@ -9,15 +9,6 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Checkpoint is saved progress that a worker uploaded.
-type Checkpoint struct {
-	Object  UploadedObject
-	Step    int
-	Percent float64
-	// DurationSeconds is how long it took to make and upload the checkpoint, if known.
-	DurationSeconds *float64
-}
-
 // CommitCheckpoint makes an uploaded checkpoint the one that the next attempt resumes from,
 // after the store has confirmed its size and checksum. Committing it again changes nothing.
 func (h *Holder) CommitCheckpoint(ctx context.Context, p Principal, f Fence, c Checkpoint) (*Answer, error) {

@@ -68,7 +68,7 @@ func (d *DeadLetters) Redrive(ctx context.Context, p Principal, id models.DeadLe
 		if err != nil {
 			return err
 		}
-		return done.reopen(ctx, opening{event: models.EventRedriven, by: p.KeyID, lane: models.TierCritical, edit: edited, known: d.Catalogue.Current()})
+		return reopen(ctx, done, opening{event: models.EventRedriven, by: p.KeyID, lane: models.TierCritical, edit: edited, known: d.Catalogue.Current()})
 	})
 	if err != nil {
 		return nil, apierror.Wrap(err, "redrive dead letter %s", id)

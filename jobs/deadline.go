@@ -2,9 +2,7 @@ package jobs
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -159,62 +157,4 @@ func (c *Change) sayCapacity(back string) {
 	payload["capacity"], payload["reason"] = capacity, reason
 	event.Payload, _ = json.Marshal(payload)
 	c.job.Progress.Message, c.job.Progress.UpdatedAt = reason, c.now
-}
-
-// Slack looks at the queued jobs whose slack should end, and places them again. It returns how
-// many jobs need other capacity than before. Any number of processes may call it at once.
-func (s *Scheduler) Slack(ctx context.Context) (int, error) {
-	due, err := models.ListSlackEnding(ctx, s.DB, dueLimit)
-	if err != nil {
-		return 0, fmt.Errorf("find jobs without slack: %w", err)
-	}
-	if len(due) == 0 {
-		return 0, nil
-	}
-	p, err := readPace(ctx, s.DB, due)
-	if err != nil {
-		return 0, err
-	}
-	moved := 0
-	var failed []error
-	for _, job := range due {
-		done, err := p.look(ctx, s.DB, job.ID)
-		if err != nil {
-			failed = append(failed, fmt.Errorf("look at the slack of job %s: %w", job.ID, err))
-		} else if done != nil {
-			moved++
-			s.Notifier.After(ctx, done)
-		}
-	}
-	return moved, errors.Join(failed...)
-}
-
-// look places a job again if its slack should have ended. It returns nil if the job stays.
-func (p *pace) look(ctx context.Context, db *bun.DB, id models.JobID) (moved *Change, err error) {
-	err = changeLocked(ctx, db, id, models.LockFreeJob, func(ctx context.Context, tx bun.Tx, c *Change) error {
-		moved = nil
-		job := c.job
-		if job.Status != models.JobQueued || job.SlackUntil.IsZero() || job.SlackUntil.After(c.now) {
-			return nil // it moved meanwhile
-		}
-		if err := p.place(ctx, tx, job, c.now); err != nil {
-			return err
-		}
-		if job.Needs != c.before.Needs {
-			moved = c
-		}
-		if job.Needs.OnDemand() != c.before.Needs.OnDemand() {
-			c.note(models.EventQueued, Payload{"lane": job.Lane})
-			back := "no on-demand capacity can run it"
-			if !job.FinishBy.After(c.now) {
-				back = "its finishBy is past"
-			}
-			c.sayCapacity(back)
-		}
-		return c.save(ctx)
-	})
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	return moved, err
 }

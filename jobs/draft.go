@@ -28,8 +28,6 @@ type Draft struct {
 }
 
 const (
-	// draftsKeptHours is how long the drafts of a new account are kept.
-	draftsKeptHours = 7 * 24
 	// maxTakes is how many takes one call can submit.
 	maxTakes = 64
 	// seedParam is the parameter that makes another take of the same request.
@@ -296,23 +294,5 @@ func (b *submitBatch) handOver(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
-}
-
-// keepDraft keeps a draft that ends now for as long as its account's setting says. It returns
-// INVALID_INPUT if the newest checkpoint is from before the draft's last step.
-func (l *held) keepDraft(ctx context.Context) error {
-	newest, err := models.GetArtifacts(ctx, l.change.tx, []models.ArtifactID{l.job.LatestCheckpointID})
-	if err != nil {
-		return err
-	}
-	if len(newest) == 0 || *newest[0].Step < l.job.DraftSteps {
-		return apierror.Invalid("preview", "The draft ends at step %d: commit a checkpoint of that step or a later one first.", l.job.DraftSteps)
-	}
-	hours, err := models.GetDraftsKeptHours(ctx, l.change.tx, l.job.AccountID)
-	if err != nil {
-		return err
-	}
-	l.job.KeptUntil = l.change.now.Add(time.Duration(hours) * time.Hour)
 	return nil
 }

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -31,9 +32,6 @@ const (
 	dueBatches = 100
 	// dueLimit bounds the jobs of one pass of Expire and Slack. The next pass takes the rest.
 	dueLimit = 500
-	// dueEvery is how often a process looks for due jobs although it knows of none: News may be
-	// lost.
-	dueEvery = time.Second
 	// dueRest is the least time between two passes, so that news of many jobs costs few passes.
 	dueRest = 10 * time.Millisecond
 )
@@ -70,13 +68,6 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// dueSoon reports whether the job waits for a time that may come before a process that has just
-// looked for due jobs looks again. The commit may take as long as a pause.
-func (c *Change) dueSoon() bool {
-	delayed := c.job.Status == models.JobScheduled || c.job.Status == models.JobBlocked && c.job.BlockedBy == 0
-	return delayed && c.job.RunAt.Sub(c.now) < 2*dueEvery
 }
 
 // Due queues the jobs that waited only for their start time, in the order of the lanes, and
@@ -176,7 +167,7 @@ func (s *Scheduler) Expire(ctx context.Context) (int, error) {
 	var expired int
 	var failed []error
 	for _, id := range ids {
-		done, err := changeDueJob(ctx, s.DB, id, func(c *Change) error { return c.expire() })
+		done, err := changeDueJob(ctx, s.DB, id, func(c *Change) error { return expireRun(c) })
 		if err != nil {
 			failed = append(failed, fmt.Errorf("expire job %s: %w", id, err))
 			continue
@@ -189,11 +180,69 @@ func (s *Scheduler) Expire(ctx context.Context) (int, error) {
 	return expired, errors.Join(failed...)
 }
 
-// expire fails a waiting job that has expired, unless a worker has started it.
-func (c *Change) expire() error {
+// expireRun fails a waiting job that has expired, unless a worker has started it.
+func expireRun(c *Change) error {
 	job := c.job
 	if !job.Status.Waiting() || !job.StartedAt.IsZero() || job.ExpiresAt.IsZero() || job.ExpiresAt.After(c.now) {
 		return nil
 	}
 	return c.failed(models.FailTimeout, "no worker had started it by "+text.MomentToSecond(job.ExpiresAt.UTC(), c.now)+", when it was to expire")
+}
+
+// Slack looks at the queued jobs whose slack should end, and places them again. It returns how
+// many jobs need other capacity than before. Any number of processes may call it at once.
+func (s *Scheduler) Slack(ctx context.Context) (int, error) {
+	due, err := models.ListSlackEnding(ctx, s.DB, dueLimit)
+	if err != nil {
+		return 0, fmt.Errorf("find jobs without slack: %w", err)
+	}
+	if len(due) == 0 {
+		return 0, nil
+	}
+	p, err := readPace(ctx, s.DB, due)
+	if err != nil {
+		return 0, err
+	}
+	moved := 0
+	var failed []error
+	for _, job := range due {
+		done, err := lookAtSlack(ctx, s.DB, p, job.ID)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("look at the slack of job %s: %w", job.ID, err))
+		} else if done != nil {
+			moved++
+			s.Notifier.After(ctx, done)
+		}
+	}
+	return moved, errors.Join(failed...)
+}
+
+// lookAtSlack places a job again if its slack should have ended. It returns nil if the job stays.
+func lookAtSlack(ctx context.Context, db *bun.DB, p *pace, id models.JobID) (moved *Change, err error) {
+	err = changeLocked(ctx, db, id, models.LockFreeJob, func(ctx context.Context, tx bun.Tx, c *Change) error {
+		moved = nil
+		job := c.job
+		if job.Status != models.JobQueued || job.SlackUntil.IsZero() || job.SlackUntil.After(c.now) {
+			return nil // it moved meanwhile
+		}
+		if err := p.place(ctx, tx, job, c.now); err != nil {
+			return err
+		}
+		if job.Needs != c.before.Needs {
+			moved = c
+		}
+		if job.Needs.OnDemand() != c.before.Needs.OnDemand() {
+			c.note(models.EventQueued, Payload{"lane": job.Lane})
+			back := "no on-demand capacity can run it"
+			if !job.FinishBy.After(c.now) {
+				back = "its finishBy is past"
+			}
+			c.sayCapacity(back)
+		}
+		return c.save(ctx)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return moved, err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/apierror"
@@ -257,4 +258,22 @@ func (h *Holder) answerEnd(ctx context.Context, p Principal, job *models.Job, en
 		slog.DebugContext(ctx, "no next lease", "worker", p.WorkerID, "error", err)
 	}
 	return end, nil
+}
+
+// keepDraft keeps a draft that ends now for as long as its account's setting says. It returns
+// INVALID_INPUT if the newest checkpoint is from before the draft's last step.
+func (l *held) keepDraft(ctx context.Context) error {
+	newest, err := models.GetArtifacts(ctx, l.change.tx, []models.ArtifactID{l.job.LatestCheckpointID})
+	if err != nil {
+		return err
+	}
+	if len(newest) == 0 || *newest[0].Step < l.job.DraftSteps {
+		return apierror.Invalid("preview", "The draft ends at step %d: commit a checkpoint of that step or a later one first.", l.job.DraftSteps)
+	}
+	hours, err := models.GetDraftsKeptHours(ctx, l.change.tx, l.job.AccountID)
+	if err != nil {
+		return err
+	}
+	l.job.KeptUntil = l.change.now.Add(time.Duration(hours) * time.Hour)
+	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
-	"github.com/uptrace/bun"
 )
 
 // TestComplete_AfterAnEarlierChange ends a job while its account is locked and an earlier call
@@ -158,13 +157,4 @@ func TestCancel_BesideOtherTransactions(t *testing.T) {
 		require.NoError(t, <-cancelled)
 		s.RequireInvariants(t)
 	})
-}
-
-// begin begins another transaction, which ends with the test at the latest.
-func begin(t *testing.T, s *jobstest.Stack) bun.Tx {
-	t.Helper()
-	tx, err := s.DB.BeginTx(t.Context(), nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = tx.Rollback() })
-	return tx
 }

@@ -72,3 +72,16 @@ func (g glimpse) confirm(ctx context.Context, tx bun.Tx, runs []models.JobID) (u
 	left, err := models.LeaveUnsettledOf(ctx, tx, runs, ended)
 	return left > 0, err
 }
+
+// parted splits all into the elements for which is returns true and the others, in their
+// order.
+func parted[T any](all []T, is func(T) bool) (those, others []T) {
+	for _, one := range all {
+		if is(one) {
+			those = append(those, one)
+		} else {
+			others = append(others, one)
+		}
+	}
+	return those, others
+}

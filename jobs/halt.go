@@ -11,16 +11,16 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// maxHaltReason bounds the reason of a halt, in characters.
-const maxHaltReason = 200
+// MaxHaltReasonRunes bounds the reason of a halt, in characters.
+const MaxHaltReasonRunes = 200
 
 // Halt stops all schedules, all leases, or both, in all processes, and returns what is halted
 // then. No slot of a schedule fires, or no worker gets a job; what runs continues, and new jobs
 // are accepted. What is halted already keeps who halted it, when and why. The reason has 1 to 200
 // characters; owners of waiting jobs see it, too.
 func (o *Operator) Halt(ctx context.Context, p Principal, what []models.HaltTarget, reason string) ([]models.Halt, error) {
-	if reason = strings.TrimSpace(reason); !text.Valid(reason, 1, maxHaltReason) {
-		return nil, apierror.Invalid("reason", "Say why, in 1 to %d printable characters: the owners of waiting jobs see it.", maxHaltReason)
+	if reason = strings.TrimSpace(reason); !text.Valid(reason, 1, MaxHaltReasonRunes) {
+		return nil, apierror.Invalid("reason", "Say why, in 1 to %d printable characters: the owners of waiting jobs see it.", MaxHaltReasonRunes)
 	}
 	return o.setHalts(ctx, p, "halt", what, Payload{"reason": reason}, func(ctx context.Context, tx bun.Tx) error {
 		return models.InsertHalts(ctx, tx, what, p.Actor(), reason)

@@ -237,3 +237,51 @@ func NameInputs(params json.RawMessage, files []*models.InputFile) (named []Name
 	})
 	return named
 }
+
+// edit is what an operator changed for the new run of one job.
+type edit struct {
+	params json.RawMessage // checked, with its defaults; nil: as before
+	// model estimates with the new params.
+	model *catalogue.Model
+	input *models.JobInput // the sealed prompt; nil: as before
+	// values are what the texts contain of other jobs' outputs, those that are as before included.
+	values []result
+}
+
+// relations are what jobs have to do with others, by the id of the job.
+type relations struct {
+	seen    glimpse
+	parents map[models.JobID][]parent
+	sources map[models.JobID][]models.JobSource
+}
+
+// readRelations reads them. Of a parent that changes in this transaction, it has the change.
+func readRelations(ctx context.Context, tx bun.Tx, changes []*Change, ids []models.JobID) (all relations, err error) {
+	all.seen = glimpse{}
+	edges, err := models.ListDependencies(ctx, tx, ids)
+	if err != nil {
+		return all, fmt.Errorf("read the dependencies: %w", err)
+	}
+	own := lo.Keyify(ids)
+	var on []models.JobID
+	for _, edge := range edges {
+		if _, is := own[edge.DependsOn]; !is {
+			on = append(on, edge.DependsOn)
+		}
+	}
+	others, err := all.seen.read(ctx, tx, on)
+	if err != nil {
+		return all, fmt.Errorf("read the parents: %w", err)
+	}
+	jobs := lo.KeyBy(others, func(j *models.Job) models.JobID { return j.ID })
+	for _, c := range changes {
+		jobs[c.job.ID] = c.job
+	}
+	all.parents = map[models.JobID][]parent{}
+	for _, edge := range edges {
+		all.parents[edge.JobID] = append(all.parents[edge.JobID], parent{jobs[edge.DependsOn], edge.OnFailure})
+	}
+	sources, err := models.ListSources(ctx, tx, ids)
+	all.sources = lo.GroupBy(sources, func(s models.JobSource) models.JobID { return s.JobID })
+	return all, apierror.Wrap(err, "read what jobs take from others")
+}

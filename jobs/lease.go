@@ -11,6 +11,7 @@ import (
 
 	"github.com/reelay/reelay/internal/batch"
 	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/internal/tracing"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/checkpoints"
@@ -169,18 +170,6 @@ func (l *Leaser) touchAll(ctx context.Context, all []*touch) error {
 	return nil
 }
 
-// RequireWorker returns an error unless the caller is that worker: FORBIDDEN for a caller that
-// is no worker, and NOT_FOUND for another one.
-func (p Principal) RequireWorker(id models.WorkerID) error {
-	if p.WorkerID == "" {
-		return apierror.Forbidden("This call requires the worker's own token, which registerWorker returned.")
-	}
-	if p.WorkerID != id {
-		return apierror.NotFound("worker")
-	}
-	return nil
-}
-
 func (l *Leaser) wait(ctx context.Context, known *catalogue.Snapshot, worker *models.Worker, call LeaseCall) (*Lease, *Directive, error) {
 	if worker.Status == models.WorkerBusy || worker.Status == models.WorkerDraining {
 		lease, directive, err := l.held(ctx, worker, call)
@@ -328,4 +317,13 @@ func (l *Lease) readInputs(ctx context.Context, db bun.IDB) (err error) {
 		l.Params, err = fillParams(ctx, db, l.Job)
 	}
 	return err
+}
+
+// Traceparent returns the traceparent of the attempt's span, for its worker, or "" if the job has
+// none.
+func (l *Lease) Traceparent() string {
+	if l.Job.Traceparent == "" {
+		return ""
+	}
+	return tracing.ForAttempt(l.Job.Traceparent, string(l.Job.ID), l.Attempt.AttemptNo)
 }

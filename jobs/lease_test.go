@@ -16,12 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lost empties the ready index like a FLUSHALL, in one of two subtests.
-var lost = map[string]func(*jobstest.Stack){
-	"ByTheIndex":       func(*jobstest.Stack) {},
-	"WithTheIndexLost": func(s *jobstest.Stack) { s.Index().Lose() },
-}
-
 func TestLease(t *testing.T) {
 	t.Parallel()
 

@@ -13,8 +13,8 @@ import (
 // read by programs in other languages.
 const (
 	maxMetadataBytes     = 16 << 10
-	maxMetadataKeys      = 64
-	maxMetadataKeyBytes  = 128
+	MaxMetadataKeys      = 64
+	MaxMetadataKeyBytes  = 128
 	maxMetadataTextBytes = 4 << 10
 	maxMetadataDepth     = 5
 )
@@ -37,8 +37,8 @@ func (in *Submission) validMetadata() error {
 	if f := boundMetadata(fields, maxMetadataDepth, &keys); f != nil {
 		return f.In("metadata")
 	}
-	if keys > maxMetadataKeys {
-		return apierror.Invalid("metadata", "metadata may have %d keys, those of inner objects among them; it has %d.", maxMetadataKeys, keys)
+	if keys > MaxMetadataKeys {
+		return apierror.Invalid("metadata", "metadata may have %d keys, those of inner objects among them; it has %d.", MaxMetadataKeys, keys)
 	}
 	in.Metadata, err = json.Marshal(fields)
 	return apierror.Wrap(err, "encode metadata")
@@ -88,8 +88,8 @@ func checkMetadataKey(key string) *strictjson.Flaw {
 	switch {
 	case key == scriptKey:
 		return strictjson.Flawed("is a key that programs in JavaScript would misread: name it otherwise.").Of(key)
-	case len(key) > maxMetadataKeyBytes:
-		return strictjson.Flawed("has a key of %d bytes; one may take %d.", len(key), maxMetadataKeyBytes)
+	case len(key) > MaxMetadataKeyBytes:
+		return strictjson.Flawed("has a key of %d bytes; one may take %d.", len(key), MaxMetadataKeyBytes)
 	}
 	return nil
 }

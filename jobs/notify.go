@@ -208,3 +208,14 @@ const (
 	// TopicUnsettled is the topic of ends that leave jobs to the Settler.
 	TopicUnsettled = "unsettled"
 )
+
+// dueSoon reports whether the job waits for a time that may come before a process that has just
+// looked for due jobs looks again. The commit may take as long as a pause.
+func (c *Change) dueSoon() bool {
+	delayed := c.job.Status == models.JobScheduled || c.job.Status == models.JobBlocked && c.job.BlockedBy == 0
+	return delayed && c.job.RunAt.Sub(c.now) < 2*dueEvery
+}
+
+// dueEvery is how often a process looks for due jobs although it knows of none: News may be
+// lost.
+const dueEvery = time.Second

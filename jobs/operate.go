@@ -105,7 +105,7 @@ func (o *Operator) SetJobTier(ctx context.Context, p Principal, id models.JobID,
 	err := changeJob(ctx, o.DB, id, func(ctx context.Context, tx bun.Tx, locked *Change) error {
 		done = locked
 		was := Payload{"tier": done.job.Tier, "lane": done.job.Lane}
-		if err := done.setTier(ctx, p, tier); err != nil {
+		if err := changeTier(ctx, done, p, tier); err != nil {
 			return err
 		}
 		return p.Audit(ctx, tx, "setJobTier", string(id), Payload{"before": was, "after": Payload{"tier": tier, "lane": tier}})
@@ -124,7 +124,7 @@ var waitingEvents = map[models.JobStatus]models.JobEventType{
 	models.JobQueued:    models.EventQueued,
 }
 
-func (c *Change) setTier(ctx context.Context, p Principal, tier models.Tier) error {
+func changeTier(ctx context.Context, c *Change, p Principal, tier models.Tier) error {
 	job := c.job
 	if job.Status.Terminal() {
 		return apierror.Conflict("This job is %s: its tier can no longer change.", job.Status)

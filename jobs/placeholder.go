@@ -19,9 +19,6 @@ import (
 const (
 	// maxPlaceholders is how many values of outputs the texts of one job may contain.
 	maxPlaceholders = 50
-	// maxValueBytes bounds one such value, and maxValuesBytes all of a job.
-	maxValueBytes  = 16 << 10
-	maxValuesBytes = 64 << 10
 )
 
 // placeholder matches what stands for a value of a job's output, such as

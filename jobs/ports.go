@@ -2,8 +2,11 @@ package jobs
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -164,4 +167,43 @@ type AttemptEnd struct {
 	Preempted bool
 	// Expired means that the lease ran out.
 	Expired bool
+}
+
+// Checkpoint is saved progress that a worker uploaded.
+type Checkpoint struct {
+	Object  UploadedObject
+	Step    int
+	Percent float64
+	// DurationSeconds is how long it took to make and upload the checkpoint, if known.
+	DurationSeconds *float64
+}
+
+// UploadTTL is how long an upload link is valid.
+const UploadTTL = time.Hour
+
+// StoreAway is the error for callers when the object store is unavailable.
+func StoreAway(ctx context.Context, err error) *apierror.Error {
+	slog.WarnContext(ctx, "the object store cannot be asked", "error", err)
+	return apierror.Later(apierror.CodeUnavailable, 5*time.Second, "The object store cannot be reached now.")
+}
+
+func mismatch(format string, args ...any) *apierror.Error {
+	return apierror.New(apierror.CodeChecksumMismatch, format, args...)
+}
+
+func validChecksum(checksum string) error {
+	// The decoder skips line breaks, which the store's own text never has.
+	if sum, err := base64.StdEncoding.Strict().DecodeString(checksum); err != nil || len(sum) != 4 || strings.ContainsAny(checksum, "\r\n") {
+		return apierror.Invalid("checksum", "checksum must be the CRC32C of the object, big-endian, in base64: eight characters.")
+	}
+	return nil
+}
+
+// UploadedObject is a worker's description of an object that it uploaded.
+type UploadedObject struct {
+	ObjectKey   string
+	SizeBytes   int64
+	Checksum    string
+	ContentType string
+	Metadata    json.RawMessage
 }

@@ -165,3 +165,15 @@ func Visible(p Principal, id models.JobID, job *models.Job, err error) (*models.
 	}
 	return job, nil
 }
+
+// RequireWorker returns an error unless the caller is that worker: FORBIDDEN for a caller that
+// is no worker, and NOT_FOUND for another one.
+func (p Principal) RequireWorker(id models.WorkerID) error {
+	if p.WorkerID == "" {
+		return apierror.Forbidden("This call requires the worker's own token, which registerWorker returned.")
+	}
+	if p.WorkerID != id {
+		return apierror.NotFound("worker")
+	}
+	return nil
+}

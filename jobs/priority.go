@@ -22,7 +22,7 @@ func (o *Operator) SetJobPriority(ctx context.Context, p Principal, id models.Jo
 	err := changeJob(ctx, o.DB, id, func(ctx context.Context, tx bun.Tx, locked *Change) error {
 		done = locked
 		was := done.job.Priority
-		if err := done.setPriority(ctx, tx, p, priority); err != nil {
+		if err := changePriority(ctx, done, tx, p, priority); err != nil {
 			return err
 		}
 		return p.AuditOf(ctx, tx, "setJobPriority", done.job.AccountID, string(id), Payload{"before": was, "after": priority})
@@ -34,9 +34,9 @@ func (o *Operator) SetJobPriority(ctx context.Context, p Principal, id models.Jo
 	return done.job, nil
 }
 
-// setPriority saves the priority. A queued job stays in its queue, but its place in the ready
+// changePriority saves the priority. A queued job stays in its queue, but its place in the ready
 // index changes.
-func (c *Change) setPriority(ctx context.Context, tx bun.Tx, p Principal, priority int) error {
+func changePriority(ctx context.Context, c *Change, tx bun.Tx, p Principal, priority int) error {
 	job := c.job
 	if job.Status.Terminal() {
 		return apierror.Conflict("This job is %s: its priority can no longer change.", job.Status)

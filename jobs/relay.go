@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
+	"github.com/reelay/reelay/internal/tracing"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -157,16 +159,36 @@ func (r *Readier) Mend(ctx context.Context) error {
 	return r.Sweep(ctx)
 }
 
-func readyHint(job models.QueuedJob) ReadyJob {
-	return ReadyJob{
-		Queue: job.Queue, ID: job.ID, Account: job.AccountID, Wish: job.Wish, Order: job.QueueOrder, VirtualTime: job.VirtualTime,
+// trace records for each queued job of the delivered messages how long it was in the outbox.
+func (r *Relay) trace(ctx context.Context, messages []*models.OutboxMessage, delivered []int64) {
+	if !tracing.Enabled() {
+		return
 	}
-}
-
-func readyHints(queued []models.QueuedJob) []ReadyJob {
-	hints := make([]ReadyJob, len(queued))
-	for i, job := range queued {
-		hints[i] = readyHint(job)
+	since := map[models.JobID]time.Time{}
+	for _, m := range messages {
+		var ready JobReady
+		if m.Kind != models.OutboxJobReady || !slices.Contains(delivered, m.ID) || json.Unmarshal(m.Payload, &ready) != nil {
+			continue
+		}
+		for _, id := range append(ready.Others, ready.JobID) {
+			since[id] = m.CreatedAt
+		}
 	}
-	return hints
+	if len(since) == 0 {
+		return
+	}
+	ids := make([]models.JobID, 0, len(since))
+	for id := range since {
+		ids = append(ids, id)
+	}
+	found, err := models.ListTraceparents(ctx, r.DB, ids)
+	if err != nil {
+		slog.DebugContext(ctx, "the spans of the outbox are lost", "error", err)
+		return
+	}
+	for _, job := range found {
+		tracing.Record(tracing.Span{
+			Parent: job.Traceparent, Name: "outbox", From: since[job.ID], To: job.Now, Attrs: []tracing.Attr{tracing.String("reelay.job", job.ID)},
+		})
+	}
 }

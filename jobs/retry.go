@@ -3,7 +3,6 @@ package jobs
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -48,7 +47,7 @@ func (r *Retrier) Retry(ctx context.Context, p Principal, id models.JobID, fromS
 		if err := models.ResolveDeadLetters(ctx, tx, []models.JobID{id}, models.ResolvedRetried, string(p.KeyID), ""); err != nil {
 			return err
 		}
-		err = done.reopen(ctx, opening{event: models.EventQueued, by: p.KeyID, fromScratch: fromScratch, known: r.Catalogue.Current()})
+		err = reopen(ctx, done, opening{event: models.EventQueued, by: p.KeyID, fromScratch: fromScratch, known: r.Catalogue.Current()})
 		if errors.Is(err, models.ErrNoRoom) {
 			return errQueueFull
 		}
@@ -75,18 +74,8 @@ type opening struct {
 	last func() error
 }
 
-// edit is what an operator changed for the new run of one job.
-type edit struct {
-	params json.RawMessage // checked, with its defaults; nil: as before
-	// model estimates with the new params.
-	model *catalogue.Model
-	input *models.JobInput // the sealed prompt; nil: as before
-	// values are what the texts contain of other jobs' outputs, those that are as before included.
-	values []result
-}
-
 // reopen opens and saves the next run of an ended job, which is locked.
-func (c *Change) reopen(ctx context.Context, o opening) error {
+func reopen(ctx context.Context, c *Change, o opening) error {
 	return reopenAll(ctx, c.tx, []*Change{c}, o)
 }
 
@@ -100,7 +89,7 @@ func reopenAll(ctx context.Context, tx bun.Tx, changes []*Change, o opening) err
 		return err
 	}
 	for _, c := range changes { // before anything else is locked
-		if err := c.mayReopen(); err != nil {
+		if err := mayReopen(c); err != nil {
 			return refused(c, err)
 		}
 	}
@@ -119,7 +108,7 @@ func reopenAll(ctx context.Context, tx bun.Tx, changes []*Change, o opening) err
 		return fmt.Errorf("drop the fetches of earlier runs: %w", err)
 	}
 	for _, c := range changes {
-		if err := c.renew(ctx, o, all); err != nil {
+		if err := renew(ctx, c, o, all); err != nil {
 			return refused(c, err)
 		}
 	}
@@ -146,46 +135,8 @@ func reopenAll(ctx context.Context, tx bun.Tx, changes []*Change, o opening) err
 	})
 }
 
-// relations are what jobs have to do with others, by the id of the job.
-type relations struct {
-	seen    glimpse
-	parents map[models.JobID][]parent
-	sources map[models.JobID][]models.JobSource
-}
-
-// readRelations reads them. Of a parent that changes in this transaction, it has the change.
-func readRelations(ctx context.Context, tx bun.Tx, changes []*Change, ids []models.JobID) (all relations, err error) {
-	all.seen = glimpse{}
-	edges, err := models.ListDependencies(ctx, tx, ids)
-	if err != nil {
-		return all, fmt.Errorf("read the dependencies: %w", err)
-	}
-	own := lo.Keyify(ids)
-	var on []models.JobID
-	for _, edge := range edges {
-		if _, is := own[edge.DependsOn]; !is {
-			on = append(on, edge.DependsOn)
-		}
-	}
-	others, err := all.seen.read(ctx, tx, on)
-	if err != nil {
-		return all, fmt.Errorf("read the parents: %w", err)
-	}
-	jobs := lo.KeyBy(others, func(j *models.Job) models.JobID { return j.ID })
-	for _, c := range changes {
-		jobs[c.job.ID] = c.job
-	}
-	all.parents = map[models.JobID][]parent{}
-	for _, edge := range edges {
-		all.parents[edge.JobID] = append(all.parents[edge.JobID], parent{jobs[edge.DependsOn], edge.OnFailure})
-	}
-	sources, err := models.ListSources(ctx, tx, ids)
-	all.sources = lo.GroupBy(sources, func(s models.JobSource) models.JobID { return s.JobID })
-	return all, apierror.Wrap(err, "read what jobs take from others")
-}
-
 // mayReopen returns why the job cannot have another run, or nil.
-func (c *Change) mayReopen() error {
+func mayReopen(c *Change) error {
 	switch {
 	case !c.job.DeletedAt.IsZero():
 		return apierror.Conflict("This job was deleted: submit a new one.")
@@ -196,10 +147,10 @@ func (c *Change) mayReopen() error {
 }
 
 // renew opens the next run of an ended job. Its parents in the same transaction were renewed before.
-func (c *Change) renew(ctx context.Context, o opening, all relations) error {
+func renew(ctx context.Context, c *Change, o opening, all relations) error {
 	job := c.job
 	job.Run++
-	if err := c.apply(ctx, o); err != nil {
+	if err := applyEdits(ctx, c, o); err != nil {
 		return err
 	}
 	depends := reckonDependencies(all.parents[job.ID])
@@ -212,7 +163,7 @@ func (c *Change) renew(ctx context.Context, o opening, all relations) error {
 		return err
 	}
 	lane := cmp.Or(o.lane, job.Tier)
-	c.fresh(lane)
+	resetRun(c, lane)
 	c.note(o.event, Payload{"lane": lane, "run": job.Run, "by": o.by, "fromCheckpoint": job.LatestCheckpointID != ""})
 	if job.BlockedBy = depends.count(); job.BlockedBy > 0 {
 		job.Status = models.JobBlocked
@@ -267,8 +218,8 @@ func rewait(ctx context.Context, tx bun.Tx, now time.Time, retried []models.JobI
 	return apierror.Wrap(writeOthers(ctx, tx, changed), "let jobs wait again")
 }
 
-// fresh resets a job to its state at submit, except for its history.
-func (c *Change) fresh(lane models.Tier) {
+// resetRun resets a job to its state at submit, except for its history.
+func resetRun(c *Change, lane models.Tier) {
 	job := c.job
 	job.Lane, job.Requeued, job.Failures, job.Crashes, job.GPURank, job.Preemptions = lane, false, 0, 0, 0, 0
 	job.Needs = job.Needs.Also(job.Spent())
@@ -283,8 +234,8 @@ func (c *Change) fresh(lane models.Tier) {
 	job.Progress = models.Progress{Phase: models.PhaseWaiting, UpdatedAt: c.now}
 }
 
-// apply writes the edits, and lets go of the checkpoint if it no longer fits.
-func (c *Change) apply(ctx context.Context, o opening) error {
+// applyEdits writes the edits, and lets go of the checkpoint if it no longer fits.
+func applyEdits(ctx context.Context, c *Change, o opening) error {
 	job := c.job
 	if o.edit != nil && o.edit.params != nil {
 		if job.TimeoutSeconds == o.edit.model.Timeout(job.Params) { // else its owner chose it

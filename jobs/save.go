@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/reelay/reelay/internal/tracing"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -134,4 +135,36 @@ func endedBy(changes []*Change) (over []*models.Job) {
 		}
 	}
 	return over
+}
+
+// trace records the spans that a committed change ends: the wait in the queue, and the attempt.
+// An attempt's span links to that of the attempt before it.
+func (c *Change) trace() {
+	job := c.job
+	if job.Traceparent == "" || !tracing.Enabled() {
+		return
+	}
+	id, run := tracing.String("reelay.job", job.ID), tracing.Int("reelay.run", job.Run)
+	if c.from == models.JobQueued && job.Status == models.JobAssigned {
+		tracing.Record(tracing.Span{
+			Parent: job.Traceparent, Name: "queue", From: job.QueuedAt, To: job.LeasedAt,
+			Attrs: []tracing.Attr{id, run, tracing.String("reelay.lane", job.Lane), tracing.String("reelay.model", job.Model)},
+		})
+	}
+	if c.ending == nil {
+		return
+	}
+	attempt := c.ending.Attempt
+	span := tracing.Span{
+		Parent: job.Traceparent, Name: "attempt", From: attempt.LeasedAt, To: attempt.EndedAt,
+		ID: tracing.AttemptID(string(job.ID), attempt.AttemptNo), Failed: attempt.Status == models.AttemptFailed || attempt.Status == models.AttemptLost,
+		Attrs: []tracing.Attr{
+			id, run, tracing.String("reelay.attempt", attempt.ID), tracing.Int("reelay.attempt_no", attempt.AttemptNo), tracing.String("reelay.worker", attempt.WorkerID),
+			tracing.String("reelay.attempt_status", attempt.Status), tracing.String("reelay.failure_class", attempt.FailureClass),
+		},
+	}
+	if attempt.AttemptNo > 1 {
+		span.Link = tracing.AttemptID(string(job.ID), attempt.AttemptNo-1)
+	}
+	tracing.Record(span)
 }

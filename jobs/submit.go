@@ -100,13 +100,13 @@ type Submitter struct {
 }
 
 const (
-	maxPromptRunes = 10_000
+	MaxPromptRunes = 10_000
 	maxPromptBytes = 40_000
 	// maxMarks is how many accents, vowel signs and the like one character may carry: the
 	// limit of Unicode's Stream-Safe Text Format. No script needs more, and more would be
 	// drawn over the surrounding text.
 	maxMarks       = 30
-	maxKeyRunes    = 255
+	MaxKeyRunes    = 255
 	MaxUserIDBytes = 255
 	// MaxPriority is the highest priority, and its negation the lowest.
 	MaxPriority    = 100
@@ -324,9 +324,9 @@ func validPrompt(prompt string, model *catalogue.Model) error {
 		return apierror.Invalid("prompt", "The prompt has a NUL character (U+0000): remove it.")
 	case strings.ContainsFunc(prompt, func(r rune) bool { return unicode.Is(unicode.Noncharacter_Code_Point, r) }):
 		return apierror.Invalid("prompt", "The prompt has a Unicode noncharacter, such as U+FFFE: it has another byte order, or is not text.")
-	case len(prompt) > maxPromptBytes || utf8.RuneCountInString(prompt) > maxPromptRunes:
+	case len(prompt) > maxPromptBytes || utf8.RuneCountInString(prompt) > MaxPromptRunes:
 		return apierror.Invalid("prompt", "The prompt may have %d characters and %d bytes; this one has %d and %d.",
-			maxPromptRunes, maxPromptBytes, utf8.RuneCountInString(prompt), len(prompt))
+			MaxPromptRunes, maxPromptBytes, utf8.RuneCountInString(prompt), len(prompt))
 	case hasPileOfMarks(prompt):
 		return apierror.Invalid("prompt", "The prompt has more than %d combining marks on one character: leave some out.", maxMarks)
 	}
@@ -360,8 +360,8 @@ func (in *Submission) validLimits() error {
 		return apierror.Invalid("retry", "A job with atMostOnce is not retried: leave out retry or atMostOnce.")
 	case in.TimeoutSeconds != nil && (*in.TimeoutSeconds < 1 || *in.TimeoutSeconds > catalogue.MaxTimeout):
 		return apierror.Invalid("timeoutSeconds", "timeoutSeconds must be from 1 to %d; it is %d.", catalogue.MaxTimeout, *in.TimeoutSeconds)
-	case in.IdempotencyKey != nil && !text.Valid(*in.IdempotencyKey, 1, maxKeyRunes):
-		return apierror.Invalid("idempotencyKey", "idempotencyKey must have 1 to %d printable characters.", maxKeyRunes)
+	case in.IdempotencyKey != nil && !text.Valid(*in.IdempotencyKey, 1, MaxKeyRunes):
+		return apierror.Invalid("idempotencyKey", "idempotencyKey must have 1 to %d printable characters.", MaxKeyRunes)
 	case !text.Valid(in.UserID, 0, MaxUserIDBytes):
 		return apierror.Invalid("userId", "userId may have %d printable characters.", MaxUserIDBytes)
 	}

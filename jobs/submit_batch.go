@@ -306,7 +306,7 @@ func (b *submitBatch) one(call *submitCall, one *submission, answer *Submitted) 
 	c := &Change{tx: b.start.tx, now: b.start.now, job: job}
 	in := one.in
 	in.DependsOn = one.dependsOn
-	if err := c.begin(in, waits); err != nil {
+	if err := beginJob(c, in, waits); err != nil {
 		return err
 	}
 	if job.Status != models.JobQueued {
@@ -379,18 +379,5 @@ func (b *submitBatch) tell(ctx context.Context, s *Submitter) {
 		call := b.of[c].call
 		call.written = append(call.written, c.job)
 	}
-	s.Notifier.submitted(ctx, b.changes)
-}
-
-// parted splits all into the elements for which is returns true and the others, in their
-// order.
-func parted[T any](all []T, is func(T) bool) (those, others []T) {
-	for _, one := range all {
-		if is(one) {
-			those = append(those, one)
-		} else {
-			others = append(others, one)
-		}
-	}
-	return those, others
+	tellSubmitted(ctx, s.Notifier, b.changes)
 }

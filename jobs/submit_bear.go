@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// maxMaxPreemptions bounds maxPreemptions. No job survives so many losses within a year.
-	maxMaxPreemptions = 1000
-	// maxPricePerHour bounds maxPricePerHour, in USD.
-	maxPricePerHour = 10_000
+	// MaxMaxPreemptions bounds maxPreemptions. No job survives so many losses within a year.
+	MaxMaxPreemptions = 1000
+	// MaxPricePerHour bounds MaxPricePerHour, in USD.
+	MaxPricePerHour = 10_000
 )
 
 // bears returns what a job says that it can bear, as a part of its request; nil if it says
@@ -23,17 +23,17 @@ func (in *Submission) bears() any {
 	if in.MaxPreemptions == nil && in.FinishBy == nil && in.MaxPricePerHour == nil {
 		return nil
 	}
-	return map[string]any{"maxPreemptions": in.MaxPreemptions, "finishBy": utc(in.FinishBy), "maxPricePerHour": in.MaxPricePerHour}
+	return map[string]any{"maxPreemptions": in.MaxPreemptions, "finishBy": utc(in.FinishBy), "MaxPricePerHour": in.MaxPricePerHour}
 }
 
 // validBears checks what requires no clock.
 func (in *Submission) validBears() error {
-	if n := in.MaxPreemptions; n != nil && (*n < 0 || *n > maxMaxPreemptions) {
+	if n := in.MaxPreemptions; n != nil && (*n < 0 || *n > MaxMaxPreemptions) {
 		return apierror.Invalid("maxPreemptions",
-			"maxPreemptions must be from 0 to %d; it is %d. With 0 the job never runs on spot capacity.", maxMaxPreemptions, *n)
+			"maxPreemptions must be from 0 to %d; it is %d. With 0 the job never runs on spot capacity.", MaxMaxPreemptions, *n)
 	}
-	if limit := in.MaxPricePerHour; limit != nil && !(*limit >= 0 && *limit <= maxPricePerHour) { // also if it is NaN
-		return apierror.Invalid("maxPricePerHour", "maxPricePerHour must be from 0 to %d USD; it is %g.", maxPricePerHour, *limit)
+	if limit := in.MaxPricePerHour; limit != nil && !(*limit >= 0 && *limit <= MaxPricePerHour) { // also if it is NaN
+		return apierror.Invalid("MaxPricePerHour", "MaxPricePerHour must be from 0 to %d USD; it is %g.", MaxPricePerHour, *limit)
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ func (in *Submission) bear(job *models.Job, steps *priceSteps) {
 
 // beginFinish checks the deadline against PostgreSQL's clock, after the start time. The job may
 // be unable to make it: then it is late, but it runs.
-func (c *Change) beginFinish(finish *time.Time) error {
+func beginFinish(c *Change, finish *time.Time) error {
 	if finish == nil {
 		return nil
 	}

@@ -37,7 +37,7 @@ func (s *Submitter) Estimate(ctx context.Context, p Principal, in Submission) (*
 	if err != nil {
 		return nil, fmt.Errorf("read the clock: %w", err)
 	}
-	if err := (&Change{job: job, now: now}).beginTimes(in); err != nil {
+	if err := beginTimes(&Change{job: job, now: now}, in); err != nil {
 		return nil, err
 	}
 	guess, _ := s.Admission.Estimates.Submit(job, account)

@@ -92,10 +92,10 @@ func (s *Submitter) parents(ctx context.Context, db bun.IDB, job *models.Job, id
 	return found, nil
 }
 
-// begin gives a new job its first state, and the event that records it.
-func (c *Change) begin(in Submission, d dependencies) error {
+// beginJob gives a new job its first state, and the event that records it.
+func beginJob(c *Change, in Submission, d dependencies) error {
 	job := c.job
-	if err := c.beginTimes(in); err != nil {
+	if err := beginTimes(c, in); err != nil {
 		return err
 	}
 	job.Progress = models.Progress{Phase: models.PhaseWaiting}
@@ -117,7 +117,7 @@ func (c *Change) begin(in Submission, d dependencies) error {
 
 // beginTimes checks times against PostgreSQL's clock, in the microseconds that it stores. A
 // start time in the past is ignored.
-func (c *Change) beginTimes(in Submission) error {
+func beginTimes(c *Change, in Submission) error {
 	if in.RunAt != nil {
 		if in.RunAt.After(c.now.Add(maxAhead)) {
 			return apierror.Invalid("runAt", "runAt may be %.0f days ahead at most.", maxAhead.Hours()/24)
@@ -126,7 +126,7 @@ func (c *Change) beginTimes(in Submission) error {
 			c.job.RunAt = in.RunAt.Truncate(time.Microsecond)
 		}
 	}
-	if err := c.beginFinish(in.FinishBy); err != nil {
+	if err := beginFinish(c, in.FinishBy); err != nil {
 		return err
 	}
 	if in.ExpiresAt == nil {
@@ -146,7 +146,7 @@ func (c *Change) beginTimes(in Submission) error {
 }
 
 // failWithParent ends a new job, which is written, because it depends on a failed or cancelled one.
-func (c *Change) failWithParent(parent *models.Job) error {
+func failWithParent(c *Change, parent *models.Job) error {
 	c.before, c.from, c.events = *c.job, c.job.Status, nil
 	return c.failed(models.FailDependency, dependencyReason(parent))
 }

@@ -160,7 +160,7 @@ func (b *submitBatch) writeParents(ctx context.Context) error {
 	var failed []*Change
 	for _, c := range b.changes {
 		if parent := b.of[c].failed; parent != nil {
-			if err := c.failWithParent(parent); err != nil {
+			if err := failWithParent(c, parent); err != nil {
 				return fmt.Errorf("fail job %s with its parent: %w", c.job.ID, err)
 			}
 			failed = append(failed, c)
@@ -205,9 +205,9 @@ func (b *submitBatch) count(ctx context.Context) error {
 	return nil
 }
 
-// submitted publishes new jobs after their commit, all at once and without delaying the
+// tellSubmitted publishes new jobs after their commit, all at once and without delaying the
 // answers. Nobody subscribes to one of them yet.
-func (n *Notifier) submitted(ctx context.Context, changes []*Change) {
+func tellSubmitted(ctx context.Context, n *Notifier, changes []*Change) {
 	var ready []ReadyJob
 	news := []string{TopicChanges}
 	for _, c := range changes {

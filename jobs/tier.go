@@ -60,3 +60,6 @@ func NewAccount(name string, tier models.Tier) *models.Account {
 		MaxQueued: p.MaxQueued, MaxRunning: p.MaxRunning, SubmitsPerMinute: p.SubmitsPerMinute, DraftsKeptHours: draftsKeptHours,
 	}
 }
+
+// draftsKeptHours is how long the drafts of a new account are kept.
+const draftsKeptHours = 7 * 24

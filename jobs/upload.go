@@ -3,16 +3,12 @@ package jobs
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"mime"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -136,15 +132,6 @@ func objectKey(a *models.Attempt, t models.ArtifactType) string {
 		strings.ToLower(string(t)), uuid.Must(uuid.NewV7()))
 }
 
-// UploadedObject is a worker's description of an object that it uploaded.
-type UploadedObject struct {
-	ObjectKey   string
-	SizeBytes   int64
-	Checksum    string
-	ContentType string
-	Metadata    json.RawMessage
-}
-
 // verify compares an uploaded object with what the attempt was issued, and with what the store
 // holds. The caller checks that the attempt is the worker's. verify returns INVALID_INPUT for
 // a key that was not issued to the attempt for that type, and CHECKSUM_MISMATCH.
@@ -240,25 +227,4 @@ func (l *held) keep(a *models.Artifact) (*models.Artifact, error) {
 	a.AccountID, a.CreatedAt = l.job.AccountID, l.change.now
 	l.kept = append(l.kept, a)
 	return a, nil
-}
-
-// UploadTTL is how long an upload link is valid.
-const UploadTTL = time.Hour
-
-// StoreAway is the error for callers when the object store is unavailable.
-func StoreAway(ctx context.Context, err error) *apierror.Error {
-	slog.WarnContext(ctx, "the object store cannot be asked", "error", err)
-	return apierror.Later(apierror.CodeUnavailable, 5*time.Second, "The object store cannot be reached now.")
-}
-
-func mismatch(format string, args ...any) *apierror.Error {
-	return apierror.New(apierror.CodeChecksumMismatch, format, args...)
-}
-
-func validChecksum(checksum string) error {
-	// The decoder skips line breaks, which the store's own text never has.
-	if sum, err := base64.StdEncoding.Strict().DecodeString(checksum); err != nil || len(sum) != 4 || strings.ContainsAny(checksum, "\r\n") {
-		return apierror.Invalid("checksum", "checksum must be the CRC32C of the object, big-endian, in base64: eight characters.")
-	}
-	return nil
 }

@@ -143,3 +143,10 @@ func (w *Waiters) isDismissed() bool {
 	defer w.mu.Unlock()
 	return w.dismissed
 }
+
+// Waiting returns how many lease calls wait in this process.
+func (w *Waiters) Waiting() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.waiting)
+}

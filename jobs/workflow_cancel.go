@@ -28,8 +28,8 @@ const (
 // It first records the request, then cancels the jobs in parts, each in its own transaction.
 // FinishCancels completes what Cancel does not.
 func (w *Workflows) Cancel(ctx context.Context, p Principal, id models.WorkflowID, reason string) (*models.Workflow, error) {
-	if reason = strings.TrimSpace(reason); !text.Valid(reason, 0, maxCancelReason) {
-		return nil, apierror.Invalid("reason", "The reason can have up to %d printable characters.", maxCancelReason)
+	if reason = strings.TrimSpace(reason); !text.Valid(reason, 0, MaxCancelReasonRunes) {
+		return nil, apierror.Invalid("reason", "The reason can have up to %d printable characters.", MaxCancelReasonRunes)
 	}
 	after, err := w.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, seen *models.Workflow) ([]*Change, error) {
 		locked, err := models.LockWorkflow(ctx, tx, id)
@@ -87,7 +87,7 @@ func (w *Workflows) cancelPart(ctx context.Context, of *models.Workflow, ids []m
 		}
 		for _, job := range locked {
 			c := changeAt(tx, now, job)
-			if err := c.askToStop(ctx, Principal{KeyID: models.KeyID(of.CancelBy)}, of.CancelReason); err != nil {
+			if err := askToStop(ctx, c, Principal{KeyID: models.KeyID(of.CancelBy)}, of.CancelReason); err != nil {
 				return err
 			}
 			done = append(done, c)

@@ -169,12 +169,12 @@ func (w *Workflows) Skip(ctx context.Context, p Principal, id models.WorkflowID,
 			return nil, err
 		}
 		if waiting {
-			if err := c.askToStop(ctx, p, "the node was skipped"); err != nil {
+			if err := askToStop(ctx, c, p, "the node was skipped"); err != nil {
 				return nil, err
 			}
 			return []*Change{c}, c.save(ctx)
 		}
-		return []*Change{c}, c.giveUp(ctx)
+		return []*Change{c}, giveUp(ctx, c)
 	})
 	return after, apierror.Wrap(err, "skip the node %s of workflow %s", key, id)
 }
@@ -189,7 +189,7 @@ func recount(ctx context.Context, tx bun.Tx, n models.NodeChange) error {
 }
 
 // giveUp settles the dependents of an ended job that have waited for its retry, and drops that.
-func (c *Change) giveUp(ctx context.Context) error {
+func giveUp(ctx context.Context, c *Change) error {
 	dropped, err := models.DropParentRetries(ctx, c.tx, []models.JobID{c.job.ID})
 	if err != nil || len(dropped) == 0 {
 		return apierror.Wrap(err, "drop the retry for dependents")
@@ -307,10 +307,10 @@ func (w *Workflows) retryParent(ctx context.Context, due models.ParentRetry) (do
 		if err := models.ResolveDeadLetters(ctx, c.tx, []models.JobID{due.JobID}, models.ResolvedRetried, hostName, "for a job that depends on it"); err != nil {
 			return err
 		}
-		return c.reopen(ctx, opening{event: models.EventQueued, by: hostName, known: w.Catalogue.Current()})
+		return reopen(ctx, c, opening{event: models.EventQueued, by: hostName, known: w.Catalogue.Current()})
 	}
 	if done, err = w.withParent(ctx, due, again); refusal(err) != nil {
-		return w.withParent(ctx, due, func(ctx context.Context, c *Change) error { return c.giveUp(ctx) })
+		return w.withParent(ctx, due, func(ctx context.Context, c *Change) error { return giveUp(ctx, c) })
 	}
 	return done, err
 }

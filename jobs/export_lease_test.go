@@ -1,17 +1,7 @@
 package jobs
 
-// Waiting returns how many lease calls wait in this process.
-func (w *Waiters) Waiting() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.waiting)
-}
-
 // Looking returns how many lease calls look for a job or wait for their turn.
 func Looking(l *Leaser) int { return l.looks.Calls() }
-
-// Submitting returns how many calls wait for their account's row, or hold it.
-func Submitting(s *Submitter) int { return s.accountWrites.Calls() + s.writes.Calls() }
 
 // HoldTogether makes calls about leases wait, as if a batch were running, until run runs them:
 // checkpoints and uploads, ends, and heartbeats.

@@ -1,0 +1,17 @@
+package jobs
+
+import "github.com/reelay/reelay/models"
+
+func readyHint(job models.QueuedJob) ReadyJob {
+	return ReadyJob{
+		Queue: job.Queue, ID: job.ID, Account: job.AccountID, Wish: job.Wish, Order: job.QueueOrder, VirtualTime: job.VirtualTime,
+	}
+}
+
+func readyHints(queued []models.QueuedJob) []ReadyJob {
+	hints := make([]ReadyJob, len(queued))
+	for i, job := range queued {
+		hints[i] = readyHint(job)
+	}
+	return hints
+}
