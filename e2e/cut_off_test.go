@@ -21,6 +21,7 @@ import (
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
@@ -105,7 +106,7 @@ func cutOff(t *testing.T, fault func(*faultproxy.Proxy)) {
 		require.NoError(t, err)
 		require.Zero(t, row.Crashes)
 	}
-	require.Greater(t, time.Since(cut), jobs.LeaseTTL, "an agent that stayed would have lost its lease")
+	require.Greater(t, time.Since(cut), lease.LeaseTTL, "an agent that stayed would have lost its lease")
 }
 
 // waiting waits until n agents are waiting for jobs.

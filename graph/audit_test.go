@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/graph"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/schedule"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -80,7 +80,7 @@ func onEnded(t *testing.T, a *api) string {
 }
 
 func onDraft(t *testing.T, a *api) string {
-	draft := jobstest.SubmitAs(t, a.Stack, a.Client, func(in *jobs.Submission) { in.Draft = &jobs.Draft{Steps: 6} })
+	draft := jobstest.SubmitAs(t, a.Stack, a.Client, func(in *submit.Submission) { in.Draft = &submit.Draft{Steps: 6} })
 	jobstest.FinishDraft(t, a.Stack, a.Worker(t, "one"), draft)
 	return fmt.Sprintf("(id: %q) { job { id } }", draft.ID)
 }
@@ -88,7 +88,7 @@ func onDraft(t *testing.T, a *api) string {
 // onSchedule acts on a client's schedule.
 func onSchedule(more, fields string) act {
 	return func(t *testing.T, a *api) string {
-		s, err := a.Schedules.Create(t.Context(), a.Client, schedule.Input{Name: "news", EverySeconds: 3600, Request: schedule.Request{Job: &jobs.Submission{Model: "testcard", Prompt: "x"}}})
+		s, err := a.Schedules.Create(t.Context(), a.Client, schedule.Input{Name: "news", EverySeconds: 3600, Request: schedule.Request{Job: &submit.Submission{Model: "testcard", Prompt: "x"}}})
 		require.NoError(t, err)
 		return fmt.Sprintf("(id: %q%s) %s", s.ID, more, fields)
 	}

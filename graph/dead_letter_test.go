@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -12,11 +13,11 @@ import (
 func (a *api) fail(t *testing.T, worker jobs.Principal, reason string) *models.Job {
 	t.Helper()
 	a.Submit(t)
-	lease, fence := a.Lease(t, worker)
+	granted, fence := a.Lease(t, worker)
 	log := a.Upload(t, worker, fence, models.ArtifactLog, []byte("the last words"))
-	_, err := a.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailUnauthorized, Message: reason, Log: &log})
+	_, err := a.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailUnauthorized, Message: reason, Log: &log})
 	require.NoError(t, err)
-	return lease.Job
+	return granted.Job
 }
 
 const deadLetters = `query ($resolved: Boolean) {
@@ -75,10 +76,10 @@ func TestDeadLetters(t *testing.T) {
 		require.Equal(t, string(job.ID), at[string](t, node, "node", "redrivenAs", "id"))
 		require.Equal(t, []string{"CONFLICT"}, refused.codes())
 
-		lease, fence := a.Lease(t, worker)
-		_, err := a.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailUnauthorized, Message: "a face again"})
+		granted, fence := a.Lease(t, worker)
+		_, err := a.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailUnauthorized, Message: "a face again"})
 		require.NoError(t, err)
-		second, err := models.FindDeadLetter(t.Context(), a.DB, lease.Job.ID, 2)
+		second, err := models.FindDeadLetter(t.Context(), a.DB, granted.Job.ID, 2)
 		require.NoError(t, err)
 		discarded := a.as(t, models.RoleOperator, `mutation ($id: ID!) { discardDeadLetter(id: $id, note: "enough") { resolution note redrivenAs { id } } }`, map[string]any{"id": second.ID})
 		require.Equal(t, map[string]any{"resolution": "DISCARDED", "note": "enough", "redrivenAs": nil}, discarded["discardDeadLetter"])

@@ -7,6 +7,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -29,7 +30,7 @@ func take(steps any, more map[string]any) map[string]any {
 // drafted returns a completed draft.
 func drafted(t *testing.T, a *api, worker jobs.Principal) *models.Job {
 	t.Helper()
-	return jobstest.FinishDraft(t, a.Stack, worker, jobstest.SubmitAs(t, a.Stack, a.Client, func(in *jobs.Submission) { in.Draft = &jobs.Draft{Steps: 6} }))
+	return jobstest.FinishDraft(t, a.Stack, worker, jobstest.SubmitAs(t, a.Stack, a.Client, func(in *submit.Submission) { in.Draft = &submit.Draft{Steps: 6} }))
 }
 
 // refusal is an answer as text, to look for what it says.
@@ -161,7 +162,7 @@ func TestContinueJob(t *testing.T) {
 		}{
 			"unknown": {models.NewJobID(), "NOT_FOUND", ""},
 			"video":   {a.Submit(t).ID, "CONFLICT", "not a draft"},
-			"queued":  {jobstest.SubmitAs(t, a.Stack, a.Client, func(in *jobs.Submission) { in.Draft = &jobs.Draft{Steps: 6} }).ID, "CONFLICT", "once it is COMPLETED"},
+			"queued":  {jobstest.SubmitAs(t, a.Stack, a.Client, func(in *submit.Submission) { in.Draft = &submit.Draft{Steps: 6} }).ID, "CONFLICT", "once it is COMPLETED"},
 			"expired": {expired.ID, "CONFLICT", "kept until"},
 			"deleted": {deleted.ID, "CONFLICT", "deleted"},
 		} {

@@ -190,24 +190,24 @@ func TestServeHTTP(t *testing.T) {
 func TestVariables(t *testing.T) {
 	t.Parallel()
 	address := serveAlone(t)
-	const submit, jobs, job = "mutation ($x: SubmitJobInput!) { submitJob(input: $x) { deduplicated } }",
+	const submitAs, jobs, job = "mutation ($x: SubmitJobInput!) { submitJob(input: $x) { deduplicated } }",
 		"query ($x: JobFilter) { jobs(filter: $x) { totalCount } }", "query ($x: ID!) { job(id: $x) { id } }"
 
 	for name, c := range map[string]struct{ query, value, field string }{
-		"a number for a string":       {submit, `{"model": 5, "idempotencyKey": "k"}`, "x.model"},
-		"a boolean for a string":      {submit, `{"model": "m", "idempotencyKey": true}`, "x.idempotencyKey"},
-		"an object for a string":      {submit, `{"model": {}, "idempotencyKey": "k"}`, "x.model"},
-		"a list for a string":         {submit, `{"model": ["m"], "idempotencyKey": "k"}`, "x.model"},
-		"a number for an enum":        {submit, `{"model": "m", "idempotencyKey": "k", "tier": 1}`, "x.tier"},
-		"an enum in another case":     {submit, `{"model": "m", "idempotencyKey": "k", "tier": "pro"}`, "x.tier"},
-		"an unknown enum value":       {submit, `{"model": "m", "idempotencyKey": "k", "tier": "BEST"}`, "x.tier"},
+		"a number for a string":       {submitAs, `{"model": 5, "idempotencyKey": "k"}`, "x.model"},
+		"a boolean for a string":      {submitAs, `{"model": "m", "idempotencyKey": true}`, "x.idempotencyKey"},
+		"an object for a string":      {submitAs, `{"model": {}, "idempotencyKey": "k"}`, "x.model"},
+		"a list for a string":         {submitAs, `{"model": ["m"], "idempotencyKey": "k"}`, "x.model"},
+		"a number for an enum":        {submitAs, `{"model": "m", "idempotencyKey": "k", "tier": 1}`, "x.tier"},
+		"an enum in another case":     {submitAs, `{"model": "m", "idempotencyKey": "k", "tier": "pro"}`, "x.tier"},
+		"an unknown enum value":       {submitAs, `{"model": "m", "idempotencyKey": "k", "tier": "BEST"}`, "x.tier"},
 		"an enum in a list":           {jobs, `{"status": ["QUEUED", "queued"]}`, "x.status.1"},
 		"a single value for a list":   {jobs, `{"status": "queued"}`, "x.status"},
 		"a fraction for an id":        {job, `1.5`, "x"},
-		"an integer of 33 bits":       {submit, `{"model": "m", "priority": 2147483648}`, "x.priority"},
-		"a fraction for an integer":   {submit, `{"model": "m", "priority": 0.5}`, "x.priority"},
-		"a string for an integer":     {submit, `{"model": "m", "priority": "5"}`, "x.priority"},
-		"a number beyond doubles":     {submit, `{"model": "m", "retry": {"initialDelaySeconds": 1e400}}`, "x.retry.initialDelaySeconds"},
+		"an integer of 33 bits":       {submitAs, `{"model": "m", "priority": 2147483648}`, "x.priority"},
+		"a fraction for an integer":   {submitAs, `{"model": "m", "priority": 0.5}`, "x.priority"},
+		"a string for an integer":     {submitAs, `{"model": "m", "priority": "5"}`, "x.priority"},
+		"a number beyond doubles":     {submitAs, `{"model": "m", "retry": {"initialDelaySeconds": 1e400}}`, "x.retry.initialDelaySeconds"},
 		"a boolean for an id":         {job, `true`, "x"},
 		"a number for a string alone": {"query ($x: String) { jobs(after: $x) { totalCount } }", `5`, "x"},
 	} {
@@ -218,9 +218,9 @@ func TestVariables(t *testing.T) {
 		require.Contains(t, got.Errors[0].Message, "$"+c.field+" must be ", name)
 	}
 	for name, c := range map[string]struct{ query, value, field string }{
-		"an unknown field":         {submit, `{"model": "m", "` + strings.Repeat("n", 5000) + `": 1}`, "x." + strings.Repeat("n", 62)},
-		"a missing required value": {submit, `{}`, "x.model"},
-		"a string for an object":   {submit, `"m"`, "x"},
+		"an unknown field":         {submitAs, `{"model": "m", "` + strings.Repeat("n", 5000) + `": 1}`, "x." + strings.Repeat("n", 62)},
+		"a missing required value": {submitAs, `{}`, "x.model"},
+		"a string for an object":   {submitAs, `"m"`, "x"},
 	} {
 		got := send(t, http.MethodPost, address, "client", "application/json", []byte(`{"query": "`+c.query+`", "variables": {"x": `+c.value+`}}`))
 

@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -88,7 +89,7 @@ func TestInput(t *testing.T) {
 		require.NoError(t, err)
 		_, fence := a.Lease(t, p)
 		video := a.Upload(t, p, fence, models.ArtifactFinalVideo, []byte("a video"))
-		_, err = a.Holder.Complete(t.Context(), p, fence, jobs.Completion{Video: &video, Output: []byte(`{"mood": "calm"}`)})
+		_, err = a.Holder.Complete(t.Context(), p, fence, lease.Completion{Video: &video, Output: []byte(`{"mood": "calm"}`)})
 		require.NoError(t, err)
 		prompt, frame := "a {{"+string(source.ID)+".output.mood}} sea", string(source.ID)+".lastFrame"
 

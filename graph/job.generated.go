@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -4451,8 +4451,8 @@ func (ec *executionContext) fieldContext_WaitingStop_reason(_ context.Context, f
 
 // region    **************************** input.gotpl *****************************
 
-func (ec *executionContext) unmarshalInputDraftInput(ctx context.Context, obj any) (jobs.Draft, error) {
-	var it jobs.Draft
+func (ec *executionContext) unmarshalInputDraftInput(ctx context.Context, obj any) (submit.Draft, error) {
+	var it submit.Draft
 	if obj == nil {
 		return it, nil
 	}
@@ -4636,8 +4636,8 @@ func (ec *executionContext) unmarshalInputRetryPolicyInput(ctx context.Context, 
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputSubmitJobInput(ctx context.Context, obj any) (jobs.Submission, error) {
-	var it jobs.Submission
+func (ec *executionContext) unmarshalInputSubmitJobInput(ctx context.Context, obj any) (submit.Submission, error) {
+	var it submit.Submission
 	if obj == nil {
 		return it, nil
 	}
@@ -4771,7 +4771,7 @@ func (ec *executionContext) unmarshalInputSubmitJobInput(ctx context.Context, ob
 			it.DependsOn = data
 		case "draft":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("draft"))
-			data, err := ec.unmarshalODraftInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐDraft(ctx, v)
+			data, err := ec.unmarshalODraftInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋsubmitᚐDraft(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -7959,18 +7959,18 @@ func (ec *executionContext) marshalNStatusCount2ᚕgithubᚗcomᚋreelayᚋreela
 	return ret
 }
 
-func (ec *executionContext) unmarshalNSubmitJobInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚐSubmission(ctx context.Context, v any) (jobs.Submission, error) {
+func (ec *executionContext) unmarshalNSubmitJobInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋsubmitᚐSubmission(ctx context.Context, v any) (submit.Submission, error) {
 	res, err := ec.unmarshalInputSubmitJobInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) unmarshalNSubmitJobInput2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐSubmissionᚄ(ctx context.Context, v any) ([]*jobs.Submission, error) {
+func (ec *executionContext) unmarshalNSubmitJobInput2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋsubmitᚐSubmissionᚄ(ctx context.Context, v any) ([]*submit.Submission, error) {
 	vSlice := graphql.CoerceList(v)
 	var err error
-	res := make([]*jobs.Submission, len(vSlice))
+	res := make([]*submit.Submission, len(vSlice))
 	for i := range vSlice {
 		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
-		res[i], err = ec.unmarshalNSubmitJobInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐSubmission(ctx, vSlice[i])
+		res[i], err = ec.unmarshalNSubmitJobInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋsubmitᚐSubmission(ctx, vSlice[i])
 		if err != nil {
 			return nil, err
 		}
@@ -7978,7 +7978,7 @@ func (ec *executionContext) unmarshalNSubmitJobInput2ᚕᚖgithubᚗcomᚋreelay
 	return res, nil
 }
 
-func (ec *executionContext) unmarshalNSubmitJobInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐSubmission(ctx context.Context, v any) (*jobs.Submission, error) {
+func (ec *executionContext) unmarshalNSubmitJobInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋsubmitᚐSubmission(ctx context.Context, v any) (*submit.Submission, error) {
 	res, err := ec.unmarshalInputSubmitJobInput(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
@@ -8172,7 +8172,7 @@ func (ec *executionContext) marshalODraft2ᚖgithubᚗcomᚋreelayᚋreelayᚋmo
 	return ec._Draft(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalODraftInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐDraft(ctx context.Context, v any) (*jobs.Draft, error) {
+func (ec *executionContext) unmarshalODraftInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋsubmitᚐDraft(ctx context.Context, v any) (*submit.Draft, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -8314,7 +8314,7 @@ func (ec *executionContext) unmarshalORetryPolicyInput2ᚖgithubᚗcomᚋreelay�
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) unmarshalOSubmitJobInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐSubmission(ctx context.Context, v any) (*jobs.Submission, error) {
+func (ec *executionContext) unmarshalOSubmitJobInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋsubmitᚐSubmission(ctx context.Context, v any) (*submit.Submission, error) {
 	if v == nil {
 		return nil, nil
 	}

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/graph/loader"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 )
 
@@ -158,7 +158,7 @@ func (r *jobConnectionResolver) TotalCount(ctx context.Context, obj *JobConnecti
 	return r.Reader.CountJobs(ctx, principal(ctx), obj.filter)
 }
 
-func (r *mutationResolver) SubmitJob(ctx context.Context, input jobs.Submission) (*SubmitJobPayload, error) {
+func (r *mutationResolver) SubmitJob(ctx context.Context, input submit.Submission) (*SubmitJobPayload, error) {
 	job, deduplicated, err := r.Submitter.Submit(ctx, principal(ctx), input)
 	if err != nil {
 		return nil, err
@@ -178,8 +178,8 @@ func (r *mutationResolver) RetryJob(ctx context.Context, id string, fromScratch 
 	return r.Retrier.Retry(ctx, principal(ctx), models.JobID(id), valueOr(fromScratch, false))
 }
 
-func (r *mutationResolver) SubmitJobs(ctx context.Context, inputs []*jobs.Submission) (*SubmitJobsPayload, error) {
-	all := make([]jobs.Submission, len(inputs))
+func (r *mutationResolver) SubmitJobs(ctx context.Context, inputs []*submit.Submission) (*SubmitJobsPayload, error) {
+	all := make([]submit.Submission, len(inputs))
 	for i, in := range inputs {
 		all[i] = *in
 	}
@@ -190,7 +190,7 @@ func (r *mutationResolver) SubmitJobs(ctx context.Context, inputs []*jobs.Submis
 	return newSubmitJobs(submitted), nil
 }
 
-func (r *mutationResolver) SubmitTakes(ctx context.Context, input jobs.Submission, count *int, seeds []int64) (*SubmitJobsPayload, error) {
+func (r *mutationResolver) SubmitTakes(ctx context.Context, input submit.Submission, count *int, seeds []int64) (*SubmitJobsPayload, error) {
 	submitted, err := r.Submitter.Takes(ctx, principal(ctx), input, valueOr(count, 8), seeds)
 	if err != nil {
 		return nil, err
@@ -266,7 +266,7 @@ func (r *queryResolver) JobTotals(ctx context.Context, filter models.JobFilter) 
 	return r.Reader.JobTotals(ctx, principal(ctx), filter)
 }
 
-func (r *queryResolver) Estimate(ctx context.Context, input jobs.Submission) (*estimate.Estimate, error) {
+func (r *queryResolver) Estimate(ctx context.Context, input submit.Submission) (*estimate.Estimate, error) {
 	return r.Submitter.Estimate(ctx, principal(ctx), input)
 }
 

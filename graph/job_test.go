@@ -9,12 +9,13 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 )
 
-const submit = `mutation ($i: SubmitJobInput!) { submitJob(input: $i) { deduplicated job {
+const submitAs = `mutation ($i: SubmitJobInput!) { submitJob(input: $i) { deduplicated job {
 	id type model status tier lane run priority prompt params idempotencyKey metadata userId attemptNo maxAttempts atMostOnce
 	maxPreemptions preemptions finishBy late maxPricePerHour onDemandOnly
 	progress { percent phase message step etaSeconds } failureClass failureReason cancellation { by }
@@ -28,7 +29,7 @@ func TestSubmitJob(t *testing.T) {
 
 		a := newAPI(t)
 
-		data := a.client(t, submit, map[string]any{"i": map[string]any{
+		data := a.client(t, submitAs, map[string]any{"i": map[string]any{
 			"model": "testcard", "prompt": "snow over a harbour 🎬", "params": map[string]any{"durationSeconds": 2},
 			"metadata": map[string]any{"order": 9007199254740993}, "idempotencyKey": "k1", "priority": 3, "atMostOnce": true,
 			"maxPreemptions": 0, "maxPricePerHour": 0.5, "finishBy": time.Now().Add(time.Hour),
@@ -55,7 +56,7 @@ func TestSubmitJob(t *testing.T) {
 		a := newAPI(t)
 		due, expires := time.Now().Add(time.Hour).UTC().Truncate(time.Second), time.Now().Add(2*time.Hour).UTC().Truncate(time.Second)
 
-		data := a.client(t, submit, map[string]any{"i": map[string]any{"model": "testcard", "prompt": "x", "runAt": due, "expiresAt": expires}})
+		data := a.client(t, submitAs, map[string]any{"i": map[string]any{"model": "testcard", "prompt": "x", "runAt": due, "expiresAt": expires}})
 
 		for field, given := range map[string]time.Time{"runAt": due, "expiresAt": expires} {
 			shown, err := time.Parse(time.RFC3339, at[string](t, data, "submitJob", "job", field))
@@ -75,7 +76,7 @@ func TestSubmitJob(t *testing.T) {
 			"params.durationSeconds": {"model": "testcard", "prompt": "x", "params": map[string]any{"durationSeconds": -1}},
 			"priority":               {"model": "testcard", "prompt": "x", "priority": 101},
 		} {
-			got := ask(t, a.url, a.Secrets[models.RoleClient], submit, map[string]any{"i": input})
+			got := ask(t, a.url, a.Secrets[models.RoleClient], submitAs, map[string]any{"i": input})
 
 			require.Equal(t, []string{"INVALID_INPUT"}, got.codes(), field)
 			require.Equal(t, field, got.Errors[0].Extensions["field"])
@@ -255,7 +256,7 @@ func TestReads(t *testing.T) {
 		job := a.Submit(t)
 		worker := a.Worker(t, "i-1")
 		_, fence := a.Lease(t, worker)
-		_, err := a.Holder.ReportProgress(t.Context(), worker, fence, jobs.ProgressReport{Progress: models.Progress{
+		_, err := a.Holder.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: models.Progress{
 			Phase: models.PhaseRendering, Percent: 40, Message: "frame by frame",
 			Step: new(4), TotalSteps: new(10), Frame: new(7), TotalFrames: new(12), ETASeconds: new(2.5),
 		}})

@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/graph"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -25,9 +25,9 @@ func TestLinks(t *testing.T) {
 	s := jobstest.New(t)
 	s.Submit(t)
 	worker := s.Worker(t, "one")
-	lease, fence := s.Lease(t, worker)
+	granted, fence := s.Lease(t, worker)
 	video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-	_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
+	_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 	require.NoError(t, err)
 	api := graph.New(&graph.Resolver{Reader: s.Reader, Watcher: s.Watcher, Inputs: s.Inputs},
 		&auth.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 9},
@@ -43,7 +43,7 @@ func TestLinks(t *testing.T) {
 	t.Run("InAnAnswer", func(t *testing.T) {
 		t.Parallel()
 
-		query := url.Values{"query": {`{ job(id: "` + string(lease.Job.ID) + `") { ` + job + ` } }`}}
+		query := url.Values{"query": {`{ job(id: "` + string(granted.Job.ID) + `") { ` + job + ` } }`}}
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/graphql?"+query.Encode(), nil)
 		require.NoError(t, err)
 		req.Header.Set("Authorization", "Bearer "+key)
@@ -62,7 +62,7 @@ func TestLinks(t *testing.T) {
 		socket := dial(t, server.URL+"/graphql", key)
 		require.Equal(t, "connection_ack", socket.next().Type)
 		socket.send("subscribe", "1", map[string]any{
-			"query": `subscription ($id: ID!) { jobProgress(jobId: $id) { ` + job + ` } }`, "variables": map[string]any{"id": lease.Job.ID},
+			"query": `subscription ($id: ID!) { jobProgress(jobId: $id) { ` + job + ` } }`, "variables": map[string]any{"id": granted.Job.ID},
 		})
 
 		requireLink(t, server.URL, string(socket.next().Payload))
@@ -72,7 +72,7 @@ func TestLinks(t *testing.T) {
 		t.Parallel()
 
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/graphql",
-			bytes.NewBufferString(`{"query": "subscription { jobProgress(jobId: \"`+string(lease.Job.ID)+`\") { `+job+` } }"}`))
+			bytes.NewBufferString(`{"query": "subscription { jobProgress(jobId: \"`+string(granted.Job.ID)+`\") { `+job+` } }"}`))
 		require.NoError(t, err)
 		req.Header = http.Header{"Authorization": {"Bearer " + key}, "Accept": {"text/event-stream"}, "Content-Type": {"application/json"}}
 		res, err := http.DefaultClient.Do(req)

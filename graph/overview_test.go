@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/version"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -24,7 +24,7 @@ func TestOverview(t *testing.T) {
 		worker := a.Worker(t, "one")
 		_, fence := a.Lease(t, worker)
 		o := jobstest.UploadAll(t, a.Stack, worker, fence)
-		_, err := a.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &o.Video})
+		_, err := a.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &o.Video})
 		require.NoError(t, err)
 
 		got := ask(t, a.url, a.Secrets[models.RoleViewer], `{

@@ -9,6 +9,10 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/jobs/inputs"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/reference"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )
@@ -71,7 +75,7 @@ type SubmitJobResult struct {
 	Error        *models.BulkError
 }
 
-func newSubmitJobs(all []jobs.Submitted) *SubmitJobsPayload {
+func newSubmitJobs(all []submit.Submitted) *SubmitJobsPayload {
 	payload := &SubmitJobsPayload{}
 	for _, one := range all {
 		result := &SubmitJobResult{Job: one.Job, Deduplicated: one.Deduplicated}
@@ -100,7 +104,7 @@ type RegisterWorkerPayload struct {
 // LeaseJobPayload answers leaseJob. Both parts may be nil.
 type LeaseJobPayload struct {
 	Lease     *Lease
-	Directive *jobs.Directive
+	Directive *lease.Directive
 }
 
 // EndPayload answers completeJob and failJob.
@@ -124,7 +128,7 @@ type Lease struct {
 	Traceparent       string
 }
 
-func newLease(l *jobs.Lease) *Lease {
+func newLease(l *lease.Lease) *Lease {
 	if l == nil {
 		return nil
 	}
@@ -132,9 +136,9 @@ func newLease(l *jobs.Lease) *Lease {
 	job.Params = l.Params
 	return &Lease{
 		Attempt: l.Attempt, Job: &job, Checkpoints: l.Checkpoints,
-		Inputs:            lo.Map(l.Inputs, func(in jobs.NamedInput, _ int) *models.Artifact { return in.Artifact }),
-		InputNames:        lo.Map(l.Inputs, func(in jobs.NamedInput, _ int) string { return in.Name }),
-		InputFrames:       lo.Map(l.Inputs, func(in jobs.NamedInput, _ int) *InputFrame { return frameOf(in.Take) }),
+		Inputs:            lo.Map(l.Inputs, func(in inputs.Named, _ int) *models.Artifact { return in.Artifact }),
+		InputNames:        lo.Map(l.Inputs, func(in inputs.Named, _ int) string { return in.Name }),
+		InputFrames:       lo.Map(l.Inputs, func(in inputs.Named, _ int) *InputFrame { return frameOf(in.Take) }),
 		CheckpointSeconds: l.CheckpointEvery.Seconds(), TimeoutSeconds: l.Job.TimeoutSeconds, DraftSteps: positive(l.Job.DraftSteps),
 		Handle: l.Job.Handle, Traceparent: l.Traceparent(),
 	}
@@ -149,11 +153,11 @@ const (
 )
 
 // frameOf returns nil for a whole file.
-func frameOf(take jobs.Take) *InputFrame {
+func frameOf(take reference.Take) *InputFrame {
 	switch take {
-	case jobs.TakeFirstFrame:
+	case reference.TakeFirstFrame:
 		return new(InputFrameFirst)
-	case jobs.TakeLastFrame:
+	case reference.TakeLastFrame:
 		return new(InputFrameLast)
 	}
 	return nil
@@ -167,7 +171,7 @@ func positive(n int) *int {
 	return &n
 }
 
-func newEnd(end *jobs.End, err error) (*EndPayload, error) {
+func newEnd(end *lease.End, err error) (*EndPayload, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -211,37 +215,37 @@ func ofType(artifacts []*models.Artifact, t models.ArtifactType) []*models.Artif
 type (
 	// HeartbeatInput says that an attempt is alive. It has the newest sample of each GPU.
 	HeartbeatInput struct {
-		jobs.Fence
-		GPUs []jobs.GPUSample
+		lease.Fence
+		GPUs []lease.GPUSample
 	}
 	// ProgressInput reports the progress of an attempt.
 	ProgressInput struct {
-		jobs.Fence
-		jobs.ProgressReport
+		lease.Fence
+		lease.ProgressReport
 	}
 	// RequestUploadInput announces one object.
 	RequestUploadInput struct {
-		jobs.Fence
-		jobs.UploadRequest
+		lease.Fence
+		lease.UploadRequest
 	}
 	// CommitCheckpointInput names an uploaded checkpoint.
 	CommitCheckpointInput struct {
-		jobs.Fence
+		lease.Fence
 		jobs.Checkpoint
 	}
 	// CompleteJobInput names the artifacts of a completed job.
 	CompleteJobInput struct {
-		jobs.Fence
-		jobs.Completion
+		lease.Fence
+		lease.Completion
 	}
 	// FailJobInput says how an attempt failed.
 	FailJobInput struct {
-		jobs.Fence
-		jobs.Failure
+		lease.Fence
+		lease.Failure
 	}
 	// ReleaseJobInput returns a job to its queue.
 	ReleaseJobInput struct {
-		jobs.Fence
+		lease.Fence
 		Reason models.FailureClass
 	}
 )
@@ -254,8 +258,8 @@ type LeaseJobInput struct {
 	RequestID   string
 }
 
-func newFence(attempt, token string) jobs.Fence {
-	return jobs.Fence{AttemptID: models.AttemptID(attempt), Token: models.FencingToken(token)}
+func newFence(attempt, token string) lease.Fence {
+	return lease.Fence{AttemptID: models.AttemptID(attempt), Token: models.FencingToken(token)}
 }
 
 // valueOr returns the value of an argument, or a default if the caller sent null.

@@ -29,9 +29,13 @@ import (
 	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/jobs/doctor"
 	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/inputs"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/jobs/schedule"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/jobs/webhook"
 	"github.com/reelay/reelay/jobs/workflow"
@@ -40,26 +44,26 @@ import (
 
 // Resolver holds the parts of the domain that the API calls.
 type Resolver struct {
-	Submitter *jobs.Submitter
-	Canceller *jobs.Canceller
-	Deleter   *jobs.Deleter
+	Submitter *submit.Submitter
+	Canceller *operate.Canceller
+	Deleter   *operate.Deleter
 	Reader    *query.Reader
 	Watcher   *watch.Watcher
-	Leaser    *jobs.Leaser
-	Holder    *jobs.Holder
-	Retrier   *jobs.Retrier
+	Leaser    *lease.Leaser
+	Holder    *lease.Holder
+	Retrier   *operate.Retrier
 	Registrar *fleet.Registrar
-	Operator  *jobs.Operator
+	Operator  *operate.Operator
 	Registry  *registry.Registry
 	Fleet     *fleet.Operator
 	Pools     *fleet.Pools
-	Letters   *jobs.DeadLetters
+	Letters   *operate.DeadLetters
 	Bulk      *bulk.Bulk
 	Keys      *auth.Keys
 	Accounts  *auth.Accounts
 	Members   *auth.Members
 	Webhooks  *webhook.Endpoints
-	Inputs    *jobs.Inputs
+	Inputs    *inputs.Inputs
 	Alerts    *alert.Desk
 	// Examine runs the checks of the doctor.
 	Examine func(ctx context.Context) ([]doctor.Finding, error)

@@ -1540,7 +1540,7 @@ func (ec *executionContext) unmarshalInputScheduleInput(ctx context.Context, obj
 			it.Timezone = data
 		case "job":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("job"))
-			data, err := ec.unmarshalOSubmitJobInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐSubmission(ctx, v)
+			data, err := ec.unmarshalOSubmitJobInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋsubmitᚐSubmission(ctx, v)
 			if err != nil {
 				return it, err
 			}

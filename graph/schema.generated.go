@@ -24,9 +24,11 @@ import (
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/history"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/jobs/schedule"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -51,12 +53,12 @@ type MutationResolver interface {
 	DiscardDeadLetters(ctx context.Context, fingerprint string, note *string, limit *int) (int, error)
 	Halt(ctx context.Context, what []models.HaltTarget, reason string) ([]*models.Halt, error)
 	Resume(ctx context.Context, what []models.HaltTarget) ([]*models.Halt, error)
-	SubmitJob(ctx context.Context, input jobs.Submission) (*SubmitJobPayload, error)
+	SubmitJob(ctx context.Context, input submit.Submission) (*SubmitJobPayload, error)
 	CancelJob(ctx context.Context, id string, reason *string) (*models.Job, error)
 	DeleteJob(ctx context.Context, id string) (*models.Job, error)
 	RetryJob(ctx context.Context, id string, fromScratch *bool) (*models.Job, error)
-	SubmitJobs(ctx context.Context, inputs []*jobs.Submission) (*SubmitJobsPayload, error)
-	SubmitTakes(ctx context.Context, input jobs.Submission, count *int, seeds []int64) (*SubmitJobsPayload, error)
+	SubmitJobs(ctx context.Context, inputs []*submit.Submission) (*SubmitJobsPayload, error)
+	SubmitTakes(ctx context.Context, input submit.Submission, count *int, seeds []int64) (*SubmitJobsPayload, error)
 	ContinueJob(ctx context.Context, id string) (*SubmitJobPayload, error)
 	RequestInputUpload(ctx context.Context, contentType string, sizeBytes int64, checksum string) (*InputUpload, error)
 	SetJobTier(ctx context.Context, id string, tier models.Tier) (*models.Job, error)
@@ -101,14 +103,14 @@ type MutationResolver interface {
 	RedeliverWebhook(ctx context.Context, deliveryID string) (*models.WebhookDelivery, error)
 	RegisterWorker(ctx context.Context, input fleet.Registration) (*RegisterWorkerPayload, error)
 	LeaseJob(ctx context.Context, input LeaseJobInput) (*LeaseJobPayload, error)
-	Heartbeat(ctx context.Context, input HeartbeatInput) (*jobs.Answer, error)
-	ReportProgress(ctx context.Context, input ProgressInput) (*jobs.Answer, error)
+	Heartbeat(ctx context.Context, input HeartbeatInput) (*lease.Answer, error)
+	ReportProgress(ctx context.Context, input ProgressInput) (*lease.Answer, error)
 	RequestUpload(ctx context.Context, input RequestUploadInput) (*UploadTarget, error)
-	CommitCheckpoint(ctx context.Context, input CommitCheckpointInput) (*jobs.Answer, error)
-	RejectCheckpoint(ctx context.Context, attemptID string, fencingToken string, artifactID string, reason string) (*jobs.Answer, error)
-	StoreHandle(ctx context.Context, attemptID string, fencingToken string, value string) (*jobs.Answer, error)
-	AppendLog(ctx context.Context, attemptID string, fencingToken string, position int64, text string) (*jobs.Answer, error)
-	CommitArtifact(ctx context.Context, attemptID string, fencingToken string, typeArg models.ArtifactType, object jobs.UploadedObject) (*jobs.Answer, error)
+	CommitCheckpoint(ctx context.Context, input CommitCheckpointInput) (*lease.Answer, error)
+	RejectCheckpoint(ctx context.Context, attemptID string, fencingToken string, artifactID string, reason string) (*lease.Answer, error)
+	StoreHandle(ctx context.Context, attemptID string, fencingToken string, value string) (*lease.Answer, error)
+	AppendLog(ctx context.Context, attemptID string, fencingToken string, position int64, text string) (*lease.Answer, error)
+	CommitArtifact(ctx context.Context, attemptID string, fencingToken string, typeArg models.ArtifactType, object jobs.UploadedObject) (*lease.Answer, error)
 	CompleteJob(ctx context.Context, input CompleteJobInput) (*EndPayload, error)
 	FailJob(ctx context.Context, input FailJobInput) (*EndPayload, error)
 	ReleaseJob(ctx context.Context, input ReleaseJobInput) (*models.Job, error)
@@ -146,7 +148,7 @@ type QueryResolver interface {
 	Job(ctx context.Context, id string) (*models.Job, error)
 	Jobs(ctx context.Context, filter *models.JobFilter, first *int, after *string, order *models.JobOrder) (*JobConnection, error)
 	JobTotals(ctx context.Context, filter models.JobFilter) (*models.JobTotals, error)
-	Estimate(ctx context.Context, input jobs.Submission) (*estimate.Estimate, error)
+	Estimate(ctx context.Context, input submit.Submission) (*estimate.Estimate, error)
 	Takes(ctx context.Context, id string) ([]*models.Job, error)
 	DraftUsage(ctx context.Context, days *int) (*models.DraftUsage, error)
 	APIKeys(ctx context.Context, accountID *string) ([]*models.APIKey, error)
@@ -183,7 +185,7 @@ type SubscriptionResolver interface {
 	JobEvents(ctx context.Context, jobID string, afterSeq *int) (<-chan *models.JobEvent, error)
 	JobChanges(ctx context.Context, filter *models.JobFilter) (<-chan *models.Job, error)
 	JobProgress(ctx context.Context, jobID string, intervalMs *int) (<-chan *models.Job, error)
-	WorkerDirectives(ctx context.Context, workerID string) (<-chan *jobs.Directive, error)
+	WorkerDirectives(ctx context.Context, workerID string) (<-chan *lease.Directive, error)
 }
 type ViewerResolver interface {
 	Account(ctx context.Context, obj *jobs.Principal) (*models.Account, error)
@@ -1899,8 +1901,8 @@ func (ec *executionContext) field_Mutation_submitJob_args(ctx context.Context, r
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
-		func(ctx context.Context, v any) (jobs.Submission, error) {
-			return ec.unmarshalNSubmitJobInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚐSubmission(ctx, v)
+		func(ctx context.Context, v any) (submit.Submission, error) {
+			return ec.unmarshalNSubmitJobInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋsubmitᚐSubmission(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -1913,8 +1915,8 @@ func (ec *executionContext) field_Mutation_submitJobs_args(ctx context.Context, 
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "inputs",
-		func(ctx context.Context, v any) ([]*jobs.Submission, error) {
-			return ec.unmarshalNSubmitJobInput2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐSubmissionᚄ(ctx, v)
+		func(ctx context.Context, v any) ([]*submit.Submission, error) {
+			return ec.unmarshalNSubmitJobInput2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋsubmitᚐSubmissionᚄ(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -1927,8 +1929,8 @@ func (ec *executionContext) field_Mutation_submitTakes_args(ctx context.Context,
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
-		func(ctx context.Context, v any) (jobs.Submission, error) {
-			return ec.unmarshalNSubmitJobInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚐSubmission(ctx, v)
+		func(ctx context.Context, v any) (submit.Submission, error) {
+			return ec.unmarshalNSubmitJobInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋsubmitᚐSubmission(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -2453,8 +2455,8 @@ func (ec *executionContext) field_Query_estimate_args(ctx context.Context, rawAr
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
-		func(ctx context.Context, v any) (jobs.Submission, error) {
-			return ec.unmarshalNSubmitJobInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚐSubmission(ctx, v)
+		func(ctx context.Context, v any) (submit.Submission, error) {
+			return ec.unmarshalNSubmitJobInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋsubmitᚐSubmission(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -4089,7 +4091,7 @@ func (ec *executionContext) _Mutation_submitJob(ctx context.Context, field graph
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().SubmitJob(ctx, fc.Args["input"].(jobs.Submission))
+			return ec.Resolvers.Mutation().SubmitJob(ctx, fc.Args["input"].(submit.Submission))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next
@@ -4337,7 +4339,7 @@ func (ec *executionContext) _Mutation_submitJobs(ctx context.Context, field grap
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().SubmitJobs(ctx, fc.Args["inputs"].([]*jobs.Submission))
+			return ec.Resolvers.Mutation().SubmitJobs(ctx, fc.Args["inputs"].([]*submit.Submission))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next
@@ -4399,7 +4401,7 @@ func (ec *executionContext) _Mutation_submitTakes(ctx context.Context, field gra
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().SubmitTakes(ctx, fc.Args["input"].(jobs.Submission), fc.Args["count"].(*int), fc.Args["seeds"].([]int64))
+			return ec.Resolvers.Mutation().SubmitTakes(ctx, fc.Args["input"].(submit.Submission), fc.Args["count"].(*int), fc.Args["seeds"].([]int64))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next
@@ -7176,11 +7178,11 @@ func (ec *executionContext) _Mutation_heartbeat(ctx context.Context, field graph
 			directive1 := func(ctx context.Context) (any, error) {
 				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
 				if err != nil {
-					var zeroVal *jobs.Answer
+					var zeroVal *lease.Answer
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *jobs.Answer
+					var zeroVal *lease.Answer
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -7189,8 +7191,8 @@ func (ec *executionContext) _Mutation_heartbeat(ctx context.Context, field graph
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *jobs.Answer) graphql.Marshaler {
-			return ec.marshalNHeartbeatPayload2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐAnswer(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *lease.Answer) graphql.Marshaler {
+			return ec.marshalNHeartbeatPayload2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋleaseᚐAnswer(ctx, selections, v)
 		},
 		true,
 		true,
@@ -7238,11 +7240,11 @@ func (ec *executionContext) _Mutation_reportProgress(ctx context.Context, field 
 			directive1 := func(ctx context.Context) (any, error) {
 				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
 				if err != nil {
-					var zeroVal *jobs.Answer
+					var zeroVal *lease.Answer
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *jobs.Answer
+					var zeroVal *lease.Answer
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -7251,8 +7253,8 @@ func (ec *executionContext) _Mutation_reportProgress(ctx context.Context, field 
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *jobs.Answer) graphql.Marshaler {
-			return ec.marshalNHeartbeatPayload2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐAnswer(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *lease.Answer) graphql.Marshaler {
+			return ec.marshalNHeartbeatPayload2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋleaseᚐAnswer(ctx, selections, v)
 		},
 		true,
 		true,
@@ -7362,11 +7364,11 @@ func (ec *executionContext) _Mutation_commitCheckpoint(ctx context.Context, fiel
 			directive1 := func(ctx context.Context) (any, error) {
 				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
 				if err != nil {
-					var zeroVal *jobs.Answer
+					var zeroVal *lease.Answer
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *jobs.Answer
+					var zeroVal *lease.Answer
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -7375,8 +7377,8 @@ func (ec *executionContext) _Mutation_commitCheckpoint(ctx context.Context, fiel
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *jobs.Answer) graphql.Marshaler {
-			return ec.marshalNHeartbeatPayload2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐAnswer(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *lease.Answer) graphql.Marshaler {
+			return ec.marshalNHeartbeatPayload2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋleaseᚐAnswer(ctx, selections, v)
 		},
 		true,
 		true,
@@ -7424,11 +7426,11 @@ func (ec *executionContext) _Mutation_rejectCheckpoint(ctx context.Context, fiel
 			directive1 := func(ctx context.Context) (any, error) {
 				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
 				if err != nil {
-					var zeroVal *jobs.Answer
+					var zeroVal *lease.Answer
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *jobs.Answer
+					var zeroVal *lease.Answer
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -7437,8 +7439,8 @@ func (ec *executionContext) _Mutation_rejectCheckpoint(ctx context.Context, fiel
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *jobs.Answer) graphql.Marshaler {
-			return ec.marshalNHeartbeatPayload2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐAnswer(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *lease.Answer) graphql.Marshaler {
+			return ec.marshalNHeartbeatPayload2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋleaseᚐAnswer(ctx, selections, v)
 		},
 		true,
 		true,
@@ -7486,11 +7488,11 @@ func (ec *executionContext) _Mutation_storeHandle(ctx context.Context, field gra
 			directive1 := func(ctx context.Context) (any, error) {
 				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
 				if err != nil {
-					var zeroVal *jobs.Answer
+					var zeroVal *lease.Answer
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *jobs.Answer
+					var zeroVal *lease.Answer
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -7499,8 +7501,8 @@ func (ec *executionContext) _Mutation_storeHandle(ctx context.Context, field gra
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *jobs.Answer) graphql.Marshaler {
-			return ec.marshalNHeartbeatPayload2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐAnswer(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *lease.Answer) graphql.Marshaler {
+			return ec.marshalNHeartbeatPayload2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋleaseᚐAnswer(ctx, selections, v)
 		},
 		true,
 		true,
@@ -7548,11 +7550,11 @@ func (ec *executionContext) _Mutation_appendLog(ctx context.Context, field graph
 			directive1 := func(ctx context.Context) (any, error) {
 				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
 				if err != nil {
-					var zeroVal *jobs.Answer
+					var zeroVal *lease.Answer
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *jobs.Answer
+					var zeroVal *lease.Answer
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -7561,8 +7563,8 @@ func (ec *executionContext) _Mutation_appendLog(ctx context.Context, field graph
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *jobs.Answer) graphql.Marshaler {
-			return ec.marshalNHeartbeatPayload2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐAnswer(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *lease.Answer) graphql.Marshaler {
+			return ec.marshalNHeartbeatPayload2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋleaseᚐAnswer(ctx, selections, v)
 		},
 		true,
 		true,
@@ -7610,11 +7612,11 @@ func (ec *executionContext) _Mutation_commitArtifact(ctx context.Context, field 
 			directive1 := func(ctx context.Context) (any, error) {
 				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
 				if err != nil {
-					var zeroVal *jobs.Answer
+					var zeroVal *lease.Answer
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *jobs.Answer
+					var zeroVal *lease.Answer
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -7623,8 +7625,8 @@ func (ec *executionContext) _Mutation_commitArtifact(ctx context.Context, field 
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *jobs.Answer) graphql.Marshaler {
-			return ec.marshalNHeartbeatPayload2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐAnswer(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *lease.Answer) graphql.Marshaler {
+			return ec.marshalNHeartbeatPayload2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋleaseᚐAnswer(ctx, selections, v)
 		},
 		true,
 		true,
@@ -9781,7 +9783,7 @@ func (ec *executionContext) _Query_estimate(ctx context.Context, field graphql.C
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Estimate(ctx, fc.Args["input"].(jobs.Submission))
+			return ec.Resolvers.Query().Estimate(ctx, fc.Args["input"].(submit.Submission))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next
@@ -11891,11 +11893,11 @@ func (ec *executionContext) _Subscription_workerDirectives(ctx context.Context, 
 			directive1 := func(ctx context.Context) (any, error) {
 				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
 				if err != nil {
-					var zeroVal *jobs.Directive
+					var zeroVal *lease.Directive
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *jobs.Directive
+					var zeroVal *lease.Directive
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -11904,8 +11906,8 @@ func (ec *executionContext) _Subscription_workerDirectives(ctx context.Context, 
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *jobs.Directive) graphql.Marshaler {
-			return ec.marshalNDirective2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐDirective(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *lease.Directive) graphql.Marshaler {
+			return ec.marshalNDirective2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋleaseᚐDirective(ctx, selections, v)
 		},
 		true,
 		true,

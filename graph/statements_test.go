@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/reelay/reelay/graph"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
@@ -72,7 +72,7 @@ func TestStatementsOfAPage(t *testing.T) {
 		worker := a.Worker(t, fmt.Sprint("w", i))
 		_, fence := a.Lease(t, worker)
 		log := a.Upload(t, worker, fence, "LOG", []byte("log"))
-		_, err := a.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: "INVALID_INPUT", Message: "no", Log: &log})
+		_, err := a.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: "INVALID_INPUT", Message: "no", Log: &log})
 		require.NoError(t, err)
 		require.NotEmpty(t, job.ID)
 	}

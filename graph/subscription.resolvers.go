@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/graph/transport"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 )
 
@@ -37,9 +37,9 @@ func (r *subscriptionResolver) JobProgress(ctx context.Context, jobID string, in
 	}), nil
 }
 
-func (r *subscriptionResolver) WorkerDirectives(ctx context.Context, workerID string) (<-chan *jobs.Directive, error) {
+func (r *subscriptionResolver) WorkerDirectives(ctx context.Context, workerID string) (<-chan *lease.Directive, error) {
 	p := principal(ctx)
-	return transport.Follow(ctx, func(send func(*jobs.Directive) error) error {
+	return transport.Follow(ctx, func(send func(*lease.Directive) error) error {
 		return r.Watcher.Directives(ctx, p, models.WorkerID(workerID), send)
 	}), nil
 }

@@ -14,7 +14,9 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/schedule"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -161,33 +163,33 @@ func furnish(t *testing.T, s *jobstest.Stack, p, worker jobs.Principal, mark str
 	t.Helper()
 	_, _, err := s.Webhooks.CreateEndpoint(t.Context(), p, "https://example.com/"+mark, models.FormatStandard, []string{"job.cancelled"})
 	require.NoError(t, err)
-	submit := func(n int) *models.Job {
-		job, _, err := s.Submitter.Submit(t.Context(), p, jobs.Submission{
+	submitAs := func(n int) *models.Job {
+		job, _, err := s.Submitter.Submit(t.Context(), p, submit.Submission{
 			Model: "testcard", Prompt: "prompt of " + mark, Params: []byte(`{"durationSeconds": 1, "pace": 0}`),
 			Metadata: fmt.Appendf(nil, `{"note": "metadata of %s"}`, mark), UserID: "user of " + mark, IdempotencyKey: new(fmt.Sprint("key ", n, " of ", mark)),
 		})
 		require.NoError(t, err)
 		return job
 	}
-	submit(1)
+	submitAs(1)
 	_, fence := s.Lease(t, worker)
-	report := jobs.ProgressReport{Progress: models.Progress{Percent: 10, Phase: models.PhaseRendering, Message: "progress of " + mark}}
+	report := lease.ProgressReport{Progress: models.Progress{Percent: 10, Phase: models.PhaseRendering, Message: "progress of " + mark}}
 	_, err = s.Holder.ReportProgress(t.Context(), worker, fence, report)
 	require.NoError(t, err)
 	checkpoint := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("checkpoint of "+mark))
 	_, err = s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: checkpoint, Step: 1, Percent: 10})
 	require.NoError(t, err)
 	video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("video of "+mark))
-	_, err = s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video, Output: fmt.Appendf(nil, `{"o": "output of %s"}`, mark)})
+	_, err = s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Output: fmt.Appendf(nil, `{"o": "output of %s"}`, mark)})
 	require.NoError(t, err)
-	submit(2)
+	submitAs(2)
 	_, fence = s.Lease(t, worker)
 	log := s.Upload(t, worker, fence, models.ArtifactLog, []byte("log of "+mark))
-	_, err = s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailInvalidInput, Message: "failure of " + mark, Log: &log})
+	_, err = s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "failure of " + mark, Log: &log})
 	require.NoError(t, err)
-	_, err = s.Canceller.Cancel(t.Context(), p, submit(3).ID)
+	_, err = s.Canceller.Cancel(t.Context(), p, submitAs(3).ID)
 	require.NoError(t, err)
-	submit(4)
+	submitAs(4)
 	_, fence = s.Lease(t, worker)
 	_, err = s.Holder.ReportProgress(t.Context(), worker, fence, report)
 	require.NoError(t, err)
@@ -231,7 +233,7 @@ func TestTenancyOfTheWholeSchema(t *testing.T) {
 	furnish(t, a.Stack, a.Client, loner, mark)
 	furnish(t, a.Stack, stranger, shared, theirs)
 	for _, p := range []jobs.Principal{a.Client, stranger} { // after the last lease
-		job := jobs.Submission{Model: "testcard", Prompt: "prompt of " + map[bool]string{true: mark, false: theirs}[p == a.Client]}
+		job := submit.Submission{Model: "testcard", Prompt: "prompt of " + map[bool]string{true: mark, false: theirs}[p == a.Client]}
 		_, _, err := a.Submitter.Submit(t.Context(), p, job)
 		require.NoError(t, err)
 		every, err := a.Schedules.Create(t.Context(), p, schedule.Input{Name: job.Prompt, EverySeconds: 3600, Request: schedule.Request{Job: &job}})

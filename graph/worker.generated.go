@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -47,7 +48,7 @@ type WorkerConnectionResolver interface {
 
 // region    **************************** field.gotpl *****************************
 
-func (ec *executionContext) _Directive_action(ctx context.Context, field graphql.CollectedField, obj *jobs.Directive) (ret graphql.Marshaler) {
+func (ec *executionContext) _Directive_action(ctx context.Context, field graphql.CollectedField, obj *lease.Directive) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -59,8 +60,8 @@ func (ec *executionContext) _Directive_action(ctx context.Context, field graphql
 			return obj.Action, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v jobs.DirectiveAction) graphql.Marshaler {
-			return ec.marshalNDirectiveAction2githubᚗcomᚋreelayᚋreelayᚋjobsᚐDirectiveAction(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v lease.DirectiveAction) graphql.Marshaler {
+			return ec.marshalNDirectiveAction2githubᚗcomᚋreelayᚋreelayᚋjobsᚋleaseᚐDirectiveAction(ctx, selections, v)
 		},
 		true,
 		true,
@@ -70,7 +71,7 @@ func (ec *executionContext) fieldContext_Directive_action(_ context.Context, fie
 	return graphql.NewScalarFieldContext("Directive", field, false, false, errors.New("field of type DirectiveAction does not have child fields"))
 }
 
-func (ec *executionContext) _Directive_reason(ctx context.Context, field graphql.CollectedField, obj *jobs.Directive) (ret graphql.Marshaler) {
+func (ec *executionContext) _Directive_reason(ctx context.Context, field graphql.CollectedField, obj *lease.Directive) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -93,7 +94,7 @@ func (ec *executionContext) fieldContext_Directive_reason(_ context.Context, fie
 	return graphql.NewScalarFieldContext("Directive", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Directive_jobId(ctx context.Context, field graphql.CollectedField, obj *jobs.Directive) (ret graphql.Marshaler) {
+func (ec *executionContext) _Directive_jobId(ctx context.Context, field graphql.CollectedField, obj *lease.Directive) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -116,7 +117,7 @@ func (ec *executionContext) fieldContext_Directive_jobId(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Directive", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _Directive_deadline(ctx context.Context, field graphql.CollectedField, obj *jobs.Directive) (ret graphql.Marshaler) {
+func (ec *executionContext) _Directive_deadline(ctx context.Context, field graphql.CollectedField, obj *lease.Directive) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -502,7 +503,7 @@ func (ec *executionContext) fieldContext_GpuState_at(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("GpuState", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _HeartbeatPayload_leaseExpiresAt(ctx context.Context, field graphql.CollectedField, obj *jobs.Answer) (ret graphql.Marshaler) {
+func (ec *executionContext) _HeartbeatPayload_leaseExpiresAt(ctx context.Context, field graphql.CollectedField, obj *lease.Answer) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -525,7 +526,7 @@ func (ec *executionContext) fieldContext_HeartbeatPayload_leaseExpiresAt(_ conte
 	return graphql.NewScalarFieldContext("HeartbeatPayload", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _HeartbeatPayload_directive(ctx context.Context, field graphql.CollectedField, obj *jobs.Answer) (ret graphql.Marshaler) {
+func (ec *executionContext) _HeartbeatPayload_directive(ctx context.Context, field graphql.CollectedField, obj *lease.Answer) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -537,8 +538,8 @@ func (ec *executionContext) _HeartbeatPayload_directive(ctx context.Context, fie
 			return obj.Directive, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v jobs.Directive) graphql.Marshaler {
-			return ec.marshalNDirective2githubᚗcomᚋreelayᚋreelayᚋjobsᚐDirective(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v lease.Directive) graphql.Marshaler {
+			return ec.marshalNDirective2githubᚗcomᚋreelayᚋreelayᚋjobsᚋleaseᚐDirective(ctx, selections, v)
 		},
 		true,
 		true,
@@ -982,8 +983,8 @@ func (ec *executionContext) _LeaseJobPayload_directive(ctx context.Context, fiel
 			return obj.Directive, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *jobs.Directive) graphql.Marshaler {
-			return ec.marshalODirective2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐDirective(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *lease.Directive) graphql.Marshaler {
+			return ec.marshalODirective2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋleaseᚐDirective(ctx, selections, v)
 		},
 		true,
 		false,
@@ -2653,8 +2654,8 @@ func (ec *executionContext) unmarshalInputLeaseJobInput(ctx context.Context, obj
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputModelLoadInput(ctx context.Context, obj any) (jobs.ModelLoad, error) {
-	var it jobs.ModelLoad
+func (ec *executionContext) unmarshalInputModelLoadInput(ctx context.Context, obj any) (lease.ModelLoad, error) {
+	var it lease.ModelLoad
 	if obj == nil {
 		return it, nil
 	}
@@ -2798,7 +2799,7 @@ func (ec *executionContext) unmarshalInputProgressInput(ctx context.Context, obj
 			it.ResumedNote = data
 		case "load":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("load"))
-			data, err := ec.unmarshalOModelLoadInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐModelLoad(ctx, v)
+			data, err := ec.unmarshalOModelLoadInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋleaseᚐModelLoad(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -3120,7 +3121,7 @@ func (ec *executionContext) unmarshalInputUploadedObject(ctx context.Context, ob
 
 var directiveImplementors = []string{"Directive"}
 
-func (ec *executionContext) _Directive(ctx context.Context, sel ast.SelectionSet, obj *jobs.Directive) graphql.Marshaler {
+func (ec *executionContext) _Directive(ctx context.Context, sel ast.SelectionSet, obj *lease.Directive) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, directiveImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -3347,7 +3348,7 @@ func (ec *executionContext) _GpuState(ctx context.Context, sel ast.SelectionSet,
 
 var heartbeatPayloadImplementors = []string{"HeartbeatPayload"}
 
-func (ec *executionContext) _HeartbeatPayload(ctx context.Context, sel ast.SelectionSet, obj *jobs.Answer) graphql.Marshaler {
+func (ec *executionContext) _HeartbeatPayload(ctx context.Context, sel ast.SelectionSet, obj *lease.Answer) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, heartbeatPayloadImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -4315,11 +4316,11 @@ func (ec *executionContext) unmarshalNCompleteJobInput2githubᚗcomᚋreelayᚋr
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNDirective2githubᚗcomᚋreelayᚋreelayᚋjobsᚐDirective(ctx context.Context, sel ast.SelectionSet, v jobs.Directive) graphql.Marshaler {
+func (ec *executionContext) marshalNDirective2githubᚗcomᚋreelayᚋreelayᚋjobsᚋleaseᚐDirective(ctx context.Context, sel ast.SelectionSet, v lease.Directive) graphql.Marshaler {
 	return ec._Directive(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNDirective2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐDirective(ctx context.Context, sel ast.SelectionSet, v *jobs.Directive) graphql.Marshaler {
+func (ec *executionContext) marshalNDirective2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋleaseᚐDirective(ctx context.Context, sel ast.SelectionSet, v *lease.Directive) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -4329,13 +4330,13 @@ func (ec *executionContext) marshalNDirective2ᚖgithubᚗcomᚋreelayᚋreelay�
 	return ec._Directive(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNDirectiveAction2githubᚗcomᚋreelayᚋreelayᚋjobsᚐDirectiveAction(ctx context.Context, v any) (jobs.DirectiveAction, error) {
+func (ec *executionContext) unmarshalNDirectiveAction2githubᚗcomᚋreelayᚋreelayᚋjobsᚋleaseᚐDirectiveAction(ctx context.Context, v any) (lease.DirectiveAction, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := jobs.DirectiveAction(tmp)
+	res := lease.DirectiveAction(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNDirectiveAction2githubᚗcomᚋreelayᚋreelayᚋjobsᚐDirectiveAction(ctx context.Context, sel ast.SelectionSet, v jobs.DirectiveAction) graphql.Marshaler {
+func (ec *executionContext) marshalNDirectiveAction2githubᚗcomᚋreelayᚋreelayᚋjobsᚋleaseᚐDirectiveAction(ctx context.Context, sel ast.SelectionSet, v lease.DirectiveAction) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -4361,7 +4362,7 @@ func (ec *executionContext) unmarshalNFailJobInput2githubᚗcomᚋreelayᚋreela
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) unmarshalNGpuSample2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐGPUSample(ctx context.Context, v any) (jobs.GPUSample, error) {
+func (ec *executionContext) unmarshalNGpuSample2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐGPUSample(ctx context.Context, v any) (lease.GPUSample, error) {
 	res, err := ec.unmarshalInputGpuSample(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
@@ -4381,7 +4382,7 @@ func (ec *executionContext) unmarshalNHeartbeatInput2githubᚗcomᚋreelayᚋree
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNHeartbeatPayload2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐAnswer(ctx context.Context, sel ast.SelectionSet, v *jobs.Answer) graphql.Marshaler {
+func (ec *executionContext) marshalNHeartbeatPayload2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋleaseᚐAnswer(ctx context.Context, sel ast.SelectionSet, v *lease.Answer) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -4564,7 +4565,7 @@ func (ec *executionContext) marshalNWorkerStatus2githubᚗcomᚋreelayᚋreelay�
 	return res
 }
 
-func (ec *executionContext) marshalODirective2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐDirective(ctx context.Context, sel ast.SelectionSet, v *jobs.Directive) graphql.Marshaler {
+func (ec *executionContext) marshalODirective2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋleaseᚐDirective(ctx context.Context, sel ast.SelectionSet, v *lease.Directive) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
@@ -4578,13 +4579,13 @@ func (ec *executionContext) marshalOGpuHistory2ᚖgithubᚗcomᚋreelayᚋreelay
 	return ec._GpuHistory(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalOGpuSample2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐGPUSampleᚄ(ctx context.Context, v any) ([]jobs.GPUSample, error) {
+func (ec *executionContext) unmarshalOGpuSample2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐGPUSampleᚄ(ctx context.Context, v any) ([]lease.GPUSample, error) {
 	if v == nil {
 		return nil, nil
 	}
 	vSlice := graphql.CoerceList(v)
 	var err error
-	res := make([]jobs.GPUSample, len(vSlice))
+	res := make([]lease.GPUSample, len(vSlice))
 	for i := range vSlice {
 		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
 		res[i], err = ec.unmarshalNGpuSample2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐGPUSample(ctx, vSlice[i])
@@ -4647,7 +4648,7 @@ func (ec *executionContext) marshalOLeasedModel2ᚖgithubᚗcomᚋreelayᚋreela
 	return ec._LeasedModel(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalOModelLoadInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚐModelLoad(ctx context.Context, v any) (*jobs.ModelLoad, error) {
+func (ec *executionContext) unmarshalOModelLoadInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋleaseᚐModelLoad(ctx context.Context, v any) (*lease.ModelLoad, error) {
 	if v == nil {
 		return nil, nil
 	}

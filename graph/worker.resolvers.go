@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
@@ -31,12 +32,12 @@ func (r *mutationResolver) RegisterWorker(ctx context.Context, input fleet.Regis
 	}
 	return &RegisterWorkerPayload{
 		Worker: worker, WorkerToken: token,
-		HeartbeatSeconds: int(jobs.HeartbeatEvery.Seconds()), LeaseSeconds: int(jobs.LeaseTTL.Seconds()),
+		HeartbeatSeconds: int(lease.HeartbeatEvery.Seconds()), LeaseSeconds: int(lease.LeaseTTL.Seconds()),
 	}, nil
 }
 
 func (r *mutationResolver) LeaseJob(ctx context.Context, input LeaseJobInput) (*LeaseJobPayload, error) {
-	lease, directive, err := r.Leaser.Lease(ctx, principal(ctx), jobs.LeaseCall{
+	lease, directive, err := r.Leaser.Lease(ctx, principal(ctx), lease.LeaseCall{
 		WorkerID: input.WorkerID, Wait: time.Duration(input.WaitSeconds) * time.Second,
 		Warm: input.WarmModels, RequestID: input.RequestID,
 	})
@@ -46,11 +47,11 @@ func (r *mutationResolver) LeaseJob(ctx context.Context, input LeaseJobInput) (*
 	return &LeaseJobPayload{Lease: newLease(lease), Directive: directive}, nil
 }
 
-func (r *mutationResolver) Heartbeat(ctx context.Context, input HeartbeatInput) (*jobs.Answer, error) {
+func (r *mutationResolver) Heartbeat(ctx context.Context, input HeartbeatInput) (*lease.Answer, error) {
 	return r.Holder.Heartbeat(ctx, principal(ctx), input.Fence, input.GPUs)
 }
 
-func (r *mutationResolver) ReportProgress(ctx context.Context, input ProgressInput) (*jobs.Answer, error) {
+func (r *mutationResolver) ReportProgress(ctx context.Context, input ProgressInput) (*lease.Answer, error) {
 	return r.Holder.ReportProgress(ctx, principal(ctx), input.Fence, input.ProgressReport)
 }
 
@@ -62,24 +63,24 @@ func (r *mutationResolver) RequestUpload(ctx context.Context, input RequestUploa
 	return newUploadTarget(base(ctx), key, link)
 }
 
-func (r *mutationResolver) CommitCheckpoint(ctx context.Context, input CommitCheckpointInput) (*jobs.Answer, error) {
+func (r *mutationResolver) CommitCheckpoint(ctx context.Context, input CommitCheckpointInput) (*lease.Answer, error) {
 	return r.Holder.CommitCheckpoint(ctx, principal(ctx), input.Fence, input.Checkpoint)
 }
 
-func (r *mutationResolver) RejectCheckpoint(ctx context.Context, attemptID string, fencingToken string, artifactID string, reason string) (*jobs.Answer, error) {
+func (r *mutationResolver) RejectCheckpoint(ctx context.Context, attemptID string, fencingToken string, artifactID string, reason string) (*lease.Answer, error) {
 	fence := newFence(attemptID, fencingToken)
 	return r.Holder.RejectCheckpoint(ctx, principal(ctx), fence, models.ArtifactID(artifactID), reason)
 }
 
-func (r *mutationResolver) StoreHandle(ctx context.Context, attemptID string, fencingToken string, value string) (*jobs.Answer, error) {
+func (r *mutationResolver) StoreHandle(ctx context.Context, attemptID string, fencingToken string, value string) (*lease.Answer, error) {
 	return r.Holder.StoreHandle(ctx, principal(ctx), newFence(attemptID, fencingToken), value)
 }
 
-func (r *mutationResolver) AppendLog(ctx context.Context, attemptID string, fencingToken string, position int64, text string) (*jobs.Answer, error) {
+func (r *mutationResolver) AppendLog(ctx context.Context, attemptID string, fencingToken string, position int64, text string) (*lease.Answer, error) {
 	return r.Holder.AppendLog(ctx, principal(ctx), newFence(attemptID, fencingToken), position, text)
 }
 
-func (r *mutationResolver) CommitArtifact(ctx context.Context, attemptID string, fencingToken string, typeArg models.ArtifactType, object jobs.UploadedObject) (*jobs.Answer, error) {
+func (r *mutationResolver) CommitArtifact(ctx context.Context, attemptID string, fencingToken string, typeArg models.ArtifactType, object jobs.UploadedObject) (*lease.Answer, error) {
 	return r.Holder.CommitArtifact(ctx, principal(ctx), newFence(attemptID, fencingToken), typeArg, object)
 }
 

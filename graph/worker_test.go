@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/checkpoints"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -38,30 +38,30 @@ func TestWorker(t *testing.T) {
 		a := newAPI(t)
 		job, next := a.Submit(t), a.Submit(t)
 		id, token := a.worker(t, "i-1")
-		lease := a.lease(t, id, token)
-		require.Equal(t, "a lighthouse in the fog", at[string](t, lease, "job", "prompt"))
-		require.Equal(t, checkpoints.Unmeasured.Seconds(), at[float64](t, lease, "checkpointSeconds"))
+		granted := a.lease(t, id, token)
+		require.Equal(t, "a lighthouse in the fog", at[string](t, granted, "job", "prompt"))
+		require.Equal(t, checkpoints.Unmeasured.Seconds(), at[float64](t, granted, "checkpointSeconds"))
 		principal, err := a.Keys.Authenticate(t.Context(), token)
 		require.NoError(t, err)
-		held := jobs.Fence{
-			AttemptID: models.AttemptID(at[string](t, lease, "attemptId")), Token: models.FencingToken(at[string](t, lease, "fencingToken")),
+		held := lease.Fence{
+			AttemptID: models.AttemptID(at[string](t, granted, "attemptId")), Token: models.FencingToken(at[string](t, granted, "fencingToken")),
 		}
 
 		beat := ask(t, a.url, token, `mutation ($i: HeartbeatInput!) { heartbeat(input: $i) { leaseExpiresAt directive { action } } }`,
-			fence(lease, map[string]any{"gpus": []any{
+			fence(granted, map[string]any{"gpus": []any{
 				map[string]any{"index": 1, "utilization": 0.5, "memoryUsedBytes": "9007199254740993"}, map[string]any{"index": 0, "utilization": 1, "powerW": 71.5},
 			}}))
 		progress := ask(t, a.url, token, `mutation ($i: ProgressInput!) { reportProgress(input: $i) { directive { action } } }`,
-			fence(lease, map[string]any{"percent": 40, "phase": "RENDERING", "step": 4, "totalSteps": 10, "message": "frame 4"}))
+			fence(granted, map[string]any{"percent": 40, "phase": "RENDERING", "step": 4, "totalSteps": 10, "message": "frame 4"}))
 		target := ask(t, a.url, token, `mutation ($i: RequestUploadInput!) { requestUpload(input: $i) { objectKey url method headers expiresAt } }`,
-			fence(lease, map[string]any{"type": "CHECKPOINT", "contentType": "application/zip", "sizeBytes": 4, "checksum": jobsChecksum}))
+			fence(granted, map[string]any{"type": "CHECKPOINT", "contentType": "application/zip", "sizeBytes": 4, "checksum": jobsChecksum}))
 		stored := ask(t, a.url, token, `mutation ($a: ID!, $f: ID!) { storeHandle(attemptId: $a, fencingToken: $f, value: "prediction 7") { leaseExpiresAt } }`,
-			map[string]any{"a": lease["attemptId"], "f": lease["fencingToken"]})
+			map[string]any{"a": granted["attemptId"], "f": granted["fencingToken"]})
 		require.Empty(t, stored.Errors)
 		require.Equal(t, true, at[bool](t, a.client(t, `query ($id: ID!) { job(id: $id) { hasHandle } }`, map[string]any{"id": job.ID}), "job", "hasHandle"))
 		video := a.Upload(t, principal, held, models.ArtifactFinalVideo, []byte("video"))
 		end := ask(t, a.url, token, `mutation ($i: CompleteJobInput!) { completeJob(input: $i) { job { id status prompt } next { `+leaseFields+` } } }`,
-			fence(lease, map[string]any{"leaseNext": true, "video": map[string]any{
+			fence(granted, map[string]any{"leaseNext": true, "video": map[string]any{
 				"objectKey": video.ObjectKey, "sizeBytes": video.SizeBytes, "checksum": video.Checksum, "contentType": video.ContentType,
 				"metadata": map[string]any{"durationSeconds": 1},
 			}}))

@@ -1034,7 +1034,7 @@ func (ec *executionContext) unmarshalInputWorkflowJobInput(ctx context.Context, 
 			it.After = data
 		case "job":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("job"))
-			data, err := ec.unmarshalNSubmitJobInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚐSubmission(ctx, v)
+			data, err := ec.unmarshalNSubmitJobInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋsubmitᚐSubmission(ctx, v)
 			if err != nil {
 				return it, err
 			}

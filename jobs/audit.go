@@ -60,7 +60,7 @@ func (p Principal) Record(ctx context.Context, db bun.IDB, action, target string
 	if err != nil {
 		return fmt.Errorf("encode what %s did: %w", action, err)
 	}
-	entry := &models.AuditEntry{ID: models.NewAuditID(), KeyID: p.KeyID, Actor: hostName, Action: action, Target: target, Payload: data}
+	entry := &models.AuditEntry{ID: models.NewAuditID(), KeyID: p.KeyID, Actor: HostName, Action: action, Target: target, Payload: data}
 	if p.Member != nil {
 		entry.KeyID, entry.MemberID, entry.Actor = "", p.Member.ID, p.Member.String()+" ("+strings.ToLower(string(p.Role))+")"
 	}
@@ -68,8 +68,8 @@ func (p Principal) Record(ctx context.Context, db bun.IDB, action, target string
 	return apierror.Wrap(err, "write down %s", action)
 }
 
-// hostName is the actor of an action without a key.
-const hostName = "reelay"
+// HostName is the actor of an action without a key.
+const HostName = "reelay"
 
 // AuditOf is Audit for an action that owners may perform on their own rows, too. It does not
 // record owners.
@@ -81,7 +81,8 @@ func (p Principal) AuditOf(ctx context.Context, tx bun.Tx, action string, owner 
 	return p.Audit(ctx, tx, action, target, more)
 }
 
-func (p Principal) auditJob(ctx context.Context, tx bun.Tx, action string, job *models.Job) error {
+// AuditJob is AuditOf for an action on a job.
+func (p Principal) AuditJob(ctx context.Context, tx bun.Tx, action string, job *models.Job) error {
 	return p.AuditOf(ctx, tx, action, job.AccountID, string(job.ID), Payload{"status": job.Status})
 }
 

@@ -52,4 +52,5 @@ func (c *Clock) Now() time.Time {
 	return reading.said.Add(time.Since(reading.at))
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+// Seconds converts seconds to a duration.
+func Seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -25,7 +25,7 @@ func TestSchema(t *testing.T) {
 		done := s.Submit(t)
 		_, doneFence := s.Lease(t, idle)
 		video := s.Upload(t, idle, doneFence, models.ArtifactFinalVideo, []byte("a video"))
-		end, err := s.Holder.Complete(t.Context(), idle, doneFence, jobs.Completion{Video: &video})
+		end, err := s.Holder.Complete(t.Context(), idle, doneFence, lease.Completion{Video: &video})
 		require.NoError(t, err)
 		before := s.Dump(t)
 		attempt := `INSERT INTO job_attempts (id, job_id, run, attempt_no, worker_id, fencing_token, status, leased_at, lease_expires_at)

@@ -8,6 +8,8 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -25,7 +27,7 @@ type life struct {
 
 type heldLease struct {
 	worker jobs.Principal
-	fence  jobs.Fence
+	fence  lease.Fence
 }
 
 // newLife makes a fleet of workers and a client of each tier.
@@ -64,7 +66,7 @@ func pick[T any](t *rapid.T, from []T, what string) T {
 
 func (l *life) submit(t *rapid.T) {
 	client := pick(t, l.clients, "client")
-	job := jobstest.SubmitAs(t, l.s, client, func(in *jobs.Submission) {
+	job := jobstest.SubmitAs(t, l.s, client, func(in *submit.Submission) {
 		in.Priority = rapid.IntRange(-2, 2).Draw(t, "priority")
 		in.Tier = rapid.SampledFrom([]models.Tier{"", models.TierBatch}).Draw(t, "tier")
 		in.MaxAttempts = new(rapid.IntRange(1, 3).Draw(t, "attempts"))
@@ -74,12 +76,12 @@ func (l *life) submit(t *rapid.T) {
 
 func (l *life) lease(t *rapid.T) {
 	worker := pick(t, l.workers, "worker")
-	got, _, err := l.s.Leaser.Lease(context.Background(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID})
+	got, _, err := l.s.Leaser.Lease(context.Background(), worker, lease.LeaseCall{WorkerID: worker.WorkerID})
 	allowed(t, err, apierror.CodeConflict)
 	l.keep(worker, got)
 }
 
-func (l *life) keep(worker jobs.Principal, got *jobs.Lease) {
+func (l *life) keep(worker jobs.Principal, got *lease.Lease) {
 	if got != nil {
 		l.leases = append(l.leases, heldLease{worker, jobstest.FenceOf(got)})
 	}
@@ -120,7 +122,7 @@ func (l *life) complete(outer *testing.T) func(*rapid.T) {
 		if video == nil {
 			video = &jobs.UploadedObject{ObjectKey: "a key of long ago"}
 		}
-		end, err := l.s.Holder.Complete(context.Background(), held.worker, held.fence, jobs.Completion{Video: video, LeaseNext: rapid.Bool().Draw(t, "next")})
+		end, err := l.s.Holder.Complete(context.Background(), held.worker, held.fence, lease.Completion{Video: video, LeaseNext: rapid.Bool().Draw(t, "next")})
 		allowed(t, err, apierror.CodeLeaseLost, apierror.CodeConflict)
 		if end != nil {
 			l.keep(held.worker, end.Next)
@@ -133,7 +135,7 @@ func (l *life) fail(t *rapid.T) {
 	class := rapid.SampledFrom([]models.FailureClass{
 		models.FailTransient, models.FailModelCrash, models.FailPreempted, models.FailContentPolicy, models.FailRateLimited,
 	}).Draw(t, "class")
-	end, err := l.s.Holder.Fail(context.Background(), held.worker, held.fence, jobs.Failure{Class: class, LeaseNext: rapid.Bool().Draw(t, "next")})
+	end, err := l.s.Holder.Fail(context.Background(), held.worker, held.fence, lease.Failure{Class: class, LeaseNext: rapid.Bool().Draw(t, "next")})
 	allowed(t, err, apierror.CodeLeaseLost)
 	if end != nil {
 		l.keep(held.worker, end.Next)

@@ -14,6 +14,8 @@ import (
 	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
@@ -171,17 +173,17 @@ func TestOrder(t *testing.T) {
 					allowed(rt, err, apierror.CodeConflict)
 				},
 				"pause": func(rt *rapid.T) {
-					steer := rapid.SampledFrom([]func(*jobs.Operator) (*models.QueueCount, error){
-						func(o *jobs.Operator) (*models.QueueCount, error) {
+					steer := rapid.SampledFrom([]func(*operate.Operator) (*models.QueueCount, error){
+						func(o *operate.Operator) (*models.QueueCount, error) {
 							return o.PauseQueue(context.Background(), s.Admin, models.TierPro, "", "")
 						},
-						func(o *jobs.Operator) (*models.QueueCount, error) {
+						func(o *operate.Operator) (*models.QueueCount, error) {
 							return o.ResumeQueue(context.Background(), s.Admin, models.TierPro, "")
 						},
-						func(o *jobs.Operator) (*models.QueueCount, error) {
+						func(o *operate.Operator) (*models.QueueCount, error) {
 							return o.PauseQueue(context.Background(), s.Admin, models.TierEnterprise, "testcard", "")
 						},
-						func(o *jobs.Operator) (*models.QueueCount, error) {
+						func(o *operate.Operator) (*models.QueueCount, error) {
 							return o.ResumeQueue(context.Background(), s.Admin, models.TierEnterprise, "testcard")
 						},
 					}).Draw(rt, "way")
@@ -217,7 +219,7 @@ func TestOrder(t *testing.T) {
 		}
 	})
 
-	for name, lose := range lost {
+	for name, lose := range jobstest.LoseIndex {
 		t.Run("GivesOneStartInTenToPromotedJobs"+name, func(t *testing.T) {
 			t.Parallel()
 
@@ -231,7 +233,7 @@ func TestOrder(t *testing.T) {
 			for range 8 {
 				jobstest.SubmitAs(t, s, free, nil)
 			}
-			promoteAll(t, s)
+			jobstest.PromoteAll(t, s)
 			lose(s)
 
 			var promoted []int
@@ -243,7 +245,7 @@ func TestOrder(t *testing.T) {
 				if held.Job.Tier == models.TierFree {
 					promoted = append(promoted, i)
 				}
-				_, err := s.Holder.Fail(t.Context(), worker, jobstest.FenceOf(held), jobs.Failure{Class: models.FailContentPolicy})
+				_, err := s.Holder.Fail(t.Context(), worker, jobstest.FenceOf(held), lease.Failure{Class: models.FailContentPolicy})
 				require.NoError(t, err)
 			}
 
@@ -260,7 +262,7 @@ func TestOrder(t *testing.T) {
 				jobstest.SubmitAs(t, s, s.NewKey(t, s.NewAccount(t, fmt.Sprint(tier, i), tier), models.RoleClient), nil)
 			}
 		}
-		promoteAll(t, s)
+		jobstest.PromoteAll(t, s)
 		var fleet []jobs.Principal
 		for i := range 30 {
 			fleet = append(fleet, s.Worker(t, fmt.Sprint(i)))
@@ -307,7 +309,7 @@ func TestOrder(t *testing.T) {
 func TestClaim(t *testing.T) {
 	t.Parallel()
 
-	for name, lose := range lost {
+	for name, lose := range jobstest.LoseIndex {
 		t.Run("AvoidsTheWorkerThatFailedTheJobForAWhile"+name, func(t *testing.T) {
 			t.Parallel()
 
@@ -366,10 +368,10 @@ func TestClaim(t *testing.T) {
 		job := s.Submit(t)
 		s.Exec(t, "UPDATE jobs SET avoid_worker_id = ?, avoid_until = clock_timestamp() + interval '1 minute'", failed.WorkerID)
 		require.NoError(t, s.Notifier.Index.Remove(t.Context(), jobs.ReadyJob{Queue: job.Queue(), ID: job.ID, Account: job.AccountID, VirtualTime: -1}))
-		found := make(chan *jobs.Lease, 2)
+		found := make(chan *lease.Lease, 2)
 		for i, worker := range []jobs.Principal{failed, other} {
 			go func() {
-				lease, _, _ := s.Leaser.Lease(t.Context(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID, Wait: jobs.MaxLeaseWait})
+				lease, _, _ := s.Leaser.Lease(t.Context(), worker, lease.LeaseCall{WorkerID: worker.WorkerID, Wait: lease.MaxLeaseWait})
 				if lease != nil {
 					found <- lease
 				}

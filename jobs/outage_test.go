@@ -10,6 +10,8 @@ import (
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
@@ -83,7 +85,7 @@ func TestCommit(t *testing.T) {
 		t.Parallel()
 		s, proxy := proxied(t)
 		job, worker := s.Submit(t), s.Worker(t, "one")
-		call := jobs.LeaseCall{WorkerID: worker.WorkerID, RequestID: "r1"}
+		call := lease.LeaseCall{WorkerID: worker.WorkerID, RequestID: "r1"}
 
 		loseCommit(t, proxy, func() error { _, _, err := s.Leaser.Lease(t.Context(), worker, call); return err })
 		lease, _, err := s.Leaser.Lease(t.Context(), worker, call)
@@ -97,18 +99,18 @@ func TestCommit(t *testing.T) {
 	t.Run("OfAnAttemptsEndIsFoundByItsToken", func(t *testing.T) {
 		t.Parallel()
 		for name, c := range map[string]struct {
-			call func(*jobstest.Stack, jobs.Principal, jobs.Fence, *jobs.UploadedObject) error
+			call func(*jobstest.Stack, jobs.Principal, lease.Fence, *jobs.UploadedObject) error
 			ends models.JobStatus
 		}{
-			"Complete": {func(s *jobstest.Stack, p jobs.Principal, f jobs.Fence, video *jobs.UploadedObject) error {
-				_, err := s.Holder.Complete(context.Background(), p, f, jobs.Completion{Video: video})
+			"Complete": {func(s *jobstest.Stack, p jobs.Principal, f lease.Fence, video *jobs.UploadedObject) error {
+				_, err := s.Holder.Complete(context.Background(), p, f, lease.Completion{Video: video})
 				return err
 			}, models.JobCompleted},
-			"Fail": {func(s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ *jobs.UploadedObject) error {
-				_, err := s.Holder.Fail(context.Background(), p, f, jobs.Failure{Class: models.FailTransient, Message: "no luck"})
+			"Fail": {func(s *jobstest.Stack, p jobs.Principal, f lease.Fence, _ *jobs.UploadedObject) error {
+				_, err := s.Holder.Fail(context.Background(), p, f, lease.Failure{Class: models.FailTransient, Message: "no luck"})
 				return err
 			}, models.JobScheduled},
-			"Release": {func(s *jobstest.Stack, p jobs.Principal, f jobs.Fence, _ *jobs.UploadedObject) error {
+			"Release": {func(s *jobstest.Stack, p jobs.Principal, f lease.Fence, _ *jobs.UploadedObject) error {
 				_, err := s.Holder.Release(context.Background(), p, f, models.FailPreempted)
 				return err
 			}, models.JobQueued},
@@ -157,7 +159,7 @@ func TestPostgreSQLAway(t *testing.T) {
 		s, proxy := proxied(t)
 		reads, later := jobstest.Submission(), time.Now().Add(time.Hour)
 		reads.ExpiresAt = &later
-		for least, in := range map[int]jobs.Submission{1: jobstest.Submission(), 4: reads} {
+		for least, in := range map[int]submit.Submission{1: jobstest.Submission(), 4: reads} {
 			seen := 0
 			for lose := 1; ; lose++ { // at the first response of the submit, the second, and so on
 				proxy.Lose(func([]byte) bool { seen++; return seen == lose })

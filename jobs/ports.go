@@ -187,11 +187,13 @@ func StoreAway(ctx context.Context, err error) *apierror.Error {
 	return apierror.Later(apierror.CodeUnavailable, 5*time.Second, "The object store cannot be reached now.")
 }
 
-func mismatch(format string, args ...any) *apierror.Error {
+// Mismatch is the error for an object that is not what was announced.
+func Mismatch(format string, args ...any) *apierror.Error {
 	return apierror.New(apierror.CodeChecksumMismatch, format, args...)
 }
 
-func validChecksum(checksum string) error {
+// ValidChecksum returns INVALID_INPUT unless a checksum is a CRC32C in base64, as the store writes it.
+func ValidChecksum(checksum string) error {
 	// The decoder skips line breaks, which the store's own text never has.
 	if sum, err := base64.StdEncoding.Strict().DecodeString(checksum); err != nil || len(sum) != 4 || strings.ContainsAny(checksum, "\r\n") {
 		return apierror.Invalid("checksum", "checksum must be the CRC32C of the object, big-endian, in base64: eight characters.")

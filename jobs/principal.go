@@ -117,6 +117,7 @@ func (p Principal) RequireViewer() error {
 	return nil
 }
 
+// RequireOperator returns FORBIDDEN unless the caller may do what operators do.
 func (p Principal) RequireOperator() error {
 	if !p.May(models.RoleOperator) {
 		return apierror.Forbidden("This is for operators: this key's role is %s.", p.Role)
@@ -124,6 +125,7 @@ func (p Principal) RequireOperator() error {
 	return nil
 }
 
+// RequireAdmin returns FORBIDDEN unless the caller may do what admins do.
 func (p Principal) RequireAdmin() error {
 	if !p.May(models.RoleAdmin) {
 		return apierror.Forbidden("This operation requires a key with the role ADMIN. This key has the role %s.", p.Role)
@@ -131,6 +133,7 @@ func (p Principal) RequireAdmin() error {
 	return nil
 }
 
+// PrincipalOf returns the caller that a key stands for.
 func PrincipalOf(key *models.APIKey) Principal {
 	return Principal{Role: key.Role, AccountID: key.AccountID, KeyID: key.ID}
 }
@@ -145,8 +148,8 @@ func VisibleJob(ctx context.Context, db bun.IDB, p Principal, id models.JobID) (
 	return Visible(p, id, job, err)
 }
 
-// jobToChange returns a job that the caller may change: see VisibleJob and RequireChange.
-func jobToChange(ctx context.Context, db bun.IDB, p Principal, id models.JobID) (*models.Job, error) {
+// JobToChange returns a job that the caller may change: see VisibleJob and RequireChange.
+func JobToChange(ctx context.Context, db bun.IDB, p Principal, id models.JobID) (*models.Job, error) {
 	if err := p.RequireChange(); err != nil {
 		return nil, err
 	}

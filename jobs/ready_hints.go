@@ -8,7 +8,8 @@ func readyHint(job models.QueuedJob) ReadyJob {
 	}
 }
 
-func readyHints(queued []models.QueuedJob) []ReadyJob {
+// ReadyHints returns what the ready index holds of queued jobs.
+func ReadyHints(queued []models.QueuedJob) []ReadyJob {
 	hints := make([]ReadyJob, len(queued))
 	for i, job := range queued {
 		hints[i] = readyHint(job)

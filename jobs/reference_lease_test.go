@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -15,13 +16,13 @@ import (
 
 func (r *reference) lease(t *rapid.T) {
 	worker := pick(t, r.workers, "worker")
-	got, _, err := r.s.Leaser.Lease(context.Background(), worker.Principal, jobs.LeaseCall{WorkerID: worker.WorkerID})
+	got, _, err := r.s.Leaser.Lease(context.Background(), worker.Principal, lease.LeaseCall{WorkerID: worker.WorkerID})
 	require.NoError(t, err)
 	r.given(t, worker, got)
 }
 
 // given records a lease. It must be of a waiting job, and there must be one if a job waits.
-func (r *reference) given(t *rapid.T, worker *refWorker, got *jobs.Lease) {
+func (r *reference) given(t *rapid.T, worker *refWorker, got *lease.Lease) {
 	if got == nil {
 		if worker.lease == nil && !worker.draining {
 			require.False(t, slices.ContainsFunc(r.jobs, func(j *refJob) bool { return r.free(j) && j.spared != worker.WorkerID }), "a job waits for this worker")
@@ -68,14 +69,14 @@ func (r *reference) heartbeat(t *rapid.T) {
 		return
 	}
 	require.NoError(t, err)
-	require.Equal(t, l.job.cancel, answer.Directive.Action == jobs.DirectCancel)
+	require.Equal(t, l.job.cancel, answer.Directive.Action == lease.DirectCancel)
 	l.renew()
 }
 
 func (r *reference) progress(t *rapid.T) {
 	l := pick(t, r.leases, "lease")
 	phase := rapid.SampledFrom([]models.Phase{models.PhaseRendering, models.PhaseUploading}).Draw(t, "phase")
-	_, err := r.s.Holder.ReportProgress(context.Background(), l.worker.Principal, l.fence, jobs.ProgressReport{Progress: models.Progress{
+	_, err := r.s.Holder.ReportProgress(context.Background(), l.worker.Principal, l.fence, lease.ProgressReport{Progress: models.Progress{
 		Percent: rapid.Float64Range(0, 100).Draw(t, "percent"), Phase: phase,
 	}})
 	if l.ended != "" {
@@ -133,7 +134,7 @@ func (r *reference) complete(t *rapid.T) {
 		}
 	}
 	next := rapid.Bool().Draw(t, "next")
-	end, err := r.s.Holder.Complete(context.Background(), l.worker.Principal, l.fence, jobs.Completion{Video: l.video, LeaseNext: next})
+	end, err := r.s.Holder.Complete(context.Background(), l.worker.Principal, l.fence, lease.Completion{Video: l.video, LeaseNext: next})
 	if l.ended == "" {
 		l.end(r, models.AttemptSucceeded, func(job *refJob) { job.over(r, models.JobCompleted) })
 	}
@@ -143,7 +144,7 @@ func (r *reference) complete(t *rapid.T) {
 
 // next records the lease that came with the end of another one. A repeated call returns the
 // same lease, until the worker has ended it or a later one.
-func (r *reference) next(t *rapid.T, l *refLease, end *jobs.End, asked bool) {
+func (r *reference) next(t *rapid.T, l *refLease, end *lease.End, asked bool) {
 	if end == nil || !asked {
 		return
 	}
@@ -164,7 +165,7 @@ func (r *reference) fail(t *rapid.T) {
 		models.FailTransient, models.FailModelCrash, models.FailPreempted, models.FailContentPolicy, models.FailOutOfMemory,
 	}).Draw(t, "class")
 	next := rapid.Bool().Draw(t, "next")
-	end, err := r.s.Holder.Fail(context.Background(), l.worker.Principal, l.fence, jobs.Failure{Class: class, LeaseNext: next})
+	end, err := r.s.Holder.Fail(context.Background(), l.worker.Principal, l.fence, lease.Failure{Class: class, LeaseNext: next})
 	if l.ended == "" {
 		l.end(r, models.AttemptFailed, func(job *refJob) { job.fail(r, class, l.worker.WorkerID) })
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -53,7 +55,7 @@ type refWorker struct {
 
 type refLease struct {
 	worker *refWorker
-	fence  jobs.Fence
+	fence  lease.Fence
 	job    *refJob
 	video  *jobs.UploadedObject
 	// ended is the attempt's final status; empty while it is live.
@@ -178,7 +180,7 @@ func (r *reference) submit(t *rapid.T) {
 	}
 }
 
-func (j *refJob) submission() jobs.Submission {
+func (j *refJob) submission() submit.Submission {
 	in := jobstest.Submission()
 	in.MaxAttempts, in.AtMostOnce = &j.most, j.once
 	for _, parent := range j.parents {
@@ -218,8 +220,8 @@ func (r *reference) foreign(t *rapid.T) {
 		_, err := r.s.Holder.Release(context.Background(), other.Principal, l.fence, models.FailPreempted)
 		jobstest.RequireCode(t, err, apierror.CodeNotFound)
 	}
-	forged := jobs.Fence{AttemptID: l.fence.AttemptID, Token: models.NewFencingToken()}
-	_, err := r.s.Holder.Fail(context.Background(), l.worker.Principal, forged, jobs.Failure{Class: models.FailContentPolicy})
+	forged := lease.Fence{AttemptID: l.fence.AttemptID, Token: models.NewFencingToken()}
+	_, err := r.s.Holder.Fail(context.Background(), l.worker.Principal, forged, lease.Failure{Class: models.FailContentPolicy})
 	require.ErrorIs(t, err, apierror.ErrLeaseLost)
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -18,10 +19,10 @@ func TestJob(t *testing.T) {
 		s := jobstest.New(t)
 		job := s.Submit(t)
 		worker := s.Worker(t, "one")
-		lease, fence := s.Lease(t, worker)
+		granted, fence := s.Lease(t, worker)
 		_, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
 		require.NoError(t, err)
-		_, err = s.Holder.ReportProgress(t.Context(), worker, fence, jobs.ProgressReport{
+		_, err = s.Holder.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{
 			Progress: models.Progress{Percent: 40, Phase: models.PhaseRendering, Message: "step 4 of 10"},
 		})
 		require.NoError(t, err)
@@ -30,10 +31,10 @@ func TestJob(t *testing.T) {
 		require.NoError(t, err)
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 
-		end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
+		end, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 
 		require.NoError(t, err)
-		require.Equal(t, job.ID, lease.Job.ID)
+		require.Equal(t, job.ID, granted.Job.ID)
 		require.Equal(t, models.JobCompleted, end.Job.Status)
 		require.Equal(t, 100.0, end.Job.Progress.Percent)
 		require.Equal(t, []models.JobEventType{

@@ -6,6 +6,8 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -53,7 +55,7 @@ func TestTimes(t *testing.T) {
 		_, fence = s.Lease(t, worker)
 		ago(t, s, job.ID, 400*time.Second)
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-		_, err = s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
+		_, err = s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 		require.NoError(t, err)
 
 		waited, ran = times(t, s, job.ID)
@@ -69,14 +71,14 @@ func TestTimes(t *testing.T) {
 
 		s := jobstest.New(t)
 		worker := s.Worker(t, "one")
-		due := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.RunAt = new(time.Now().Add(time.Hour)) })
+		due := jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.RunAt = new(time.Now().Add(time.Hour)) })
 		s.Exec(t, "UPDATE jobs SET created_at = created_at - interval '1 day', run_at = clock_timestamp() - interval '1 second' WHERE id = ?", due.ID)
 		waited, _ := times(t, s, due.ID)
 		require.Zero(t, waited)
 		_, err := s.Scheduler.Due(t.Context())
 		require.NoError(t, err)
 		_, fence := s.Lease(t, worker)
-		_, err = s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailTransient})
+		_, err = s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailTransient})
 		require.NoError(t, err)
 		require.Equal(t, models.JobScheduled, s.Reload(t, due.ID).Status)
 		ago(t, s, due.ID, time.Hour)
@@ -129,12 +131,12 @@ func TestProcessClock(t *testing.T) {
 	t.Run("FollowsPostgreSQLThoughTheProcesssClockIsWrong", func(t *testing.T) {
 		t.Parallel()
 
-		s := newClocked(t)
+		s := jobstest.NewClocked(t)
 		clock := &jobs.Clock{DB: s.DB}
 		require.WithinDuration(t, time.Now(), clock.Now(), time.Minute, "it was never read")
 
 		for _, ahead := range []time.Duration{2 * time.Hour, -2 * time.Hour, 30 * 24 * time.Hour} {
-			s.set(t, ahead)
+			s.Set(t, ahead)
 			require.NoError(t, clock.Pass(t.Context()))
 
 			require.WithinDuration(t, time.Now().Add(ahead), clock.Now(), time.Minute)

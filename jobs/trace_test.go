@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/internal/tracing"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -38,5 +38,5 @@ func TestTraceparent(t *testing.T) {
 	plain := submit(t.Context())
 	require.Empty(t, plain.Traceparent)
 	require.Empty(t, plain.TraceID())
-	require.Empty(t, (&jobs.Lease{Job: plain}).Traceparent())
+	require.Empty(t, (&lease.Lease{Job: plain}).Traceparent())
 }

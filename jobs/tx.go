@@ -21,7 +21,7 @@ const (
 // only because of concurrent transactions. act must reset the variables that it sets. After an
 // outage (models.IsOutage), or if ctx ends, it is unknown whether the commit took place.
 func InTx(ctx context.Context, db *bun.DB, act func(ctx context.Context, tx bun.Tx) error) error {
-	return withRetry(ctx, func() error { return db.RunInTx(ctx, nil, act) })
+	return WithRetry(ctx, func() error { return db.RunInTx(ctx, nil, act) })
 }
 
 // InSnapshot runs act in a read-only transaction. All its statements see one snapshot, taken
@@ -30,17 +30,17 @@ func InSnapshot(ctx context.Context, db *bun.DB, act func(ctx context.Context, t
 	return db.RunInTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, act)
 }
 
-// batchError returns the error of a batch for its batch.Group. An outage affects all calls of
+// BatchError returns the error of a batch for its batch.Group. An outage affects all calls of
 // the batch and leaves unknown whether they were carried out, so none is retried.
-func batchError(err error) error {
+func BatchError(err error) error {
 	if models.IsOutage(err) && !models.IsLostRace(err) {
 		return batch.Final(err)
 	}
 	return err
 }
 
-// withRetry is InTx for a single statement.
-func withRetry(ctx context.Context, act func() error) error {
+// WithRetry is InTx for a single statement.
+func WithRetry(ctx context.Context, act func() error) error {
 	for try := time.Duration(1); ; try++ {
 		err := act()
 		if err == nil || try == txTries || !models.IsLostRace(err) {

@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/registry"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -33,7 +34,7 @@ func TestViewer(t *testing.T) {
 	for name, verb := range map[string]func() error{
 		"Submit": func() error { _, _, err := s.Submitter.Submit(t.Context(), viewer, jobstest.Submission()); return err },
 		"SubmitMany": func() error {
-			_, err := s.Submitter.SubmitMany(t.Context(), viewer, []jobs.Submission{jobstest.Submission()})
+			_, err := s.Submitter.SubmitMany(t.Context(), viewer, []submit.Submission{jobstest.Submission()})
 			return err
 		},
 		"Continue":    func() error { _, _, err := s.Submitter.Continue(t.Context(), viewer, job.ID); return err },
@@ -46,7 +47,7 @@ func TestViewer(t *testing.T) {
 		"Halt":        func() error { _, err := s.Operator.Halt(t.Context(), viewer, models.HaltTargets, "x"); return err },
 		"Resume":      func() error { _, err := s.Operator.Resume(t.Context(), viewer, models.HaltTargets); return err },
 		"Monitor":     func() error { return s.Operator.Monitor(t.Context(), viewer, "POST", "/asynqmon/x") },
-		"Redrive":     func() error { _, err := s.Letters.Redrive(t.Context(), viewer, letter, jobs.Edit{}); return err },
+		"Redrive":     func() error { _, err := s.Letters.Redrive(t.Context(), viewer, letter, operate.Edit{}); return err },
 		"Discard":     func() error { _, err := s.Letters.Discard(t.Context(), viewer, letter, ""); return err },
 		"Request":     func() error { _, err := s.Inputs.Request(t.Context(), viewer, "image/png", 9, "AAAAAA=="); return err },
 		"Put":         func() error { _, err := s.Inputs.Put(t.Context(), viewer, "", bytes.NewReader(nil)); return err },

@@ -18,25 +18,25 @@ type Waiters struct {
 
 type waiter struct {
 	worker models.WorkerID
-	kind   string
+	Kind   string
 	warm   []string // the models in its memory
 	reach  catalogue.Capability
-	// woken holds one wake: what work there is, or none to have a look.
-	woken chan work
+	// Woken holds one wake: what work there is, or none to have a look.
+	Woken chan Work
 }
 
-// work is that an account has a job in a queue.
-type work struct {
+// Work is that an account has a job in a queue.
+type Work struct {
 	models.Queue
-	account models.AccountID
+	Account models.AccountID
 }
 
-// join adds a worker's lease call. The caller must look for work after it, so that no job is
+// Join adds a worker's lease call. The caller must look for work after it, so that no job is
 // missed in between.
-func (w *Waiters) join(worker *models.Worker, reach catalogue.Capability) *waiter {
+func (w *Waiters) Join(worker *models.Worker, reach catalogue.Capability) *waiter {
 	me := &waiter{
-		worker: worker.ID, reach: reach, woken: make(chan work, 1),
-		kind: worker.Key(), warm: worker.WarmModels,
+		worker: worker.ID, reach: reach, Woken: make(chan Work, 1),
+		Kind: worker.Key(), warm: worker.WarmModels,
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -44,21 +44,21 @@ func (w *Waiters) join(worker *models.Worker, reach catalogue.Capability) *waite
 	return me
 }
 
-// leave removes a lease call. A wake that it did not use is passed on: work to any call that
+// Leave removes a lease call. A wake that it did not use is passed on: work to any call that
 // serves it, and a look to the next call of its kind.
-func (w *Waiters) leave(me *waiter) {
+func (w *Waiters) Leave(me *waiter) {
 	w.mu.Lock()
 	at := slices.Index(w.waiting, me)
 	w.waiting = slices.Delete(w.waiting, at, at+1)
 	behind := slices.Clone(w.waiting[at:])
 	w.mu.Unlock()
 	select {
-	case found := <-me.woken:
-		if found == (work{}) {
+	case found := <-me.Woken:
+		if found == (Work{}) {
 			me.passTo(behind, found)
 			return
 		}
-		w.Wake(found.Queue, found.account)
+		w.Wake(found.Queue, found.Account)
 	default:
 	}
 }
@@ -68,31 +68,31 @@ func (w *Waiters) leave(me *waiter) {
 func (w *Waiters) Wake(queue models.Queue, account models.AccountID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	found := work{queue, account}
+	found := Work{queue, account}
 	return slices.ContainsFunc(w.waiting, func(other *waiter) bool {
 		return slices.Contains(other.warm, queue.Model) && other.serves(found) && other.wake(found)
 	}) || slices.ContainsFunc(w.waiting, func(other *waiter) bool { return other.serves(found) && other.wake(found) })
 }
 
-// passOn wakes the next call after one whose worker may not have the job. It stops at the last
+// PassOn wakes the next call after one whose worker may not have the job. It stops at the last
 // call, so that a wake does not circulate.
-func (w *Waiters) passOn(me *waiter, found work) {
+func (w *Waiters) PassOn(me *waiter, found Work) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	me.passTo(w.waiting[slices.Index(w.waiting, me)+1:], found)
 }
 
 // passTo wakes the first of other calls that can use a wake of this one.
-func (me *waiter) passTo(others []*waiter, found work) {
+func (me *waiter) passTo(others []*waiter, found Work) {
 	for _, other := range others {
-		alike := found == work{} && other.kind == me.kind
+		alike := found == Work{} && other.Kind == me.Kind
 		if (alike || other.serves(found)) && other.wake(found) {
 			return
 		}
 	}
 }
 
-func (me *waiter) serves(found work) bool { return me.reach.Serves(found.Queue, found.account) }
+func (me *waiter) serves(found Work) bool { return me.reach.Serves(found.Queue, found.Account) }
 
 // WakeWorker wakes the call of one worker, if it waits here.
 func (w *Waiters) WakeWorker(id models.WorkerID) {
@@ -100,7 +100,7 @@ func (w *Waiters) WakeWorker(id models.WorkerID) {
 	defer w.mu.Unlock()
 	for _, other := range w.waiting {
 		if other.worker == id {
-			other.wake(work{})
+			other.wake(Work{})
 		}
 	}
 }
@@ -111,16 +111,16 @@ func (w *Waiters) Look() {
 	defer w.mu.Unlock()
 	looked := map[string]bool{}
 	for _, other := range w.waiting {
-		if !looked[other.kind] {
-			looked[other.kind] = other.wake(work{})
+		if !looked[other.Kind] {
+			looked[other.Kind] = other.wake(Work{})
 		}
 	}
 }
 
 // wake wakes the call. It returns false if the call was woken before.
-func (me *waiter) wake(found work) bool {
+func (me *waiter) wake(found Work) bool {
 	select {
-	case me.woken <- found:
+	case me.Woken <- found:
 		return true
 	default:
 		return false
@@ -134,11 +134,12 @@ func (w *Waiters) Dismiss() {
 	defer w.mu.Unlock()
 	w.dismissed = true
 	for _, other := range w.waiting {
-		other.wake(work{})
+		other.wake(Work{})
 	}
 }
 
-func (w *Waiters) isDismissed() bool {
+// IsDismissed reports whether Dismiss was called: calls no longer wait.
+func (w *Waiters) IsDismissed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.dismissed

@@ -8,6 +8,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
+// GetWorker returns a worker, or NOT_FOUND.
 func GetWorker(ctx context.Context, db bun.IDB, id models.WorkerID) (*models.Worker, error) {
 	workers, err := models.GetWorkers(ctx, db, []models.WorkerID{id})
 	if err == nil && len(workers) == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// JobStatus is the state of a job. The transitions are in jobs/state.go.
+// JobStatus is the state of a job. The transitions are in jobs/change/state.go.
 type JobStatus string
 
 const (

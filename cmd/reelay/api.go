@@ -22,9 +22,12 @@ import (
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/identity"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/metrics"
+	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/periodic"
 	"github.com/reelay/reelay/jobs/registry"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/jobs/webhook"
 	"github.com/reelay/reelay/migrations"
@@ -106,9 +109,9 @@ func openAPI(ctx context.Context, cfg config, listener net.Listener, publicURL s
 }
 
 // presenceOf returns what records that this process is alive.
-func presenceOf(db *bun.DB, kind models.ProcessKind) *jobs.Presence {
+func presenceOf(db *bun.DB, kind models.ProcessKind) *lease.Presence {
 	host, _ := os.Hostname() // operators see that it is unknown
-	return &jobs.Presence{DB: db, Kind: kind, Version: version.Current().String(), Host: host, Settings: jobs.SafeSettings(recordedSettings())}
+	return &lease.Presence{DB: db, Kind: kind, Version: version.Current().String(), Host: host, Settings: lease.SafeSettings(recordedSettings())}
 }
 
 // gate passes requests to the API once it is open.
@@ -141,7 +144,7 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 	presence := presenceOf(s.workers, models.ProcessAPI)
 	group.Go(func() error {
 		defer presence.End(context.WithoutCancel(ctx))
-		return periodic.Every(ctx, "presence", jobs.PresenceEvery, presence.Pass)
+		return periodic.Every(ctx, "presence", lease.PresenceEvery, presence.Pass)
 	})
 	group.Go(func() error { return periodic.Every(ctx, "clock", jobs.ClockEvery, s.clock.Pass) })
 	group.Go(func() error { return periodic.Every(ctx, "catalogue", registry.FollowEvery, s.registry.Pass) })
@@ -186,10 +189,10 @@ func (s *stack) handler(publicURL string) http.Handler {
 	reader, base := s.reader(), s.cfg.hosts.base(publicURL)
 	watcher := &watch.Watcher{Reader: reader, News: s.notifier.News}
 	submitter := s.submitter()
-	submitter.Admission = jobs.Admission{Rates: s.rates, Estimates: s.estimates, Observer: s.refusals}
-	canceller := &jobs.Canceller{DB: s.db, Notifier: s.notifier}
+	submitter.Admission = submit.Admission{Rates: s.rates, Estimates: s.estimates, Observer: s.refusals}
+	canceller := &operate.Canceller{DB: s.db, Notifier: s.notifier}
 	operator := s.operator()
-	leaser := jobs.NewLeaser(s.workers, s.notifier, s.catalogue)
+	leaser := lease.NewLeaser(s.workers, s.notifier, s.catalogue)
 	leaser.Checkpoints, leaser.Estimates = s.checkpoints, s.estimates
 
 	pages := console.New(console.Config{
@@ -212,7 +215,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 	s.graphql = graph.New(&graph.Resolver{
 		Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher, Operator: operator, Fleet: s.fleetOperator(), Pools: s.pools(), Leaser: leaser,
 		Deleter:   s.deleter(),
-		Holder:    jobs.NewHolder(s.workers, s.objects, s.catalogue, leaser),
+		Holder:    lease.NewHolder(s.workers, s.objects, s.catalogue, leaser),
 		Retrier:   s.retrier(),
 		Registrar: &fleet.Registrar{DB: s.workers, Catalogue: s.catalogue, Notifier: s.notifier},
 		Keys:      s.keys(), Members: s.members(), Accounts: &auth.Accounts{DB: s.db, Notifier: s.notifier},

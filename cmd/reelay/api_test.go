@@ -10,6 +10,7 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/jobs/webhook"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
@@ -123,7 +124,7 @@ func TestHandler(t *testing.T) {
 		_, _, err = own.webhooks().CreateEndpoint(t.Context(), caller, "https://Reelay.example:443/graphql", models.FormatStandard, nil)
 		require.ErrorContains(t, err, "leads to Reelay itself")
 		params := json.RawMessage(`{"referenceImage": "https://reelay.example/objects/a.png"}`)
-		_, _, err = own.submitter().Submit(t.Context(), caller, jobs.Submission{Model: "testcard", Prompt: "x", Params: params})
+		_, _, err = own.submitter().Submit(t.Context(), caller, submit.Submission{Model: "testcard", Prompt: "x", Params: params})
 		require.ErrorContains(t, err, "leads to Reelay itself")
 		for _, address := range []string{"127.0.0.1:9998", "localhost:9998", "[::1]:9998", hostPort(cfg.redisURL)} {
 			_, _, err = own.webhooks().CreateEndpoint(t.Context(), caller, "http://"+address+"/", models.FormatStandard, nil)

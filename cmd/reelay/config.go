@@ -17,12 +17,12 @@ import (
 	"github.com/reelay/reelay/gpu/provider/gce"
 	"github.com/reelay/reelay/gpu/provider/local"
 	"github.com/reelay/reelay/internal/outbound"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/alert"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/identity"
 	"github.com/reelay/reelay/jobs/prices"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/jobs/upkeep"
 	"github.com/reelay/reelay/web/videos"
 )
@@ -79,7 +79,7 @@ type config struct {
 	machines identity.Config
 	// scaling is how the scaler divides what regions need.
 	scaling fleet.Policy
-	// userShare is the UserShare of jobs.Submitter.
+	// userShare is the UserShare of submit.Submitter.
 	userShare int
 	// models is a folder with models in addition to the built-in ones.
 	models string
@@ -216,7 +216,7 @@ func (c *config) checkNumbers(bad func(name, value, may string)) {
 		OnDemandShare: 1 - float64(number("REELAY_SPOT_PERCENT", "70", 0, 100))/100,
 		Reserve:       float64(number("REELAY_RESERVE_PERCENT", "10", 0, 100)) / 100,
 	}
-	c.userShare = number("REELAY_USER_QUEUE_PERCENT", strconv.Itoa(jobs.DefaultUserShare), 1, 100)
+	c.userShare = number("REELAY_USER_QUEUE_PERCENT", strconv.Itoa(submit.DefaultUserShare), 1, 100)
 }
 
 // checkGCE checks the settings for Compute Engine.

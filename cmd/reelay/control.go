@@ -9,9 +9,13 @@ import (
 	"github.com/reelay/reelay/internal/version"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/alert"
+	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/history"
+	"github.com/reelay/reelay/jobs/inputs"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/metrics"
+	"github.com/reelay/reelay/jobs/pass"
 	"github.com/reelay/reelay/jobs/periodic"
 	"github.com/reelay/reelay/jobs/prices"
 	"github.com/reelay/reelay/jobs/registry"
@@ -78,12 +82,12 @@ const (
 // control runs the periodic passes and the handlers of the lanes until ctx ends. All
 // control processes can run every pass; each tick goes to one of them. Loops that wait for their work run in each.
 func (s *stack) control(ctx context.Context) error {
-	reaper := &jobs.Reaper{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
+	reaper := &lease.Reaper{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
 	presence := presenceOf(s.db, models.ProcessControl)
-	scheduler := &jobs.Scheduler{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
-	readier := &jobs.Readier{DB: s.db, Notifier: s.notifier}
+	scheduler := &pass.Scheduler{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
+	readier := &pass.Readier{DB: s.db, Notifier: s.notifier}
 	bulk := s.bulk()
-	promoter := &jobs.Promoter{DB: s.db, Notifier: s.notifier}
+	promoter := &pass.Promoter{DB: s.db, Notifier: s.notifier}
 	scaler := &fleet.Scaler{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers(), Policy: s.cfg.scaling}
 	quarantiner := &fleet.Quarantiner{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers()}
 	yielder := &fleet.Yielder{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
@@ -96,7 +100,7 @@ func (s *stack) control(ctx context.Context) error {
 	defer publisher.Close()
 	deliverer := webhook.NewDeliverer(s.db, s.reader(), webhook.NewSender(s.cfg.outbound), s.cfg.publicURL)
 	deliverer.Observe = s.metrics.Webhook
-	relay := &jobs.Relay{DB: s.db, Publish: publisher.Publish}
+	relay := &pass.Relay{DB: s.db, Publish: publisher.Publish}
 
 	notifier := &alert.Notifier{Desk: s.alerts(), History: &history.Reader{DB: s.db}}
 
@@ -106,7 +110,7 @@ func (s *stack) control(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		defer presence.End(context.WithoutCancel(ctx))
-		return periodic.Every(ctx, "presence", jobs.PresenceEvery, presence.Pass)
+		return periodic.Every(ctx, "presence", lease.PresenceEvery, presence.Pass)
 	})
 	group.Go(func() error { return periodic.Every(ctx, "clock", jobs.ClockEvery, s.clock.Pass) })
 	group.Go(func() error { return periodic.Every(ctx, "catalogue", registry.FollowEvery, s.registry.Pass) })
@@ -115,13 +119,13 @@ func (s *stack) control(ctx context.Context) error {
 	group.Go(func() error { return s.serveMetrics(ctx) })
 	group.Go(func() error { return deliverer.Run(ctx) })
 	group.Go(func() error { return scheduler.Run(ctx) })
-	group.Go(func() error { return (&jobs.Settler{DB: s.db, Notifier: s.notifier}).Run(ctx) })
+	group.Go(func() error { return (&change.Settler{DB: s.db, Notifier: s.notifier}).Run(ctx) })
 	schedules := s.schedules(s.submitter())
 	// Apart, so that slow submits never delay the decision on slots.
 	group.Go(func() error { return periodic.Every(ctx, "decide on slots", schedule.Every, counted(schedules.Decide)) })
 	group.Go(func() error { return periodic.Every(ctx, "fire slots", schedule.Every, counted(schedules.Fire)) })
 	workflows := s.workflows(s.submitter())
-	fetcher := &jobs.InputFetcher{Inputs: s.inputs(), Notifier: s.notifier, Catalogue: s.catalogue}
+	fetcher := &inputs.InputFetcher{Inputs: s.inputs(), Notifier: s.notifier, Catalogue: s.catalogue}
 	group.Go(func() error { return fetcher.Run(ctx) })
 	group.Go(func() error {
 		return tasks.Run(ctx, tasks.Config{
@@ -138,7 +142,7 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "finish cancels", Every: retryEvery, Run: counted(workflows.FinishCancels)},
 				{Name: "sweep", Every: sweepEvery, Run: readier.Sweep},
 				{Name: "promote", Every: promoteEvery, Run: counted(promoter.Promote)},
-				{Name: "learn", Every: learnEvery, Run: counted((&jobs.Learner{DB: s.db}).Learn)},
+				{Name: "learn", Every: learnEvery, Run: counted((&lease.Learner{DB: s.db}).Learn)},
 				{Name: "mend", Every: mendEvery, Run: readier.Mend},
 				{Name: "advice", Every: fleet.AdviseEvery, Run: adviser.Pass},
 				{Name: "prices", Every: prices.Every, Run: follower.Pass},

@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/gpu/provider/gce"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/blob"
+	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/doctor"
 	"github.com/reelay/reelay/jobs/ready"
 	"github.com/reelay/reelay/models"
@@ -90,7 +91,7 @@ func examine(ctx context.Context, data string, c doctor.Checkup, withGCE bool) (
 		return nil, fmt.Errorf("%w; is it running?", err)
 	}
 	defer closeDB()
-	s := &stack{cfg: cfg, notifier: &jobs.Notifier{}}
+	s := &stack{cfg: cfg, notifier: &change.Notifier{}}
 	defer s.Close()
 	if err := s.openRedis(); err != nil {
 		return nil, err

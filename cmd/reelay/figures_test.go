@@ -14,9 +14,9 @@ import (
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/history"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 	"github.com/stretchr/testify/require"
@@ -76,7 +76,7 @@ func seedFigures(t *testing.T, s *strained) {
 		b.Index().Lose() // the jobs are in the index of the other stack
 		_, fence := b.Lease(t, worker)
 		if drilled {
-			b.Exec(t, "UPDATE workers SET drain_reason = ? WHERE id = ?", jobs.LeavesPreempted, worker.WorkerID)
+			b.Exec(t, "UPDATE workers SET drain_reason = ? WHERE id = ?", lease.LeavesPreempted, worker.WorkerID)
 		}
 		_, err := b.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
 		require.NoError(t, err)

@@ -210,7 +210,7 @@ func TestAPIError(t *testing.T) {
 func TestSubmit(t *testing.T) {
 	t.Parallel()
 
-	submit := func(t *testing.T, ctx context.Context, url string, more ...string) (int, string, string) {
+	sendJob := func(t *testing.T, ctx context.Context, url string, more ...string) (int, string, string) {
 		return call(t, ctx, append([]string{"submit", "--prompt", "fox", "--endpoint", url, "--key", "rl_x"}, more...)...)
 	}
 	t.Run("SubmitsOnceThoughTheConnectionBreaks", func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestSubmit(t *testing.T) {
 
 		server, url := serveFaulty(t, broken, accepted)
 
-		status, out, errs := submit(t, t.Context(), url)
+		status, out, errs := sendJob(t, t.Context(), url)
 
 		require.Zero(t, status, errs)
 		require.Equal(t, "job_1\n", out)
@@ -231,7 +231,7 @@ func TestSubmit(t *testing.T) {
 
 		server, url := serveFaulty(t, broken)
 
-		status, _, errs := submit(t, t.Context(), url)
+		status, _, errs := sendJob(t, t.Context(), url)
 
 		require.Equal(t, 1, status)
 		require.Contains(t, errs, "--idempotency-key "+server.received()[0])
@@ -242,7 +242,7 @@ func TestSubmit(t *testing.T) {
 		server, url := serveFaulty(t, broken)
 		started := time.Now()
 
-		status, _, errs := submit(t, t.Context(), url, "--run-at", "2027-01-02T15:04:05+01:00", "--finish-by", "90m", "--expires-at", "2h")
+		status, _, errs := sendJob(t, t.Context(), url, "--run-at", "2027-01-02T15:04:05+01:00", "--finish-by", "90m", "--expires-at", "2h")
 
 		ended := time.Now()
 		require.Equal(t, 1, status)
@@ -265,7 +265,7 @@ func TestSubmit(t *testing.T) {
 			<-r.Context().Done()
 		})
 
-		status, _, errs := submit(t, ctx, url)
+		status, _, errs := sendJob(t, ctx, url)
 
 		require.Equal(t, exitInterrupted, status)
 		require.Contains(t, errs, "stopped before an answer came\nThe job may have been accepted.")
@@ -293,7 +293,7 @@ func TestSubmit(t *testing.T) {
 			w.Write([]byte(`{"errors":[{"message":"The prompt is empty.","extensions":{"code":"INVALID_INPUT"}}]}`))
 		})
 
-		status, out, errs := submit(t, t.Context(), url)
+		status, out, errs := sendJob(t, t.Context(), url)
 
 		require.Equal(t, 1, status)
 		require.Empty(t, out)
@@ -306,7 +306,7 @@ func TestSubmit(t *testing.T) {
 
 		_, url := serveFaulty(t, accepted)
 
-		_, out, _ := submit(t, t.Context(), url, "--json", "--idempotency-key", "mine")
+		_, out, _ := sendJob(t, t.Context(), url, "--json", "--idempotency-key", "mine")
 
 		var answer struct {
 			Job            struct{ ID string }
@@ -323,7 +323,7 @@ func TestSubmit(t *testing.T) {
 		video := filepath.Join(t.TempDir(), "video.mp4")
 		require.NoError(t, os.WriteFile(video, []byte("dear"), 0o600))
 
-		status, _, errs := submit(t, t.Context(), url, "--output", video)
+		status, _, errs := sendJob(t, t.Context(), url, "--output", video)
 
 		require.Equal(t, 1, status)
 		require.Contains(t, errs, "--force")

@@ -38,7 +38,7 @@ func TestHandler_RefusesFastSubmits(t *testing.T) {
 			require.NoError(t, models.InsertAccount(t.Context(), s.db, account))
 			_, key, err := s.keys().Create(t.Context(), jobs.Host, auth.NewKey{AccountID: account.ID, Role: models.RoleClient, Name: "test"})
 			require.NoError(t, err)
-			submit := func() *httptest.ResponseRecorder {
+			sendJob := func() *httptest.ResponseRecorder {
 				request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, door.path, strings.NewReader(door.body))
 				request.Header.Set("Authorization", "Bearer "+key)
 				request.Header.Set("Content-Type", "application/json")
@@ -47,7 +47,7 @@ func TestHandler_RefusesFastSubmits(t *testing.T) {
 				return answer
 			}
 
-			first, second := submit(), submit()
+			first, second := sendJob(), sendJob()
 
 			require.Less(t, first.Code, 300, first.Body)
 			require.NotContains(t, first.Body.String(), `"errors"`)

@@ -5,9 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/reelay/reelay/gpu/provider/command"
-	"github.com/reelay/reelay/gpu/provider/gce"
-	"github.com/reelay/reelay/gpu/provider/local"
 	"log/slog"
 	"net"
 	"net/url"
@@ -16,6 +13,9 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+	"github.com/reelay/reelay/gpu/provider/command"
+	"github.com/reelay/reelay/gpu/provider/gce"
+	"github.com/reelay/reelay/gpu/provider/local"
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/internal/tracing"
 	"github.com/reelay/reelay/internal/version"
@@ -24,10 +24,13 @@ import (
 	"github.com/reelay/reelay/jobs/blob"
 	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/checkpoints"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/jobs/metrics"
+	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/rate"
 	"github.com/reelay/reelay/jobs/ready"
@@ -35,6 +38,7 @@ import (
 	"github.com/reelay/reelay/jobs/remote"
 	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/jobs/video"
 	"github.com/reelay/reelay/jobs/webhook"
 	"github.com/reelay/reelay/jobs/workflow"
@@ -56,7 +60,7 @@ type stack struct {
 	registry  *registry.Registry
 	metrics   *metrics.Metrics
 	refusals  *jobs.Refusals
-	notifier  *jobs.Notifier
+	notifier  *change.Notifier
 	// videoModels maps the model names of the Videos API to those of the catalogue.
 	videoModels videos.Models
 	estimates   *estimate.Estimator
@@ -82,7 +86,7 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 	}
 	s.closers = append(s.closers, stopTracing)
 	s.metrics = metrics.New(s.sources())
-	s.notifier = &jobs.Notifier{Waiters: &jobs.Waiters{}, Observer: s.metrics}
+	s.notifier = &change.Notifier{Waiters: &jobs.Waiters{}, Observer: s.metrics}
 	defer func() {
 		if err != nil {
 			s.Close()
@@ -270,35 +274,35 @@ func (s *stack) reader() *query.Reader {
 	return r
 }
 
-func (s *stack) retrier() *jobs.Retrier {
-	return &jobs.Retrier{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier}
+func (s *stack) retrier() *operate.Retrier {
+	return &operate.Retrier{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier}
 }
 
-func (s *stack) letters() *jobs.DeadLetters {
-	return &jobs.DeadLetters{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier, Inputs: s.inputs()}
+func (s *stack) letters() *operate.DeadLetters {
+	return &operate.DeadLetters{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier, Inputs: s.inputs()}
 }
 
-func (s *stack) inputs() *jobs.Inputs {
-	return &jobs.Inputs{DB: s.db, Objects: s.objects, Remote: remote.New(s.cfg.outbound)}
+func (s *stack) inputs() *inputs.Inputs {
+	return &inputs.Inputs{DB: s.db, Objects: s.objects, Remote: remote.New(s.cfg.outbound)}
 }
 
 // bulk is used by api, which starts operations, and by control, which runs them.
 func (s *stack) bulk() *bulk.Bulk {
 	return &bulk.Bulk{DB: s.db, Verbs: bulk.Roles{
-		Canceller: &jobs.Canceller{DB: s.db, Notifier: s.notifier},
+		Canceller: &operate.Canceller{DB: s.db, Notifier: s.notifier},
 		Retrier:   s.retrier(), Letters: s.letters(), Deleter: s.deleter(), Operator: s.operator(),
 	}.Verbs()}
 }
 
 // schedules is used by api, which changes and triggers them, and by control, which fires them.
-func (s *stack) schedules(submitter *jobs.Submitter) *schedule.Schedules {
+func (s *stack) schedules(submitter *submit.Submitter) *schedule.Schedules {
 	return &schedule.Schedules{Runner: schedule.Runner{
-		DB: s.db, Submitter: submitter, Canceller: &jobs.Canceller{DB: s.db, Notifier: s.notifier}, Workflows: s.workflows(submitter), Sealer: s.sealer, Observe: s.metrics.Slot,
+		DB: s.db, Submitter: submitter, Canceller: &operate.Canceller{DB: s.db, Notifier: s.notifier}, Workflows: s.workflows(submitter), Sealer: s.sealer, Observe: s.metrics.Slot,
 	}}
 }
 
-func (s *stack) workflows(submitter *jobs.Submitter) *workflow.Workflows {
-	return &workflow.Workflows{Workflows: jobs.Workflows{DB: s.db, Catalogue: s.catalogue, Notifier: s.notifier}, Submitter: submitter}
+func (s *stack) workflows(submitter *submit.Submitter) *workflow.Workflows {
+	return &workflow.Workflows{Workflows: operate.Workflows{DB: s.db, Catalogue: s.catalogue, Notifier: s.notifier}, Submitter: submitter}
 }
 
 func (s *stack) webhooks() *webhook.Endpoints {
@@ -307,22 +311,22 @@ func (s *stack) webhooks() *webhook.Endpoints {
 
 // videos is used by api, and by control, which deletes videos whose jobs had to end
 // first.
-func (s *stack) videos(submitter *jobs.Submitter) *video.Videos {
+func (s *stack) videos(submitter *submit.Submitter) *video.Videos {
 	return &video.Videos{
-		Reader: s.reader(), Submitter: submitter, Canceller: &jobs.Canceller{DB: s.db, Notifier: s.notifier}, Deleter: s.deleter(),
+		Reader: s.reader(), Submitter: submitter, Canceller: &operate.Canceller{DB: s.db, Notifier: s.notifier}, Deleter: s.deleter(),
 	}
 }
 
-func (s *stack) submitter() *jobs.Submitter {
-	return &jobs.Submitter{
+func (s *stack) submitter() *submit.Submitter {
+	return &submit.Submitter{
 		DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier, Inputs: s.inputs(), Outbound: s.cfg.outbound, UserShare: s.cfg.userShare,
 	}
 }
 
-func (s *stack) deleter() *jobs.Deleter { return &jobs.Deleter{DB: s.db, Notifier: s.notifier} }
+func (s *stack) deleter() *operate.Deleter { return &operate.Deleter{DB: s.db, Notifier: s.notifier} }
 
-func (s *stack) operator() *jobs.Operator {
-	return &jobs.Operator{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
+func (s *stack) operator() *operate.Operator {
+	return &operate.Operator{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
 }
 
 func (s *stack) pools() *fleet.Pools {

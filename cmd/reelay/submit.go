@@ -170,7 +170,7 @@ func (o *submitOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	submission, err := submit(cmd.Context(), c, in, again+uploaded)
+	submission, err := sendJob(cmd.Context(), c, in, again+uploaded)
 	if err != nil {
 		return err
 	}
@@ -397,7 +397,7 @@ func (o *submitOptions) readPrompt(cmd *cobra.Command) (string, error) {
 
 // submit submits the job. If the call fails but the job may exist, the error says how to
 // find out: with the same command and the flags in again.
-func submit(ctx context.Context, c *client.Client, in client.SubmitJobInput, again string) (*client.Submission, error) {
+func sendJob(ctx context.Context, c *client.Client, in client.SubmitJobInput, again string) (*client.Submission, error) {
 	submission, err := c.SubmitJob(ctx, in)
 	if err == nil {
 		return submission, nil

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/lease"
 )
 
 // recovery holds the durations of all recoveries of one kind.
@@ -150,7 +150,7 @@ func (s *soak) gaps() []outage {
 	for _, group := range [][]*process{{s.stack.postgres}, s.stack.apis, s.stack.controls} {
 		for _, o := range common(group) {
 			if o.until.Sub(o.from) >= 4*time.Second {
-				gaps = append(gaps, outage{o.from, o.until.Add(jobs.LeaseTTL)})
+				gaps = append(gaps, outage{o.from, o.until.Add(lease.LeaseTTL)})
 			}
 		}
 	}

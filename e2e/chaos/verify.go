@@ -10,8 +10,8 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/runtimes/drill"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/doctor"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 )
 
@@ -110,7 +110,7 @@ func (s *soak) askGaps(ctx context.Context, v *verdict) error {
 			SELECT id FROM job_attempts
 			WHERE status = 'LOST' AND failure_reason = 'its lease ran out' AND leased_at < ?0
 				AND ended_at >= ?0 AND ended_at < ?0::timestamptz + make_interval(secs => ?1)
-				AND last_heartbeat_at > ended_at - interval '10 minutes'`, end, jobs.LeaseTTL.Seconds()).Scan(ctx, &taken)
+				AND last_heartbeat_at > ended_at - interval '10 minutes'`, end, lease.LeaseTTL.Seconds()).Scan(ctx, &taken)
 		if err != nil {
 			return fmt.Errorf("ask for leases taken after a gap: %w", err)
 		}

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/lease"
 )
 
 // sample is the state of the database at one moment. Only Nodes, those that are open, counts jobs of
@@ -140,7 +140,7 @@ func (w *watcher) lastingGaps() []outage {
 	defer w.mu.Unlock()
 	var gaps []outage
 	for _, gap := range w.gaps {
-		gaps = append(gaps, outage{gap.from, gap.until.Add(jobs.LeaseTTL)})
+		gaps = append(gaps, outage{gap.from, gap.until.Add(lease.LeaseTTL)})
 	}
 	return gaps
 }

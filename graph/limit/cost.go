@@ -5,9 +5,9 @@ import (
 	"strconv"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
@@ -125,7 +125,7 @@ func (m measure) rows(field *ast.Field) int {
 	}
 	if field.Definition.Arguments.ForName("inputs") != nil {
 		inputs, _ := field.ArgumentMap(m.variables)["inputs"].([]any)
-		return min(max(len(inputs), 1), jobs.MaxSubmitJobs)
+		return min(max(len(inputs), 1), submit.MaxSubmitJobs)
 	}
 	if field.Definition.Arguments.ForName("first") != nil {
 		first, err := strconv.Atoi(fmt.Sprint(field.ArgumentMap(m.variables)["first"]))

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"time"
 
-	"github.com/uptrace/bun"
-
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
 )
 
 const (
@@ -127,8 +127,8 @@ func (d *Desk) Silence(ctx context.Context, p jobs.Principal, rule string, minut
 		return nil, apierror.Invalid("rule", "There is no rule %q. Leave rule out for all, or name one of the list of rules.", text.Clip(rule, 64))
 	case minutes < 1 || minutes > int(maxSilence.Minutes()):
 		return nil, apierror.Invalid("minutes", "minutes must be from 1 to %.0f.", maxSilence.Minutes())
-	case !text.Valid(reason, 1, jobs.MaxMessageBytes):
-		return nil, apierror.Invalid("reason", "reason must have 1 to %d printable characters.", jobs.MaxMessageBytes)
+	case !text.Valid(reason, 1, lease.MaxMessageBytes):
+		return nil, apierror.Invalid("reason", "reason must have 1 to %d printable characters.", lease.MaxMessageBytes)
 	}
 	s := &models.Silence{ID: models.NewSilenceID(), Rule: rule, Reason: reason, CreatedBy: p.KeyID}
 	err := jobs.InTx(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/attention"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
@@ -94,7 +94,7 @@ func TestCauses(t *testing.T) {
 	for range 4 {
 		s.Submit(t)
 		_, fence := s.Lease(t, worker)
-		_, err := s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailUnauthorized, Message: "the server refused the key"})
+		_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailUnauthorized, Message: "the server refused the key"})
 		require.NoError(t, err)
 	}
 	_, err := s.Operator.PauseQueue(t.Context(), s.Admin, models.TierPro, "", "ticket 4711")

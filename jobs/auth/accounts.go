@@ -7,6 +7,7 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -15,7 +16,7 @@ import (
 // Accounts manages the customers' accounts, for operators.
 type Accounts struct {
 	DB       *bun.DB
-	Notifier *jobs.Notifier
+	Notifier *change.Notifier
 }
 
 // AccountInput is the desired state of an account. A nil field keeps its value. For a new
@@ -146,7 +147,7 @@ func (a *Accounts) Update(ctx context.Context, p jobs.Principal, id models.Accou
 			return err
 		}
 		account.Version = counted.Version
-		stands = jobs.Standing(id, counted)
+		stands = change.Standing(id, counted)
 		before, after := difference(before, limitsOf(account))
 		return p.Audit(ctx, tx, "updateAccount", string(id), jobs.Payload{"name": account.Name, "before": before, "after": after})
 	})

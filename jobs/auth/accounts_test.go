@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -100,7 +101,7 @@ func TestUpdateAccount(t *testing.T) {
 			bare, spelt := jobstest.Submission(), jobstest.Submission()
 			bare.IdempotencyKey, spelt.IdempotencyKey, spelt.Tier = new("bare"), new("spelt"), change.from
 			first := map[string]models.JobID{}
-			for key, in := range map[string]jobs.Submission{"bare": bare, "spelt": spelt} {
+			for key, in := range map[string]submit.Submission{"bare": bare, "spelt": spelt} {
 				job, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
 				require.NoError(t, err)
 				first[key] = job.ID
@@ -109,7 +110,7 @@ func TestUpdateAccount(t *testing.T) {
 			_, err := s.Accounts.Update(t.Context(), s.Admin, s.Account.ID, auth.AccountInput{Tier: &change.to})
 			require.NoError(t, err)
 
-			for key, in := range map[string]jobs.Submission{"bare": bare, "spelt": spelt} {
+			for key, in := range map[string]submit.Submission{"bare": bare, "spelt": spelt} {
 				again, deduplicated, err := s.Submitter.Submit(t.Context(), s.Client, in)
 				require.NoError(t, err, "%s, %s", name, key)
 				require.True(t, deduplicated)

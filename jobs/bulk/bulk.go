@@ -10,8 +10,10 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -33,11 +35,11 @@ type Verb func(ctx context.Context, p jobs.Principal, op *models.BulkOperation, 
 
 // Roles holds the roles that perform the actions.
 type Roles struct {
-	Canceller *jobs.Canceller
-	Retrier   *jobs.Retrier
-	Letters   *jobs.DeadLetters
-	Deleter   *jobs.Deleter
-	Operator  *jobs.Operator
+	Canceller *operate.Canceller
+	Retrier   *operate.Retrier
+	Letters   *operate.DeadLetters
+	Deleter   *operate.Deleter
+	Operator  *operate.Operator
 }
 
 // Verbs returns all actions.
@@ -172,8 +174,8 @@ func (b *Bulk) newOperation(p jobs.Principal, r Request) (*models.BulkOperation,
 		return nil, apierror.Invalid("priority", "priority goes with no action but SET_PRIORITY: leave it out.")
 	case r.Action == models.BulkSetPriority && r.Priority == nil:
 		return nil, apierror.Invalid("priority", "SET_PRIORITY needs the priority to set.")
-	case r.Priority != nil && (*r.Priority < -jobs.MaxPriority || *r.Priority > jobs.MaxPriority):
-		return nil, apierror.Invalid("priority", "priority must be from %d to %d; it is %d.", -jobs.MaxPriority, jobs.MaxPriority, *r.Priority)
+	case r.Priority != nil && (*r.Priority < -submit.MaxPriority || *r.Priority > submit.MaxPriority):
+		return nil, apierror.Invalid("priority", "priority must be from %d to %d; it is %d.", -submit.MaxPriority, submit.MaxPriority, *r.Priority)
 	case !text.Valid(r.Key, 0, maxRequestKey):
 		return nil, apierror.Invalid("idempotencyKey", "idempotencyKey may have %d printable characters.", maxRequestKey)
 	case op.PerMinute < 1 || op.PerMinute > maxPerMinute:

@@ -12,6 +12,8 @@ import (
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
@@ -152,7 +154,7 @@ func TestBulk(t *testing.T) {
 			require.NoError(t, err)
 		}
 		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
-		own := jobstest.SubmitAs(t, s, stranger, func(*jobs.Submission) {})
+		own := jobstest.SubmitAs(t, s, stranger, func(*submit.Submission) {})
 		late, err := s.Bulk.Start(t.Context(), stranger, all)
 		require.NoError(t, err)
 		var acted []models.JobID
@@ -231,7 +233,7 @@ func TestBulk(t *testing.T) {
 		t.Parallel()
 
 		s, done, worker, fence := jobstest.Leased(t)
-		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: new(s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("video")))})
+		_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: new(s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("video")))})
 		require.NoError(t, err)
 		s.Submit(t)
 		op, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: models.BulkCancel})

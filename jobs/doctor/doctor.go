@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/migrations"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -221,7 +222,7 @@ const stuckTargets = 10
 // one of the state that it stays in.
 func historyEdges() []string {
 	var edges []string
-	for from, all := range jobs.Moves {
+	for from, all := range change.Moves {
 		if from.Waiting() {
 			edges = append(edges, ">"+string(from), string(from)+">"+string(from))
 		}

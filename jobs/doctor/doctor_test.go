@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/doctor"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -342,7 +342,7 @@ func TestExamine(t *testing.T) {
 		t.Parallel()
 
 		w := newWard(t)
-		_, err := w.Holder.Fail(t.Context(), w.worker, w.fence, jobs.Failure{Class: models.FailTransient, Message: "no luck"})
+		_, err := w.Holder.Fail(t.Context(), w.worker, w.fence, lease.Failure{Class: models.FailTransient, Message: "no luck"})
 		require.NoError(t, err)
 		w.Exec(t, "UPDATE jobs SET run_at = now() - interval '11 minutes' WHERE id = ?", w.held)
 

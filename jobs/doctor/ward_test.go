@@ -6,6 +6,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/doctor"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -17,7 +18,7 @@ type ward struct {
 
 	queued, done, held, lost models.JobID
 	worker, idle             jobs.Principal
-	fence                    jobs.Fence
+	fence                    lease.Fence
 	video                    jobs.UploadedObject
 	webhook                  models.WebhookDeliveryID
 }
@@ -33,7 +34,7 @@ func newWard(t *testing.T) *ward {
 	w.done = s.Submit(t).ID
 	_, fence := s.Lease(t, w.worker)
 	w.video = jobstest.UploadAll(t, s, w.worker, fence).Video
-	_, err := s.Holder.Complete(t.Context(), w.worker, fence, jobs.Completion{Video: &w.video})
+	_, err := s.Holder.Complete(t.Context(), w.worker, fence, lease.Completion{Video: &w.video})
 	require.NoError(t, err)
 
 	w.lost = s.Submit(t).ID
@@ -42,7 +43,7 @@ func newWard(t *testing.T) *ward {
 	_, err = s.Reaper.Reap(t.Context())
 	require.NoError(t, err)
 	_, fence = s.Lease(t, w.idle)
-	_, err = s.Holder.Fail(t.Context(), w.idle, fence, jobs.Failure{Class: models.FailContentPolicy, Message: "no"})
+	_, err = s.Holder.Fail(t.Context(), w.idle, fence, lease.Failure{Class: models.FailContentPolicy, Message: "no"})
 	require.NoError(t, err)
 
 	w.held = s.Submit(t).ID

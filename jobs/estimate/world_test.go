@@ -13,7 +13,7 @@ import (
 )
 
 // world simulates a fleet and its customers in virtual time: jobs arrive at random, are
-// assigned as jobs/claim.go does, take times that are not known in advance, and sometimes lose
+// assigned as jobs/lease/claim.go does, take times that are not known in advance, and sometimes lose
 // their workers. Estimates are made from what a real process would see.
 type world struct {
 	*rand.Rand

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -63,7 +63,7 @@ func ask(ctx context.Context, advisor Advisor, pool *models.Pool) *models.PoolAd
 	defer cancel()
 	said, err := advisor.Advise(ctx, pool)
 	if err != nil {
-		return &models.PoolAdvice{At: time.Now(), Problem: text.Clip(text.Printable(err.Error()), jobs.MaxMessageBytes)}
+		return &models.PoolAdvice{At: time.Now(), Problem: text.Clip(text.Printable(err.Error()), lease.MaxMessageBytes)}
 	}
 	advice := &models.PoolAdvice{At: time.Now(), PricePerHourUSD: said.PricePerHourUSD, Preempted: said.Preempted, Obtainability: said.Obtainability}
 	if said.Uptime > 0 {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/change"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -28,7 +30,7 @@ func endedWhy(i Instance, when string) string {
 
 // endBoot ends a worker whose machine did not start.
 func (s *Scaler) endBoot(ctx context.Context, w *models.Worker, cause string) error {
-	ended, err := jobs.EndBoot(ctx, s.DB, w, cause)
+	ended, err := lease.EndBoot(ctx, s.DB, w, cause)
 	if ended {
 		s.Notifier.Worker(ctx, w.ID)
 	}
@@ -45,7 +47,7 @@ func endedEarly(w *models.Worker, i Instance, now time.Time) bool {
 // endEarly ends a worker whose machine ended soon after its agent had registered, and counts it as one that
 // did not start.
 func (s *Scaler) endEarly(ctx context.Context, pool *models.Pool, w *models.Worker, cause string) error {
-	var done *jobs.Change
+	var done *change.Change
 	err := jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
 		locked, err := models.LockAnyPool(ctx, tx, pool.ID, models.PoolsToWrite)
 		if err != nil {
@@ -55,10 +57,10 @@ func (s *Scaler) endEarly(ctx context.Context, pool *models.Pool, w *models.Work
 		if err != nil {
 			return err
 		}
-		if done, err = terminate(ctx, tx, w.ID, jobs.Loss{Reason: "its machine is gone"}); err != nil || now.Status != models.WorkerIdle {
+		if done, err = terminate(ctx, tx, w.ID, lease.Loss{Reason: "its machine is gone"}); err != nil || now.Status != models.WorkerIdle {
 			return err
 		}
-		return jobs.CountExit(ctx, tx, locked, w.ID, cause)
+		return lease.CountExit(ctx, tx, locked, w.ID, cause)
 	})
 	if err != nil {
 		return fmt.Errorf("end worker %s: %w", w.ID, err)

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -270,13 +270,13 @@ func TestCountBootFailure(t *testing.T) {
 	var b models.PoolBoots
 	now := time.Now()
 	for range 4 {
-		jobs.CountBootFailure(&b, now, now.Add(-time.Minute), "x", false)
+		lease.CountBootFailure(&b, now, now.Add(-time.Minute), "x", false)
 	}
 	require.Equal(t, []any{4, 1, time.Minute}, []any{b.BootFailures, b.BootPauses, b.BootRetryAt.Sub(now)})
 
 	later := now.Add(2 * time.Minute)
-	jobs.CountBootFailure(&b, later, now.Add(-time.Second), "x", false)
+	lease.CountBootFailure(&b, later, now.Add(-time.Second), "x", false)
 	require.Equal(t, 1, b.BootPauses, "it was created before the pause, and failed late")
-	jobs.CountBootFailure(&b, later, now.Add(time.Minute), "x", false)
+	lease.CountBootFailure(&b, later, now.Add(time.Minute), "x", false)
 	require.Equal(t, []any{2, 2 * time.Minute}, []any{b.BootPauses, b.BootRetryAt.Sub(later)})
 }

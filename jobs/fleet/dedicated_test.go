@@ -9,6 +9,8 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -22,10 +24,10 @@ func TestPoolsServeOnlyTheirLanes(t *testing.T) {
 	pool, err := s.Pools.Create(t.Context(), s.Admin, wanted)
 	require.NoError(t, err)
 	worker := enrolOne(t, s, pool)
-	lease := func() *jobs.Lease { return jobstest.LeaseNext(t, s, worker) }
-	complete := func(got *jobs.Lease) { finish(t, s, worker, got) }
+	granted := func() *lease.Lease { return jobstest.LeaseNext(t, s, worker) }
+	complete := func(got *lease.Lease) { finish(t, s, worker, got) }
 	submit := func(tier models.Tier) models.JobID {
-		return jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = tier }).ID
+		return jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Tier = tier }).ID
 	}
 	change := func(tiers ...models.Tier) {
 		wanted.Tiers = tiers
@@ -34,28 +36,28 @@ func TestPoolsServeOnlyTheirLanes(t *testing.T) {
 	}
 	pro, batch := submit(models.TierPro), submit(models.TierBatch)
 
-	got := lease()
+	got := granted()
 	require.Equal(t, batch, got.Job.ID, "the lane above is another pool's")
 	complete(got)
-	require.Nil(t, lease())
+	require.Nil(t, granted())
 
 	change(models.TierEnterprise, models.TierPro)
-	got = lease()
+	got = granted()
 	require.Equal(t, pro, got.Job.ID, "a change applies to workers that run")
 	complete(got)
 	free := submit(models.TierFree)
-	require.Nil(t, lease())
+	require.Nil(t, granted())
 	s.Exec(t, "UPDATE jobs SET queued_at = clock_timestamp() - ?::float8 * interval '1 s' WHERE id = ?", (16 * time.Minute).Seconds(), free)
 	_, err = s.Promoter.Promote(t.Context())
 	require.NoError(t, err)
-	got = lease()
+	got = granted()
 	require.NotNil(t, got, "the lane counts, not the tier")
 	require.Equal(t, free, got.Job.ID)
 	complete(got)
 
 	change()
 	submit(models.TierBatch)
-	require.NotNil(t, lease(), "no tiers are all")
+	require.NotNil(t, granted(), "no tiers are all")
 	s.RequireInvariants(t)
 }
 
@@ -70,9 +72,9 @@ func TestPoolsTakeOnlyJobsOfTheirAccounts(t *testing.T) {
 	pool, err := s.Pools.Create(t.Context(), s.Admin, wanted)
 	require.NoError(t, err)
 	worker := enrolOne(t, s, pool)
-	other := jobstest.SubmitAs(t, s, s.Client, func(*jobs.Submission) {}).ID
-	first := jobstest.SubmitAs(t, s, acmeKey, func(*jobs.Submission) {}).ID
-	second := jobstest.SubmitAs(t, s, acmeKey, func(*jobs.Submission) {}).ID
+	other := jobstest.SubmitAs(t, s, s.Client, func(*submit.Submission) {}).ID
+	first := jobstest.SubmitAs(t, s, acmeKey, func(*submit.Submission) {}).ID
+	second := jobstest.SubmitAs(t, s, acmeKey, func(*submit.Submission) {}).ID
 
 	got := jobstest.LeaseNext(t, s, worker)
 	require.Equal(t, first, got.Job.ID, "the jobs of others, of a higher lane, do not block it")
@@ -94,7 +96,7 @@ func TestPoolsTakeOnlyJobsOfTheirAccounts(t *testing.T) {
 	changes, err := apply(t, s, "pools:\n"+inYAML(wanted), false)
 	require.NoError(t, err)
 	require.Equal(t, "accounts", changes[0].Differences[0].Path)
-	jobstest.SubmitAs(t, s, acmeKey, func(*jobs.Submission) {})
+	jobstest.SubmitAs(t, s, acmeKey, func(*submit.Submission) {})
 	require.Nil(t, jobstest.LeaseNext(t, s, worker), "also a change by a file")
 	s.RequireInvariants(t)
 }
@@ -134,10 +136,10 @@ func TestDemandsOfAccounts(t *testing.T) {
 	own, err := s.Pools.Create(t.Context(), s.Admin, wanted)
 	require.NoError(t, err)
 	for range 3 {
-		jobstest.SubmitAs(t, s, acmeKey, func(in *jobs.Submission) { in.Tier = models.TierBatch })
-		jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
+		jobstest.SubmitAs(t, s, acmeKey, func(in *submit.Submission) { in.Tier = models.TierBatch })
+		jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Tier = models.TierBatch })
 	}
-	jobstest.SubmitAs(t, s, s.Client, func(*jobs.Submission) {})
+	jobstest.SubmitAs(t, s, s.Client, func(*submit.Submission) {})
 
 	require.NoError(t, scaler.Scale(t.Context()))
 
@@ -158,15 +160,15 @@ func TestDemandsOfNeeds(t *testing.T) {
 	safe := *spot
 	safe.ID, safe.Name, safe.CapacityClass, safe.PricePerHourUSD, safe.PoolSpec.Region = models.NewPoolID(), "safe", models.CapacityOnDemand, 3, "elsewhere"
 	require.NoError(t, models.UpsertPool(t.Context(), s.DB, &safe))
-	for _, bears := range []func(*jobs.Submission){
-		func(*jobs.Submission) {},
-		func(in *jobs.Submission) { in.MaxPreemptions = new(0) },
-		func(in *jobs.Submission) { in.MaxPreemptions = new(0) },
-		func(in *jobs.Submission) { in.MaxPricePerHour = new(1.5) },
-		func(in *jobs.Submission) { in.MaxPreemptions, in.MaxPricePerHour = new(0), new(1.5) },
-		func(in *jobs.Submission) { in.Region = "elsewhere" }, // a wish
-		func(in *jobs.Submission) { in.Region, in.RequireRegion = "elsewhere", true },
-		func(in *jobs.Submission) { in.MaxPreemptions, in.Region, in.RequireRegion = new(0), "local", true },
+	for _, bears := range []func(*submit.Submission){
+		func(*submit.Submission) {},
+		func(in *submit.Submission) { in.MaxPreemptions = new(0) },
+		func(in *submit.Submission) { in.MaxPreemptions = new(0) },
+		func(in *submit.Submission) { in.MaxPricePerHour = new(1.5) },
+		func(in *submit.Submission) { in.MaxPreemptions, in.MaxPricePerHour = new(0), new(1.5) },
+		func(in *submit.Submission) { in.Region = "elsewhere" }, // a wish
+		func(in *submit.Submission) { in.Region, in.RequireRegion = "elsewhere", true },
+		func(in *submit.Submission) { in.MaxPreemptions, in.Region, in.RequireRegion = new(0), "local", true },
 	} {
 		jobstest.SubmitAs(t, s, s.Admin, bears) // CRITICAL: each needs a worker at once
 	}
@@ -192,11 +194,11 @@ func enrolOne(t *testing.T, s *jobstest.Stack, pool *models.Pool) jobs.Principal
 }
 
 // finish completes a job.
-func finish(t *testing.T, s *jobstest.Stack, worker jobs.Principal, got *jobs.Lease) {
+func finish(t *testing.T, s *jobstest.Stack, worker jobs.Principal, got *lease.Lease) {
 	t.Helper()
 	fence := jobstest.FenceOf(got)
 	video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-	_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
+	_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 	require.NoError(t, err)
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -19,7 +20,7 @@ type lossy struct {
 	provider *jobstest.FakeProvider
 	worker   jobs.Principal
 	machine  string
-	fence    jobs.Fence
+	fence    lease.Fence
 }
 
 // detectors are those that can say that a worker is lost: its own notice, its lease, and the list

@@ -9,8 +9,10 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/registry"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -27,9 +29,9 @@ func offering(t *testing.T, s *jobstest.Stack, gpuType string, names ...string) 
 	return p, w
 }
 
-func leased(t *testing.T, s *jobstest.Stack, p jobs.Principal, warm ...string) *jobs.Lease {
+func leased(t *testing.T, s *jobstest.Stack, p jobs.Principal, warm ...string) *lease.Lease {
 	t.Helper()
-	lease, _, err := s.Leaser.Lease(t.Context(), p, jobs.LeaseCall{WorkerID: p.WorkerID, Warm: warm})
+	lease, _, err := s.Leaser.Lease(t.Context(), p, lease.LeaseCall{WorkerID: p.WorkerID, Warm: warm})
 	require.NoError(t, err)
 	return lease
 }
@@ -42,7 +44,7 @@ func TestOfferedModels(t *testing.T) {
 		s := jobstest.New(t)
 		s.SeedCatalogue(t)
 		old, worker := offering(t, s, "Commodore 64", "ltx-video", "testcard", "coral", "no/name"[:2])
-		job := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Model, in.Prompt, in.Params = "ltx-video", "a fox", nil })
+		job := jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Model, in.Prompt, in.Params = "ltx-video", "a fox", nil })
 
 		require.Nil(t, leased(t, s, old))
 		served, refused := s.Registry.Catalogue.Current().Split(worker.Offer)
@@ -92,10 +94,10 @@ func TestOfferedModels(t *testing.T) {
 		_, err = s.Registry.Apply(t.Context(), s.Admin, registry.Application{File: "own.yaml", Source: "models: [{name: own, type: x, gpuTypes: [any], timeoutSeconds: 9, gpuSecondsPerSecond: 1, params: {type: object}}]"})
 		require.NoError(t, err)
 		for _, name := range []string{"drill", "own"} {
-			job := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Model, in.Params = name, nil })
-			lease := leased(t, s, p)
-			require.Equal(t, job.ID, lease.Job.ID)
-			_, err := s.Holder.Fail(t.Context(), p, jobs.Fence{AttemptID: lease.Attempt.ID, Token: lease.Attempt.FencingToken}, jobs.Failure{Class: models.FailContentPolicy})
+			job := jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Model, in.Params = name, nil })
+			granted := leased(t, s, p)
+			require.Equal(t, job.ID, granted.Job.ID)
+			_, err := s.Holder.Fail(t.Context(), p, lease.Fence{AttemptID: granted.Attempt.ID, Token: granted.Attempt.FencingToken}, lease.Failure{Class: models.FailContentPolicy})
 			require.NoError(t, err)
 		}
 	})
@@ -105,7 +107,7 @@ func TestOfferedModels(t *testing.T) {
 		s, scaler, provider, pool := scaled(t, 0, 4)
 		s.SeedCatalogue(t)
 		s.Exec(t, "UPDATE pools SET gpu_type = 'T4', models = '{ltx-video}'")
-		jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Model, in.Prompt, in.Params = "ltx-video", "a fox", nil })
+		jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Model, in.Prompt, in.Params = "ltx-video", "a fox", nil })
 
 		require.NoError(t, scaler.Scale(t.Context()))
 		require.Zero(t, provider.Started)

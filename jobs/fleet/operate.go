@@ -10,6 +10,8 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/change"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -17,7 +19,7 @@ import (
 // Operator performs an operator's actions on workers.
 type Operator struct {
 	DB        *bun.DB
-	Notifier  *jobs.Notifier
+	Notifier  *change.Notifier
 	Providers map[string]Provider
 }
 
@@ -37,7 +39,7 @@ func (o *Operator) DrainWorker(ctx context.Context, p jobs.Principal, id models.
 	if deadline < 0 || deadline > maxDrain {
 		return nil, apierror.Invalid("deadlineSeconds", "deadlineSeconds must be from 0 to %.0f.", maxDrain.Seconds())
 	}
-	w, err := drain(ctx, o.DB, id, jobs.LeavesDrained, func(now time.Time) time.Time { return now.Add(deadline + savesWithin) },
+	w, err := drain(ctx, o.DB, id, lease.LeavesDrained, func(now time.Time) time.Time { return now.Add(deadline + savesWithin) },
 		func(tx bun.Tx, w *models.Worker) error {
 			if w.Status == models.WorkerTerminated {
 				return errTerminated
@@ -96,11 +98,11 @@ func (o *Operator) TerminateWorker(ctx context.Context, p jobs.Principal, id mod
 		if len(all) <= 1 {
 			if err := provider.Delete(ctx, pool, []Instance{machine})[machine.ID]; err != nil {
 				return nil, apierror.Conflict("The worker was not terminated: its provider %s could not end its machine: %s. Fix that, then terminate the worker again.",
-					w.Provider, text.Clip(text.Printable(err.Error()), jobs.MaxMessageBytes))
+					w.Provider, text.Clip(text.Printable(err.Error()), lease.MaxMessageBytes))
 			}
 		}
 	}
-	return terminateWorker(ctx, o.DB, o.Notifier, id, jobs.Loss{Reason: jobs.LeavesTerminated, Blameless: true})
+	return terminateWorker(ctx, o.DB, o.Notifier, id, lease.Loss{Reason: lease.LeavesTerminated, Blameless: true})
 }
 
 // maxNotice is the longest notice of a preemption.
@@ -124,7 +126,7 @@ func (o *Operator) PreemptWorker(ctx context.Context, p jobs.Principal, id model
 		return nil, apierror.Conflict("Only spot machines of providers that can preempt them are preempted; this one is %s, of the provider %s.", w.CapacityClass, text.Clip(w.Provider, 64))
 	}
 	// The signal carries no time: the worker learns its deadline from the drain.
-	w, err = drain(ctx, o.DB, id, jobs.LeavesPreempted, func(now time.Time) time.Time { return now.Add(notice) },
+	w, err = drain(ctx, o.DB, id, lease.LeavesPreempted, func(now time.Time) time.Time { return now.Add(notice) },
 		func(tx bun.Tx, w *models.Worker) error {
 			if w.Status == models.WorkerTerminated {
 				return errTerminated
@@ -150,7 +152,7 @@ func (o *Operator) PreemptWorker(ctx context.Context, p jobs.Principal, id model
 		return nil, apierror.Conflict("The worker drains; its provider is shutting down, and ends its machine.")
 	}
 	if err != nil {
-		return nil, apierror.Conflict("The worker drains, but its provider %s could not preempt its machine: %s.", w.Provider, text.Clip(text.Printable(err.Error()), jobs.MaxMessageBytes))
+		return nil, apierror.Conflict("The worker drains, but its provider %s could not preempt its machine: %s.", w.Provider, text.Clip(text.Printable(err.Error()), lease.MaxMessageBytes))
 	}
 	return w, nil
 }

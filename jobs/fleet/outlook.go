@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
@@ -29,7 +29,7 @@ type outlook struct {
 
 // asked are why Reelay itself and operators drain workers. A worker that leaves for another reason,
 // or without, was taken away.
-var asked = []string{jobs.LeavesFewer, jobs.LeavesPaused, jobs.LeavesDrained}
+var asked = []string{lease.LeavesFewer, lease.LeavesPaused, lease.LeavesDrained}
 
 // look adds the outlook to a snapshot, and reads it again if it is old.
 func (o *outlook) look(ctx context.Context, tx bun.Tx, s *snapshot) (err error) {

@@ -18,6 +18,8 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/change"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
@@ -39,7 +41,7 @@ const (
 type Pools struct {
 	DB        *bun.DB
 	Catalogue *catalogue.Catalogue
-	Notifier  *jobs.Notifier
+	Notifier  *change.Notifier
 	// Checks has an entry for each provider that a pool may name. It checks what the
 	// provider needs of the pool, and returns an INVALID_INPUT of the field. It may be nil.
 	Checks map[string]func(*models.Pool) error
@@ -223,7 +225,7 @@ func (s *Pools) Pause(ctx context.Context, p jobs.Principal, id models.PoolID) (
 		if err := models.SetDesired(ctx, tx, id, 0); err != nil {
 			return err
 		}
-		if drained, err = models.DrainPool(ctx, tx, id, jobs.LeavesPaused); err != nil {
+		if drained, err = models.DrainPool(ctx, tx, id, lease.LeavesPaused); err != nil {
 			return err
 		}
 		return p.Audit(ctx, tx, "pausePool", string(id), jobs.Payload{"name": pool.Name, "draining": len(drained)})
@@ -304,7 +306,7 @@ func (s *Pools) check(pool *models.Pool) error {
 	}
 	var object map[string]any
 	if err := json.Unmarshal(spec.Settings, &object); err != nil && len(spec.Settings) > 0 {
-		return apierror.Invalid("settings", "settings must be a JSON object: %s.", text.Clip(text.Printable(err.Error()), jobs.MaxMessageBytes))
+		return apierror.Invalid("settings", "settings must be a JSON object: %s.", text.Clip(text.Printable(err.Error()), lease.MaxMessageBytes))
 	}
 	if err := checkTexts(spec); err != nil {
 		return err
@@ -314,7 +316,7 @@ func (s *Pools) check(pool *models.Pool) error {
 	}
 	if spec.ActiveHours != "" {
 		if _, err := ParseHours(spec.ActiveHours); err != nil {
-			return apierror.Invalid("activeHours", "activeHours: %s.", text.Clip(text.Printable(err.Error()), jobs.MaxMessageBytes))
+			return apierror.Invalid("activeHours", "activeHours: %s.", text.Clip(text.Printable(err.Error()), lease.MaxMessageBytes))
 		}
 	}
 	if err := s.Catalogue.Current().Known("models", spec.Models); err != nil {

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/pass"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -65,7 +65,7 @@ func TestScaleByPrice(t *testing.T) {
 		require.WithinDuration(t, time.Now().Add(6*time.Hour), waits.Until, time.Hour)
 
 		s.Exec(t, "UPDATE jobs SET queued_at = queued_at - interval '6 h'")
-		_, err := (&jobs.Promoter{DB: s.DB, Notifier: s.Notifier}).Promote(t.Context())
+		_, err := (&pass.Promoter{DB: s.DB, Notifier: s.Notifier}).Promote(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, scaler.Scale(t.Context()))
 

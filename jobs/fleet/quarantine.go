@@ -13,6 +13,8 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/change"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -43,8 +45,8 @@ func (o *Operator) QuarantineWorker(ctx context.Context, p jobs.Principal, id mo
 	if minutes < 1 || minutes > int(maxQuarantine.Minutes()) {
 		return nil, apierror.Invalid("minutes", "minutes must be from 1 to %.0f.", maxQuarantine.Minutes())
 	}
-	if !text.Valid(reason, 1, jobs.MaxMessageBytes) {
-		return nil, apierror.Invalid("reason", "reason must have 1 to %d printable characters.", jobs.MaxMessageBytes)
+	if !text.Valid(reason, 1, lease.MaxMessageBytes) {
+		return nil, apierror.Invalid("reason", "reason must have 1 to %d printable characters.", lease.MaxMessageBytes)
 	}
 	return o.quarantine(ctx, p, id, "quarantineWorker", jobs.Payload{"minutes": minutes, "reason": reason}, func(q *models.Quarantine) bool {
 		q.Until, q.Cause, q.Reason = q.ChangedAt.Add(time.Duration(minutes)*time.Minute), models.QuarantineOperator, reason
@@ -112,7 +114,7 @@ func quarantineOf(ctx context.Context, tx bun.Tx, host models.Host) (*models.Qua
 // Quarantiner quarantines hosts that fail, and lets other machines replace them.
 type Quarantiner struct {
 	DB       *bun.DB
-	Notifier *jobs.Notifier
+	Notifier *change.Notifier
 	// Providers are those whose machines are replaced.
 	Providers map[string]Provider
 }

@@ -10,14 +10,16 @@ import (
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/pass"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
 
 // ask asks once for a job, and returns it or nil.
-func ask(t *testing.T, s *jobstest.Stack, worker jobs.Principal) *jobs.Lease {
+func ask(t *testing.T, s *jobstest.Stack, worker jobs.Principal) *lease.Lease {
 	t.Helper()
-	lease, _, err := s.Leaser.Lease(t.Context(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID})
+	lease, _, err := s.Leaser.Lease(t.Context(), worker, lease.LeaseCall{WorkerID: worker.WorkerID})
 	require.NoError(t, err)
 	return lease
 }
@@ -37,7 +39,7 @@ func crash(t *testing.T, s *jobstest.Stack, worker jobs.Principal, n int) {
 func crashNext(t *testing.T, s *jobstest.Stack, worker jobs.Principal) {
 	t.Helper()
 	_, fence := s.Lease(t, worker)
-	_, err := s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailModelCrash, Message: "segmentation fault"})
+	_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailModelCrash, Message: "segmentation fault"})
 	require.NoError(t, err)
 }
 
@@ -46,7 +48,7 @@ func quarantiner(s *jobstest.Stack, providers map[string]fleet.Provider) *fleet.
 }
 
 // pass runs a round and returns how many hosts it quarantined.
-func pass(t *testing.T, q *fleet.Quarantiner) int {
+func judgeOnce(t *testing.T, q *fleet.Quarantiner) int {
 	t.Helper()
 	n, err := q.Pass(t.Context())
 	require.NoError(t, err)
@@ -110,7 +112,7 @@ func TestQuarantine(t *testing.T) {
 		answer, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
 
 		require.NoError(t, err)
-		require.Equal(t, jobs.DirectContinue, answer.Directive.Action)
+		require.Equal(t, lease.DirectContinue, answer.Directive.Action)
 	})
 
 	t.Run("RefusesBadInput", func(t *testing.T) {
@@ -154,20 +156,20 @@ func TestQuarantiner(t *testing.T) {
 		s.Worker(t, "good")
 		q := quarantiner(s, nil)
 		crash(t, s, bad, 2)
-		require.Zero(t, pass(t, q), "two jobs are not enough")
+		require.Zero(t, judgeOnce(t, q), "two jobs are not enough")
 		crash(t, s, bad, 1)
 
-		require.Equal(t, 1, pass(t, q))
+		require.Equal(t, 1, judgeOnce(t, q))
 
 		w, err := jobs.GetWorker(t.Context(), s.DB, bad.WorkerID)
 		require.NoError(t, err)
 		require.Equal(t, models.QuarantineCrashes, w.QuarantineCause)
 		require.Contains(t, w.QuarantineReason, "The models of 3 jobs crashed here within an hour")
-		require.Zero(t, pass(t, q), "it is judged once")
+		require.Zero(t, judgeOnce(t, q), "it is judged once")
 		s.Exec(t, "UPDATE quarantines SET until = clock_timestamp()")
-		pass(t, q)
+		judgeOnce(t, q)
 		crash(t, s, bad, 3)
-		require.Equal(t, 1, pass(t, q))
+		require.Equal(t, 1, judgeOnce(t, q))
 		w, err = jobs.GetWorker(t.Context(), s.DB, bad.WorkerID)
 		require.NoError(t, err)
 		require.WithinDuration(t, time.Now().Add(time.Hour), w.QuarantinedUntil, 10*time.Minute, "the second time is twice as long")
@@ -182,13 +184,13 @@ func TestQuarantiner(t *testing.T) {
 			crashNext(t, s, one)
 		}
 		s.Exec(t, "UPDATE jobs SET run_at = clock_timestamp() - interval '1 second', avoid_until = NULL")
-		_, err := (&jobs.Scheduler{DB: s.DB, Notifier: s.Notifier}).Due(t.Context())
+		_, err := (&pass.Scheduler{DB: s.DB, Notifier: s.Notifier}).Due(t.Context())
 		require.NoError(t, err)
 		for range 3 {
 			crashNext(t, s, other)
 		}
 
-		require.Zero(t, pass(t, quarantiner(s, nil)))
+		require.Zero(t, judgeOnce(t, quarantiner(s, nil)))
 	})
 
 	t.Run("LeavesAModelAWorkerToRunOn", func(t *testing.T) {
@@ -199,12 +201,12 @@ func TestQuarantiner(t *testing.T) {
 		}
 		q := quarantiner(s, nil)
 
-		require.Equal(t, 1, pass(t, q))
-		require.Zero(t, pass(t, q), "one of the other two is no more than those in quarantine")
+		require.Equal(t, 1, judgeOnce(t, q))
+		require.Zero(t, judgeOnce(t, q), "one of the other two is no more than those in quarantine")
 
 		alone := jobstest.New(t)
 		crash(t, alone, alone.Worker(t, "only"), 3)
-		require.Zero(t, pass(t, quarantiner(alone, nil)))
+		require.Zero(t, judgeOnce(t, quarantiner(alone, nil)))
 	})
 
 	for name, c := range map[string]struct {
@@ -222,7 +224,7 @@ func TestQuarantiner(t *testing.T) {
 			require.NoError(t, err)
 			q := quarantiner(s, nil)
 
-			n := pass(t, q)
+			n := judgeOnce(t, q)
 
 			w, err := jobs.GetWorker(t.Context(), s.DB, worker.WorkerID)
 			require.NoError(t, err)
@@ -234,9 +236,9 @@ func TestQuarantiner(t *testing.T) {
 			require.Equal(t, 1, n)
 			_, err = s.Fleet.ReleaseQuarantine(t.Context(), s.Admin, worker.WorkerID)
 			require.NoError(t, err)
-			require.Zero(t, pass(t, q), "an operator has released it")
+			require.Zero(t, judgeOnce(t, q), "an operator has released it")
 			s.Exec(t, "UPDATE quarantines SET until = clock_timestamp() - interval '1 second'")
-			require.Equal(t, 1, pass(t, q), "the error is still there")
+			require.Equal(t, 1, judgeOnce(t, q), "the error is still there")
 		})
 	}
 
@@ -251,7 +253,7 @@ func TestQuarantiner(t *testing.T) {
 				s.Exec(t, `INSERT INTO worker_gpus (worker_id, gpus, sampled_at) VALUES (?, '[{"index": 0, "xid": 79}]', clock_timestamp())`, worker.WorkerID)
 			}
 
-			require.Equal(t, 2, pass(t, quarantiner(s, map[string]fleet.Provider{"fake": provider})))
+			require.Equal(t, 2, judgeOnce(t, quarantiner(s, map[string]fleet.Provider{"fake": provider})))
 
 			states := []models.WorkerStatus{jobstest.WorkerStatus(t, s, workers[0].WorkerID), jobstest.WorkerStatus(t, s, workers[1].WorkerID)}
 			if !held {

@@ -13,6 +13,8 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/change"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/secrets"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -44,7 +46,7 @@ const maxSlot = 1000
 type Registrar struct {
 	DB        *bun.DB
 	Catalogue *catalogue.Catalogue
-	Notifier  *jobs.Notifier
+	Notifier  *change.Notifier
 }
 
 // Register makes a worker and a token of its own. A worker that was known at the
@@ -64,7 +66,7 @@ func (r *Registrar) Register(ctx context.Context, p jobs.Principal, in Registrat
 		Slot: in.Slot, EnrolmentKeyID: p.KeyID,
 	}
 	var worker *models.Worker
-	var done *jobs.Change
+	var done *change.Change
 	err := jobs.InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
 		pool, err := enter(ctx, tx, in.PoolID)
 		if err != nil {
@@ -122,7 +124,7 @@ func (in *Registration) describe(w *models.Worker) {
 
 // replace ends the worker that was there before. It returns the booting one, if
 // that is what waits.
-func (r *Registrar) replace(ctx context.Context, tx bun.Tx, p jobs.Principal, in Registration) (*models.Worker, *jobs.Change, error) {
+func (r *Registrar) replace(ctx context.Context, tx bun.Tx, p jobs.Principal, in Registration) (*models.Worker, *change.Change, error) {
 	old, err := models.FindWorkerBySlot(ctx, tx, in.Provider, in.ProviderInstanceID, in.Slot)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil, nil
@@ -143,7 +145,7 @@ func (r *Registrar) replace(ctx context.Context, tx bun.Tx, p jobs.Principal, in
 	if err := mayReplace(ctx, tx, p, old); err != nil {
 		return nil, nil, err
 	}
-	c, err := terminate(ctx, tx, old.ID, jobs.Loss{Reason: "its agent registered again"})
+	c, err := terminate(ctx, tx, old.ID, lease.Loss{Reason: "its agent registered again"})
 	return nil, c, err
 }
 
@@ -174,15 +176,15 @@ func mayReplace(ctx context.Context, tx bun.Tx, p jobs.Principal, old *models.Wo
 
 // terminate ends a worker for good and requeues the job that it holds. The change is nil
 // if it held none. The worker's row is locked first: nobody gives it another job.
-func terminate(ctx context.Context, tx bun.Tx, id models.WorkerID, lost jobs.Loss) (*jobs.Change, error) {
+func terminate(ctx context.Context, tx bun.Tx, id models.WorkerID, lost lease.Loss) (*change.Change, error) {
 	w, err := models.LockWorker(ctx, tx, id)
 	if err != nil || w.Status == models.WorkerTerminated {
 		return nil, err
 	}
-	var done *jobs.Change
+	var done *change.Change
 	attempt, err := models.FindLiveAttempt(ctx, tx, id)
 	if err == nil {
-		if done, err = jobs.EndHeld(ctx, tx, attempt, lost); err == nil {
+		if done, err = lease.EndHeld(ctx, tx, attempt, lost); err == nil {
 			w, err = models.LockWorker(ctx, tx, id) // as it is now
 		}
 	}
@@ -217,8 +219,8 @@ func (r *Registrar) validate(in *Registration) error {
 		return apierror.Invalid("agentVersion", "agentVersion may have %d printable characters.", text.MaxName)
 	case in.Slot < 0 || in.Slot > maxSlot:
 		return apierror.Invalid("slot", "slot must be from 0 to %d.", maxSlot)
-	case in.GPUCount < 1 || in.GPUCount > jobs.MaxGPUs:
-		return apierror.Invalid("gpuCount", "gpuCount must be from 1 to %d.", jobs.MaxGPUs)
+	case in.GPUCount < 1 || in.GPUCount > lease.MaxGPUs:
+		return apierror.Invalid("gpuCount", "gpuCount must be from 1 to %d.", lease.MaxGPUs)
 	case in.GPUMemoryBytes != nil && *in.GPUMemoryBytes < 0:
 		return apierror.Invalid("gpuMemoryBytes", "gpuMemoryBytes must be 0 or more.")
 	case len(in.Models) == 0:
@@ -247,7 +249,7 @@ func (r *Registrar) refused(ctx context.Context, in Registration, err error) err
 		!text.Valid(in.Provider, 1, text.MaxName) || !text.Valid(in.ProviderInstanceID, 1, text.MaxName) || in.Slot < 0 || in.Slot > maxSlot {
 		return err
 	}
-	cause := text.Clip(text.Printable("the API refused the registration: "+why.Message), jobs.MaxMessageBytes)
+	cause := text.Clip(text.Printable("the API refused the registration: "+why.Message), lease.MaxMessageBytes)
 	if failed := models.RecordBootFailure(ctx, r.DB, in.Provider, in.ProviderInstanceID, in.Slot, cause); failed != nil {
 		slog.WarnContext(ctx, "the refusal of a registration could not be recorded", "machine", text.Clip(in.ProviderInstanceID, 64), "error", failed)
 	}
@@ -324,7 +326,7 @@ func (r *Registrar) DrainSelf(ctx context.Context, p jobs.Principal, id models.W
 	if left := deadline.Sub(now); !deadline.IsZero() && (left < -maxSkew || left > maxDrain) {
 		return nil, apierror.Invalid("deadline", "deadline must be within the next %.0f hours; it is now %s.", maxDrain.Hours(), text.MomentToSecond(now.UTC(), now))
 	}
-	return drain(ctx, r.DB, id, text.Clip(text.Printable(reason), jobs.MaxMessageBytes), func(time.Time) time.Time { return deadline }, nil)
+	return drain(ctx, r.DB, id, text.Clip(text.Printable(reason), lease.MaxMessageBytes), func(time.Time) time.Time { return deadline }, nil)
 }
 
 // Deregister ends the worker. A job that it holds is queued again.
@@ -332,11 +334,11 @@ func (r *Registrar) Deregister(ctx context.Context, p jobs.Principal, id models.
 	if err := p.RequireWorker(id); err != nil {
 		return nil, err
 	}
-	return terminateWorker(ctx, r.DB, r.Notifier, id, jobs.Loss{Reason: "its agent went away", Blameless: true})
+	return terminateWorker(ctx, r.DB, r.Notifier, id, lease.Loss{Reason: "its agent went away", Blameless: true})
 }
 
-func terminateWorker(ctx context.Context, db *bun.DB, n *jobs.Notifier, id models.WorkerID, lost jobs.Loss) (*models.Worker, error) {
-	var done *jobs.Change
+func terminateWorker(ctx context.Context, db *bun.DB, n *change.Notifier, id models.WorkerID, lost lease.Loss) (*models.Worker, error) {
+	var done *change.Change
 	err := jobs.InTx(ctx, db, func(ctx context.Context, tx bun.Tx) (err error) {
 		done, err = terminate(ctx, tx, id, lost)
 		return err
@@ -366,7 +368,7 @@ func drain(
 			}
 		}
 		was := w.Status
-		if !jobs.CanWorkerMove(was, models.WorkerDraining) {
+		if !change.CanWorkerMove(was, models.WorkerDraining) {
 			return nil
 		}
 		now, err := models.Now(ctx, tx)

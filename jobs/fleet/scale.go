@@ -12,7 +12,9 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -20,7 +22,7 @@ import (
 // Scaler sizes pools by the jobs that wait for them.
 type Scaler struct {
 	DB        *bun.DB
-	Notifier  *jobs.Notifier
+	Notifier  *change.Notifier
 	Providers map[string]Provider
 	Policy    Policy
 
@@ -185,7 +187,7 @@ func drainIdle(ctx context.Context, tx bun.Tx, decisions []*decision) (map[model
 	slices.Sort(ids)
 	drained := map[models.WorkerID]bool{}
 	for _, id := range ids {
-		ok, err := models.DrainIdleWorker(ctx, tx, id, jobs.LeavesFewer)
+		ok, err := models.DrainIdleWorker(ctx, tx, id, lease.LeavesFewer)
 		if err != nil {
 			return nil, fmt.Errorf("drain worker %s: %w", id, err)
 		}
@@ -261,7 +263,7 @@ func (s *Scaler) createPool(ctx context.Context, b boot) error {
 // refuse records that the provider refused machines of a pool.
 func (s *Scaler) refuse(ctx context.Context, pool *models.Pool, refused refusals) error {
 	why := refused.worst()
-	return models.RecordRefusal(ctx, s.DB, pool.ID, string(why.class), text.Clip(text.Printable(why.err.Error()), jobs.MaxMessageBytes), pauses[why.class].after(pool.Refusals))
+	return models.RecordRefusal(ctx, s.DB, pool.ID, string(why.class), text.Clip(text.Printable(why.err.Error()), lease.MaxMessageBytes), pauses[why.class].after(pool.Refusals))
 }
 
 // unboot ends the workers that wait for a machine that was not created.
@@ -269,7 +271,7 @@ func (s *Scaler) unboot(ctx context.Context, workers []*models.Worker, machine s
 	var failed []error
 	for _, w := range workers {
 		if w.ProviderInstanceID == machine {
-			_, err := terminateWorker(ctx, s.DB, s.Notifier, w.ID, jobs.Loss{Reason: "it could not be started", Blameless: true})
+			_, err := terminateWorker(ctx, s.DB, s.Notifier, w.ID, lease.Loss{Reason: "it could not be started", Blameless: true})
 			failed = append(failed, err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 )
 
@@ -97,7 +97,7 @@ func distinct(instances []Instance) (firsts, seconds []Instance) {
 func (s *Scaler) note(ctx context.Context, pool *models.Pool, trouble error) error {
 	problem := ""
 	if trouble != nil {
-		problem = text.Clip(text.Printable(trouble.Error()), jobs.MaxMessageBytes)
+		problem = text.Clip(text.Printable(trouble.Error()), lease.MaxMessageBytes)
 	}
 	if problem == pool.ProviderProblem {
 		return nil
@@ -142,13 +142,13 @@ func (s *Scaler) forget(ctx context.Context, p poolState, instances []Instance, 
 	refused := refusals{}
 	for _, w := range p.workers {
 		i, listed := known[w.ProviderInstanceID]
-		loss := jobs.Loss{Reason: "its machine is gone", Blameless: i.Reclaimed}
+		loss := lease.Loss{Reason: "its machine is gone", Blameless: i.Reclaimed}
 		var err error
 		switch age := now.Sub(w.CreatedAt); {
 		case w.Status == models.WorkerBooting && closed:
-			err = s.terminate(ctx, w, jobs.Loss{Reason: "its pool is closed", Blameless: true})
+			err = s.terminate(ctx, w, lease.Loss{Reason: "its pool is closed", Blameless: true})
 		case w.Status == models.WorkerLost && now.Sub(w.LostAt) > bootLimit(p.pool):
-			err = s.terminate(ctx, w, jobs.Loss{Reason: "it has been lost for long"})
+			err = s.terminate(ctx, w, lease.Loss{Reason: "it has been lost for long"})
 		case w.Status == models.WorkerBooting && listed && i.State != InstanceEnded && age > bootLimit(p.pool):
 			err = s.endBoot(ctx, w, fmt.Sprintf("its agent did not register within %s; the provider reports the machine as %s", text.Setting(bootLimit(p.pool)), i.State))
 		case listed && i.State != InstanceEnded, w.Status == models.WorkerBooting && (!listed || i.Err != nil) && age < grace:
@@ -156,7 +156,7 @@ func (s *Scaler) forget(ctx context.Context, p poolState, instances []Instance, 
 		case w.Status == models.WorkerBooting && i.Err != nil:
 			slog.WarnContext(ctx, "a machine could not be created", "pool", p.pool.Name, "machine", text.Clip(i.ID, 64), "class", ClassOf(i.Err), "error", i.Err)
 			refused.add(i.Err)
-			err = s.terminate(ctx, w, jobs.Loss{Reason: "its machine could not be created", Blameless: true})
+			err = s.terminate(ctx, w, lease.Loss{Reason: "its machine could not be created", Blameless: true})
 		case w.Status == models.WorkerBooting && !i.Reclaimed:
 			err = s.endBoot(ctx, w, endedWhy(i, "before its agent registered"))
 		case endedEarly(w, i, now):
@@ -176,7 +176,7 @@ func (s *Scaler) forget(ctx context.Context, p poolState, instances []Instance, 
 
 func bootLimit(p *models.Pool) time.Duration { return time.Duration(p.BootLimitSeconds) * time.Second }
 
-func (s *Scaler) terminate(ctx context.Context, w *models.Worker, loss jobs.Loss) error {
+func (s *Scaler) terminate(ctx context.Context, w *models.Worker, loss lease.Loss) error {
 	_, err := terminateWorker(ctx, s.DB, s.Notifier, w.ID, loss)
 	return err
 }

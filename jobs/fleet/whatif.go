@@ -3,9 +3,9 @@ package fleet
 import (
 	"time"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 )
 
@@ -80,7 +80,7 @@ func Answered(p *models.Pool, class ErrorClass, now time.Time) {
 // BootEnded records that a machine that was created at a time has ended without starting, as the scaler
 // does in the database; BootStarted, that one has started.
 func BootEnded(p *models.Pool, created, now time.Time) {
-	jobs.CountBootFailure(&p.PoolBoots, now, created, "it took too long", false)
+	lease.CountBootFailure(&p.PoolBoots, now, created, "it took too long", false)
 }
 
 // BootStarted ends the caution with a pool whose machines did not start.

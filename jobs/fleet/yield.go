@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 )
 
@@ -76,7 +76,7 @@ func (p *performer) freeSoon() bool {
 		age := seconds(p.AgeSeconds)
 		return p.boot()-age <= yieldSoon && age <= 2*p.boot()
 	}
-	asked := p.AskedSeconds != nil && seconds(*p.AskedSeconds) < jobs.YieldWithin
+	asked := p.AskedSeconds != nil && seconds(*p.AskedSeconds) < lease.YieldWithin
 	return asked || p.left <= yieldSoon
 }
 

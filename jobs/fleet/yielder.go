@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -19,7 +20,7 @@ import (
 // Yielder asks running jobs to give way to those of higher lanes that wait past their target.
 type Yielder struct {
 	DB        *bun.DB
-	Notifier  *jobs.Notifier
+	Notifier  *change.Notifier
 	Catalogue *catalogue.Catalogue
 }
 

@@ -8,6 +8,8 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -18,7 +20,7 @@ type crowded struct {
 	yielder     *fleet.Yielder
 	pool        *models.Pool
 	worker      jobs.Principal
-	fence       jobs.Fence
+	fence       lease.Fence
 	batch, late *models.Job
 }
 
@@ -27,15 +29,15 @@ func newCrowded(t *testing.T) *crowded {
 	s, _, provider, pool := scaled(t, 0, 1)
 	c := &crowded{Stack: s, pool: pool, yielder: &fleet.Yielder{DB: s.DB, Notifier: s.Notifier, Catalogue: s.Leaser.Catalogue}}
 	s.Exec(t, "UPDATE accounts SET max_running = 9")
-	c.batch = jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
+	c.batch = jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Tier = models.TierBatch })
 	provider.Running = []string{"one"}
 	c.worker = enrol(t, s, provider, pool)[0]
 	_, c.fence = s.Lease(t, c.worker)
 	s.Exec(t, "UPDATE jobs SET estimated_gpu_seconds = 1000 WHERE id = ?", c.batch.ID)
 	jobstest.Checkpoint(t, s, c.worker, c.fence, 7)
-	_, err := s.Holder.ReportProgress(t.Context(), c.worker, c.fence, jobs.ProgressReport{Progress: models.Progress{Percent: 20, Phase: models.PhaseRendering}})
+	_, err := s.Holder.ReportProgress(t.Context(), c.worker, c.fence, lease.ProgressReport{Progress: models.Progress{Percent: 20, Phase: models.PhaseRendering}})
 	require.NoError(t, err)
-	c.late = jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierPro })
+	c.late = jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Tier = models.TierPro })
 	s.Exec(t, "UPDATE jobs SET queued_at = queued_at - interval '130 s' WHERE id = ?", c.late.ID)
 	return c
 }
@@ -48,7 +50,7 @@ func (c *crowded) asked(t *testing.T) int {
 	return n
 }
 
-func (c *crowded) beat(t *testing.T) jobs.Directive {
+func (c *crowded) beat(t *testing.T) lease.Directive {
 	t.Helper()
 	answer, err := c.Holder.Heartbeat(t.Context(), c.worker, c.fence, nil)
 	require.NoError(t, err)
@@ -61,16 +63,16 @@ func TestYielder(t *testing.T) {
 	t.Run("AsksABatchJobToGiveWayOnce", func(t *testing.T) {
 		t.Parallel()
 		c := newCrowded(t)
-		require.Equal(t, jobs.DirectContinue, c.beat(t).Action)
+		require.Equal(t, lease.DirectContinue, c.beat(t).Action)
 
 		require.Equal(t, 1, jobstest.Together(t, 3, func(ctx context.Context) (int, error) { return c.yielder.Yield(ctx) }))
 		require.Zero(t, c.asked(t))
 
 		d := c.beat(t)
-		require.Equal(t, jobs.DirectCheckpoint, d.Action)
+		require.Equal(t, lease.DirectCheckpoint, d.Action)
 		require.Equal(t, "a PRO job waits past its target", d.Reason)
 		require.Equal(t, c.batch.ID, d.JobID)
-		require.WithinDuration(t, time.Now().Add(jobs.YieldWithin), d.Deadline, time.Minute)
+		require.WithinDuration(t, time.Now().Add(lease.YieldWithin), d.Deadline, time.Minute)
 		decision := scalingHistory(t, c.Stack, c.pool, 1)[0]
 		require.Regexp(t, `^1 running job is preempted: a PRO job has waited 2 min 1\d s \(target 2 min\), and no worker is free for it soon\.$`, decision.Reason)
 		require.Contains(t, string(decision.Inputs), string(c.late.ID))
@@ -80,7 +82,7 @@ func TestYielder(t *testing.T) {
 	t.Run("TheJobKeepsItsPlaceAndItsAttempts", func(t *testing.T) {
 		t.Parallel()
 		c := newCrowded(t)
-		behind := jobstest.SubmitAs(t, c.Stack, c.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
+		behind := jobstest.SubmitAs(t, c.Stack, c.Client, func(in *submit.Submission) { in.Tier = models.TierBatch })
 		before := c.Reload(t, c.batch.ID)
 		require.Equal(t, 1, c.asked(t))
 
@@ -103,13 +105,13 @@ func TestYielder(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "Preempted by a PRO job. 1 job ahead in the batch lane and the lanes above it.", waiting[c.batch.ID][0].Message)
 		for _, expected := range []models.JobID{c.late.ID, c.batch.ID, behind.ID} {
-			lease, fence := c.Lease(t, c.worker)
-			require.Equal(t, expected, lease.Job.ID)
+			granted, fence := c.Lease(t, c.worker)
+			require.Equal(t, expected, granted.Job.ID)
 			if expected == c.batch.ID {
-				require.Len(t, lease.Checkpoints, 1)
+				require.Len(t, granted.Checkpoints, 1)
 				require.Zero(t, c.asked(t), "nothing is late")
 			}
-			_, err := c.Holder.Complete(t.Context(), c.worker, fence, jobs.Completion{Video: new(c.Upload(t, c.worker, fence, models.ArtifactFinalVideo, []byte("a video")))})
+			_, err := c.Holder.Complete(t.Context(), c.worker, fence, lease.Completion{Video: new(c.Upload(t, c.worker, fence, models.ArtifactFinalVideo, []byte("a video")))})
 			require.NoError(t, err)
 		}
 		c.RequireInvariants(t)
@@ -121,9 +123,9 @@ func TestYielder(t *testing.T) {
 		require.Equal(t, 1, c.asked(t))
 		c.Exec(t, "UPDATE job_attempts SET yield_requested_at = yield_requested_at - interval '121 s' WHERE ended_at IS NULL")
 
-		require.Equal(t, jobs.DirectContinue, c.beat(t).Action)
+		require.Equal(t, lease.DirectContinue, c.beat(t).Action)
 		require.Zero(t, c.asked(t))
-		_, err := c.Holder.Complete(t.Context(), c.worker, c.fence, jobs.Completion{Video: new(c.Upload(t, c.worker, c.fence, models.ArtifactFinalVideo, []byte("a video")))})
+		_, err := c.Holder.Complete(t.Context(), c.worker, c.fence, lease.Completion{Video: new(c.Upload(t, c.worker, c.fence, models.ArtifactFinalVideo, []byte("a video")))})
 		require.NoError(t, err)
 		c.RequireInvariants(t)
 	})
@@ -159,10 +161,10 @@ func TestYielder(t *testing.T) {
 		require.Equal(t, 1, c.asked(t))
 		_, err := c.Fleet.DrainWorker(t.Context(), c.Admin, c.worker.WorkerID, time.Minute)
 		require.NoError(t, err)
-		require.Equal(t, jobs.DirectDrain, c.beat(t).Action)
+		require.Equal(t, lease.DirectDrain, c.beat(t).Action)
 		_, err = c.Canceller.Cancel(t.Context(), c.Client, c.batch.ID)
 		require.NoError(t, err)
-		require.Equal(t, jobs.DirectCancel, c.beat(t).Action)
+		require.Equal(t, lease.DirectCancel, c.beat(t).Action)
 
 		released, err := c.Holder.Release(t.Context(), c.worker, c.fence, models.FailYielded)
 		require.NoError(t, err)

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/history"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
@@ -222,16 +222,16 @@ func TestReader(t *testing.T) {
 		done, failed := s.Submit(t), s.Submit(t)
 		worker := s.Worker(t, "one")
 		_, fence := s.Lease(t, worker)
-		_, err := s.Holder.ReportProgress(t.Context(), worker, fence, jobs.ProgressReport{Progress: models.Progress{Percent: 40, Phase: models.PhaseRendering}})
+		_, err := s.Holder.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: models.Progress{Percent: 40, Phase: models.PhaseRendering}})
 		require.NoError(t, err)
 		_, err = s.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
 		require.NoError(t, err)
 		_, fence = s.Lease(t, worker)
 		o := jobstest.UploadAll(t, s, worker, fence)
-		_, err = s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &o.Video})
+		_, err = s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &o.Video})
 		require.NoError(t, err)
 		_, fence = s.Lease(t, worker)
-		_, err = s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailInvalidInput, Message: "no"})
+		_, err = s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no"})
 		require.NoError(t, err)
 
 		now, err := models.Now(t.Context(), s.DB)

@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -150,7 +151,7 @@ func compute(ctx context.Context, db bun.IDB, from, to time.Time) (*models.Histo
 	if found.Jobs, err = models.CountHistoryJobs(ctx, db, from, to); err != nil {
 		return nil, fmt.Errorf("count what happened to jobs: %w", err)
 	}
-	if found.Pools, err = models.CountHistoryPools(ctx, db, from, to, jobs.Deliberate(), jobs.LeavesPreempted); err != nil {
+	if found.Pools, err = models.CountHistoryPools(ctx, db, from, to, lease.Deliberate(), lease.LeavesPreempted); err != nil {
 		return nil, fmt.Errorf("count what happened in pools: %w", err)
 	}
 	return found, nil

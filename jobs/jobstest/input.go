@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -26,7 +27,7 @@ func Picture(t testing.TB, ink color.Color) []byte {
 }
 
 // RequestInput requests a link to upload a PNG.
-func (s *Stack) RequestInput(t testing.TB, p jobs.Principal, data []byte) *jobs.InputUpload {
+func (s *Stack) RequestInput(t testing.TB, p jobs.Principal, data []byte) *inputs.InputUpload {
 	t.Helper()
 	issued, err := s.Inputs.Request(t.Context(), p, "image/png", int64(len(data)), Checksum(data))
 	require.NoError(t, err)

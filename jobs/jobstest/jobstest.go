@@ -21,14 +21,20 @@ import (
 	"github.com/reelay/reelay/jobs/blob"
 	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/checkpoints"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/inputs"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/operate"
+	"github.com/reelay/reelay/jobs/pass"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/jobs/remote"
 	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/jobs/upkeep"
 	"github.com/reelay/reelay/jobs/video"
 	"github.com/reelay/reelay/jobs/watch"
@@ -47,43 +53,43 @@ func Main(m *testing.M) { modelstest.Main(m.Run) }
 type Stack struct {
 	DB        *bun.DB
 	Keys      *auth.Keys
-	Notifier  *jobs.Notifier
-	Submitter *jobs.Submitter
-	Canceller *jobs.Canceller
-	Deleter   *jobs.Deleter
+	Notifier  *change.Notifier
+	Submitter *submit.Submitter
+	Canceller *operate.Canceller
+	Deleter   *operate.Deleter
 	Videos    *video.Videos
 	Reader    *query.Reader
 	Watcher   *watch.Watcher
-	Leaser    *jobs.Leaser
-	Holder    *jobs.Holder
+	Leaser    *lease.Leaser
+	Holder    *lease.Holder
 	Registrar *fleet.Registrar
-	Operator  *jobs.Operator
+	Operator  *operate.Operator
 	// Registry changes the catalogue. Until SeedCatalogue, the database has no entries, and the
 	// models are those that come with Reelay.
 	Registry  *registry.Registry
 	Fleet     *fleet.Operator
 	Pools     *fleet.Pools
-	Reaper    *jobs.Reaper
-	Scheduler *jobs.Scheduler
-	Settler   *jobs.Settler
-	Retrier   *jobs.Retrier
-	Readier   *jobs.Readier
+	Reaper    *lease.Reaper
+	Scheduler *pass.Scheduler
+	Settler   *change.Settler
+	Retrier   *operate.Retrier
+	Readier   *pass.Readier
 	Upkeep    *upkeep.Upkeep
-	Letters   *jobs.DeadLetters
+	Letters   *operate.DeadLetters
 	Bulk      *bulk.Bulk
 	Accounts  *auth.Accounts
 	Members   *auth.Members
 	Alerts    *alert.Desk
 	Schedules *schedule.Schedules
 	Workflows *workflow.Workflows
-	Promoter  *jobs.Promoter
+	Promoter  *pass.Promoter
 	Webhooks  *webhook.Endpoints
 	Deliverer *webhook.Deliverer
-	Inputs    *jobs.Inputs
-	Fetcher   *jobs.InputFetcher
+	Inputs    *inputs.Inputs
+	Fetcher   *inputs.InputFetcher
 	// Estimates is empty until a test refreshes it.
 	Estimates *estimate.Estimator
-	Learner   *jobs.Learner
+	Learner   *lease.Learner
 	// Checkpoints is empty until a test calls its Pass.
 	Checkpoints *checkpoints.Plans
 	Objects     *blob.Store
@@ -119,14 +125,14 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	sealer, err := seal.New(keyset)
 	require.NoError(t, err)
 
-	notifier := &jobs.Notifier{DB: db, Index: NewIndex(), News: NewNews(), Waiters: &jobs.Waiters{}}
+	notifier := &change.Notifier{DB: db, Index: NewIndex(), News: NewNews(), Waiters: &jobs.Waiters{}}
 	notifier.Aside = func(tell func()) { tell() } // synchronously, so that a submitted job is in the index
 	dir := t.TempDir()
 	objects, base := openObjects(t, dir)
 	reader := query.NewReader(db, sealer, objects, catalogue)
-	leaser := jobs.NewLeaser(db, notifier, catalogue)
+	leaser := lease.NewLeaser(db, notifier, catalogue)
 	here := outbound.Policy{AllowLoopback: true} // tests' receivers are on this machine
-	inputs := &jobs.Inputs{DB: db, Objects: objects, Remote: remote.New(here)}
+	files := &inputs.Inputs{DB: db, Objects: objects, Remote: remote.New(here)}
 	s := &Stack{
 		DB: db, Notifier: notifier, Reader: reader, Leaser: leaser, Objects: objects, ObjectsDir: dir, Base: base,
 		Keys:     auth.NewKeys(db),
@@ -135,44 +141,44 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Alerts: &alert.Desk{DB: db, Config: &alert.Config{Rules: alert.Defaults(), Routes: []*alert.Route{{
 			Name: "nowhere", Slack: &alert.Slack{URL: "http://127.0.0.1:1"},
 		}}}, URL: "https://reelay.example"},
-		Submitter: &jobs.Submitter{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier, Inputs: inputs, Outbound: here},
-		Canceller: &jobs.Canceller{DB: db, Notifier: notifier},
-		Deleter:   &jobs.Deleter{DB: db, Notifier: notifier},
+		Submitter: &submit.Submitter{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier, Inputs: files, Outbound: here},
+		Canceller: &operate.Canceller{DB: db, Notifier: notifier},
+		Deleter:   &operate.Deleter{DB: db, Notifier: notifier},
 		Watcher:   &watch.Watcher{Reader: reader, News: notifier.News},
-		Holder:    jobs.NewHolder(db, objects, catalogue, leaser),
+		Holder:    lease.NewHolder(db, objects, catalogue, leaser),
 		Registrar: &fleet.Registrar{DB: db, Catalogue: catalogue, Notifier: notifier},
-		Reaper:    &jobs.Reaper{DB: db, Notifier: notifier, Catalogue: catalogue},
-		Retrier:   &jobs.Retrier{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier},
-		Operator:  &jobs.Operator{DB: db, Notifier: notifier, Catalogue: catalogue},
+		Reaper:    &lease.Reaper{DB: db, Notifier: notifier, Catalogue: catalogue},
+		Retrier:   &operate.Retrier{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier},
+		Operator:  &operate.Operator{DB: db, Notifier: notifier, Catalogue: catalogue},
 		Registry:  &registry.Registry{DB: db, Catalogue: catalogue},
 		Fleet:     &fleet.Operator{DB: db, Notifier: notifier, Providers: map[string]fleet.Provider{}},
 		Pools: &fleet.Pools{DB: db, Catalogue: catalogue, Notifier: notifier, Checks: map[string]func(*models.Pool) error{
 			"fake": nil, "local": fleet.NoSettings, "static": fleet.NotScaled,
 		}},
-		Inputs:    inputs,
-		Fetcher:   &jobs.InputFetcher{Inputs: inputs, Notifier: notifier, Catalogue: catalogue},
-		Promoter:  &jobs.Promoter{DB: db, Notifier: notifier},
-		Scheduler: &jobs.Scheduler{DB: db, Notifier: notifier, Catalogue: catalogue},
-		Settler:   &jobs.Settler{DB: db, Notifier: notifier},
-		Readier:   &jobs.Readier{DB: db, Notifier: notifier},
+		Inputs:    files,
+		Fetcher:   &inputs.InputFetcher{Inputs: files, Notifier: notifier, Catalogue: catalogue},
+		Promoter:  &pass.Promoter{DB: db, Notifier: notifier},
+		Scheduler: &pass.Scheduler{DB: db, Notifier: notifier, Catalogue: catalogue},
+		Settler:   &change.Settler{DB: db, Notifier: notifier},
+		Readier:   &pass.Readier{DB: db, Notifier: notifier},
 		Webhooks:  &webhook.Endpoints{DB: db, Sealer: sealer, Outbound: here},
 		Deliverer: webhook.NewDeliverer(db, reader, webhook.NewSender(here), base),
 		Upkeep:    &upkeep.Upkeep{DB: db, Objects: objects, Keep: upkeep.DefaultRetention},
 		Secrets:   map[models.Role]string{},
 	}
 	s.Videos = &video.Videos{Reader: reader, Submitter: s.Submitter, Canceller: s.Canceller, Deleter: s.Deleter}
-	s.Learner, s.Estimates = &jobs.Learner{DB: db}, &estimate.Estimator{DB: db, Catalogue: catalogue, LateAfter: jobs.LateAfter()}
+	s.Learner, s.Estimates = &lease.Learner{DB: db}, &estimate.Estimator{DB: db, Catalogue: catalogue, LateAfter: jobs.LateAfter()}
 	s.Checkpoints = &checkpoints.Plans{DB: db}
 	s.Leaser.Checkpoints, s.Reader.Checkpoints = s.Checkpoints, s.Checkpoints
 	s.Leaser.Estimates = s.Estimates
 	s.Reader.Estimates, s.Submitter.Admission.Estimates = s.Estimates, s.Estimates
 	// Listeners are always present unless a test says otherwise.
 	s.Exec(t, "UPDATE presence SET seen_at = 'infinity'")
-	s.Letters = &jobs.DeadLetters{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier, Inputs: inputs}
+	s.Letters = &operate.DeadLetters{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier, Inputs: files}
 	s.Bulk = &bulk.Bulk{DB: db, Verbs: bulk.Roles{
 		Canceller: s.Canceller, Retrier: s.Retrier, Letters: s.Letters, Deleter: s.Deleter, Operator: s.Operator,
 	}.Verbs()}
-	s.Workflows = &workflow.Workflows{Workflows: jobs.Workflows{DB: db, Catalogue: s.Submitter.Catalogue, Notifier: s.Notifier}, Submitter: s.Submitter}
+	s.Workflows = &workflow.Workflows{Workflows: operate.Workflows{DB: db, Catalogue: s.Submitter.Catalogue, Notifier: s.Notifier}, Submitter: s.Submitter}
 	s.Schedules = &schedule.Schedules{Runner: schedule.Runner{DB: db, Submitter: s.Submitter, Canceller: s.Canceller, Workflows: s.Workflows, Sealer: sealer}}
 	s.Account = s.NewAccount(t, "client", models.TierEnterprise)
 	s.Client = s.NewKey(t, s.Account, models.RoleClient)
@@ -255,7 +261,7 @@ func (s *Stack) BeginReads(t testing.TB, p jobs.Principal) (end func()) {
 // Submit submits a job of the client that costs almost nothing.
 func (s *Stack) Submit(t testing.TB) *models.Job {
 	t.Helper()
-	job, _, err := s.Submitter.Submit(t.Context(), s.Client, jobs.Submission{
+	job, _, err := s.Submitter.Submit(t.Context(), s.Client, submit.Submission{
 		Model: "testcard", Prompt: "a lighthouse in the fog", Params: []byte(`{"durationSeconds": 1, "pace": 0}`),
 	})
 	require.NoError(t, err)
@@ -263,9 +269,9 @@ func (s *Stack) Submit(t testing.TB) *models.Job {
 }
 
 // AnotherSubmitter returns the submitter of another process.
-func (s *Stack) AnotherSubmitter() *jobs.Submitter {
+func (s *Stack) AnotherSubmitter() *submit.Submitter {
 	own := s.Submitter
-	return &jobs.Submitter{
+	return &submit.Submitter{
 		DB: own.DB, Catalogue: own.Catalogue, Sealer: own.Sealer, Notifier: own.Notifier, Inputs: own.Inputs, Outbound: own.Outbound,
 		Admission: own.Admission, UserShare: own.UserShare,
 	}
@@ -285,12 +291,12 @@ func (s *Stack) Worker(t testing.TB, instance string) jobs.Principal {
 }
 
 // Lease gives the worker the job that is due. The test fails if there is none.
-func (s *Stack) Lease(t testing.TB, worker jobs.Principal) (*jobs.Lease, jobs.Fence) {
+func (s *Stack) Lease(t testing.TB, worker jobs.Principal) (*lease.Lease, lease.Fence) {
 	t.Helper()
-	lease, _, err := s.Leaser.Lease(t.Context(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID, Wait: 5 * time.Second})
+	granted, _, err := s.Leaser.Lease(t.Context(), worker, lease.LeaseCall{WorkerID: worker.WorkerID, Wait: 5 * time.Second})
 	require.NoError(t, err)
-	require.NotNil(t, lease, "there was no job to lease")
-	return lease, jobs.Fence{AttemptID: lease.Attempt.ID, Token: lease.Attempt.FencingToken}
+	require.NotNil(t, granted, "there was no job to lease")
+	return granted, lease.Fence{AttemptID: granted.Attempt.ID, Token: granted.Attempt.FencingToken}
 }
 
 // ExpireLease ages the lease of a live attempt until it has expired.
@@ -310,10 +316,10 @@ func (s *Stack) Reload(t testing.TB, id models.JobID) *models.Job {
 
 // Upload requests a link, uploads the bytes, and returns the description with which the worker
 // commits them.
-func (s *Stack) Upload(t testing.TB, worker jobs.Principal, f jobs.Fence, kind models.ArtifactType, data []byte) jobs.UploadedObject {
+func (s *Stack) Upload(t testing.TB, worker jobs.Principal, f lease.Fence, kind models.ArtifactType, data []byte) jobs.UploadedObject {
 	t.Helper()
 	o := jobs.UploadedObject{SizeBytes: int64(len(data)), Checksum: Checksum(data), ContentType: contentTypes[kind]}
-	key, link, err := s.Holder.RequestUpload(t.Context(), worker, f, jobs.UploadRequest{
+	key, link, err := s.Holder.RequestUpload(t.Context(), worker, f, lease.UploadRequest{
 		Type: kind, ContentType: o.ContentType, SizeBytes: o.SizeBytes, Checksum: o.Checksum,
 	})
 	require.NoError(t, err)
@@ -372,7 +378,7 @@ func (s *Stack) SubmitWorkflow(t testing.TB, p jobs.Principal, name string, keys
 	t.Helper()
 	in := workflow.Input{Name: name, Output: keys[len(keys)-1]}
 	for i, key := range keys {
-		node := workflow.JobInput{Key: key, Job: jobs.Submission{Model: "testcard", Prompt: "fog", Params: []byte(`{"durationSeconds": 1, "pace": 0}`)}}
+		node := workflow.JobInput{Key: key, Job: submit.Submission{Model: "testcard", Prompt: "fog", Params: []byte(`{"durationSeconds": 1, "pace": 0}`)}}
 		if i > 0 {
 			node.After = keys[i-1 : i]
 		}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -20,18 +22,18 @@ func SecretJob(t *testing.T) (*Stack, *models.Job) {
 	t.Helper()
 	s := New(t)
 	Hook(t, s, NewReceiver(t))
-	job := SubmitAs(t, s, s.Client, func(in *jobs.Submission) {
+	job := SubmitAs(t, s, s.Client, func(in *submit.Submission) {
 		in.CallbackURL = "https://example.com/?token=" + Secret
 		in.Prompt, in.Metadata, in.IdempotencyKey = "a "+Secret, []byte(`{"title": "`+Secret+`"}`), new("k")
 	})
 	worker := s.Worker(t, "one")
 	_, fence := s.Lease(t, worker)
-	_, err := s.Holder.ReportProgress(t.Context(), worker, fence, jobs.ProgressReport{
+	_, err := s.Holder.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{
 		Progress: models.Progress{Percent: 40, Phase: models.PhaseRendering, Message: "drawing the " + Secret},
 	})
 	require.NoError(t, err)
 	o := UploadAll(t, s, worker, fence)
-	_, err = s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{
+	_, err = s.Holder.Fail(t.Context(), worker, fence, lease.Failure{
 		Class: models.FailContentPolicy, Message: "no " + Secret + " here", Log: &o.Log,
 	})
 	require.NoError(t, err)
@@ -57,7 +59,7 @@ func Stored(t require.TestingT, s *Stack) []string {
 }
 
 // Leased returns a stack with one job, and the worker that holds it.
-func Leased(t *testing.T) (*Stack, *models.Job, jobs.Principal, jobs.Fence) {
+func Leased(t *testing.T) (*Stack, *models.Job, jobs.Principal, lease.Fence) {
 	t.Helper()
 	s := New(t)
 	job := s.Submit(t)
@@ -67,7 +69,7 @@ func Leased(t *testing.T) (*Stack, *models.Job, jobs.Principal, jobs.Fence) {
 }
 
 // SubmitAs submits a job as another account, or of another shape than the client's usual one.
-func SubmitAs(t require.TestingT, s *Stack, p jobs.Principal, shape func(*jobs.Submission)) *models.Job {
+func SubmitAs(t require.TestingT, s *Stack, p jobs.Principal, shape func(*submit.Submission)) *models.Job {
 	in := Submission()
 	if shape != nil {
 		shape(&in)
@@ -78,14 +80,15 @@ func SubmitAs(t require.TestingT, s *Stack, p jobs.Principal, shape func(*jobs.S
 }
 
 // LeaseNext asks for a job without waiting. It returns nil if there is none.
-func LeaseNext(t require.TestingT, s *Stack, worker jobs.Principal) *jobs.Lease {
-	lease, _, err := s.Leaser.Lease(context.Background(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID})
+func LeaseNext(t require.TestingT, s *Stack, worker jobs.Principal) *lease.Lease {
+	lease, _, err := s.Leaser.Lease(context.Background(), worker, lease.LeaseCall{WorkerID: worker.WorkerID})
 	require.NoError(t, err)
 	return lease
 }
 
-func FenceOf(l *jobs.Lease) jobs.Fence {
-	return jobs.Fence{AttemptID: l.Attempt.ID, Token: l.Attempt.FencingToken}
+// FenceOf returns the fence of a lease.
+func FenceOf(l *lease.Lease) lease.Fence {
+	return lease.Fence{AttemptID: l.Attempt.ID, Token: l.Attempt.FencingToken}
 }
 
 // Together runs a pass n times at once, as n processes would.
@@ -118,7 +121,7 @@ type Uploads struct {
 	Committed              models.ArtifactID
 }
 
-func UploadAll(t *testing.T, s *Stack, p jobs.Principal, f jobs.Fence) Uploads {
+func UploadAll(t *testing.T, s *Stack, p jobs.Principal, f lease.Fence) Uploads {
 	t.Helper()
 	first := s.Upload(t, p, f, models.ArtifactCheckpoint, []byte("the first state"))
 	_, err := s.Holder.CommitCheckpoint(t.Context(), p, f, jobs.Checkpoint{Object: first, Step: 1, Percent: 10})
@@ -147,12 +150,12 @@ func EventTypes(t *testing.T, s *Stack, id models.JobID) []models.JobEventType {
 }
 
 // Submission returns a valid submission.
-func Submission() jobs.Submission {
-	return jobs.Submission{Model: "testcard", Prompt: "a lighthouse in the fog", Params: []byte(`{"durationSeconds": 1, "pace": 0}`)}
+func Submission() submit.Submission {
+	return submit.Submission{Model: "testcard", Prompt: "a lighthouse in the fog", Params: []byte(`{"durationSeconds": 1, "pace": 0}`)}
 }
 
 // Checkpoint uploads and commits a checkpoint, and returns its artifact.
-func Checkpoint(t *testing.T, s *Stack, p jobs.Principal, f jobs.Fence, step int) (models.ArtifactID, jobs.Checkpoint) {
+func Checkpoint(t *testing.T, s *Stack, p jobs.Principal, f lease.Fence, step int) (models.ArtifactID, jobs.Checkpoint) {
 	t.Helper()
 	c := jobs.Checkpoint{Object: s.Upload(t, p, f, models.ArtifactCheckpoint, []byte(fmt.Sprint("state ", step))), Step: step, Percent: 1}
 	_, err := s.Holder.CommitCheckpoint(t.Context(), p, f, c)
@@ -167,7 +170,7 @@ func Completed(t *testing.T) (*Stack, *models.Job) {
 	t.Helper()
 	s, _, worker, fence := Leased(t)
 	o := UploadAll(t, s, worker, fence)
-	end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &o.Video, Log: &o.Log})
+	end, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &o.Video, Log: &o.Log})
 	require.NoError(t, err)
 	return s, end.Job
 }
@@ -206,18 +209,18 @@ func EachEvent(ctx context.Context, w *watch.Watcher, p jobs.Principal, id model
 func Drafted(t *testing.T) (*Stack, *models.Job) {
 	t.Helper()
 	s := New(t)
-	job := SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Draft = &jobs.Draft{Steps: 6} })
+	job := SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Draft = &submit.Draft{Steps: 6} })
 	return s, FinishDraft(t, s, s.Worker(t, "one"), job)
 }
 
 // FinishDraft completes a draft that is due on a worker.
 func FinishDraft(t *testing.T, s *Stack, worker jobs.Principal, job *models.Job) *models.Job {
 	t.Helper()
-	lease, fence := s.Lease(t, worker)
-	require.Equal(t, job.ID, lease.Job.ID)
+	granted, fence := s.Lease(t, worker)
+	require.Equal(t, job.ID, granted.Job.ID)
 	Checkpoint(t, s, worker, fence, job.DraftSteps)
 	preview := s.Upload(t, worker, fence, models.ArtifactPreview, []byte("a clip"))
-	end, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Preview: &preview})
+	end, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Preview: &preview})
 	require.NoError(t, err)
 	return end.Job
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -123,7 +124,7 @@ func (f *Follower) follow(ctx context.Context, s *Source) error {
 			}
 			p.QuoteProblem = ""
 			if problem != nil {
-				p.QuoteProblem = text.Clip(text.Printable("The source "+s.Name+" gives no price: "+problem.Error()), jobs.MaxMessageBytes)
+				p.QuoteProblem = text.Clip(text.Printable("The source "+s.Name+" gives no price: "+problem.Error()), lease.MaxMessageBytes)
 			}
 			if err := models.SetQuote(ctx, tx, p); err != nil {
 				return err

@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
@@ -193,7 +194,7 @@ func TestChangesOfProcesses(t *testing.T) {
 	s := jobstest.New(t)
 	start := func(version string, settings map[string]string) {
 		t.Helper()
-		process := &jobs.Presence{DB: s.DB, Kind: models.ProcessAPI, Version: version, Host: "one", Settings: jobs.SafeSettings(settings)}
+		process := &lease.Presence{DB: s.DB, Kind: models.ProcessAPI, Version: version, Host: "one", Settings: lease.SafeSettings(settings)}
 		require.NoError(t, process.Pass(t.Context()))
 		require.NoError(t, process.Pass(t.Context()))
 	}

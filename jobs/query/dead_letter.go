@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 )
 
@@ -105,8 +106,8 @@ func ValidDeadLetterFilter(f models.DeadLetterFilter) error {
 	for _, part := range []struct{ name, text string }{
 		{"fingerprint", f.Fingerprint}, {"model", f.Model}, {"provider", f.Provider},
 	} {
-		if !text.Valid(part.text, 0, jobs.MaxUserIDBytes) {
-			return apierror.Invalid(part.name, "%s may have %d printable characters.", part.name, jobs.MaxUserIDBytes)
+		if !text.Valid(part.text, 0, submit.MaxUserIDBytes) {
+			return apierror.Invalid(part.name, "%s may have %d printable characters.", part.name, submit.MaxUserIDBytes)
 		}
 	}
 	return nil

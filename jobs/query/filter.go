@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -19,8 +20,8 @@ import (
 // may not see.
 func Narrow(ctx context.Context, db bun.IDB, p jobs.Principal, f models.JobFilter) (models.JobFilter, error) {
 	for name, value := range map[string]string{"type": f.Type, "model": f.Model, "userId": f.UserID} {
-		if !text.Valid(value, 0, jobs.MaxUserIDBytes) {
-			return f, apierror.Invalid("filter."+name, "filter.%s may have %d printable characters.", name, jobs.MaxUserIDBytes)
+		if !text.Valid(value, 0, submit.MaxUserIDBytes) {
+			return f, apierror.Invalid("filter."+name, "filter.%s may have %d printable characters.", name, submit.MaxUserIDBytes)
 		}
 	}
 	search, err := ParseSearch(f.Search)

@@ -3,9 +3,9 @@ package query
 import (
 	"context"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )
@@ -25,10 +25,10 @@ type JobInput struct {
 
 // Inputs returns the files that a job's params name, given those that exist: referenceImage
 // first, then by name.
-func (r *Reader) Inputs(job *models.Job, files []*models.InputFile) (inputs []*JobInput) {
-	exist := lo.KeyBy(jobs.NameInputs(job.Params, files), func(in jobs.NamedInput) string { return in.Name })
+func (r *Reader) Inputs(job *models.Job, files []*models.InputFile) (all []*JobInput) {
+	exist := lo.KeyBy(inputs.Name(job.Params, files), func(in inputs.Named) string { return in.Name })
 	for _, in := range r.Catalogue.Current().At(job.Model, job.ModelVersion).Inputs(job.Params) {
-		inputs = append(inputs, &JobInput{in, exist[in.Name].Artifact})
+		all = append(all, &JobInput{in, exist[in.Name].Artifact})
 	}
-	return inputs
+	return all
 }

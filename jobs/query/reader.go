@@ -18,6 +18,8 @@ import (
 	"github.com/reelay/reelay/jobs/checkpoints"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/history"
+	"github.com/reelay/reelay/jobs/inputs"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/models"
@@ -204,7 +206,7 @@ func (r *Reader) LeasedPrompt(ctx context.Context, id models.JobID) (Prompt, err
 	prompts, err := r.Prompts(ctx, []models.JobID{id})
 	prompt := prompts[id]
 	if err == nil && prompt.Err == nil {
-		prompt.Text, err = jobs.FillPrompt(ctx, r.DB, id, prompt.Text)
+		prompt.Text, err = inputs.FillPrompt(ctx, r.DB, id, prompt.Text)
 	}
 	return prompt, err
 }
@@ -309,7 +311,7 @@ func (r *Reader) WorkersByID(ctx context.Context, ids []models.WorkerID) ([]*mod
 // SilentWorkers returns those of these workers whose next sign of life is overdue, by
 // PostgreSQL's clock.
 func (r *Reader) SilentWorkers(ctx context.Context, ids []models.WorkerID) ([]models.WorkerID, error) {
-	silent, err := models.FilterSilentWorkers(ctx, r.DB, ids, jobs.SignEvery)
+	silent, err := models.FilterSilentWorkers(ctx, r.DB, ids, lease.SignEvery)
 	return silent, apierror.Wrap(err, "find silent workers")
 }
 

@@ -9,7 +9,9 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -174,10 +176,10 @@ func TestReader(t *testing.T) {
 		s := jobstest.New(t)
 		worker := s.Worker(t, "one")
 		failed := jobstest.SubmitAs(t, s, s.Client, nil)
-		_, err := s.Holder.Fail(t.Context(), worker, jobstest.FenceOf(jobstest.LeaseNext(t, s, worker)), jobs.Failure{Class: models.FailContentPolicy})
+		_, err := s.Holder.Fail(t.Context(), worker, jobstest.FenceOf(jobstest.LeaseNext(t, s, worker)), lease.Failure{Class: models.FailContentPolicy})
 		require.NoError(t, err)
-		users := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.UserID = "ada" })
-		free := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierFree })
+		users := jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.UserID = "ada" })
+		free := jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Tier = models.TierFree })
 		house := jobstest.SubmitAs(t, s, s.Admin, nil)
 		everything := []models.JobID{house.ID, free.ID, users.ID, failed.ID}
 
@@ -285,7 +287,7 @@ func TestWatch(t *testing.T) {
 		_, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
 		require.NoError(t, err)
 		require.Equal(t, models.JobRunning, <-shown)
-		_, err = s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailContentPolicy})
+		_, err = s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy})
 		require.NoError(t, err)
 		require.Equal(t, models.JobFailed, <-shown)
 		require.NoError(t, <-done)

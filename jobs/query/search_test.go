@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -149,15 +150,15 @@ func TestSearch(t *testing.T) {
 	t.Parallel()
 
 	s := jobstest.New(t)
-	submit := func(in jobs.Submission) *models.Job {
+	submitted := func(in submit.Submission) *models.Job {
 		in.Model, in.Prompt = "testcard", "a lighthouse"
 		job, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
 		require.NoError(t, err)
 		return job
 	}
-	plainJob := submit(jobs.Submission{})
-	keyed := submit(jobs.Submission{IdempotencyKey: new("order-17")})
-	tagged := submit(jobs.Submission{Metadata: []byte(`{"campaign": "autumn", "shot": 7, "deep": {"x": "hidden"}}`)})
+	plainJob := submitted(submit.Submission{})
+	keyed := submitted(submit.Submission{IdempotencyKey: new("order-17")})
+	tagged := submitted(submit.Submission{Metadata: []byte(`{"campaign": "autumn", "shot": 7, "deep": {"x": "hidden"}}`)})
 	s.Exec(t, "UPDATE jobs SET created_at = created_at - interval '9 minutes' WHERE id = ?", plainJob.ID)
 	find := func(p jobs.Principal, search string) []models.JobID {
 		page, err := s.Reader.Jobs(t.Context(), p, models.JobFilter{Search: search}, paging.Request{First: 50})

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/fairqueue"
+	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
@@ -235,7 +236,7 @@ func (s *situation) why(job *models.Job) []WaitingReason {
 	if fetch, waits := s.fetches[job.ID]; waits && job.Status == models.JobBlocked {
 		message := "An image of the params is being fetched"
 		if fetch.Problem != "" {
-			message += fmt.Sprintf("; attempt %d of %d failed: %s", min(fetch.Tries, jobs.MaxFetchTries), jobs.MaxFetchTries, fetch.Problem)
+			message += fmt.Sprintf("; attempt %d of %d failed: %s", min(fetch.Tries, inputs.MaxFetchTries), inputs.MaxFetchTries, fetch.Problem)
 		}
 		add(WaitInput, time.Time{}, "%s.", message)
 	}

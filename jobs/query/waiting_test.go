@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
@@ -44,7 +45,7 @@ func TestWaitingFor(t *testing.T) {
 		held, fence := s.Lease(t, one)
 		require.Equal(t, parent.ID, held.Job.ID)
 		soon := time.Now().Add(time.Hour)
-		job := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) {
+		job := jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) {
 			in.DependsOn, in.RunAt = []models.JobID{parent.ID}, &soon
 		})
 		expect := func(codesOf ...query.WaitingCode) []query.WaitingReason {
@@ -59,7 +60,7 @@ func TestWaitingFor(t *testing.T) {
 		require.WithinDuration(t, soon, blocked[1].Until, time.Second)
 
 		video := s.Upload(t, one, fence, models.ArtifactFinalVideo, []byte("a video"))
-		_, err := s.Holder.Complete(t.Context(), one, fence, jobs.Completion{Video: &video})
+		_, err := s.Holder.Complete(t.Context(), one, fence, lease.Completion{Video: &video})
 		require.NoError(t, err)
 		expect(query.WaitNotBefore)
 
@@ -151,7 +152,7 @@ func TestWaitingFor(t *testing.T) {
 
 		two := s.Worker(t, "two")
 		expect()
-		first := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Priority = 9 })
+		first := jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Priority = 9 })
 		require.Equal(t, "1 job ahead in the enterprise lane.", expect(query.WaitQueueAhead)[0].Message)
 
 		s.Exec(t, "UPDATE accounts SET max_running = 1 WHERE id = ?", s.Account.ID)
@@ -160,7 +161,7 @@ func TestWaitingFor(t *testing.T) {
 		capped := expect(query.WaitAccountRunningCap, query.WaitCapacityExhausted)
 		require.Equal(t, "1 worker that can run it is busy; pool maximum is 2.", capped[1].Message)
 
-		_, err = s.Holder.Fail(t.Context(), two, fence, jobs.Failure{Class: models.FailContentPolicy})
+		_, err = s.Holder.Fail(t.Context(), two, fence, lease.Failure{Class: models.FailContentPolicy})
 		require.NoError(t, err)
 		expect()
 		held, _ = s.Lease(t, two)
@@ -177,10 +178,10 @@ func TestWaitingFor(t *testing.T) {
 		_, fence := s.Lease(t, one)
 		s.Submit(t)
 		_, other := s.Lease(t, two)
-		_, err := s.Holder.Fail(t.Context(), one, fence, jobs.Failure{Class: models.FailModelCrash, Message: "NaN"})
+		_, err := s.Holder.Fail(t.Context(), one, fence, lease.Failure{Class: models.FailModelCrash, Message: "NaN"})
 		require.NoError(t, err)
 
-		none, _, err := s.Leaser.Lease(t.Context(), one, jobs.LeaseCall{WorkerID: one.WorkerID})
+		none, _, err := s.Leaser.Lease(t.Context(), one, lease.LeaseCall{WorkerID: one.WorkerID})
 		require.NoError(t, err)
 		require.Nil(t, none)
 		spared := waitingFor(t, s, job.ID)
@@ -207,7 +208,7 @@ func TestWaitingFor(t *testing.T) {
 			jobstest.SubmitAs(t, s, other, nil)
 		}
 		last := s.Submit(t)
-		pro := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierPro })
+		pro := jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Tier = models.TierPro })
 		s.Exec(t, "UPDATE jobs SET queued_at = clock_timestamp() - interval '11 minutes' WHERE id = ?", pro.ID)
 		_, err := s.Promoter.Promote(t.Context())
 		require.NoError(t, err)
@@ -233,9 +234,9 @@ func TestWaitingFor(t *testing.T) {
 
 		s := jobstest.New(t)
 		s.Worker(t, "one")
-		batch := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = models.TierBatch })
+		batch := jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Tier = models.TierBatch })
 		for _, tier := range []models.Tier{models.TierEnterprise, models.TierPro, models.TierPro, models.TierBatch} {
-			jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = tier })
+			jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Tier = tier })
 		}
 		why := func() []string {
 			reasons, err := s.Reader.WaitingFor(t.Context(), []models.JobID{batch.ID})
@@ -326,7 +327,7 @@ func TestWaitingFor(t *testing.T) {
 		var ids []models.JobID
 		for _, tier := range []models.Tier{"", models.TierPro, models.TierFree, models.TierBatch} {
 			for range 5 {
-				ids = append(ids, jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Tier = tier }).ID)
+				ids = append(ids, jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Tier = tier }).ID)
 			}
 		}
 		count := &jobstest.QueryCount{}

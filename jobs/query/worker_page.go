@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/models"
 )
@@ -62,7 +62,7 @@ func (r *Reader) WorkerActs(ctx context.Context, id models.WorkerID, first int) 
 
 // WorkerGroups counts the workers that have not ended by pool, GPU type, region and zone.
 func (r *Reader) WorkerGroups(ctx context.Context) ([]*models.WorkerGroup, error) {
-	found, err := models.ListWorkerGroups(ctx, r.DB, jobs.SignEvery.Seconds())
+	found, err := models.ListWorkerGroups(ctx, r.DB, lease.SignEvery.Seconds())
 	return found, apierror.Wrap(err, "count workers")
 }
 
@@ -70,7 +70,7 @@ func (r *Reader) WorkerGroups(ctx context.Context) ([]*models.WorkerGroup, error
 // worst first, at most 20. What operators, the scaler and preemptions ended does not count. Drills do
 // not make a host worse.
 func (r *Reader) EatingHosts(ctx context.Context) ([]*models.EatingHost, error) {
-	found, err := models.ListEatingHosts(ctx, r.DB, hostWindow, jobs.Deliberate(), r.drills(), hostsRanked)
+	found, err := models.ListEatingHosts(ctx, r.DB, hostWindow, lease.Deliberate(), r.drills(), hostsRanked)
 	return found, apierror.Wrap(err, "rank hosts by lost attempts")
 }
 
@@ -91,7 +91,7 @@ func (r *Reader) drills() []string {
 // Reclamations returns the reclamations of spot machines within the last 24 hours, of one pool or of
 // all if it is empty, newest first, at most 50.
 func (r *Reader) Reclamations(ctx context.Context, pool models.PoolID) ([]*models.Reclamation, error) {
-	asked := slices.DeleteFunc(jobs.Deliberate(), func(reason string) bool { return reason == jobs.LeavesPreempted })
-	found, err := models.ListReclamations(ctx, r.DB, pool, hostWindow, reclamationQuiet, asked, jobs.LeavesPreempted, reclamationsListed)
+	asked := slices.DeleteFunc(lease.Deliberate(), func(reason string) bool { return reason == lease.LeavesPreempted })
+	found, err := models.ListReclamations(ctx, r.DB, pool, hostWindow, reclamationQuiet, asked, lease.LeavesPreempted, reclamationsListed)
 	return found, apierror.Wrap(err, "list reclamations")
 }

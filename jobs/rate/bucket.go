@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/submit"
 )
 
 // bucket is a token bucket that holds one minute's tokens and refills evenly. paid is when the
@@ -19,7 +19,7 @@ type bucket struct {
 
 // take takes a token for each key that holds none, and returns how long it takes until there
 // are as many as were refused, or a full bucket.
-func (b *bucket) take(now time.Time, keys []string, perMinute int) (tokens []jobs.Token, wait time.Duration) {
+func (b *bucket) take(now time.Time, keys []string, perMinute int) (tokens []submit.Token, wait time.Duration) {
 	each := float64(time.Minute) / float64(perMinute)
 	owed := min(max(b.paid.Sub(now), 0), time.Minute)
 	left, refused := int(math.Floor(float64(time.Minute-owed)/each+0.01)), 0
@@ -28,12 +28,12 @@ func (b *bucket) take(now time.Time, keys []string, perMinute int) (tokens []job
 		_, held := b.held[key]
 		switch {
 		case key != "" && held:
-			tokens = append(tokens, jobs.TokenHeld)
+			tokens = append(tokens, submit.TokenHeld)
 		case left > 0:
-			tokens, left, owed = append(tokens, jobs.TokenTaken), left-1, owed+time.Duration(each)
+			tokens, left, owed = append(tokens, submit.TokenTaken), left-1, owed+time.Duration(each)
 			b.hold(key, now)
 		default:
-			tokens, refused = append(tokens, jobs.TokenRefused), refused+1
+			tokens, refused = append(tokens, submit.TokenRefused), refused+1
 		}
 	}
 	b.paid = now.Add(owed)
@@ -72,7 +72,7 @@ type local struct {
 	buckets map[string]*bucket
 }
 
-func (l *local) take(now time.Time, name string, keys []string, perMinute int) (tokens []jobs.Token, wait time.Duration) {
+func (l *local) take(now time.Time, name string, keys []string, perMinute int) (tokens []submit.Token, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.buckets[name]

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/stretchr/testify/require"
 )
 
@@ -15,7 +15,7 @@ func TestLocal(t *testing.T) {
 	take := func(l *local, now time.Time, name string, n, perMinute int) (taken int, wait time.Duration) {
 		tokens, wait := l.take(now, name, make([]string, n), perMinute)
 		for _, token := range tokens {
-			if token == jobs.TokenTaken {
+			if token == submit.TokenTaken {
 				taken++
 			}
 		}
@@ -46,11 +46,11 @@ func TestLocal(t *testing.T) {
 		var l local
 		now := time.Unix(1_800_000_000, 0)
 		first, _ := l.take(now, "a", []string{"k", "k"}, 2)
-		require.Equal(t, []jobs.Token{jobs.TokenTaken, jobs.TokenHeld}, first)
+		require.Equal(t, []submit.Token{submit.TokenTaken, submit.TokenHeld}, first)
 
 		later, _ := l.take(now.Add(holds), "a", []string{"k"}, 2)
 
-		require.Equal(t, []jobs.Token{jobs.TokenTaken}, later)
+		require.Equal(t, []submit.Token{submit.TokenTaken}, later)
 	})
 
 	t.Run("AllowsCallsThatItHasNoRoomToCount", func(t *testing.T) {

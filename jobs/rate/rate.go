@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/submit"
 )
 
 //go:embed take.lua
@@ -46,7 +46,7 @@ type Limiter struct {
 	alone   local
 }
 
-var _ jobs.Rates = (*Limiter)(nil)
+var _ submit.Rates = (*Limiter)(nil)
 
 // New returns the buckets under that prefix. The client must come from ready.NewClient, which
 // has short timeouts and skips a Redis that did not answer a moment ago.
@@ -55,8 +55,8 @@ func New(client redis.UniversalClient, prefix string) *Limiter {
 }
 
 // Take takes one token for each submit from the bucket with this name, which holds perMinute
-// tokens (at least 1) and refills evenly at perMinute a minute: see jobs.Rates.
-func (l *Limiter) Take(ctx context.Context, name string, keys []string, perMinute int) (tokens []jobs.Token, wait time.Duration) {
+// tokens (at least 1) and refills evenly at perMinute a minute: see submit.Rates.
+func (l *Limiter) Take(ctx context.Context, name string, keys []string, perMinute int) (tokens []submit.Token, wait time.Duration) {
 	tokens, wait, err := l.take(ctx, name, keys, perMinute)
 	if err != nil {
 		return l.alone.take(time.Now(), name, keys, perMinute)
@@ -77,7 +77,7 @@ func (l *Limiter) Give(ctx context.Context, name string, keys []string, perMinut
 	}
 }
 
-func (l *Limiter) take(ctx context.Context, name string, keys []string, perMinute int) (tokens []jobs.Token, wait time.Duration, err error) {
+func (l *Limiter) take(ctx context.Context, name string, keys []string, perMinute int) (tokens []submit.Token, wait time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	answer, err := takeScript.Run(ctx, l.client, l.keys(name), args(keys, perMinute, holds.Microseconds())...).StringSlice()
@@ -99,7 +99,7 @@ func (l *Limiter) take(ctx context.Context, name string, keys []string, perMinut
 }
 
 // letters are take.lua's answers.
-var letters = map[rune]jobs.Token{'t': jobs.TokenTaken, 'h': jobs.TokenHeld, 'r': jobs.TokenRefused}
+var letters = map[rune]submit.Token{'t': submit.TokenTaken, 'h': submit.TokenHeld, 'r': submit.TokenRefused}
 
 func (l *Limiter) keys(name string) []string {
 	return []string{l.prefix + name, l.prefix + name + ":keys"}

@@ -12,9 +12,9 @@ import (
 	"github.com/reelay/reelay/internal/faultproxy"
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/rate"
 	"github.com/reelay/reelay/jobs/ready"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/stretchr/testify/require"
 )
 
@@ -50,9 +50,9 @@ func newLimiter(t *testing.T, prefix string) *rate.Limiter {
 func plain(n int) []string { return make([]string, n) }
 
 // taken is how many of them got a token.
-func taken(tokens []jobs.Token, _ time.Duration) (n int) {
+func taken(tokens []submit.Token, _ time.Duration) (n int) {
 	for _, token := range tokens {
-		if token == jobs.TokenTaken {
+		if token == submit.TokenTaken {
 			n++
 		}
 	}
@@ -132,12 +132,12 @@ func TestTake(t *testing.T) {
 		one.Give(t.Context(), "a", []string{"k"}, 2)
 		third, _ := two.Take(t.Context(), "a", []string{"other", "k"}, 2)
 
-		require.Equal(t, []jobs.Token{jobs.TokenTaken, jobs.TokenHeld, jobs.TokenTaken}, first)
-		require.Equal(t, []jobs.Token{jobs.TokenHeld, jobs.TokenRefused}, second)
+		require.Equal(t, []submit.Token{submit.TokenTaken, submit.TokenHeld, submit.TokenTaken}, first)
+		require.Equal(t, []submit.Token{submit.TokenHeld, submit.TokenRefused}, second)
 		require.InDelta(t, 30, wait.Seconds(), 25, "for the refused one alone")
-		require.Equal(t, []jobs.Token{jobs.TokenTaken, jobs.TokenRefused}, third, "k has none any longer")
+		require.Equal(t, []submit.Token{submit.TokenTaken, submit.TokenRefused}, third, "k has none any longer")
 		elsewhere, _ := two.Take(t.Context(), "b", []string{"k"}, 2)
-		require.Equal(t, []jobs.Token{jobs.TokenTaken}, elsewhere, "another account's key is another")
+		require.Equal(t, []submit.Token{submit.TokenTaken}, elsewhere, "another account's key is another")
 	})
 }
 

@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/internal/faultproxy"
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/ready"
 	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
 )
 
 // broken is a stack with its own Redis, whose connection a test may break.
@@ -58,7 +58,7 @@ func (b *broken) restart(t *testing.T) {
 }
 
 // round submits a job and leases it, which must work at any time.
-func (b *broken) round(t *testing.T) (submit, lease time.Duration) {
+func (b *broken) round(t *testing.T) (submit, granted time.Duration) {
 	t.Helper()
 	worker := b.Worker(t, "one")
 	begun := time.Now()
@@ -66,11 +66,11 @@ func (b *broken) round(t *testing.T) (submit, lease time.Duration) {
 	submit = time.Since(begun)
 	begun = time.Now()
 	got, fence := b.Lease(t, worker)
-	lease = time.Since(begun)
+	granted = time.Since(begun)
 	require.Equal(t, job.ID, got.Job.ID)
-	_, err := b.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailInvalidInput, Message: "enough"})
+	_, err := b.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "enough"})
 	require.NoError(t, err)
-	return submit, lease
+	return submit, granted
 }
 
 // requireIndexed fails the test unless leases use the index again within the promised time.

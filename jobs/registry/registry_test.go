@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/registry"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -42,12 +42,12 @@ func TestApply(t *testing.T) {
 		s := open(t)
 		_, err := s.Registry.Apply(t.Context(), s.Admin, file("own", 100))
 		require.NoError(t, err)
-		first, _, err := s.Submitter.Submit(t.Context(), s.Client, jobs.Submission{Model: "own"})
+		first, _, err := s.Submitter.Submit(t.Context(), s.Client, submit.Submission{Model: "own"})
 		require.NoError(t, err)
 
 		changes, err := s.Registry.Apply(t.Context(), s.Admin, file("own", 200))
 		require.NoError(t, err)
-		second, _, err := s.Submitter.Submit(t.Context(), s.Client, jobs.Submission{Model: "own"})
+		second, _, err := s.Submitter.Submit(t.Context(), s.Client, submit.Submission{Model: "own"})
 		require.NoError(t, err)
 
 		require.Equal(t, catalogue.Changed, changes[0].Kind)
@@ -150,7 +150,7 @@ func TestRemove(t *testing.T) {
 		s := open(t)
 		_, err := s.Registry.Apply(t.Context(), s.Admin, file("own", 100))
 		require.NoError(t, err)
-		job, _, err := s.Submitter.Submit(t.Context(), s.Client, jobs.Submission{Model: "own"})
+		job, _, err := s.Submitter.Submit(t.Context(), s.Client, submit.Submission{Model: "own"})
 		require.NoError(t, err)
 
 		err = s.Registry.Remove(t.Context(), s.Admin, "own", false)
@@ -242,7 +242,7 @@ func TestAlias(t *testing.T) {
 		require.NoError(t, err)
 		chosen := map[string]int{}
 		for range 40 {
-			job, _, err := s.Submitter.Submit(t.Context(), s.Client, jobs.Submission{Model: "fast"})
+			job, _, err := s.Submitter.Submit(t.Context(), s.Client, submit.Submission{Model: "fast"})
 			require.NoError(t, err)
 			require.Equal(t, "fast", s.Reload(t, job.ID).Alias)
 			chosen[job.Model]++
@@ -256,10 +256,10 @@ func TestAlias(t *testing.T) {
 		_, err := s.Registry.Apply(t.Context(), s.Admin, two)
 		require.NoError(t, err)
 		key := "once"
-		first, _, err := s.Submitter.Submit(t.Context(), s.Client, jobs.Submission{Model: "fast", IdempotencyKey: &key})
+		first, _, err := s.Submitter.Submit(t.Context(), s.Client, submit.Submission{Model: "fast", IdempotencyKey: &key})
 		require.NoError(t, err)
 		for range 20 {
-			again, deduplicated, err := s.Submitter.Submit(t.Context(), s.Client, jobs.Submission{Model: "fast", IdempotencyKey: &key})
+			again, deduplicated, err := s.Submitter.Submit(t.Context(), s.Client, submit.Submission{Model: "fast", IdempotencyKey: &key})
 			require.NoError(t, err)
 			require.True(t, deduplicated)
 			require.Equal(t, first.ID, again.ID)
@@ -272,7 +272,7 @@ func TestAlias(t *testing.T) {
 		_, err := s.Registry.Apply(t.Context(), s.Admin, two)
 		require.NoError(t, err)
 		for range 20 {
-			_, _, err := s.Submitter.Submit(t.Context(), s.Client, jobs.Submission{Model: "fast", Params: []byte(`{"n": 4}`)})
+			_, _, err := s.Submitter.Submit(t.Context(), s.Client, submit.Submission{Model: "fast", Params: []byte(`{"n": 4}`)})
 			require.Equal(t, apierror.CodeInvalidInput, code(t, err))
 			require.ErrorContains(t, err, "The model other, which a job of the alias fast can get, refuses it: params.n must be at most 3, not ")
 		}

@@ -10,13 +10,13 @@ import (
 
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/internal/picture"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/inputs"
 )
 
 // fetchTime bounds a fetch from its first byte to its last.
 const fetchTime = 30 * time.Second
 
-// Images implements jobs.Remote.
+// Images implements inputs.Remote.
 type Images struct {
 	policy outbound.Policy
 	client outbound.Client
@@ -29,17 +29,17 @@ func newImages(policy outbound.Policy, limit time.Duration) *Images {
 	return &Images{policy: policy, client: policy.Client(limit)}
 }
 
-// Check implements jobs.Remote.
+// Check implements inputs.Remote.
 func (i *Images) Check(url string) error {
 	_, err := i.policy.CheckURL(url)
 	return err
 }
 
-// Fetch implements jobs.Remote.
+// Fetch implements inputs.Remote.
 func (i *Images) Fetch(ctx context.Context, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return nil, &jobs.RemoteError{Reason: "it is not a URL"}
+		return nil, &inputs.RemoteError{Reason: "it is not a URL"}
 	}
 	request.Header.Set("Accept", "image/jpeg, image/png, image/webp")
 	request.Header.Set("User-Agent", "Reelay")
@@ -64,7 +64,7 @@ func failed(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	var refusal outbound.Refusal
-	return &jobs.RemoteError{
+	return &inputs.RemoteError{
 		Reason:  outbound.Reason(err),
 		Passing: !errors.As(err, &refusal) && !errors.Is(err, outbound.ErrTooLarge),
 	}
@@ -75,15 +75,15 @@ func refused(answer *http.Response) error {
 	status := answer.StatusCode
 	switch {
 	case status == http.StatusOK && answer.ContentLength > picture.MaxBytes:
-		return &jobs.RemoteError{Reason: outbound.Reason(outbound.ErrTooLarge)}
+		return &inputs.RemoteError{Reason: outbound.Reason(outbound.ErrTooLarge)}
 	case status == http.StatusOK && answer.Header.Get("Content-Encoding") != "":
-		return &jobs.RemoteError{Reason: "it was sent compressed, which is not supported"}
+		return &inputs.RemoteError{Reason: "it was sent compressed, which is not supported"}
 	case status == http.StatusOK:
 		return nil
 	case status >= 300 && status < 400:
-		return &jobs.RemoteError{Reason: fmt.Sprintf("it answered %d, a redirect, which is not followed: give the URL of the image itself", status)}
+		return &inputs.RemoteError{Reason: fmt.Sprintf("it answered %d, a redirect, which is not followed: give the URL of the image itself", status)}
 	}
-	return &jobs.RemoteError{
+	return &inputs.RemoteError{
 		Reason:  fmt.Sprintf("it answered %d", status),
 		Passing: status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout,
 	}

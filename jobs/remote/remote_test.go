@@ -11,7 +11,7 @@ import (
 
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/internal/picture"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -66,7 +66,7 @@ func TestFetch(t *testing.T) {
 		t.Parallel()
 
 		quick := newImages(outbound.Policy{AllowLoopback: true}, 200*time.Millisecond)
-		for path, want := range map[string]jobs.RemoteError{
+		for path, want := range map[string]inputs.RemoteError{
 			"/redirect":   {Reason: "it answered 302, a redirect, which is not followed: give the URL of the image itself"},
 			"/huge":       {Reason: "the answer is too large"},
 			"/announced":  {Reason: "the answer is too large"},
@@ -86,7 +86,7 @@ func TestFetch(t *testing.T) {
 
 			_, err := from.Fetch(t.Context(), server.URL+path)
 
-			var away *jobs.RemoteError
+			var away *inputs.RemoteError
 			require.ErrorAs(t, err, &away, path)
 			require.Equal(t, want, *away, path)
 		}
@@ -101,7 +101,7 @@ func TestFetch(t *testing.T) {
 
 			_, err := guarded.Fetch(t.Context(), url)
 
-			var away *jobs.RemoteError
+			var away *inputs.RemoteError
 			require.ErrorAs(t, err, &away, url)
 			require.False(t, away.Passing, url)
 			require.NotContains(t, err.Error(), "127.0.0.1")

@@ -11,7 +11,9 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -20,8 +22,8 @@ import (
 // Runner fires schedules.
 type Runner struct {
 	DB        *bun.DB
-	Submitter *jobs.Submitter
-	Canceller *jobs.Canceller
+	Submitter *submit.Submitter
+	Canceller *operate.Canceller
 	Workflows *workflow.Workflows
 	Sealer    *seal.Sealer
 	// Observe receives each slot that has ended, if it is not nil, and how much later than its

@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )
@@ -160,7 +161,7 @@ func (v *Schedules) takeSlots(ctx context.Context, account models.AccountID, n i
 	tokens, wait := v.Submitter.Admission.Rates.Take(ctx, name, keys, most)
 	taken := 0
 	for _, token := range tokens {
-		if token == jobs.TokenTaken {
+		if token == submit.TokenTaken {
 			taken++
 		}
 	}

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/schedule"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
@@ -224,7 +224,7 @@ func TestLimits(t *testing.T) {
 // noRate refuses each token.
 type noRate struct{}
 
-func (noRate) Take(_ context.Context, _ string, keys []string, _ int) ([]jobs.Token, time.Duration) {
-	return make([]jobs.Token, len(keys)), time.Second
+func (noRate) Take(_ context.Context, _ string, keys []string, _ int) ([]submit.Token, time.Duration) {
+	return make([]submit.Token, len(keys)), time.Second
 }
 func (noRate) Give(context.Context, string, []string, int) {}

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/schedule"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/samber/lo"
@@ -40,7 +40,7 @@ func (r rig) createAll(t *testing.T, all []schedule.Input) {
 func every(name string, tier models.Tier, catchUp models.CatchUp) schedule.Input {
 	return schedule.Input{
 		Name: name, EverySeconds: int(step.Seconds()), CatchUp: catchUp,
-		Request: schedule.Request{Job: &jobs.Submission{Model: "testcard", Prompt: "fog", Tier: tier, Params: json.RawMessage(`{"seed": 7}`)}},
+		Request: schedule.Request{Job: &submit.Submission{Model: "testcard", Prompt: "fog", Tier: tier, Params: json.RawMessage(`{"seed": 7}`)}},
 	}
 }
 

@@ -6,16 +6,16 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 )
 
 // Request is what a schedule submits: a job or a workflow. The other one is nil.
 type Request struct {
-	Job      *jobs.Submission
+	Job      *submit.Submission
 	Workflow *workflow.Input
 }
 
@@ -74,7 +74,7 @@ func submits(s *models.Schedule) string {
 }
 
 // fixed returns a field of a job that would be the same for each slot, or "".
-func fixed(job *jobs.Submission) string {
+func fixed(job *submit.Submission) string {
 	switch {
 	case job.RunAt != nil:
 		return "runAt"
@@ -150,7 +150,7 @@ func unsealed(s *models.Schedule, sealer *seal.Sealer) (r Request, err error) {
 		return r, fmt.Errorf("decrypt the request: %w", err)
 	}
 	if s.Workflow == "" {
-		r.Job = new(jobs.Submission)
+		r.Job = new(submit.Submission)
 		err = json.Unmarshal(plain, r.Job)
 	} else {
 		r.Workflow = new(workflow.Input)
@@ -171,9 +171,9 @@ func unsealed(s *models.Schedule, sealer *seal.Sealer) (r Request, err error) {
 }
 
 // jobs returns the jobs of the request.
-func (r Request) jobs() (all []*jobs.Submission) {
+func (r Request) jobs() (all []*submit.Submission) {
 	if r.Workflow == nil {
-		return []*jobs.Submission{r.Job}
+		return []*submit.Submission{r.Job}
 	}
 	for i := range r.Workflow.Jobs {
 		all = append(all, &r.Workflow.Jobs[i].Job)

@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/schedule"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -34,13 +34,13 @@ func newRig(t *testing.T) rig {
 	return rig{s, &schedule.Schedules{Runner: *runner}, runner}
 }
 
-func newRunner(s *jobstest.Stack, submitter *jobs.Submitter) *schedule.Runner {
+func newRunner(s *jobstest.Stack, submitter *submit.Submitter) *schedule.Runner {
 	workflows := &workflow.Workflows{Workflows: s.Workflows.Workflows, Submitter: submitter}
 	return &schedule.Runner{DB: s.DB, Submitter: submitter, Canceller: s.Canceller, Workflows: workflows, Sealer: submitter.Sealer}
 }
 
 func hourly(name string) schedule.Input {
-	return schedule.Input{Name: name, EverySeconds: 3600, Request: schedule.Request{Job: &jobs.Submission{Model: "testcard", Prompt: "fog", Params: json.RawMessage(`{"seed": 7}`)}}}
+	return schedule.Input{Name: name, EverySeconds: 3600, Request: schedule.Request{Job: &submit.Submission{Model: "testcard", Prompt: "fog", Params: json.RawMessage(`{"seed": 7}`)}}}
 }
 
 func (r rig) create(t *testing.T, in schedule.Input) *models.Schedule {

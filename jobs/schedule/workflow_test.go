@@ -7,12 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/schedule"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -23,8 +24,8 @@ func film(name string) schedule.Input {
 	return schedule.Input{Name: name, EverySeconds: 3600, Request: schedule.Request{Workflow: &workflow.Input{
 		Name: "harbour",
 		Jobs: []workflow.JobInput{
-			{Key: "s2", Job: jobs.Submission{Model: "testcard", Prompt: "fog", Params: []byte(`{"referenceImage": "{{s1.lastFrame}}"}`)}},
-			{Key: "s1", Job: jobs.Submission{Model: "testcard", Prompt: "dawn", Tier: models.TierPro}},
+			{Key: "s2", Job: submit.Submission{Model: "testcard", Prompt: "fog", Params: []byte(`{"referenceImage": "{{s1.lastFrame}}"}`)}},
+			{Key: "s1", Job: submit.Submission{Model: "testcard", Prompt: "dawn", Tier: models.TierPro}},
 		},
 	}}}
 }
@@ -92,7 +93,7 @@ func TestScheduledWorkflow(t *testing.T) {
 			worker := r.Worker(t, "one")
 			_, fence := r.Lease(t, worker)
 			video := r.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-			_, err := r.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video}) // its other job begins
+			_, err := r.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video}) // its other job begins
 			require.NoError(t, err)
 			r.age(t, s, time.Hour)
 			r.pass(t)
@@ -227,7 +228,7 @@ func TestWorkflowInput(t *testing.T) {
 		"a bad callback":    {func(in *workflow.Input) { in.CallbackURL = "file:///etc/passwd" }, "workflow.callbackUrl"},
 		"too large": {func(in *workflow.Input) {
 			for n := range 30 {
-				in.Jobs = append(in.Jobs, workflow.JobInput{Key: strings.Repeat("x", n+1), Job: jobs.Submission{Model: "testcard", Prompt: strings.Repeat("\U0001F3AC", 9999)}})
+				in.Jobs = append(in.Jobs, workflow.JobInput{Key: strings.Repeat("x", n+1), Job: submit.Submission{Model: "testcard", Prompt: strings.Repeat("\U0001F3AC", 9999)}})
 			}
 		}, "workflow.jobs"},
 	} {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 )
@@ -37,7 +37,7 @@ func (s *sim) require(j *job) {
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 	times := estimate.NewRenderTimes(s.rounds.known)
 	render := j.kind.estimate * times.Ratio(j.kind.Kind, "") * (1 + times.Margin(j.kind.Kind)) * j.left / j.work
-	until := jobs.SlackUntil(clock(j.finishBy), seconds(render), seconds(s.safeBoot(j)+s.Machines.Load.Median)).Sub(epoch).Seconds()
+	until := change.SlackUntil(clock(j.finishBy), seconds(render), seconds(s.safeBoot(j)+s.Machines.Load.Median)).Sub(epoch).Seconds()
 	switch {
 	case j.finishBy <= s.now:
 		j.needs = needsNothing

@@ -311,7 +311,7 @@ func (s *sim) interval(p *pool, model int) float64 {
 }
 
 // patience returns when a job of a tier leaves a lane for the next, after it was queued, as
-// [jobs.Promoter] does.
+// [pass.Promoter] does.
 func patience(tier, lane models.Tier) (after float64, next models.Tier, moves bool) {
 	for l := slices.Index(models.Tiers, tier); l > 1; l-- {
 		wait := jobs.Policies[models.Tiers[l]].Patience

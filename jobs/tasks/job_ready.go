@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/change"
+	"github.com/reelay/reelay/jobs/pass"
 	"github.com/reelay/reelay/models"
 )
 
@@ -29,7 +30,7 @@ func (p *Publisher) Close() { p.sender.close() }
 const readyTimeout = 10 * time.Second
 
 // Publish enqueues a message; it does nothing if the message is already queued. It returns an
-// error that is [jobs.ErrUnpublishable] for a kind or lane without a handler, and another
+// error that is [pass.ErrUnpublishable] for a kind or lane without a handler, and another
 // error if Redis does not take the message.
 func (p *Publisher) Publish(ctx context.Context, m *models.OutboxMessage) error {
 	switch m.Kind {
@@ -38,13 +39,13 @@ func (p *Publisher) Publish(ctx context.Context, m *models.OutboxMessage) error 
 	case models.OutboxWebhookDue:
 		return p.publishWebhookDue(ctx, m)
 	}
-	return fmt.Errorf("%w: the kind is %q", jobs.ErrUnpublishable, m.Kind)
+	return fmt.Errorf("%w: the kind is %q", pass.ErrUnpublishable, m.Kind)
 }
 
 func (p *Publisher) publishReady(ctx context.Context, m *models.OutboxMessage) error {
 	ready, err := readJobReady(m.Payload)
 	if err != nil {
-		return fmt.Errorf("%w: %w", jobs.ErrUnpublishable, err)
+		return fmt.Errorf("%w: %w", pass.ErrUnpublishable, err)
 	}
 	// No retry: the sweep finds the job sooner.
 	err = p.sender.send(ctx, asynq.NewTask(string(m.Kind), m.Payload), asynq.Queue(laneQueue(ready.Lane)),
@@ -56,7 +57,7 @@ func (p *Publisher) publishReady(ctx context.Context, m *models.OutboxMessage) e
 }
 
 // taskID is the same for the same jobs.
-func taskID(ready jobs.JobReady) string {
+func taskID(ready change.JobReady) string {
 	id := fmt.Sprintf("%s:%d", ready.JobID, ready.Version)
 	if n := len(ready.Others); n > 0 {
 		id += fmt.Sprintf(":%d:%s", n, ready.Others[n-1])
@@ -64,8 +65,8 @@ func taskID(ready jobs.JobReady) string {
 	return id
 }
 
-func readJobReady(payload []byte) (jobs.JobReady, error) {
-	var ready jobs.JobReady
+func readJobReady(payload []byte) (change.JobReady, error) {
+	var ready change.JobReady
 	if err := json.Unmarshal(payload, &ready); err != nil {
 		return ready, fmt.Errorf("read a job.ready message: %w", err)
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/internal/testrun"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/change"
+	"github.com/reelay/reelay/jobs/pass"
 	"github.com/reelay/reelay/jobs/tasks"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -29,7 +30,7 @@ func newInspector(t *testing.T, redis asynq.RedisConnOpt) *asynq.Inspector {
 	return inspector
 }
 
-func message(t *testing.T, ready jobs.JobReady) *models.OutboxMessage {
+func message(t *testing.T, ready change.JobReady) *models.OutboxMessage {
 	payload, err := json.Marshal(ready)
 	require.NoError(t, err)
 	return &models.OutboxMessage{Kind: models.OutboxJobReady, Payload: payload}
@@ -50,7 +51,7 @@ func TestPublish(t *testing.T) {
 			return nil
 		}})
 
-		require.NoError(t, newPublisher(t, redis).Publish(t.Context(), message(t, jobs.JobReady{JobID: "job_1", Version: 1, Lane: models.TierFree, Others: []models.JobID{"job_2"}})))
+		require.NoError(t, newPublisher(t, redis).Publish(t.Context(), message(t, change.JobReady{JobID: "job_1", Version: 1, Lane: models.TierFree, Others: []models.JobID{"job_2"}})))
 
 		require.Equal(t, models.JobID("job_1"), receive(t, handled))
 		require.Equal(t, models.JobID("job_2"), receive(t, handled))
@@ -62,7 +63,7 @@ func TestPublish(t *testing.T) {
 		redis := database(t, 6)
 		publisher := newPublisher(t, redis)
 		for _, version := range []int{1, 1, 2} {
-			require.NoError(t, publisher.Publish(t.Context(), message(t, jobs.JobReady{JobID: "job_1", Version: version, Lane: models.TierEnterprise})))
+			require.NoError(t, publisher.Publish(t.Context(), message(t, change.JobReady{JobID: "job_1", Version: version, Lane: models.TierEnterprise})))
 		}
 
 		pending, err := newInspector(t, redis).ListPendingTasks("enterprise")
@@ -80,7 +81,7 @@ func TestPublish(t *testing.T) {
 
 		opt := database(t, 7)
 		publisher, inspector := newPublisher(t, opt), newInspector(t, opt)
-		ready := message(t, jobs.JobReady{JobID: "job_1", Version: 1, Lane: models.TierPro})
+		ready := message(t, change.JobReady{JobID: "job_1", Version: 1, Lane: models.TierPro})
 		require.NoError(t, publisher.Publish(t.Context(), ready))
 		client := opt.MakeRedisClient().(redis.UniversalClient)
 		defer client.Close()
@@ -100,10 +101,10 @@ func TestPublish(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), testrun.WaitLimit)
 		defer cancel()
 
-		err := publisher.Publish(ctx, message(t, jobs.JobReady{JobID: "job_1", Version: 1, Lane: models.TierPro}))
+		err := publisher.Publish(ctx, message(t, change.JobReady{JobID: "job_1", Version: 1, Lane: models.TierPro}))
 
 		require.ErrorContains(t, err, "publish that job job_1 is ready")
-		require.NotErrorIs(t, err, jobs.ErrUnpublishable)
+		require.NotErrorIs(t, err, pass.ErrUnpublishable)
 		require.NoError(t, ctx.Err())
 	})
 
@@ -115,10 +116,10 @@ func TestPublish(t *testing.T) {
 		for says, m := range map[string]*models.OutboxMessage{
 			`the kind is "job.lost"`:  {Kind: "job.lost"},
 			"unexpected end of JSON":  {Kind: models.OutboxJobReady},
-			`there is no lane "SLOW"`: message(t, jobs.JobReady{JobID: "job_1", Lane: "SLOW"}),
+			`there is no lane "SLOW"`: message(t, change.JobReady{JobID: "job_1", Lane: "SLOW"}),
 		} {
 			err := publisher.Publish(t.Context(), m)
-			require.ErrorIs(t, err, jobs.ErrUnpublishable)
+			require.ErrorIs(t, err, pass.ErrUnpublishable)
 			require.ErrorContains(t, err, says)
 		}
 	})
@@ -149,7 +150,7 @@ func TestJobReady(t *testing.T) {
 		publisher := newPublisher(t, redis)
 
 		for _, id := range []models.JobID{"job_broken", "job_refused", "job_panics", "job_leased", "job_fine"} {
-			require.NoError(t, publisher.Publish(t.Context(), message(t, jobs.JobReady{JobID: id, Version: 1, Lane: models.TierPro})))
+			require.NoError(t, publisher.Publish(t.Context(), message(t, change.JobReady{JobID: id, Version: 1, Lane: models.TierPro})))
 		}
 
 		for range 5 {

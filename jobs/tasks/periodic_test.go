@@ -11,15 +11,14 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/internal/faultproxy"
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/tasks"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
+	"github.com/stretchr/testify/require"
 )
 
 // tick is how often the passes of these tests run.
@@ -249,7 +248,7 @@ func TestReconcile(t *testing.T) {
 	defer client.Close()
 	publisher, inspector := newPublisher(t, opt), newInspector(t, opt)
 	for _, id := range []string{"lost", "old", "worked-on", "evicted"} {
-		require.NoError(t, publisher.Publish(t.Context(), message(t, jobs.JobReady{JobID: models.JobID(id), Version: 1, Lane: models.TierPro})))
+		require.NoError(t, publisher.Publish(t.Context(), message(t, change.JobReady{JobID: models.JobID(id), Version: 1, Lane: models.TierPro})))
 		active := fmt.Sprintf("%s:1", id)
 		require.NoError(t, client.LRem(t.Context(), "asynq:{pro}:pending", 0, active).Err())
 		require.NoError(t, client.LPush(t.Context(), "asynq:{pro}:active", active).Err())
@@ -277,6 +276,6 @@ func TestReconcile(t *testing.T) {
 	handled := make(chan models.JobID, 3)
 	run(t, tasks.Config{Redis: opt, Claim: never, Ready: func(_ context.Context, ids ...models.JobID) error { handled <- ids[0]; return nil }})
 	require.ElementsMatch(t, []models.JobID{"lost", "old"}, []models.JobID{receive(t, handled), receive(t, handled)})
-	require.NoError(t, publisher.Publish(t.Context(), message(t, jobs.JobReady{JobID: "evicted", Version: 1, Lane: models.TierPro})))
+	require.NoError(t, publisher.Publish(t.Context(), message(t, change.JobReady{JobID: "evicted", Version: 1, Lane: models.TierPro})))
 	require.Equal(t, models.JobID("evicted"), receive(t, handled), "its id is free again")
 }

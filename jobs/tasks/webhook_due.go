@@ -6,15 +6,15 @@ import (
 	"fmt"
 
 	"github.com/hibiken/asynq"
-
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/change"
+	"github.com/reelay/reelay/jobs/pass"
 	"github.com/reelay/reelay/models"
 )
 
 func (p *Publisher) publishWebhookDue(ctx context.Context, m *models.OutboxMessage) error {
-	var due jobs.WebhookDue
+	var due change.WebhookDue
 	if err := json.Unmarshal(m.Payload, &due); err != nil {
-		return fmt.Errorf("%w: read a webhook.due message: %w", jobs.ErrUnpublishable, err)
+		return fmt.Errorf("%w: read a webhook.due message: %w", pass.ErrUnpublishable, err)
 	}
 	// No retry: every process looks sooner by itself.
 	err := p.sender.send(ctx, asynq.NewTask(string(m.Kind), m.Payload), asynq.Queue(webhookQueue),

@@ -3,11 +3,10 @@ package tasks_test
 import (
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/pass"
 	"github.com/reelay/reelay/jobs/tasks"
 	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
 )
 
 func TestWebhookDue(t *testing.T) {
@@ -34,6 +33,6 @@ func TestWebhookDue(t *testing.T) {
 
 		err := newPublisher(t, redis).Publish(t.Context(), &models.OutboxMessage{Kind: models.OutboxWebhookDue, Payload: []byte(`[]`)})
 
-		require.ErrorIs(t, err, jobs.ErrUnpublishable)
+		require.ErrorIs(t, err, pass.ErrUnpublishable)
 	})
 }

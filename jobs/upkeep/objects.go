@@ -13,6 +13,8 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/inputs"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 	"golang.org/x/sync/errgroup"
@@ -177,7 +179,7 @@ const (
 )
 
 // ourFolders are searched for orphans, in this order.
-var ourFolders = []string{jobs.ArtifactsFolder, jobs.CheckpointsFolder, jobs.InputsFolder}
+var ourFolders = []string{lease.ArtifactsFolder, lease.CheckpointsFolder, inputs.InputsFolder}
 
 // ourKey matches the keys that objectKey and inputKey make.
 var ourKey = regexp.MustCompile(`^((artifacts|checkpoints)/[0-9a-f]{2}/job_[0-9a-f-]{36}/att_[0-9a-f-]{36}/[a-z_]+-[0-9a-f-]{36}` +

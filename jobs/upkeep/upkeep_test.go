@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
@@ -142,7 +142,7 @@ func TestReviewArtifacts(t *testing.T) {
 
 		s, job, worker, fence := jobstest.Leased(t)
 		jobstest.Checkpoint(t, s, worker, fence, 1)
-		_, err := s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailContentPolicy})
+		_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy})
 		require.NoError(t, err)
 		jobstest.Age(t, s, "23 hours")
 		require.Zero(t, review(t, s))
@@ -159,7 +159,7 @@ func TestReviewArtifacts(t *testing.T) {
 
 		s, job, worker, fence := jobstest.Leased(t)
 		log := s.Upload(t, worker, fence, models.ArtifactLog, []byte("a log"))
-		_, err := s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailTransient, Log: &log})
+		_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailTransient, Log: &log})
 		require.NoError(t, err)
 		jobstest.Age(t, s, "400 days")
 
@@ -256,7 +256,7 @@ func TestForgetJobs(t *testing.T) {
 		younger := s.Submit(t)
 		_, fence := s.Lease(t, worker)
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
+		_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 		require.NoError(t, err)
 		waiting := s.Submit(t)
 		s.Exec(t, "INSERT INTO job_dependencies (job_id, depends_on) VALUES (?, ?)", waiting.ID, old.ID)

@@ -7,8 +7,10 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 )
 
@@ -16,16 +18,16 @@ import (
 // the caller's own account, whichever way they came, until they are deleted.
 type Videos struct {
 	Reader    *query.Reader
-	Submitter *jobs.Submitter
-	Canceller *jobs.Canceller
-	Deleter   *jobs.Deleter
+	Submitter *submit.Submitter
+	Canceller *operate.Canceller
+	Deleter   *operate.Deleter
 }
 
 // Create submits a video. A request that its sender counts as a retry, and that
 // equals one of the last 15 minutes, returns that one's job, and true; so does a
 // first request whose retry came before it, and one with the idempotency key of
 // an equal one. Its errors are Submit's.
-func (v *Videos) Create(ctx context.Context, p jobs.Principal, in jobs.Submission, request jobs.VideoRequest) (*Video, bool, error) {
+func (v *Videos) Create(ctx context.Context, p jobs.Principal, in submit.Submission, request submit.VideoRequest) (*Video, bool, error) {
 	in.Video = &request
 	job, repeated, err := v.Submitter.Submit(ctx, p, in)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -218,7 +219,7 @@ func (f *changeFeed) each(do func(*ring[jobChange])) {
 // so that no later change is missed.
 func (f *changeFeed) read(ctx context.Context, _ bool) error {
 	if f.quit == nil {
-		f.quit = f.from.Subscribe(ctx, jobs.TopicChanges, f.heard)
+		f.quit = f.from.Subscribe(ctx, change.TopicChanges, f.heard)
 	}
 	now, err := models.Now(ctx, f.db)
 	if err != nil {

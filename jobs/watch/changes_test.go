@@ -9,6 +9,8 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -51,7 +53,7 @@ func TestChanges(t *testing.T) {
 		s := jobstest.New(t)
 		worker := s.Worker(t, "w")
 		s.Submit(t) // before anyone follows
-		lease, fence := s.Lease(t, worker)
+		granted, fence := s.Lease(t, worker)
 		lost := &watch.Watcher{Reader: s.Reader, News: quiet{}}
 		own := follow(t, s, s.Watcher, s.Client, models.JobFilter{})
 		all := follow(t, s, s.Watcher, s.Admin, models.JobFilter{})
@@ -60,14 +62,14 @@ func TestChanges(t *testing.T) {
 		_, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
 		require.NoError(t, err)
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("video"))
-		_, err = s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
+		_, err = s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 		require.NoError(t, err)
 		second := s.Submit(t)
 		_, err = s.Canceller.Cancel(t.Context(), s.Client, second.ID)
 		require.NoError(t, err)
 
 		for _, c := range []*changes{own, all, unheard} {
-			c.next(t, lease.Job.ID, models.JobRunning, models.JobCompleting, models.JobCompleted)
+			c.next(t, granted.Job.ID, models.JobRunning, models.JobCompleting, models.JobCompleted)
 			c.next(t, second.ID, models.JobQueued, models.JobCancelled)
 		}
 	})
@@ -82,7 +84,7 @@ func TestChanges(t *testing.T) {
 		job := s.Submit(t)
 		_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
 		require.NoError(t, err)
-		theirs, _, err := s.Submitter.Submit(t.Context(), stranger, jobs.Submission{Model: "testcard", Prompt: "x"})
+		theirs, _, err := s.Submitter.Submit(t.Context(), stranger, submit.Submission{Model: "testcard", Prompt: "x"})
 		require.NoError(t, err)
 
 		ended.next(t, job.ID, models.JobCancelled)

@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/internal/batch"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )
@@ -18,14 +19,14 @@ import (
 //
 // It only makes a directive arrive sooner: the answer to each heartbeat has the same one.
 // Sending a CANCEL counts as its delivery.
-func (w *Watcher) Directives(ctx context.Context, p jobs.Principal, id models.WorkerID, send func(*jobs.Directive) error) error {
+func (w *Watcher) Directives(ctx context.Context, p jobs.Principal, id models.WorkerID, send func(*lease.Directive) error) error {
 	if err := p.RequireWorker(id); err != nil {
 		return err
 	}
 	// News of changes after the first look must not be missed.
 	news, stop := newsOf(ctx, w.News, string(id))
 	defer stop()
-	var sent []jobs.Directive
+	var sent []lease.Directive
 	for {
 		wanted, err := w.wanted(ctx, id)
 		if err != nil {
@@ -35,7 +36,7 @@ func (w *Watcher) Directives(ctx context.Context, p jobs.Principal, id models.Wo
 			if slices.Contains(sent, d) {
 				continue
 			}
-			if err := w.direct(ctx, d, send); err != nil || d.Action == jobs.DirectTerminate {
+			if err := w.direct(ctx, d, send); err != nil || d.Action == lease.DirectTerminate {
 				return err
 			}
 		}
@@ -47,7 +48,7 @@ func (w *Watcher) Directives(ctx context.Context, p jobs.Principal, id models.Wo
 }
 
 // wanted returns the current directives, at least one.
-func (w *Watcher) wanted(ctx context.Context, id models.WorkerID) ([]jobs.Directive, error) {
+func (w *Watcher) wanted(ctx context.Context, id models.WorkerID) ([]lease.Directive, error) {
 	l := &look{id: id}
 	// The batch may contain looks of others: it must not wait for one caller's read.
 	err := w.looks.Do(models.WithoutRead(ctx), l, w.lookAll)
@@ -59,10 +60,10 @@ func (w *Watcher) wanted(ctx context.Context, id models.WorkerID) ([]jobs.Direct
 	}
 	row := l.row
 	if row.Status == models.WorkerTerminated {
-		return []jobs.Directive{{Action: jobs.DirectTerminate, Reason: "this worker is terminated"}}, nil
+		return []lease.Directive{{Action: lease.DirectTerminate, Reason: "this worker is terminated"}}, nil
 	}
 	row.DrainDeadline = row.DrainDeadline.UTC()
-	return jobs.Directives(row), nil
+	return lease.Directives(row), nil
 }
 
 // look is one worker whose directives are looked up, and what is asked of it.
@@ -78,7 +79,7 @@ func (w *Watcher) lookAll(ctx context.Context, all []*look) error {
 	for i, l := range all {
 		ids[i] = l.id
 	}
-	rows, err := models.ListWanted(ctx, w.Reader.DB, ids, jobs.YieldWithin)
+	rows, err := models.ListWanted(ctx, w.Reader.DB, ids, lease.YieldWithin)
 	if err != nil {
 		return batch.Final(err)
 	}
@@ -92,8 +93,8 @@ func (w *Watcher) lookAll(ctx context.Context, all []*look) error {
 }
 
 // direct sends one directive, and records that a cancel was delivered.
-func (w *Watcher) direct(ctx context.Context, d jobs.Directive, send func(*jobs.Directive) error) error {
-	if err := send(&d); err != nil || d.Action != jobs.DirectCancel {
+func (w *Watcher) direct(ctx context.Context, d lease.Directive, send func(*lease.Directive) error) error {
+	if err := send(&d); err != nil || d.Action != lease.DirectCancel {
 		return err
 	}
 	if err := models.DeliverCancel(ctx, w.Reader.DB, d.JobID); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -17,17 +18,17 @@ import (
 
 // hearing is a worker that listens.
 type hearing struct {
-	heard chan jobs.Directive
+	heard chan lease.Directive
 	ended chan error
 }
 
 func hear(t *testing.T, s *jobstest.Stack, worker jobs.Principal) *hearing {
 	t.Helper()
-	h := &hearing{heard: make(chan jobs.Directive), ended: make(chan error, 1)}
+	h := &hearing{heard: make(chan lease.Directive), ended: make(chan error, 1)}
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(stop)
 	go func() {
-		h.ended <- s.Watcher.Directives(ctx, worker, worker.WorkerID, func(d *jobs.Directive) error {
+		h.ended <- s.Watcher.Directives(ctx, worker, worker.WorkerID, func(d *lease.Directive) error {
 			select {
 			case h.heard <- *d:
 			case <-ctx.Done():
@@ -39,7 +40,7 @@ func hear(t *testing.T, s *jobstest.Stack, worker jobs.Principal) *hearing {
 }
 
 // next returns the next directive, which must come sooner than a look without news.
-func (h *hearing) next(t *testing.T) jobs.Directive {
+func (h *hearing) next(t *testing.T) lease.Directive {
 	t.Helper()
 	clock := testrun.StartQuietClock()
 	d := testrun.Receive(t, "a directive", h.heard)
@@ -55,12 +56,12 @@ func TestDirectives(t *testing.T) {
 
 		s, job, worker, fence := jobstest.Leased(t)
 		h := hear(t, s, worker)
-		require.Equal(t, jobs.DirectContinue, h.next(t).Action)
+		require.Equal(t, lease.DirectContinue, h.next(t).Action)
 
 		_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
 
 		require.NoError(t, err)
-		require.Equal(t, jobs.Directive{Action: jobs.DirectCancel, JobID: job.ID}, h.next(t))
+		require.Equal(t, lease.Directive{Action: lease.DirectCancel, JobID: job.ID}, h.next(t))
 		_, err = s.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
 		require.NoError(t, err)
 		testrun.Eventually(t, "the delivery of the cancellation is noted", func() bool { return !s.Reload(t, job.ID).CancelDeliveredAt.IsZero() })
@@ -79,9 +80,9 @@ func TestDirectives(t *testing.T) {
 
 		h := hear(t, s, worker)
 
-		require.Equal(t, jobs.DirectCancel, h.next(t).Action)
+		require.Equal(t, lease.DirectCancel, h.next(t).Action)
 		drain := h.next(t)
-		require.Equal(t, jobs.DirectDrain, drain.Action)
+		require.Equal(t, lease.DirectDrain, drain.Action)
 		require.WithinDuration(t, time.Now().Add(time.Minute), drain.Deadline, 30*time.Second)
 	})
 
@@ -92,12 +93,12 @@ func TestDirectives(t *testing.T) {
 		s.Exec(t, "UPDATE job_attempts SET yield_requested_at = clock_timestamp(), yield_to = 'PRO'")
 		h := hear(t, s, worker)
 		d := h.next(t)
-		require.Equal(t, jobs.DirectCheckpoint, d.Action)
+		require.Equal(t, lease.DirectCheckpoint, d.Action)
 		require.Equal(t, job.ID, d.JobID)
 
 		s.Exec(t, "UPDATE job_attempts SET yield_requested_at = clock_timestamp() - interval '121 s'")
 		s.Notifier.Worker(t.Context(), worker.WorkerID)
-		require.Equal(t, jobs.DirectContinue, h.next(t).Action)
+		require.Equal(t, lease.DirectContinue, h.next(t).Action)
 	})
 
 	t.Run("AreFoundWithoutNews", func(t *testing.T) {
@@ -105,12 +106,12 @@ func TestDirectives(t *testing.T) {
 
 		s, job, worker, _ := jobstest.Leased(t)
 		h := hear(t, s, worker)
-		require.Equal(t, jobs.DirectContinue, h.next(t).Action)
+		require.Equal(t, lease.DirectContinue, h.next(t).Action)
 
 		_, err := s.DB.NewRaw("UPDATE jobs SET cancel_requested_at = clock_timestamp() WHERE id = ?", job.ID).Exec(t.Context())
 
 		require.NoError(t, err)
-		require.Equal(t, jobs.DirectCancel, (<-h.heard).Action)
+		require.Equal(t, lease.DirectCancel, (<-h.heard).Action)
 	})
 
 	t.Run("AreLookedUpForManyAtOnce", func(t *testing.T) {
@@ -150,11 +151,11 @@ func TestDirectives(t *testing.T) {
 			s := jobstest.New(t)
 			worker := s.Worker(t, "one")
 			h := hear(t, s, worker)
-			require.Equal(t, jobs.DirectContinue, h.next(t).Action)
+			require.Equal(t, lease.DirectContinue, h.next(t).Action)
 
 			require.NoError(t, act(t, s, worker.WorkerID))
 
-			require.Equal(t, jobs.DirectDrain, h.next(t).Action)
+			require.Equal(t, lease.DirectDrain, h.next(t).Action)
 		})
 	}
 
@@ -163,12 +164,12 @@ func TestDirectives(t *testing.T) {
 
 		s, _, worker, _ := jobstest.Leased(t)
 		h := hear(t, s, worker)
-		require.Equal(t, jobs.DirectContinue, h.next(t).Action)
+		require.Equal(t, lease.DirectContinue, h.next(t).Action)
 
 		_, err := s.Fleet.TerminateWorker(t.Context(), s.Admin, worker.WorkerID)
 
 		require.NoError(t, err)
-		require.Equal(t, jobs.DirectTerminate, h.next(t).Action)
+		require.Equal(t, lease.DirectTerminate, h.next(t).Action)
 		require.NoError(t, <-h.ended)
 	})
 
@@ -178,7 +179,7 @@ func TestDirectives(t *testing.T) {
 		s := jobstest.New(t)
 		one, other := s.Worker(t, "one"), s.Worker(t, "other")
 		refused := func(p jobs.Principal) error {
-			return s.Watcher.Directives(t.Context(), p, one.WorkerID, func(*jobs.Directive) error { return nil })
+			return s.Watcher.Directives(t.Context(), p, one.WorkerID, func(*lease.Directive) error { return nil })
 		}
 
 		jobstest.RequireCode(t, refused(other), apierror.CodeNotFound)

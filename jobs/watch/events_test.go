@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -76,7 +77,7 @@ func TestEvents(t *testing.T) {
 		fromStart.next(t, 2, 2)
 		resumed := listen(t, s.Watcher, s.Client, job.ID, 1)
 		resumed.next(t, 2, 2)
-		_, err := s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailInvalidInput, Message: "no"})
+		_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no"})
 		require.NoError(t, err)
 
 		last := s.Reload(t, job.ID).EventSeq

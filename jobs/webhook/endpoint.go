@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/models"
@@ -51,14 +52,14 @@ func (w *Endpoints) CreateEndpointOnce(ctx context.Context, p jobs.Principal, id
 	if !id.Valid() {
 		return nil, "", apierror.Invalid("id", "This is no id of an endpoint.")
 	}
-	if err := jobs.ValidCallback(w.Outbound, "url", url); err != nil {
+	if err := change.ValidCallback(w.Outbound, "url", url); err != nil {
 		return nil, "", err
 	}
 	events, err := validEvents(format, events)
 	if err != nil {
 		return nil, "", err
 	}
-	endpoint, secret, err := jobs.NewEndpoint(w.Sealer, id, p.AccountID, url, format, events)
+	endpoint, secret, err := change.NewEndpoint(w.Sealer, id, p.AccountID, url, format, events)
 	if err != nil {
 		return nil, "", err
 	}
@@ -89,7 +90,7 @@ func (w *Endpoints) CreateEndpointOnce(ctx context.Context, p jobs.Principal, id
 }
 
 func validEvents(format models.WebhookFormat, events []string) ([]string, error) {
-	all := jobs.WebhookEvents[format]
+	all := change.WebhookEvents[format]
 	if len(events) == 0 {
 		return all, nil
 	}
@@ -127,7 +128,7 @@ func (w *Endpoints) RotateSecret(ctx context.Context, p jobs.Principal, id model
 	if endpoint.AccountID != p.AccountID {
 		return nil, "", apierror.Forbidden("This endpoint belongs to another account: only a key of that account can rotate its secret.")
 	}
-	secret, sealed, err := jobs.NewWebhookSecret(w.Sealer, id)
+	secret, sealed, err := change.NewWebhookSecret(w.Sealer, id)
 	if err != nil {
 		return nil, "", err
 	}
@@ -154,7 +155,7 @@ func (w *Endpoints) RotateAccountSecret(ctx context.Context, p jobs.Principal) (
 		}
 		endpoint, err := models.LockCallbackEndpoint(ctx, tx, p.AccountID)
 		if errors.Is(err, sql.ErrNoRows) {
-			endpoint, secret, err = jobs.NewEndpoint(w.Sealer, models.NewWebhookEndpointID(), p.AccountID, "", models.FormatStandard, jobs.WebhookEvents[models.FormatStandard])
+			endpoint, secret, err = change.NewEndpoint(w.Sealer, models.NewWebhookEndpointID(), p.AccountID, "", models.FormatStandard, change.WebhookEvents[models.FormatStandard])
 			if err != nil {
 				return err
 			}
@@ -163,7 +164,7 @@ func (w *Endpoints) RotateAccountSecret(ctx context.Context, p jobs.Principal) (
 		if err != nil {
 			return err
 		}
-		made, sealed, err := jobs.NewWebhookSecret(w.Sealer, endpoint.ID)
+		made, sealed, err := change.NewWebhookSecret(w.Sealer, endpoint.ID)
 		if err != nil {
 			return err
 		}
@@ -294,7 +295,7 @@ func (w *Endpoints) Redeliver(ctx context.Context, p jobs.Principal, id models.W
 		if err := p.AuditOf(ctx, tx, "redeliverWebhook", endpoint.AccountID, string(id), jobs.Payload{"endpoint": endpoint.ID}); err != nil {
 			return err
 		}
-		return models.InsertOutbox(ctx, tx, jobs.WebhookDueMessage(delivery.EventID))
+		return models.InsertOutbox(ctx, tx, change.WebhookDueMessage(delivery.EventID))
 	})
 	if err != nil {
 		return nil, apierror.Wrap(err, "redeliver %s", id)

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/jobs/webhook"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -150,7 +150,7 @@ func TestWebhookRetry(t *testing.T) {
 		other := s.NewKey(t, s.NewAccount(t, "other", models.TierPro), models.RoleClient)
 		_, _, err := s.Webhooks.CreateEndpoint(t.Context(), other, r.URL, models.FormatStandard, nil)
 		require.NoError(t, err)
-		job := jobstest.SubmitAs(t, s, other, func(in *jobs.Submission) {})
+		job := jobstest.SubmitAs(t, s, other, func(in *submit.Submission) {})
 		_, err = s.Canceller.Cancel(t.Context(), other, job.ID)
 		require.NoError(t, err)
 

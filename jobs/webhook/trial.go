@@ -5,6 +5,7 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -67,5 +68,5 @@ func writeTest(ctx context.Context, tx bun.Tx, endpoint *models.WebhookEndpoint)
 	if delivery, err = models.GetWebhookDelivery(ctx, tx, delivery.ID); err != nil {
 		return nil, err
 	}
-	return delivery, models.InsertOutbox(ctx, tx, jobs.WebhookDueMessage(event.ID))
+	return delivery, models.InsertOutbox(ctx, tx, change.WebhookDueMessage(event.ID))
 }

@@ -12,10 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/schedule"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
@@ -62,7 +63,7 @@ func TestWebhook(t *testing.T) {
 		worker := s.Worker(t, "one")
 		_, fence := s.Lease(t, worker)
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-		_, err := s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
+		_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 		require.NoError(t, err)
 
 		require.Equal(t, 1, jobstest.Deliver(t, s))
@@ -126,14 +127,14 @@ func TestWebhook(t *testing.T) {
 		s := jobstest.New(t)
 		r := jobstest.NewReceiver(t)
 		in := workflow.Input{Name: "film", Output: "s1", CallbackURL: r.URL, Jobs: []workflow.JobInput{{
-			Key: "s1", Job: jobs.Submission{Model: "testcard", Prompt: "a lighthouse", Params: []byte(`{"durationSeconds": 1, "pace": 0}`)},
+			Key: "s1", Job: submit.Submission{Model: "testcard", Prompt: "a lighthouse", Params: []byte(`{"durationSeconds": 1, "pace": 0}`)},
 		}}}
 		w, _, err := s.Workflows.Submit(t.Context(), s.Client, in)
 		require.NoError(t, err)
 		worker := s.Worker(t, "one")
 		_, fence := s.Lease(t, worker)
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-		_, err = s.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
+		_, err = s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 		require.NoError(t, err)
 
 		require.Equal(t, 1, jobstest.Deliver(t, s), "the job has no callback of its own")
@@ -159,8 +160,8 @@ func TestWebhook(t *testing.T) {
 		jobstest.Hook(t, s, all)
 		jobstest.Hook(t, s, failures, "job.failed")
 		parent := s.Submit(t)
-		child := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.DependsOn = []models.JobID{parent.ID} })
-		grandchild := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.DependsOn = []models.JobID{child.ID} })
+		child := jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.DependsOn = []models.JobID{parent.ID} })
+		grandchild := jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.DependsOn = []models.JobID{child.ID} })
 
 		_, err := s.Canceller.Cancel(t.Context(), s.Client, parent.ID)
 		require.NoError(t, err)
@@ -173,7 +174,7 @@ func TestWebhook(t *testing.T) {
 		}
 		require.Equal(t, map[string]string{string(parent.ID): "cancelled", string(child.ID): "failed", string(grandchild.ID): "failed"}, types)
 		require.Len(t, failures.All(), 2, "it asked for failures only")
-		late := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.DependsOn = []models.JobID{parent.ID} })
+		late := jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.DependsOn = []models.JobID{parent.ID} })
 		require.Equal(t, models.JobFailed, late.Status)
 		require.Equal(t, 2, jobstest.Deliver(t, s), "also of one that fails as it is submitted")
 		s.RequireInvariants(t)
@@ -184,7 +185,7 @@ func TestWebhook(t *testing.T) {
 
 		s := jobstest.New(t)
 		r := jobstest.NewReceiver(t)
-		job := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.CallbackURL = r.URL })
+		job := jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.CallbackURL = r.URL })
 		jobstest.CancelledJob(t, s)
 		secret, err := s.Webhooks.RotateAccountSecret(t.Context(), s.Client)
 		require.NoError(t, err)
@@ -230,7 +231,7 @@ func TestWebhook(t *testing.T) {
 		jobstest.Hook(t, s, r)
 		_, _, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, other.URL, models.FormatOpenAI, nil)
 		require.NoError(t, err)
-		draft := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.Draft = &jobs.Draft{Steps: 6} })
+		draft := jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Draft = &submit.Draft{Steps: 6} })
 		jobstest.FinishDraft(t, s, s.Worker(t, "one"), draft)
 
 		require.Equal(t, 1, jobstest.Deliver(t, s), "the Videos API's format has no drafts")
@@ -251,11 +252,11 @@ func TestWebhook(t *testing.T) {
 		jobstest.Hook(t, s, r)
 		_, _, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, other.URL, models.FormatOpenAI, nil)
 		require.NoError(t, err)
-		job := jobstest.SubmitAs(t, s, s.Client, func(*jobs.Submission) {})
+		job := jobstest.SubmitAs(t, s, s.Client, func(*submit.Submission) {})
 		s.Exec(t, "UPDATE jobs SET type = 'http.call' WHERE id = ?", job.ID)
 		worker := s.Worker(t, "one")
 		_, fence := s.Lease(t, worker)
-		_, err = s.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailContentPolicy, Message: "no"})
+		_, err = s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: "no"})
 		require.NoError(t, err)
 
 		require.Equal(t, 1, jobstest.Deliver(t, s), "the Videos API shows only videos")
@@ -365,7 +366,7 @@ func TestWebhook(t *testing.T) {
 		s := jobstest.New(t)
 		r := jobstest.NewReceiver(t)
 		jobstest.Hook(t, s, r)
-		job := jobstest.SubmitAs(t, s, s.Client, func(in *jobs.Submission) { in.CallbackURL = r.URL + "?token=secret" })
+		job := jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.CallbackURL = r.URL + "?token=secret" })
 		_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
 		require.NoError(t, err)
 		_, err = s.Deleter.Delete(t.Context(), s.Client, job.ID)
@@ -391,7 +392,7 @@ func TestWebhook_NamesTheOriginOfAJob(t *testing.T) {
 	s := jobstest.New(t)
 	r := jobstest.NewReceiver(t)
 	jobstest.Hook(t, s, r)
-	node := jobs.Submission{Model: "testcard", Prompt: "a lighthouse", Metadata: []byte(`{"shot": 1}`)}
+	node := submit.Submission{Model: "testcard", Prompt: "a lighthouse", Metadata: []byte(`{"shot": 1}`)}
 	every := schedule.Input{EverySeconds: 3600}
 	every.Name, every.Request = "job", schedule.Request{Job: &node}
 	single, err := s.Schedules.Create(t.Context(), s.Client, every)

@@ -11,6 +11,8 @@ import (
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/assert"
@@ -42,7 +44,7 @@ func (b *beside) queue(t *testing.T, n int) {
 	in := jobstest.Submission()
 	in.Priority = 50
 	for _, p := range b.others {
-		for some := range slices.Chunk(slices.Repeat([]jobs.Submission{in}, n), 500) {
+		for some := range slices.Chunk(slices.Repeat([]submit.Submission{in}, n), 500) {
 			_, err := b.Submitter.SubmitMany(t.Context(), p, some)
 			require.NoError(t, err)
 		}
@@ -67,17 +69,17 @@ func (b *beside) work(t *testing.T, ctx context.Context, n int) (calls []time.Du
 	for _, worker := range b.workers {
 		all.Go(func() {
 			for i := 0; i < n && ctx.Err() == nil; i++ {
-				var lease *jobs.Lease
+				var granted *lease.Lease
 				if !timed(func() (err error) {
-					lease, _, err = b.Leaser.Lease(t.Context(), worker, jobs.LeaseCall{WorkerID: worker.WorkerID})
+					granted, _, err = b.Leaser.Lease(t.Context(), worker, lease.LeaseCall{WorkerID: worker.WorkerID})
 					return err
-				}) || !assert.NotNil(t, lease) {
+				}) || !assert.NotNil(t, granted) {
 					return
 				}
-				fence := jobstest.FenceOf(lease)
+				fence := jobstest.FenceOf(granted)
 				video := b.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 				if !timed(func() error {
-					_, err := b.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
+					_, err := b.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 					return err
 				}) {
 					return

@@ -10,6 +10,8 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
@@ -47,10 +49,10 @@ func (r rig) stopped(t *testing.T, table string, request func(ctx context.Contex
 }
 
 // complete completes a leased job.
-func (r rig) complete(t *testing.T, worker jobs.Principal, fence jobs.Fence) {
+func (r rig) complete(t *testing.T, worker jobs.Principal, fence lease.Fence) {
 	t.Helper()
 	video := r.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-	_, err := r.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
+	_, err := r.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 	require.NoError(t, err)
 }
 
@@ -125,21 +127,21 @@ func TestLongRequests(t *testing.T) {
 
 		for ends, becomes := range map[models.JobStatus]models.JobStatus{completed: queued, failed: failed} {
 			r := roomy(t)
-			parent := jobstest.SubmitAs(t, r.Stack, r.Client, func(in *jobs.Submission) { in.MaxAttempts = new(1) })
+			parent := jobstest.SubmitAs(t, r.Stack, r.Client, func(in *submit.Submission) { in.MaxAttempts = new(1) })
 			_, fence := r.Lease(t, r.worker)
 			in := jobstest.Submission()
 			in.DependsOn = []models.JobID{parent.ID}
-			var answers []jobs.Submitted
+			var answers []submit.Submitted
 
 			r.stopped(t, "job_dependencies", func(ctx context.Context) (err error) {
-				answers, err = r.Submitter.SubmitMany(ctx, r.Client, []jobs.Submission{in, in})
+				answers, err = r.Submitter.SubmitMany(ctx, r.Client, []submit.Submission{in, in})
 				return err
 			}, func() {
 				if ends == completed {
 					r.complete(t, r.worker, fence)
 					return
 				}
-				_, err := r.Holder.Fail(t.Context(), r.worker, fence, jobs.Failure{Class: models.FailInvalidInput, Message: "no"})
+				_, err := r.Holder.Fail(t.Context(), r.worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no"})
 				require.NoError(t, err)
 			})
 
@@ -163,7 +165,7 @@ func TestLongRequests(t *testing.T) {
 		again := make(chan error, 1)
 
 		r.stopped(t, "job_dependencies", func(ctx context.Context) error {
-			_, err := r.Submitter.SubmitMany(ctx, r.Client, []jobs.Submission{in, after})
+			_, err := r.Submitter.SubmitMany(ctx, r.Client, []submit.Submission{in, after})
 			return err
 		}, func() {
 			go func() {
@@ -293,7 +295,7 @@ func TestLongRequests(t *testing.T) {
 
 		r := roomy(t)
 		for range 60 {
-			jobstest.SubmitAs(t, r.Stack, r.Client, func(in *jobs.Submission) { in.RunAt = new(time.Now().Add(time.Hour)) })
+			jobstest.SubmitAs(t, r.Stack, r.Client, func(in *submit.Submission) { in.RunAt = new(time.Now().Add(time.Hour)) })
 		}
 		r.Exec(t, "UPDATE jobs SET run_at = clock_timestamp()")
 		r.Submit(t)

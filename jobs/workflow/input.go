@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 )
 
@@ -37,7 +37,7 @@ type JobInput struct {
 	After           []string
 	OnParentFailure models.FailurePolicy
 	// Job is what the node submits. It has no idempotency key.
-	Job jobs.Submission
+	Job submit.Submission
 }
 
 const (

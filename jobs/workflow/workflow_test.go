@@ -9,6 +9,9 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/operate"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/assert"
@@ -32,7 +35,7 @@ func newRig(t *testing.T) rig {
 
 // node is a node that renders a second of testcard.
 func node(key string, after ...string) workflow.JobInput {
-	return workflow.JobInput{Key: key, After: after, Job: jobs.Submission{
+	return workflow.JobInput{Key: key, After: after, Job: submit.Submission{
 		Model: "testcard", Prompt: "fog over " + key, Params: []byte(`{"durationSeconds": 1, "pace": 0}`),
 		Retry: nil, MaxAttempts: new(1),
 	}}
@@ -82,17 +85,17 @@ func (r rig) reload(t *testing.T, w *models.Workflow) *models.Workflow {
 // next leases the next job, and ends it well or badly. It returns the key of its node.
 func (r rig) next(t *testing.T, w *models.Workflow, ends models.JobStatus) string {
 	t.Helper()
-	lease, fence := r.Lease(t, r.worker)
+	granted, fence := r.Lease(t, r.worker)
 	if ends == models.JobCompleted {
 		video := r.Upload(t, r.worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-		_, err := r.Holder.Complete(t.Context(), r.worker, fence, jobs.Completion{Video: &video})
+		_, err := r.Holder.Complete(t.Context(), r.worker, fence, lease.Completion{Video: &video})
 		require.NoError(t, err)
 	} else {
-		_, err := r.Holder.Fail(t.Context(), r.worker, fence, jobs.Failure{Class: models.FailModelCrash, Message: "it broke"})
+		_, err := r.Holder.Fail(t.Context(), r.worker, fence, lease.Failure{Class: models.FailModelCrash, Message: "it broke"})
 		require.NoError(t, err)
 	}
 	for key, job := range r.nodes(t, w) {
-		if job.ID == lease.Job.ID {
+		if job.ID == granted.Job.ID {
 			return key
 		}
 	}
@@ -195,13 +198,13 @@ func TestWorkflow(t *testing.T) {
 		w = r.submit(t, node("a"), node("slow"), policy(node("c", "a", "slow"), models.FailureContinue))
 		for r.nodes(t, w)["a"].Status != failed {
 			if key := r.next(t, w, failed); key == "slow" {
-				retrier := &jobs.Retrier{DB: r.DB, Catalogue: r.Submitter.Catalogue, Sealer: r.Submitter.Sealer, Notifier: r.Notifier}
+				retrier := &operate.Retrier{DB: r.DB, Catalogue: r.Submitter.Catalogue, Sealer: r.Submitter.Sealer, Notifier: r.Notifier}
 				_, err := retrier.Retry(t.Context(), r.Client, r.nodes(t, w)["slow"].ID, false)
 				require.NoError(t, err)
 				r.RequireInvariants(t)
 			}
 		}
-		retrier := &jobs.Retrier{DB: r.DB, Catalogue: r.Submitter.Catalogue, Sealer: r.Submitter.Sealer, Notifier: r.Notifier}
+		retrier := &operate.Retrier{DB: r.DB, Catalogue: r.Submitter.Catalogue, Sealer: r.Submitter.Sealer, Notifier: r.Notifier}
 		if r.states(t, w)["slow"] == queued {
 			require.Equal(t, 1, r.nodes(t, w)["c"].BlockedBy)
 			_, err := retrier.Retry(t.Context(), r.Client, r.nodes(t, w)["a"].ID, false)
@@ -266,7 +269,7 @@ func TestWorkflow(t *testing.T) {
 		now, err := r.workflows.Cancel(t.Context(), r.Client, w.ID, "a mistake")
 		require.NoError(t, err)
 		require.Equal(t, models.WorkflowRunning, now.Status, "a job still stops")
-		_, err = r.Holder.Fail(t.Context(), r.worker, fence, jobs.Failure{Class: models.FailTransient, Message: "stopped"})
+		_, err = r.Holder.Fail(t.Context(), r.worker, fence, lease.Failure{Class: models.FailTransient, Message: "stopped"})
 		require.NoError(t, err)
 
 		require.Equal(t, map[string]models.JobStatus{"a": cancelled, "b": cancelled, "c": cancelled}, r.states(t, w))
@@ -376,7 +379,7 @@ func TestWorkflow(t *testing.T) {
 		film := func(second string) workflow.Input {
 			changed := node("s2")
 			changed.Job.Prompt = second
-			stitch := workflow.JobInput{Key: "film", Job: jobs.Submission{Model: "video.stitch", Params: []byte(`{"clips": ["{{s1.video}}", "{{s2.video}}"]}`)}}
+			stitch := workflow.JobInput{Key: "film", Job: submit.Submission{Model: "video.stitch", Params: []byte(`{"clips": ["{{s1.video}}", "{{s2.video}}"]}`)}}
 			return workflow.Input{Name: "film", Jobs: []workflow.JobInput{node("s1"), changed, stitch}, Output: "film"}
 		}
 		first, _, err := r.workflows.Submit(t.Context(), r.Client, film("a harbour"))
@@ -422,7 +425,7 @@ func TestWorkflow(t *testing.T) {
 		r := newRig(t)
 		w := r.submit(t, node("a"), node("b"), node("c", "a", "b"))
 		two := r.Worker(t, "two")
-		workers, fences := []jobs.Principal{r.worker, two}, make([]jobs.Fence, 2)
+		workers, fences := []jobs.Principal{r.worker, two}, make([]lease.Fence, 2)
 		for i, worker := range workers {
 			_, fences[i] = r.Lease(t, worker)
 		}
@@ -436,9 +439,9 @@ func TestWorkflow(t *testing.T) {
 		for i, worker := range workers {
 			video := r.Upload(t, worker, fences[i], models.ArtifactFinalVideo, []byte("a video"))
 			// Each in a process of its own: one process would write both ends in one transaction.
-			holder := jobs.NewHolder(r.DB, r.Holder.Objects, r.Holder.Catalogue, r.Holder.Leaser)
+			holder := lease.NewHolder(r.DB, r.Holder.Objects, r.Holder.Catalogue, r.Holder.Leaser)
 			ends.Go(func() {
-				_, err := holder.Complete(t.Context(), worker, fences[i], jobs.Completion{Video: &video})
+				_, err := holder.Complete(t.Context(), worker, fences[i], lease.Completion{Video: &video})
 				assert.NoError(t, err)
 			})
 		}
@@ -656,7 +659,7 @@ func TestBadWorkflows(t *testing.T) {
 	theirs, _, err := r.Submitter.Submit(t.Context(), other, node("x").Job)
 	require.NoError(t, err)
 
-	with := func(n workflow.JobInput, change func(*jobs.Submission)) workflow.JobInput {
+	with := func(n workflow.JobInput, change func(*submit.Submission)) workflow.JobInput {
 		change(&n.Job)
 		return n
 	}
@@ -676,15 +679,15 @@ func TestBadWorkflows(t *testing.T) {
 		"an unknown key":     {[]workflow.JobInput{node("a", "b")}, "jobs.a.after", "comes after b"},
 		"a repeated key":     {[]workflow.JobInput{node("a"), node("a")}, "jobs.a", "twice"},
 		"a bad key":          {[]workflow.JobInput{node("a b")}, "jobs", "not valid"},
-		"a key of a job":     {[]workflow.JobInput{with(node("a"), func(in *jobs.Submission) { in.IdempotencyKey = new("k") })}, "jobs.a.job.idempotencyKey", "whole workflow"},
-		"a bad job":          {[]workflow.JobInput{node("a"), with(node("b", "a"), func(in *jobs.Submission) { in.Params = []byte(`{"durationSeconds": 1000}`) })}, "jobs.b.job.params.durationSeconds", "node b"},
-		"an unknown result":  {[]workflow.JobInput{with(node("a"), func(in *jobs.Submission) { in.Params = []byte(`{"referenceImage": "{{b.lastFrame}}"}`) })}, "jobs.a.job.params", "no node"},
-		"a result of itself": {[]workflow.JobInput{with(node("a"), func(in *jobs.Submission) { in.Params = []byte(`{"referenceImage": "{{a.lastFrame}}"}`) })}, "jobs.a.after", "itself"},
-		"an unknown output":  {[]workflow.JobInput{node("a"), with(node("b"), func(in *jobs.Submission) { in.Params = []byte(`{"referenceImage": "{{a.sound}}"}`) })}, "jobs.b.job.params", "outputs"},
-		"a video as a frame": {[]workflow.JobInput{node("a"), with(node("b"), func(in *jobs.Submission) { in.Params = []byte(`{"referenceImage": "{{a.video}}"}`) })}, "jobs.b.job.params.referenceImage", "such as a.lastFrame"},
-		"a file in a prompt": {[]workflow.JobInput{node("a"), with(node("b"), func(in *jobs.Submission) { in.Prompt = "like {{a.video}}" })}, "jobs.b.job.prompt", "whole value"},
-		"another's job":      {[]workflow.JobInput{with(node("a"), func(in *jobs.Submission) { in.DependsOn = []models.JobID{theirs.ID} })}, "jobs.a.job", ""},
-		"another's video": {[]workflow.JobInput{with(node("a"), func(in *jobs.Submission) {
+		"a key of a job":     {[]workflow.JobInput{with(node("a"), func(in *submit.Submission) { in.IdempotencyKey = new("k") })}, "jobs.a.job.idempotencyKey", "whole workflow"},
+		"a bad job":          {[]workflow.JobInput{node("a"), with(node("b", "a"), func(in *submit.Submission) { in.Params = []byte(`{"durationSeconds": 1000}`) })}, "jobs.b.job.params.durationSeconds", "node b"},
+		"an unknown result":  {[]workflow.JobInput{with(node("a"), func(in *submit.Submission) { in.Params = []byte(`{"referenceImage": "{{b.lastFrame}}"}`) })}, "jobs.a.job.params", "no node"},
+		"a result of itself": {[]workflow.JobInput{with(node("a"), func(in *submit.Submission) { in.Params = []byte(`{"referenceImage": "{{a.lastFrame}}"}`) })}, "jobs.a.after", "itself"},
+		"an unknown output":  {[]workflow.JobInput{node("a"), with(node("b"), func(in *submit.Submission) { in.Params = []byte(`{"referenceImage": "{{a.sound}}"}`) })}, "jobs.b.job.params", "outputs"},
+		"a video as a frame": {[]workflow.JobInput{node("a"), with(node("b"), func(in *submit.Submission) { in.Params = []byte(`{"referenceImage": "{{a.video}}"}`) })}, "jobs.b.job.params.referenceImage", "such as a.lastFrame"},
+		"a file in a prompt": {[]workflow.JobInput{node("a"), with(node("b"), func(in *submit.Submission) { in.Prompt = "like {{a.video}}" })}, "jobs.b.job.prompt", "whole value"},
+		"another's job":      {[]workflow.JobInput{with(node("a"), func(in *submit.Submission) { in.DependsOn = []models.JobID{theirs.ID} })}, "jobs.a.job", ""},
+		"another's video": {[]workflow.JobInput{with(node("a"), func(in *submit.Submission) {
 			in.Model, in.Prompt, in.Params = "video.stitch", "", []byte(fmt.Sprintf(`{"clips": [%q]}`, theirs.ID))
 		})}, "jobs.a.job.params.clips.0", ""},
 	} {

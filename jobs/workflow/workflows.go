@@ -11,19 +11,22 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/change"
+	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )
 
 // Workflows submits, changes and reads workflows for their owners and for operators.
 type Workflows struct {
-	jobs.Workflows
-	Submitter *jobs.Submitter
+	operate.Workflows
+	Submitter *submit.Submitter
 }
 
 // Submit accepts a workflow: once it returns, all its jobs are durable. See
-// [jobs.Submitter.SubmitGraph] for its answers. Jobs must be valid requests of their own, and in
+// [submit.Submitter.SubmitGraph] for its answers. Jobs must be valid requests of their own, and in
 // addition can name the results of other nodes: {{key.video}}, {{key.lastFrame}},
 // {{key.firstFrame}}, {{key.thumbnail}} as the whole value of a parameter that takes files, and
 // {{key.output.path}} in texts.
@@ -67,13 +70,13 @@ func (in *Input) references() references {
 }
 
 // graph makes of an input what is to be written.
-func (w *Workflows) graph(ctx context.Context, p jobs.Principal, in *Input) (*jobs.Graph, error) {
+func (w *Workflows) graph(ctx context.Context, p jobs.Principal, in *Input) (*submit.Graph, error) {
 	in.Jobs = slices.Clone(in.Jobs)
 	if err := in.check(); err != nil {
 		return nil, err
 	}
 	if in.CallbackURL != "" {
-		if err := jobs.ValidCallback(w.Submitter.Outbound, "callbackUrl", in.CallbackURL); err != nil {
+		if err := change.ValidCallback(w.Submitter.Outbound, "callbackUrl", in.CallbackURL); err != nil {
 			return nil, err
 		}
 	}
@@ -85,17 +88,17 @@ func (w *Workflows) graph(ctx context.Context, p jobs.Principal, in *Input) (*jo
 	if err != nil {
 		return nil, err
 	}
-	g := &jobs.Graph{Workflow: &models.Workflow{
+	g := &submit.Graph{Workflow: &models.Workflow{
 		ID: models.NewWorkflowID(), Name: in.Name, Output: in.Output, CallbackURL: in.CallbackURL, IdempotencyKey: lo.FromPtr(in.IdempotencyKey),
 	}}
 	tolerated := in.tolerated()
 	names := in.references()
-	nodes := make(map[string]*jobs.GraphNode, len(in.Jobs))
+	nodes := make(map[string]*submit.GraphNode, len(in.Jobs))
 	whole := sha256.New()
 	fmt.Fprintf(whole, "%q %q %q\n", in.Name, in.Output, in.CallbackURL)
 	for position, i := range order {
 		n := &in.Jobs[i]
-		node := &jobs.GraphNode{WorkflowNode: models.WorkflowNode{
+		node := &submit.GraphNode{WorkflowNode: models.WorkflowNode{
 			WorkflowID: g.Workflow.ID, Key: n.Key, Position: position, After: n.After, OnParentFailure: n.OnParentFailure,
 			Tolerated: tolerated[n.Key], JobID: models.NewJobID(), Overridden: []string{},
 		}}
@@ -137,7 +140,7 @@ func (in *Input) tolerated() map[string]bool {
 
 // digest identifies the work of a node: what it asks for, and the work of those whose results it
 // uses.
-func digest(n *JobInput, uses []use, nodes map[string]*jobs.GraphNode) ([]byte, error) {
+func digest(n *JobInput, uses []use, nodes map[string]*submit.GraphNode) ([]byte, error) {
 	sum := sha256.New()
 	if err := json.NewEncoder(sum).Encode(n.Job); err != nil {
 		return nil, fmt.Errorf("encode the node %s: %w", n.Key, err)

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -169,7 +170,7 @@ func TestBulkShow(t *testing.T) {
 		op := theBulk(t, b)
 		worker := b.Worker(t, "one")
 		_, fence := b.Lease(t, worker)
-		_, err := b.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailInvalidInput, Message: "no"})
+		_, err := b.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no"})
 		require.NoError(t, err)
 
 		jobstest.FinishBulk(t, b.Stack, op.ID)
@@ -188,7 +189,7 @@ func TestJobExport(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
-		_, _, err := b.Submitter.Submit(t.Context(), b.Client, jobs.Submission{Model: "testcard", Prompt: "a secret place", UserID: `=cmd|' /C calc'!A1`, IdempotencyKey: new("-1+2, \"x\"")})
+		_, _, err := b.Submitter.Submit(t.Context(), b.Client, submit.Submission{Model: "testcard", Prompt: "a secret place", UserID: `=cmd|' /C calc'!A1`, IdempotencyKey: new("-1+2, \"x\"")})
 		require.NoError(t, err)
 		cancelled := b.Submit(t)
 		_, err = b.Canceller.Cancel(t.Context(), b.Client, cancelled.ID)

@@ -11,15 +11,16 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/signon"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/alert"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/jobs/doctor"
 	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/jobs/schedule"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/jobs/webhook"
 	"github.com/reelay/reelay/jobs/workflow"
@@ -32,15 +33,15 @@ type Config struct {
 	Accounts  *auth.Accounts
 	Reader    *query.Reader
 	Watcher   *watch.Watcher
-	Submitter *jobs.Submitter
-	Canceller *jobs.Canceller
-	Deleter   *jobs.Deleter
-	Operator  *jobs.Operator
+	Submitter *submit.Submitter
+	Canceller *operate.Canceller
+	Deleter   *operate.Deleter
+	Operator  *operate.Operator
 	Registry  *registry.Registry
 	Fleet     *fleet.Operator
 	Pools     *fleet.Pools
-	Letters   *jobs.DeadLetters
-	Retrier   *jobs.Retrier
+	Letters   *operate.DeadLetters
+	Retrier   *operate.Retrier
 	Webhooks  *webhook.Endpoints
 	Bulk      *bulk.Bulk
 	Schedules *schedule.Schedules

@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/bulk"
+	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )
@@ -93,8 +94,8 @@ func fieldOf(field string) string {
 }
 
 // edit returns what a person changed. Without a change the run resumes from the newest checkpoint.
-func (v *redriveForm) edit(prompt, params string) (jobs.Edit, error) {
-	var e jobs.Edit
+func (v *redriveForm) edit(prompt, params string) (operate.Edit, error) {
+	var e operate.Edit
 	prompt = strings.ReplaceAll(prompt, "\r\n", "\n")
 	if prompt != strings.ReplaceAll(v.Prompt, "\r\n", "\n") && !(v.Purged && prompt == "") {
 		e.Prompt = &prompt
@@ -235,7 +236,7 @@ func (c *console) causeDiscard(w http.ResponseWriter, r *http.Request, p jobs.Pr
 		return err
 	}
 	cause, note := causeOf(r).fingerprint, strings.TrimSpace(r.PostForm.Get("note"))
-	n, err := c.Letters.DiscardAll(r.Context(), p, cause, note, jobs.MaxDiscards)
+	n, err := c.Letters.DiscardAll(r.Context(), p, cause, note, operate.MaxDiscards)
 	if wrong := refusalsOf(err); wrong["note"] != "" {
 		v, err := c.causeForm(r)
 		if err != nil {

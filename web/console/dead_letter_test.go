@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/reelay/reelay/internal/chromium"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -20,14 +21,14 @@ const hostile = `<script>alert("x")</script>` + "\u202e"
 func (b *browser) dies(t *testing.T, worker jobs.Principal, class models.FailureClass, reason, log string) *models.DeadLetter {
 	t.Helper()
 	b.Submit(t)
-	lease, fence := b.Lease(t, worker)
-	failure := jobs.Failure{Class: class, Message: reason}
+	granted, fence := b.Lease(t, worker)
+	failure := lease.Failure{Class: class, Message: reason}
 	if log != "" {
 		failure.Log = new(b.Upload(t, worker, fence, models.ArtifactLog, []byte(log)))
 	}
 	_, err := b.Holder.Fail(t.Context(), worker, fence, failure)
 	require.NoError(t, err)
-	letter, err := models.FindDeadLetter(t.Context(), b.DB, lease.Job.ID, lease.Job.Run)
+	letter, err := models.FindDeadLetter(t.Context(), b.DB, granted.Job.ID, granted.Job.Run)
 	require.NoError(t, err)
 	return letter
 }

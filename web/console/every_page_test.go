@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -90,7 +90,7 @@ func (b *browser) poison(t *testing.T) {
 }
 
 var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
-	hostile := func(in jobs.Submission) *models.Job {
+	hostile := func(in submit.Submission) *models.Job {
 		t.Helper()
 		in.Model, in.Prompt = "testcard", "a prompt "+markup
 		in.UserID, in.Metadata, in.IdempotencyKey = "user", []byte(`{"campaign": "a"}`), new(string(models.NewJobID()))
@@ -98,22 +98,22 @@ var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
 		require.NoError(t, err)
 		return job
 	}
-	waiting := hostile(jobs.Submission{})
+	waiting := hostile(submit.Submission{})
 	job := func(id models.JobID, rest string) string { return "/jobs/" + string(id) + rest }
-	cancelled := hostile(jobs.Submission{})
+	cancelled := hostile(submit.Submission{})
 	_, err := b.Canceller.CancelFor(t.Context(), b.Admin, cancelled.ID, "not needed")
 	require.NoError(t, err)
 	dead := b.dies(t, b.Worker(t, "crasher"), models.FailUnauthorized, "the server refused "+markup, strings.Repeat("\x1b[31m"+markup+"\x1b[0m\n", 20))
 	attempts, err := b.Reader.Attempts(t.Context(), []models.JobID{dead.JobID})
 	require.NoError(t, err)
 
-	drafts, err := b.Submitter.Takes(t.Context(), b.Client, jobs.Submission{Model: "testcard", Prompt: "a take " + markup, Priority: 90, Draft: &jobs.Draft{Steps: 6}}, 2, []int64{1, 2})
+	drafts, err := b.Submitter.Takes(t.Context(), b.Client, submit.Submission{Model: "testcard", Prompt: "a take " + markup, Priority: 90, Draft: &submit.Draft{Steps: 6}}, 2, []int64{1, 2})
 	require.NoError(t, err)
 	jobstest.FinishDraft(t, b.Stack, b.Worker(t, "drafter"), b.Reload(t, drafts[0].Job.ID))
 	_, _, err = b.Submitter.Continue(t.Context(), b.Client, drafts[0].Job.ID)
 	require.NoError(t, err)
 
-	operation, err := b.Bulk.Start(t.Context(), b.Admin, bulk.Request{Action: models.BulkCancel, IDs: []models.JobID{hostile(jobs.Submission{}).ID, cancelled.ID}})
+	operation, err := b.Bulk.Start(t.Context(), b.Admin, bulk.Request{Action: models.BulkCancel, IDs: []models.JobID{hostile(submit.Submission{}).ID, cancelled.ID}})
 	require.NoError(t, err)
 	jobstest.FinishBulk(t, b.Stack, operation.ID)
 	view := models.NewViewID()

@@ -6,8 +6,9 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/reelay/reelay/internal/chromium"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -24,10 +25,10 @@ func TestVideos(t *testing.T) {
 	require.NoError(t, err)
 	done := func(prompt string, file, thumbnail []byte) *models.Job {
 		t.Helper()
-		job := jobstest.SubmitAs(t, b.Stack, b.Client, func(in *jobs.Submission) { in.Prompt = prompt })
+		job := jobstest.SubmitAs(t, b.Stack, b.Client, func(in *submit.Submission) { in.Prompt = prompt })
 		_, fence := b.Lease(t, worker)
 		video := b.Upload(t, worker, fence, models.ArtifactFinalVideo, file)
-		end := jobs.Completion{Video: &video}
+		end := lease.Completion{Video: &video}
 		if thumbnail != nil {
 			made := b.Upload(t, worker, fence, models.ArtifactThumbnail, thumbnail)
 			end.Thumbnail = &made

@@ -14,6 +14,7 @@ import (
 	"github.com/a-h/templ"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )
@@ -195,7 +196,7 @@ func (c *console) jobRedrive(w http.ResponseWriter, r *http.Request, p jobs.Prin
 	if err != nil {
 		return err
 	}
-	var edit jobs.Edit
+	var edit operate.Edit
 	if v.Letter != nil && v.Letter.ID == letter {
 		var problems map[string]string
 		if edit, problems = v.edit(r.PostForm); len(problems) > 0 {
@@ -207,7 +208,7 @@ func (c *console) jobRedrive(w http.ResponseWriter, r *http.Request, p jobs.Prin
 }
 
 // edit returns what a form changes of a job, and messages about invalid fields.
-func (v *jobAction) edit(form url.Values) (edit jobs.Edit, problems map[string]string) {
+func (v *jobAction) edit(form url.Values) (edit operate.Edit, problems map[string]string) {
 	if prompt := strings.ReplaceAll(form.Get("prompt"), "\r\n", "\n"); form.Has("prompt") && prompt != v.Values.Get("prompt") {
 		edit.Prompt = &prompt
 	}

@@ -6,7 +6,8 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -17,7 +18,7 @@ func (b *browser) failed(t *testing.T, reason string) *models.Job {
 	job := b.Submit(t)
 	worker := b.Worker(t, "failing")
 	_, fence := b.Lease(t, worker)
-	_, err := b.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailContentPolicy, Message: reason})
+	_, err := b.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: reason})
 	require.NoError(t, err)
 	return b.Reload(t, job.ID)
 }
@@ -102,7 +103,7 @@ func TestJobAction(t *testing.T) {
 		edit, problems := v.edit(v.Values)
 
 		require.Empty(t, problems)
-		require.Equal(t, jobs.Edit{}, edit)
+		require.Equal(t, operate.Edit{}, edit)
 	})
 
 	t.Run("ChangesTierAndPriority", func(t *testing.T) {

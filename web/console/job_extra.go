@@ -12,6 +12,7 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 )
 
@@ -126,7 +127,7 @@ func (r extraReader) time(name string) *time.Time {
 }
 
 // readExtras reads the rarely used fields of the form, and adds the errors to problems.
-func readExtras(in *jobs.Submission, values url.Values, problems map[string]string) {
+func readExtras(in *submit.Submission, values url.Values, problems map[string]string) {
 	r := extraReader{values, problems}
 	in.RunAt, in.ExpiresAt = r.time("runAt"), r.time("expiresAt")
 	for _, id := range strings.Fields(strings.ReplaceAll(values.Get("dependsOn"), ",", " ")) {

@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/models"
 )
 
@@ -75,7 +76,7 @@ func (f field) largest() int {
 	if len(f.Files) == 1 && f.Files[0] == string(catalogue.InputImage) {
 		return picture.MaxBytes
 	}
-	return jobs.MaxPutBytes
+	return inputs.MaxPutBytes
 }
 
 func (f field) filePlaceholder() string {

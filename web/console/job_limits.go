@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/a-h/templ"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/submit"
 )
 
 // jobLimits are the fields of the form that say what a job can bear.
@@ -28,7 +28,7 @@ func (f field) least() templ.Attributes {
 const pageTime = "2006-01-02T15:04"
 
 // readLimits reads what the job of the form can bear, and adds the errors to problems.
-func readLimits(in *jobs.Submission, values url.Values, problems map[string]string) {
+func readLimits(in *submit.Submission, values url.Values, problems map[string]string) {
 	if text := values.Get("maxPreemptions"); text != "" {
 		n, err := strconv.Atoi(text)
 		if in.MaxPreemptions = &n; err != nil {

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -20,7 +21,7 @@ func TestJobList(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
-		job, _, err := b.Submitter.Submit(t.Context(), b.Client, jobs.Submission{Model: "testcard", Prompt: `<script>alert(1)</script>" onload="x`})
+		job, _, err := b.Submitter.Submit(t.Context(), b.Client, submit.Submission{Model: "testcard", Prompt: `<script>alert(1)</script>" onload="x`})
 		require.NoError(t, err)
 
 		for _, path := range []string{"/jobs", "/jobs/" + string(job.ID)} {
@@ -38,16 +39,16 @@ func TestJobList(t *testing.T) {
 		b := operator(t)
 		b.Submit(t)
 		worker := b.Worker(t, "one")
-		lease, fence := b.Lease(t, worker)
+		granted, fence := b.Lease(t, worker)
 		require.NotContains(t, b.get(t, "/jobs").Body, `class="peek"`)
 		object := b.Upload(t, worker, fence, models.ArtifactPreview, []byte("a picture"))
 		_, err := b.Holder.CommitArtifact(t.Context(), worker, fence, models.ArtifactPreview, object)
 		require.NoError(t, err)
-		picture := `class="peek" src="/artifacts/` + string(b.Reload(t, lease.Job.ID).PreviewID)
+		picture := `class="peek" src="/artifacts/` + string(b.Reload(t, granted.Job.ID).PreviewID)
 
 		require.Contains(t, b.get(t, "/jobs").Body, picture)
 
-		_, err = b.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailInvalidInput, Message: "no such style"})
+		_, err = b.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no such style"})
 		require.NoError(t, err)
 		require.NotContains(t, b.get(t, "/jobs").Body, picture)
 	})
@@ -60,7 +61,7 @@ func TestJobList(t *testing.T) {
 		prompt := "a " + marks + " cat, שלום"
 		style, err := json.Marshal(map[string]string{"style": "noir" + marks})
 		require.NoError(t, err)
-		job, _, err := b.Submitter.Submit(t.Context(), b.Client, jobs.Submission{Model: "testcard", Prompt: prompt, Params: style})
+		job, _, err := b.Submitter.Submit(t.Context(), b.Client, submit.Submission{Model: "testcard", Prompt: prompt, Params: style})
 		require.NoError(t, err)
 
 		for _, path := range []string{"/jobs", "/jobs/" + string(job.ID)} {

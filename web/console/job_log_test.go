@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -35,7 +35,7 @@ func (b *browser) failedWithLog(t *testing.T, text string) (*models.Job, models.
 	worker := b.Worker(t, "logging")
 	_, fence := b.Lease(t, worker)
 	log := b.Upload(t, worker, fence, models.ArtifactLog, []byte(text))
-	_, err := b.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailInvalidInput, Message: "no such style", Log: &log})
+	_, err := b.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no such style", Log: &log})
 	require.NoError(t, err)
 	attempts, err := b.Reader.Attempts(t.Context(), []models.JobID{job.ID})
 	require.NoError(t, err)

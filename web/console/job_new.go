@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )
@@ -191,10 +192,10 @@ func (c *console) submit(r *http.Request, p jobs.Principal, form *jobForm) (to s
 }
 
 // submission returns what the form asks for, and false if something in it is invalid.
-func (f *jobForm) submission() (in jobs.Submission, ok bool) {
+func (f *jobForm) submission() (in submit.Submission, ok bool) {
 	params, problems := readParams(f.Fields, f.Values)
 	f.Errors = problems
-	in = jobs.Submission{
+	in = submit.Submission{
 		// Forms end lines as HTTP does.
 		Model: f.Model.Name, Prompt: strings.ReplaceAll(f.Values.Get("prompt"), "\r\n", "\n"), Params: params,
 		Tier: models.Tier(f.Values.Get("tier")), AtMostOnce: f.Values.Get("atMostOnce") == "true",
@@ -208,7 +209,7 @@ func (f *jobForm) submission() (in jobs.Submission, ok bool) {
 }
 
 // submitTakes submits the drafts of the form.
-func (c *console) submitTakes(r *http.Request, p jobs.Principal, form *jobForm, in jobs.Submission) (to string, err error) {
+func (c *console) submitTakes(r *http.Request, p jobs.Principal, form *jobForm, in submit.Submission) (to string, err error) {
 	count, err := strconv.Atoi(form.Values.Get("takes"))
 	if err != nil {
 		form.Errors["takes"] = "This must be a whole number."
@@ -219,13 +220,13 @@ func (c *console) submitTakes(r *http.Request, p jobs.Principal, form *jobForm, 
 		form.Errors["draftSteps"] = "Drafts need a number of steps."
 		return "", nil
 	}
-	in.Draft = &jobs.Draft{Steps: steps}
+	in.Draft = &submit.Draft{Steps: steps}
 	made, err := c.Submitter.Takes(r.Context(), p, in, count, nil)
 	if err != nil {
 		return "", err
 	}
 	// The account may have no room for all of them.
-	accepted, ok := lo.Find(made, func(draft jobs.Submitted) bool { return draft.Job != nil })
+	accepted, ok := lo.Find(made, func(draft submit.Submitted) bool { return draft.Job != nil })
 	if !ok {
 		return "", made[0].Refused
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 	"github.com/samber/lo"
@@ -199,7 +200,7 @@ func (v *jobView) drafted() *models.Artifact {
 }
 
 // continuable reports whether the job is a draft that can be continued now.
-func (v *jobView) continuable() bool { return jobs.Continuable(v.Job, v.Now) == nil }
+func (v *jobView) continuable() bool { return submit.Continuable(v.Job, v.Now) == nil }
 
 // preview returns the address of the newest preview of an unfinished video, or "".
 func (v *jobView) preview() string { return previewOf(v.Job) }

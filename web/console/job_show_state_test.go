@@ -5,7 +5,8 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 	"github.com/stretchr/testify/require"
@@ -38,7 +39,7 @@ func TestJobShow_State(t *testing.T) {
 
 		b := operator(t)
 		due, expires := time.Now().Add(time.Hour), time.Now().Add(90*time.Minute)
-		job, _, err := b.Submitter.Submit(t.Context(), b.Client, jobs.Submission{Model: "testcard", Prompt: "later", RunAt: &due, ExpiresAt: &expires})
+		job, _, err := b.Submitter.Submit(t.Context(), b.Client, submit.Submission{Model: "testcard", Prompt: "later", RunAt: &due, ExpiresAt: &expires})
 		require.NoError(t, err)
 
 		got := b.get(t, "/jobs/"+string(job.ID)).Body
@@ -78,7 +79,7 @@ func TestJobShow_State(t *testing.T) {
 		b := operator(t)
 		job, worker, fence := b.resumed(t)
 		log := b.Upload(t, worker, fence, models.ArtifactLog, []byte("a log"))
-		end, err := b.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailInvalidInput, Message: "no such style", Log: &log})
+		end, err := b.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no such style", Log: &log})
 		require.NoError(t, err)
 		require.Equal(t, models.JobFailed, end.Job.Status)
 

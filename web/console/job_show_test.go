@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -69,7 +71,7 @@ func (b *browser) messages(t *testing.T, path, lastEventID string) <-chan string
 
 // resumed is a job that one worker handed back after a checkpoint at 40 %, and
 // that another goes on with.
-func (b *browser) resumed(t *testing.T) (job *models.Job, worker jobs.Principal, fence jobs.Fence) {
+func (b *browser) resumed(t *testing.T) (job *models.Job, worker jobs.Principal, fence lease.Fence) {
 	t.Helper()
 	job = b.Submit(t)
 	first, second := b.Worker(t, "first"), b.Worker(t, "second")
@@ -79,18 +81,18 @@ func (b *browser) resumed(t *testing.T) (job *models.Job, worker jobs.Principal,
 	require.NoError(t, err)
 	_, err = b.Holder.Release(t.Context(), first, held, models.FailPreempted)
 	require.NoError(t, err)
-	lease, fence := b.Lease(t, second)
-	_, err = b.Holder.ReportProgress(t.Context(), second, fence, jobs.ProgressReport{
-		Progress: models.Progress{Percent: 41, Phase: models.PhaseRendering, Message: "drawing"}, ResumedFrom: lease.Checkpoints[0].ID,
+	granted, fence := b.Lease(t, second)
+	_, err = b.Holder.ReportProgress(t.Context(), second, fence, lease.ProgressReport{
+		Progress: models.Progress{Percent: 41, Phase: models.PhaseRendering, Message: "drawing"}, ResumedFrom: granted.Checkpoints[0].ID,
 	})
 	require.NoError(t, err)
 	return job, second, fence
 }
 
-func (b *browser) complete(t *testing.T, worker jobs.Principal, fence jobs.Fence) {
+func (b *browser) complete(t *testing.T, worker jobs.Principal, fence lease.Fence) {
 	t.Helper()
 	video := b.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-	_, err := b.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video})
+	_, err := b.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 	require.NoError(t, err)
 }
 
@@ -173,7 +175,7 @@ func TestJobShow(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
-		job, _, err := b.Submitter.Submit(t.Context(), b.Client, jobs.Submission{
+		job, _, err := b.Submitter.Submit(t.Context(), b.Client, submit.Submission{
 			Prompt: "noted", Model: "testcard", UserID: "customer-4711", IdempotencyKey: new("order-7"), Metadata: json.RawMessage(`{"campaign": "<autumn>"}`),
 		})
 		require.NoError(t, err)
@@ -194,7 +196,7 @@ func TestJobShow(t *testing.T) {
 		source := b.Submit(t)
 		params, err := json.Marshal(map[string]any{"clips": []any{clip, source.ID}})
 		require.NoError(t, err)
-		job, _, err := b.Submitter.Submit(t.Context(), b.Client, jobs.Submission{Model: "video.stitch", Params: params})
+		job, _, err := b.Submitter.Submit(t.Context(), b.Client, submit.Submission{Model: "video.stitch", Params: params})
 		require.NoError(t, err)
 
 		got := b.get(t, "/jobs/"+string(job.ID)).Body
@@ -387,15 +389,15 @@ func TestEvidence(t *testing.T) {
 	b := operator(t)
 	b.Submit(t)
 	worker := b.Worker(t, "one")
-	lease, fence := b.Lease(t, worker)
+	granted, fence := b.Lease(t, worker)
 	object := b.Upload(t, worker, fence, models.ArtifactEvidence, []byte("a frame"))
 	_, err := b.Holder.CommitArtifact(t.Context(), worker, fence, models.ArtifactEvidence, object)
 	require.NoError(t, err)
-	_, err = b.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailDefectiveResult, Message: "BLACK: It is black."})
+	_, err = b.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailDefectiveResult, Message: "BLACK: It is black."})
 	require.NoError(t, err)
 
-	body := b.get(t, "/jobs/"+string(lease.Job.ID)).Body
+	body := b.get(t, "/jobs/"+string(granted.Job.ID)).Body
 
 	require.Contains(t, body, `<img class="evidence" src="/artifacts/art_`)
-	require.Empty(t, b.Reload(t, lease.Job.ID).PreviewID, "it is no preview")
+	require.Empty(t, b.Reload(t, granted.Job.ID).PreviewID, "it is no preview")
 }

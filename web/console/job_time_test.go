@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -36,7 +36,7 @@ func TestJobTime(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
-		job, _, err := b.Submitter.Submit(t.Context(), b.Client, jobs.Submission{
+		job, _, err := b.Submitter.Submit(t.Context(), b.Client, submit.Submission{
 			Model: "testcard", Prompt: "x", RunAt: new(time.Now().Add(23*time.Hour + time.Minute)),
 		})
 		require.NoError(t, err)

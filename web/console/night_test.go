@@ -7,9 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -21,12 +22,12 @@ func incident(t *testing.T) (b *browser, waiting, failed, told *models.Job) {
 	b = admin(t)
 	pool := b.pool(t, "h200-spot", func(s *models.PoolSpec) { s.MaxWorkers = 2 })
 	fail := func(attempts int, hosts ...string) *models.Job {
-		job := jobstest.SubmitAs(t, b.Stack, b.Client, func(in *jobs.Submission) { in.MaxAttempts = &attempts })
+		job := jobstest.SubmitAs(t, b.Stack, b.Client, func(in *submit.Submission) { in.MaxAttempts = &attempts })
 		for i, host := range hosts {
 			worker := b.Worker(t, host)
-			lease, fence := b.Lease(t, worker)
-			require.Equal(t, job.ID, lease.Job.ID)
-			_, err := b.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailModelCrash, Message: "CUDA error: an illegal memory access"})
+			granted, fence := b.Lease(t, worker)
+			require.Equal(t, job.ID, granted.Job.ID)
+			_, err := b.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailModelCrash, Message: "CUDA error: an illegal memory access"})
 			require.NoError(t, err)
 			if i < len(hosts)-1 {
 				b.Exec(t, "UPDATE jobs SET run_at = clock_timestamp() WHERE status = 'SCHEDULED'")
@@ -41,9 +42,9 @@ func incident(t *testing.T) (b *browser, waiting, failed, told *models.Job) {
 	failed = fail(3, "h200-7", "h200-8", "h200-9")
 	bad := b.Worker(t, "h200-3")
 	for range 2 {
-		jobstest.SubmitAs(t, b.Stack, b.Client, func(in *jobs.Submission) { in.MaxAttempts = new(1) })
+		jobstest.SubmitAs(t, b.Stack, b.Client, func(in *submit.Submission) { in.MaxAttempts = new(1) })
 		_, fence := b.Lease(t, bad)
-		_, err := b.Holder.Fail(t.Context(), bad, fence, jobs.Failure{Class: models.FailModelCrash, Message: "CUDA error: uncorrectable ECC"})
+		_, err := b.Holder.Fail(t.Context(), bad, fence, lease.Failure{Class: models.FailModelCrash, Message: "CUDA error: uncorrectable ECC"})
 		require.NoError(t, err)
 	}
 	for _, host := range []string{"spot-1", "spot-2"} { // taken away last night

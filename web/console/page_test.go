@@ -15,8 +15,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/reelay/reelay/internal/chromium"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -58,7 +58,7 @@ func busy(t *testing.T) (b *browser, pages map[string]string) {
 	require.NoError(t, err)
 	_, err = b.Deliverer.Pass(t.Context())
 	require.NoError(t, err)
-	for _, in := range []jobs.Submission{
+	for _, in := range []submit.Submission{
 		{Prompt: "tomorrow", RunAt: new(time.Now().Add(23 * time.Hour))},
 		{Prompt: "averylongwordwithoutanyplacetobreakitaveryverylongword", DependsOn: []models.JobID{running.ID}},
 	} {
@@ -71,7 +71,7 @@ func busy(t *testing.T) (b *browser, pages map[string]string) {
 	}
 	_, err = b.Operator.PauseQueue(t.Context(), b.Admin, models.TierPro, "", "The storage is full: see incident 42.")
 	require.NoError(t, err)
-	made, err := b.Submitter.Takes(t.Context(), b.Client, jobs.Submission{Model: "testcard", Prompt: "a fox", Draft: &jobs.Draft{Steps: 6}}, 4, nil)
+	made, err := b.Submitter.Takes(t.Context(), b.Client, submit.Submission{Model: "testcard", Prompt: "a fox", Draft: &submit.Draft{Steps: 6}}, 4, nil)
 	require.NoError(t, err)
 	pool := b.pool(t, "h200", func(s *models.PoolSpec) {
 		s.Zones, s.Settings = []string{"europe-west4-a", "europe-west4-b"}, []byte(`{"averylongsettingwithoutanyplacetobreakit": "averylongvaluewithoutanyplacetobreakit"}`)

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -47,7 +47,7 @@ func TestQueueFigures(t *testing.T) {
 
 		b := operator(t)
 		calm := b.NewKey(t, b.NewAccount(t, "calm "+hostile, models.TierEnterprise), models.RoleClient)
-		first := jobstest.SubmitAs(t, b.Stack, calm, func(*jobs.Submission) {})
+		first := jobstest.SubmitAs(t, b.Stack, calm, func(*submit.Submission) {})
 		for range 12 {
 			b.Submit(t)
 		}

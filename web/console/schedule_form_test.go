@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/schedule"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -71,7 +71,7 @@ func TestScheduleForm(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
-		s, err := b.Schedules.Create(t.Context(), b.Client, schedule.Input{Name: "theirs", EverySeconds: 60, Request: schedule.Request{Job: &jobs.Submission{Model: "testcard", Prompt: "fog", Priority: 70, Metadata: []byte(`{"a": "b"}`)}}})
+		s, err := b.Schedules.Create(t.Context(), b.Client, schedule.Input{Name: "theirs", EverySeconds: 60, Request: schedule.Request{Job: &submit.Submission{Model: "testcard", Prompt: "fog", Priority: 70, Metadata: []byte(`{"a": "b"}`)}}})
 		require.NoError(t, err)
 		path := schedulePath(s.ID) + "/edit"
 		f := b.formTo(t, path, path)

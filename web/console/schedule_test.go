@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/schedule"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/assert"
@@ -22,7 +22,7 @@ func (b *browser) schedule(t *testing.T, name string) *models.Schedule {
 	t.Helper()
 	s, err := b.Schedules.Create(t.Context(), b.Client, schedule.Input{
 		Name: name, Cron: "0 9 * * *", Timezone: "Europe/Berlin", JitterSeconds: 30,
-		Request: schedule.Request{Job: &jobs.Submission{Model: "testcard", Prompt: "fog " + markup}},
+		Request: schedule.Request{Job: &submit.Submission{Model: "testcard", Prompt: "fog " + markup}},
 	})
 	require.NoError(t, err)
 	return s
@@ -33,8 +33,8 @@ func filmSchedule(t *testing.T, b *browser) *models.Schedule {
 	t.Helper()
 	s, err := b.Schedules.Create(t.Context(), b.Client, schedule.Input{Name: "nightly", EverySeconds: 3600, Request: schedule.Request{Workflow: &workflow.Input{
 		Name: "harbour film", Jobs: []workflow.JobInput{
-			{Key: "shots.s1", Job: jobs.Submission{Model: "testcard", Prompt: "fog"}},
-			{Key: "shots.s2", After: []string{"shots.s1"}, Job: jobs.Submission{Model: "testcard", Prompt: "dawn " + markup}},
+			{Key: "shots.s1", Job: submit.Submission{Model: "testcard", Prompt: "fog"}},
+			{Key: "shots.s2", After: []string{"shots.s1"}, Job: submit.Submission{Model: "testcard", Prompt: "dawn " + markup}},
 		},
 	}}})
 	require.NoError(t, err)

@@ -18,6 +18,8 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -54,7 +56,7 @@ func exhibit(t *testing.T) (b *browser, pages map[string]string) {
 	}
 	for i := range 9 {
 		scene := scenes[i]
-		jobstest.SubmitAs(t, b.Stack, b.Client, func(in *jobs.Submission) { in.Prompt = scene.prompt })
+		jobstest.SubmitAs(t, b.Stack, b.Client, func(in *submit.Submission) { in.Prompt = scene.prompt })
 		worker := crew[i%4]
 		_, fence := b.Lease(t, worker)
 		if i < 6 {
@@ -62,7 +64,7 @@ func exhibit(t *testing.T) (b *browser, pages map[string]string) {
 			continue
 		}
 		progress := models.Progress{Percent: float64(25 * (i - 5)), Phase: models.PhaseRendering, Message: "denoising", Step: new(12 * (i - 5)), TotalSteps: new(50)}
-		_, err := b.Holder.ReportProgress(t.Context(), worker, fence, jobs.ProgressReport{Progress: progress})
+		_, err := b.Holder.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: progress})
 		require.NoError(t, err)
 		b.busy(t, worker, fence)
 	}
@@ -70,7 +72,7 @@ func exhibit(t *testing.T) (b *browser, pages map[string]string) {
 	b.dies(t, b.Worker(t, "l4-us-central1-7"), models.FailUnauthorized, "the server refused the key", "GET /weights: 401\n")
 	harbour := b.harbour(t, crew[1])
 	for _, scene := range scenes[3:8] {
-		jobstest.SubmitAs(t, b.Stack, b.Client, func(in *jobs.Submission) { in.Prompt = scene.prompt })
+		jobstest.SubmitAs(t, b.Stack, b.Client, func(in *submit.Submission) { in.Prompt = scene.prompt })
 	}
 	require.NoError(t, models.InsertScalingDecision(t.Context(), b.DB, &models.ScalingDecision{
 		PoolID: pool.ID, From: 1, To: 4, Reason: "5 waiting and 4 running jobs need 9 workers; at most 6 are allowed.", Inputs: []byte(`{"waitingJobs": 5, "busy": 4, "idle": 0, "booting": 0}`),
@@ -95,7 +97,7 @@ func (b *browser) member(t *testing.T, pool *models.Pool, n int) jobs.Principal 
 }
 
 // film completes a job with a video and a picture in these colours.
-func (b *browser) film(t *testing.T, worker jobs.Principal, fence jobs.Fence, from, to string) {
+func (b *browser) film(t *testing.T, worker jobs.Principal, fence lease.Fence, from, to string) {
 	t.Helper()
 	made := func(path string, options ...string) string {
 		source := "gradients=s=640x360:c0=" + from + ":c1=" + to + ":x0=0:y0=0:x1=640:y1=360:nb_colors=2:seed=1"
@@ -109,15 +111,15 @@ func (b *browser) film(t *testing.T, worker jobs.Principal, fence jobs.Fence, fr
 	film, err := os.ReadFile(made(filepath.Join(t.TempDir(), "film.mp4"), "-t", "2", "-pix_fmt", "yuv420p", "-movflags", "+faststart"))
 	require.NoError(t, err)
 	video := b.Upload(t, worker, fence, models.ArtifactFinalVideo, film)
-	_, err = b.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video, Thumbnail: &thumbnail})
+	_, err = b.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Thumbnail: &thumbnail})
 	require.NoError(t, err)
 }
 
 // busy lets a worker report a GPU at work.
-func (b *browser) busy(t *testing.T, worker jobs.Principal, fence jobs.Fence) {
+func (b *browser) busy(t *testing.T, worker jobs.Principal, fence lease.Fence) {
 	t.Helper()
 	total := int64(141 << 30)
-	_, err := b.Holder.Heartbeat(t.Context(), worker, fence, []jobs.GPUSample{{
+	_, err := b.Holder.Heartbeat(t.Context(), worker, fence, []lease.GPUSample{{
 		Utilization: new(0.97), MemoryUsedBytes: new(total * 8 / 10), MemoryTotalBytes: &total, TemperatureC: new(64.0), PowerW: new(612.0),
 	}})
 	require.NoError(t, err)
@@ -126,16 +128,16 @@ func (b *browser) busy(t *testing.T, worker jobs.Principal, fence jobs.Fence) {
 // moved is a job that one worker of the pool lost at 40 %, and that another goes on with.
 func (b *browser) moved(t *testing.T, first, second jobs.Principal) *models.Job {
 	t.Helper()
-	job := jobstest.SubmitAs(t, b.Stack, b.Client, func(in *jobs.Submission) { in.Prompt = "A steam train crosses a viaduct in the morning light" })
+	job := jobstest.SubmitAs(t, b.Stack, b.Client, func(in *submit.Submission) { in.Prompt = "A steam train crosses a viaduct in the morning light" })
 	_, held := b.Lease(t, first)
 	checkpoint := b.Upload(t, first, held, models.ArtifactCheckpoint, []byte("state"))
 	_, err := b.Holder.CommitCheckpoint(t.Context(), first, held, jobs.Checkpoint{Object: checkpoint, Step: 20, Percent: 40})
 	require.NoError(t, err)
 	_, err = b.Holder.Release(t.Context(), first, held, models.FailPreempted)
 	require.NoError(t, err)
-	lease, fence := b.Lease(t, second)
-	_, err = b.Holder.ReportProgress(t.Context(), second, fence, jobs.ProgressReport{
-		Progress: models.Progress{Percent: 62, Phase: models.PhaseRendering, Message: "denoising", Step: new(31), TotalSteps: new(50)}, ResumedFrom: lease.Checkpoints[0].ID,
+	granted, fence := b.Lease(t, second)
+	_, err = b.Holder.ReportProgress(t.Context(), second, fence, lease.ProgressReport{
+		Progress: models.Progress{Percent: 62, Phase: models.PhaseRendering, Message: "denoising", Step: new(31), TotalSteps: new(50)}, ResumedFrom: granted.Checkpoints[0].ID,
 	})
 	require.NoError(t, err)
 	// Minutes instead of milliseconds, as in a real render.
@@ -155,7 +157,7 @@ func (b *browser) moved(t *testing.T, first, second jobs.Principal) *models.Job 
 func (b *browser) harbour(t *testing.T, worker jobs.Principal) *models.Workflow {
 	t.Helper()
 	shot := func(key, prompt, params string) workflow.JobInput {
-		return workflow.JobInput{Key: key, Job: jobs.Submission{Model: "testcard", Prompt: prompt, Params: []byte(params)}}
+		return workflow.JobInput{Key: key, Job: submit.Submission{Model: "testcard", Prompt: prompt, Params: []byte(params)}}
 	}
 	const pier = `{"durationSeconds": 3, "referenceImage": "{{shots.fog.lastFrame}}"}`
 	in := workflow.Input{Name: "harbour", Output: "film", Jobs: []workflow.JobInput{
@@ -163,8 +165,8 @@ func (b *browser) harbour(t *testing.T, worker jobs.Principal) *models.Workflow 
 		shot("shots.boats", "Fishing boats leave the harbour, wide shot", `{"durationSeconds": 4}`),
 		shot("shots.lamp", "On the pier, a keeper puts out the last lamp", pier),
 		shot("shots.gulls", "Gulls land on the pier, the camera pans up", pier),
-		{Key: "film", Job: jobs.Submission{Model: "video.stitch", Params: []byte(`{"clips": ["{{shots.fog.video}}", "{{shots.lamp.video}}", "{{shots.gulls.video}}", "{{shots.boats.video}}"]}`)}},
-		{Key: "thumbnail", Job: jobs.Submission{Model: "video.thumbnail", Params: []byte(`{"video": "{{film.video}}"}`)}},
+		{Key: "film", Job: submit.Submission{Model: "video.stitch", Params: []byte(`{"clips": ["{{shots.fog.video}}", "{{shots.lamp.video}}", "{{shots.gulls.video}}", "{{shots.boats.video}}"]}`)}},
+		{Key: "thumbnail", Job: submit.Submission{Model: "video.thumbnail", Params: []byte(`{"video": "{{film.video}}"}`)}},
 	}}
 	film, _, err := b.Workflows.Submit(t.Context(), b.Client, in)
 	require.NoError(t, err)
@@ -174,15 +176,15 @@ func (b *browser) harbour(t *testing.T, worker jobs.Principal) *models.Workflow 
 		b.film(t, worker, fence, "0x9fb4c7", "0x2b3a4a")
 		rendered = append(rendered, lease.Job.ID)
 	}
-	lease, fence := b.Lease(t, worker)
-	_, err = b.Holder.ReportProgress(t.Context(), worker, fence, jobs.ProgressReport{
+	granted, fence := b.Lease(t, worker)
+	_, err = b.Holder.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{
 		Progress: models.Progress{Percent: 62, Phase: models.PhaseRendering, Message: "denoising", Step: new(31), TotalSteps: new(50)},
 	})
 	require.NoError(t, err)
 	b.busy(t, worker, fence)
 	// Minutes instead of milliseconds, as in a real render.
 	b.Exec(t, "UPDATE workflows SET created_at = created_at - interval '380 seconds' WHERE id = ?", film.ID)
-	for id, span := range map[models.JobID][2]int{rendered[0]: {376, 240}, rendered[1]: {239, 92}, lease.Job.ID: {91, 0}} {
+	for id, span := range map[models.JobID][2]int{rendered[0]: {376, 240}, rendered[1]: {239, 92}, granted.Job.ID: {91, 0}} {
 		b.Exec(t, `UPDATE jobs SET created_at = created_at - interval '380 seconds', started_at = started_at - make_interval(secs => ?),
 			completed_at = completed_at - make_interval(secs => ?) WHERE id = ?`, span[0], span[1], id)
 	}

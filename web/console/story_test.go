@@ -11,9 +11,9 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/reelay/reelay/internal/chromium"
 	"github.com/reelay/reelay/internal/faultproxy"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -25,7 +25,7 @@ func TestBulkStory(t *testing.T) {
 	b := operator(t)
 	b.Exec(t, "UPDATE accounts SET max_queued = 100000, submits_per_minute = 1000000")
 	for range many / 100 {
-		batch := make([]jobs.Submission, 100)
+		batch := make([]submit.Submission, 100)
 		for i := range batch {
 			batch[i] = jobstest.Submission()
 		}

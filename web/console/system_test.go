@@ -11,9 +11,9 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/reelay/reelay/internal/chromium"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/doctor"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -161,7 +161,7 @@ func TestSystemPage(t *testing.T) {
 		b.Exec(t, "INSERT INTO api_processes (id, seen_at) VALUES ('a1b2c3d4-0000-4000-8000-000000000000', clock_timestamp() - interval '1 minute')")
 
 		page := b.get(t, "/system").Body
-		first, second := &jobs.Presence{DB: b.DB, Kind: models.ProcessAPI, Version: "0.1.0", Host: "host-<a>"}, &jobs.Presence{DB: b.DB, Kind: models.ProcessControl, Version: "0.2.0"}
+		first, second := &lease.Presence{DB: b.DB, Kind: models.ProcessAPI, Version: "0.1.0", Host: "host-<a>"}, &lease.Presence{DB: b.DB, Kind: models.ProcessControl, Version: "0.2.0"}
 		require.NoError(t, first.Pass(t.Context()))
 		require.NoError(t, second.Pass(t.Context()))
 		told := b.get(t, "/system").Body

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -17,7 +17,7 @@ import (
 // of their page.
 func (b *browser) take(t *testing.T, n int) (drafts []*models.Job, page string) {
 	t.Helper()
-	made, err := b.Submitter.Takes(t.Context(), b.Client, jobs.Submission{Model: "testcard", Prompt: "a fox in the snow", Draft: &jobs.Draft{Steps: 6}}, 2, []int64{7, 11})
+	made, err := b.Submitter.Takes(t.Context(), b.Client, submit.Submission{Model: "testcard", Prompt: "a fox in the snow", Draft: &submit.Draft{Steps: 6}}, 2, []int64{7, 11})
 	require.NoError(t, err)
 	worker := b.Worker(t, "one")
 	for i, one := range made {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/models"
 )
@@ -131,7 +132,7 @@ func (c *console) webhookCreate(w http.ResponseWriter, r *http.Request, p jobs.P
 		return err
 	}
 	format := models.WebhookFormat(r.PostForm.Get("format"))
-	if jobs.WebhookEvents[format] == nil {
+	if change.WebhookEvents[format] == nil {
 		format = models.FormatStandard
 	}
 	endpoint, secret, err := c.Webhooks.CreateEndpointOnce(r.Context(), p, models.WebhookEndpointID(r.PostForm.Get("id")), r.PostForm.Get("url"), format, r.PostForm["events"])

@@ -11,6 +11,7 @@ import (
 	"github.com/a-h/templ"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
@@ -227,7 +228,7 @@ func (v *workerList) live() string {
 func (r workerRow) over() bool { return r.Status == models.WorkerTerminated }
 
 func (r workerRow) drainable() bool {
-	return jobs.CanWorkerMove(r.Status, models.WorkerDraining)
+	return change.CanWorkerMove(r.Status, models.WorkerDraining)
 }
 
 // name returns the name of a worker for display, with marks of direction spelled out.

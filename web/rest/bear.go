@@ -1,6 +1,6 @@
 package rest
 
-import "github.com/reelay/reelay/jobs"
+import "github.com/reelay/reelay/jobs/submit"
 
 // Bearing is what a request says that its job can bear.
 type Bearing struct {
@@ -16,12 +16,12 @@ type Own struct {
 }
 
 // addTo copies it to a submission.
-func (o *Own) addTo(in *jobs.Submission) {
+func (o *Own) addTo(in *submit.Submission) {
 	in.UserID, in.Metadata = value(o.UserID), []byte(o.Metadata)
 }
 
 // addTo copies it to a submission.
-func (b *Bearing) addTo(in *jobs.Submission) error {
+func (b *Bearing) addTo(in *submit.Submission) error {
 	finish, err := readTime("finish_by", value(b.FinishBy))
 	if err != nil {
 		return err

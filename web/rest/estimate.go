@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/submit"
 )
 
 // estimate is a forecast for a job that was not submitted.
@@ -56,7 +56,7 @@ func (s *service) estimateJob(ctx context.Context, in *jobInput) (*estimateOutpu
 	return out, jobWords(err)
 }
 
-func (s *service) estimate(ctx context.Context, submission jobs.Submission) (*estimateOutput, error) {
+func (s *service) estimate(ctx context.Context, submission submit.Submission) (*estimateOutput, error) {
 	found, err := s.Submitter.Estimate(ctx, callerOf(ctx).Principal, submission)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 )
 
@@ -159,29 +160,29 @@ type jobInput struct {
 }
 
 // jobSubmission converts a request.
-func (s *service) jobSubmission(p jobs.Principal, in *jobInput) (jobs.Submission, error) {
+func (s *service) jobSubmission(p jobs.Principal, in *jobInput) (submit.Submission, error) {
 	asked := in.Body
 	key, err := in.with(asked.IdempotencyKey)
 	if err != nil {
-		return jobs.Submission{}, err
+		return submit.Submission{}, err
 	}
 	_, model, err := s.model(asked.Model, value(asked.JobType))
 	if err != nil {
-		return jobs.Submission{}, err
+		return submit.Submission{}, err
 	}
 	prompt, params, err := readPayload(asked.Payload)
 	if err != nil {
-		return jobs.Submission{}, err
+		return submit.Submission{}, err
 	}
 	callback, err := readCallback(asked.CallbackURL)
 	if err != nil {
-		return jobs.Submission{}, err
+		return submit.Submission{}, err
 	}
 	due, err := readTime("execute_at", value(asked.ExecuteAt))
 	if err != nil {
-		return jobs.Submission{}, err
+		return submit.Submission{}, err
 	}
-	submission := jobs.Submission{
+	submission := submit.Submission{
 		Type: value(asked.JobType), Model: model, Prompt: prompt, Params: params, RunAt: knownTime(due), CallbackURL: callback, IdempotencyKey: key,
 		AtMostOnce: asked.AtMostOnce != nil && *asked.AtMostOnce,
 	}
@@ -201,13 +202,13 @@ func (s *service) jobSubmission(p jobs.Principal, in *jobInput) (jobs.Submission
 		submission.Tier = models.TierBatch
 	}
 	if asked.Draft != nil {
-		submission.Draft = &jobs.Draft{Steps: asked.Draft.Steps}
+		submission.Draft = &submit.Draft{Steps: asked.Draft.Steps}
 	}
 	asked.RetryPolicy.apply(&submission)
 	return submission, nil
 }
 
-func (r *retryPolicy) apply(submission *jobs.Submission) {
+func (r *retryPolicy) apply(submission *submit.Submission) {
 	if r == nil {
 		return
 	}

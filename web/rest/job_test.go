@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -256,8 +256,8 @@ func TestPreviewURL(t *testing.T) {
 			a := newAPI(t)
 			a.Submit(t)
 			worker := a.Worker(t, "one")
-			lease, fence := a.Lease(t, worker)
-			at := path + "/" + string(lease.Job.ID)
+			granted, fence := a.Lease(t, worker)
+			at := path + "/" + string(granted.Job.ID)
 			none := a.get(t, at)
 			require.Nil(t, none.body["preview_url"])
 			object := a.Upload(t, worker, fence, models.ArtifactPreview, []byte("a picture"))
@@ -268,7 +268,7 @@ func TestPreviewURL(t *testing.T) {
 			require.Contains(t, first.body["preview_url"], "/objects/")
 			require.NotEqual(t, none.header.Get("ETag"), first.header.Get("ETag"))
 
-			_, err = a.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: models.FailInvalidInput, Message: "no such style"})
+			_, err = a.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no such style"})
 			require.NoError(t, err)
 			require.Nil(t, a.get(t, at).body["preview_url"], "the job has ended")
 		})

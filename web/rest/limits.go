@@ -12,9 +12,11 @@ import (
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/cron"
+	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/schedule"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
@@ -53,27 +55,27 @@ var (
 	typeName  = node{"minLength": 1, "maxLength": catalogue.MaxName, "pattern": catalogue.NameForm}
 	nodeKey   = node{"minLength": 1, "maxLength": workflow.MaxKey, "pattern": workflow.KeyForm}
 	cursor    = node{"maxLength": paging.MaxCursor, "pattern": paging.CursorForm}
-	exactly   = printable(0, jobs.MaxUserIDBytes)
+	exactly   = printable(0, submit.MaxUserIDBytes)
 	// codes are those that callers see who are no worker.
 	codes = node{"enum": lo.FilterMap(apierror.Codes, func(c apierror.Code, _ int) (any, bool) { return c, c != apierror.CodeLeaseLost })}
 	// prompt has at least one character that is no space. Each of its characters takes up to four
 	// bytes, so that its limit in bytes, four times as high, needs no mention.
-	prompt = node{"minLength": 1, "maxLength": jobs.MaxPromptRunes, "pattern": `^[^\x00]*[^\x00\s][^\x00]*$`}
+	prompt = node{"minLength": 1, "maxLength": submit.MaxPromptRunes, "pattern": `^[^\x00]*[^\x00\s][^\x00]*$`}
 )
 
 // bodyLimits are the limits of properties, by the name of the schema and the property, or by the
 // property alone in all schemas of requests.
 var bodyLimits = map[string]node{
-	"idempotency_key":    printable(1, jobs.MaxKeyRunes),
+	"idempotency_key":    printable(1, submit.MaxKeyRunes),
 	"callback_url":       {"format": "uri", "minLength": 1, "maxLength": outbound.MaxURLBytes, "pattern": `^[Hh][Tt][Tt][Pp][Ss]?://[^\s#]+$`},
 	"job_type":           typeName,
 	"model":              modelName,
 	"model_version":      modelName,
 	"user_id":            exactly,
-	"max_preemptions":    {"minimum": 0, "maximum": jobs.MaxMaxPreemptions},
-	"max_price_per_hour": {"minimum": 0, "maximum": jobs.MaxPricePerHour},
+	"max_preemptions":    {"minimum": 0, "maximum": submit.MaxMaxPreemptions},
+	"max_price_per_hour": {"minimum": 0, "maximum": submit.MaxPricePerHour},
 	"metadata": {
-		"maxProperties": jobs.MaxMetadataKeys, "propertyNames": node{"maxLength": jobs.MaxMetadataKeyBytes, "pattern": `^[^\x00]*$`},
+		"maxProperties": submit.MaxMetadataKeys, "propertyNames": node{"maxLength": submit.MaxMetadataKeyBytes, "pattern": `^[^\x00]*$`},
 	},
 	"VideoRequest.prompt":              prompt,
 	"VideoRequest.priority_tier":       among(models.Tiers),
@@ -91,7 +93,7 @@ var bodyLimits = map[string]node{
 	"InputRequest.content_type":        among(append(slices.Clone(picture.ContentTypes), media.ContentTypes...)),
 	"InputRequest.size_bytes":          {"minimum": 1, "maximum": media.MaxBytes},
 	"InputRequest.checksum":            {"minLength": 8, "maxLength": 8, "pattern": `^[A-Za-z0-9+/]{5}[AQgw]==$`},
-	"HaltRequest.reason":               printable(1, jobs.MaxHaltReasonRunes),
+	"HaltRequest.reason":               printable(1, operate.MaxHaltReasonRunes),
 	"Problem.code":                     codes,
 	"Problem.status":                   {"minimum": 400, "maximum": 599},
 	"Problem.retry_after_seconds":      {"minimum": 1},
@@ -105,7 +107,7 @@ var paramLimits = map[string]node{
 	"model":          exactly,
 	"job_type":       exactly,
 	"user_id":        exactly,
-	"reason":         printable(0, jobs.MaxCancelReasonRunes),
+	"reason":         printable(0, operate.MaxCancelReasonRunes),
 	"kind":           oneOrMore(query.ChangeKinds),
 	"target":         printable(0, jobs.MaxTargetRunes),
 	"cursor":         cursor,
@@ -118,7 +120,7 @@ var paramLimits = map[string]node{
 	"listWorkflows.name":   printable(0, workflow.MaxName),
 	"listWorkflows.status": oneOrMore(models.WorkflowStatuses),
 	// HTTP has no encoding for other characters in headers.
-	"Idempotency-Key": {"minLength": 1, "maxLength": jobs.MaxKeyRunes, "pattern": "^[!-~]([ -~]*[!-~])?$"},
+	"Idempotency-Key": {"minLength": 1, "maxLength": submit.MaxKeyRunes, "pattern": "^[!-~]([ -~]*[!-~])?$"},
 	"Last-Event-ID":   {"type": "integer", "minimum": 0, "maximum": maxSeq},
 	"getVideo.id":     idOf("job"), "cancelVideo.id": idOf("job"), "getVideoEvents.id": idOf("job"), "getVideoFile.id": idOf("job"),
 	"getJob.id": idOf("job"), "cancelJob.id": idOf("job"), "continueJob.id": idOf("job"),

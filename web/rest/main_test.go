@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/rest"
 	"github.com/stretchr/testify/require"
@@ -131,11 +132,11 @@ func (a *api) completed(t *testing.T) *models.Job {
 	return a.finish(t, worker, fence)
 }
 
-func (a *api) finish(t *testing.T, worker jobs.Principal, fence jobs.Fence) *models.Job {
+func (a *api) finish(t *testing.T, worker jobs.Principal, fence lease.Fence) *models.Job {
 	t.Helper()
 	video := a.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 	still := a.Upload(t, worker, fence, models.ArtifactThumbnail, []byte("a still"))
-	end, err := a.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video, Thumbnail: &still})
+	end, err := a.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Thumbnail: &still})
 	require.NoError(t, err)
 	return end.Job
 }

@@ -11,8 +11,11 @@ import (
 	"github.com/reelay/reelay/jobs/alert"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/jobs/inputs"
+	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/schedule"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
@@ -22,13 +25,13 @@ import (
 type Config struct {
 	// Keys authenticates callers, and ends streams whose key becomes invalid.
 	Keys      *auth.KeyWatch
-	Submitter *jobs.Submitter
-	Canceller *jobs.Canceller
-	Inputs    *jobs.Inputs
+	Submitter *submit.Submitter
+	Canceller *operate.Canceller
+	Inputs    *inputs.Inputs
 	Reader    *query.Reader
 	Watcher   *watch.Watcher
 	Pools     *fleet.Pools
-	Operator  *jobs.Operator
+	Operator  *operate.Operator
 	Schedules *schedule.Schedules
 	Workflows *workflow.Workflows
 	Alerts    *alert.Desk

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/door"
 )
@@ -169,7 +169,7 @@ type videoInput struct {
 
 // videoSubmission converts a request. names are the request's names of the domain's
 // fields.
-func (s *service) videoSubmission(in *videoInput) (submission jobs.Submission, names map[string]string, err error) {
+func (s *service) videoSubmission(in *videoInput) (submission submit.Submission, names map[string]string, err error) {
 	asked := in.Body
 	fields := asked.fields()
 	names = withParams(submitNames, fields)
@@ -195,7 +195,7 @@ func (s *service) videoSubmission(in *videoInput) (submission jobs.Submission, n
 			return submission, names, err
 		}
 	}
-	submission = jobs.Submission{
+	submission = submit.Submission{
 		Model: name, Prompt: asked.Prompt, Params: params, Tier: tier, IdempotencyKey: key,
 		CallbackURL: callback, AtMostOnce: asked.AtMostOnce != nil && *asked.AtMostOnce,
 	}

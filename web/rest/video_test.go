@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/internal/testrun"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -204,7 +204,7 @@ func TestCreateVideo(t *testing.T) {
 
 		a := newAPI(t)
 		a.Worker(t, "one")
-		_, _, err := a.Submitter.Submit(t.Context(), a.Client, jobs.Submission{
+		_, _, err := a.Submitter.Submit(t.Context(), a.Client, submit.Submission{
 			Model: "testcard", Prompt: "x", Params: []byte(`{"durationSeconds": 1, "pace": 400}`),
 		})
 		require.NoError(t, err)

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 )
 
@@ -130,7 +130,7 @@ func (a *api) submit(w http.ResponseWriter, c *call, o order) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	request := jobs.VideoRequest{
+	request := submit.VideoRequest{
 		Model: o.Model, Size: o.Size, Seconds: o.Seconds, RemixOf: o.remixOf,
 		Digest: digest(c.secret, o.identity), Retry: retryCount(c.Header),
 	}
@@ -150,7 +150,7 @@ func (a *api) submit(w http.ResponseWriter, c *call, o order) (any, error) {
 		return nil, fmt.Errorf("encode params: %w", err)
 	}
 	request.Age = time.Since(c.came)
-	v, _, err := a.Videos.Create(c.Context(), c.caller, jobs.Submission{
+	v, _, err := a.Videos.Create(c.Context(), c.caller, submit.Submission{
 		Model: o.target, Prompt: o.prompt, Params: raw, IdempotencyKey: key,
 	}, request)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/openai/openai-go/v3"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -375,7 +375,7 @@ func TestStatus(t *testing.T) {
 			id := d.create(t, `{"prompt": "x"}`)
 			worker := d.Worker(t, "one")
 			_, fence := d.Lease(t, worker)
-			_, err := d.Holder.Fail(t.Context(), worker, fence, jobs.Failure{Class: class, Message: "the reason"})
+			_, err := d.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: class, Message: "the reason"})
 			require.NoError(t, err)
 
 			got := d.get(t, "/v1/videos/"+id)
@@ -398,7 +398,7 @@ func TestProgress(t *testing.T) {
 		for _, percent := range []float64{70.9, 10} {
 			worker := d.Worker(t, "one")
 			_, fence := d.Lease(t, worker)
-			_, err := d.Holder.ReportProgress(t.Context(), worker, fence, jobs.ProgressReport{
+			_, err := d.Holder.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{
 				Progress: models.Progress{Percent: percent, Phase: models.PhaseRendering},
 			})
 			require.NoError(t, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/openai/openai-go/v3/option"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/upkeep"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/videos"
@@ -147,10 +148,10 @@ func (d *desk) render(t *testing.T) {
 }
 
 // finish completes the job that a worker holds, with a video and a picture.
-func (d *desk) finish(t *testing.T, worker jobs.Principal, fence jobs.Fence) {
+func (d *desk) finish(t *testing.T, worker jobs.Principal, fence lease.Fence) {
 	t.Helper()
 	video := d.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 	picture := d.Upload(t, worker, fence, models.ArtifactThumbnail, []byte("a picture"))
-	_, err := d.Holder.Complete(t.Context(), worker, fence, jobs.Completion{Video: &video, Thumbnail: &picture})
+	_, err := d.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Thumbnail: &picture})
 	require.NoError(t, err)
 }

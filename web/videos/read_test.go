@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/jobs/upkeep"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/videos"
@@ -57,7 +58,7 @@ func TestList(t *testing.T) {
 		t.Parallel()
 
 		d := open(t)
-		draft := jobstest.SubmitAs(t, d.Stack, d.Client, func(in *jobs.Submission) { in.Draft = &jobs.Draft{Steps: 6} })
+		draft := jobstest.SubmitAs(t, d.Stack, d.Client, func(in *submit.Submission) { in.Draft = &submit.Draft{Steps: 6} })
 
 		require.Empty(t, d.get(t, "/v1/videos").Body["data"])
 		require.Equal(t, http.StatusNotFound, d.get(t, "/v1/videos/"+models.VideoID(draft.ID)).Status)

@@ -1,0 +1,223 @@
+package change
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+	"github.com/uptrace/bun"
+)
+
+// Notifier tells waiting calls and other processes what a commit changed. It only makes the
+// usual path fast: whatever it loses is recovered from PostgreSQL.
+type Notifier struct {
+	DB      *bun.DB
+	Index   jobs.ReadyIndex
+	News    jobs.News
+	Waiters *jobs.Waiters
+	// Observer, if not nil, learns of each change.
+	Observer jobs.Observer
+	// Aside runs what submitters need not wait for. If nil, it runs in a goroutine.
+	Aside func(tell func())
+}
+
+// NotifyTimeout bounds what a slow Redis can cost the caller.
+const NotifyTimeout = 200 * time.Millisecond
+
+// After reports changes once they are committed: to the observer, the ready index and
+// the subscribers. It does not wait until the subscribers are notified.
+func (n *Notifier) After(ctx context.Context, changes ...*Change) {
+	var all []*Change
+	var standings []models.Standing
+	for _, c := range changes {
+		if c != nil {
+			all = append(append(all, c), c.others...)
+		}
+	}
+	for _, c := range all {
+		c.observe(n.Observer)
+		c.trace()
+		if c.standing != nil {
+			standings = append(standings, *c.standing)
+		}
+	}
+	n.read(ctx, standings)
+	n.index(ctx, all, standings)
+	var news []string
+	for _, c := range all {
+		news = append(news, c.news()...)
+	}
+	n.Tell(ctx, news)
+}
+
+// observe reports a committed change to the observer, if there is one.
+func (c *Change) observe(by jobs.Observer) {
+	if by == nil {
+		return
+	}
+	by.Changed(&c.Before, c.Job)
+	if c.Checkpoint != nil {
+		by.Checkpointed(c.Job, c.Checkpoint.DurationSeconds)
+	}
+	if c.Ending != nil {
+		by.Ended(*c.Ending)
+	}
+}
+
+// Tell publishes news in the background.
+func (n *Notifier) Tell(ctx context.Context, news []string) {
+	if len(news) == 0 {
+		return
+	}
+	slices.Sort(news)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), NotifyTimeout)
+	go func() {
+		defer cancel()
+		n.News.Publish(ctx, slices.Compact(news)...)
+	}()
+}
+
+// index updates the ready index with the changes of jobs and accounts.
+func (n *Notifier) index(ctx context.Context, changes []*Change, standings []models.Standing) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), NotifyTimeout)
+	defer cancel()
+	var left, ready []jobs.ReadyJob
+	for _, c := range changes {
+		if c.left != nil {
+			left = append(left, *c.left)
+		}
+		if c.Ready != nil {
+			ready = append(ready, *c.Ready)
+		}
+	}
+	if len(left) > 0 {
+		n.Log(ctx, n.Index.Remove(ctx, left...))
+	}
+	n.Ready(ctx, ready...)
+	if len(standings) > 0 {
+		n.stand(ctx, standings)
+	}
+}
+
+// news returns the ids of the rows that the change concerns.
+func (c *Change) news() []string {
+	news := JobNews(c.Job.ID, len(c.Events) > 0 || c.Job.Status != c.From)
+	if c.Tell != "" {
+		news = append(news, string(c.Tell))
+	}
+	if c.DueSoon() {
+		news = append(news, TopicDue)
+	}
+	if c.Unsettled {
+		news = append(news, TopicUnsettled)
+	}
+	return news
+}
+
+// JobNews returns the topics of news about a job: its subscribers, and those of all jobs if
+// the news is an event.
+func JobNews(id models.JobID, event bool) []string {
+	if event {
+		return []string{string(id), TopicChanges}
+	}
+	return []string{string(id)}
+}
+
+// Worker tells a worker that something is wanted of it: it wakes its lease call if that waits
+// here, and notifies its subscriptions.
+func (n *Notifier) Worker(ctx context.Context, id models.WorkerID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), NotifyTimeout)
+	defer cancel()
+	n.Waiters.WakeWorker(id)
+	n.News.Publish(ctx, string(id))
+}
+
+// Account publishes that an account left its lines or returned to them. A nil standing is
+// ignored.
+func (n *Notifier) Account(ctx context.Context, standing *models.Standing) {
+	if standing == nil {
+		return
+	}
+	standings := []models.Standing{*standing}
+	n.read(ctx, standings)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), NotifyTimeout)
+	defer cancel()
+	n.stand(ctx, standings)
+}
+
+// Ready puts jobs into the index, and for each wakes one worker that waits for such a job
+// here. Workers that wait elsewhere are woken through the index.
+func (n *Notifier) Ready(ctx context.Context, rows ...jobs.ReadyJob) {
+	if len(rows) == 0 {
+		return
+	}
+	n.Log(ctx, n.Index.Add(ctx, rows...))
+	served := map[jobs.Work]bool{}
+	for _, job := range rows {
+		if is := (jobs.Work{Queue: job.Queue, Account: job.Account}); !served[is] {
+			served[is] = !n.Waiters.Wake(job.Queue, job.Account) // no worker is left to wake
+		}
+	}
+}
+
+// read replaces the standings of accounts that fell below their limit by their current ones.
+// It asks PostgreSQL, which has the limits.
+func (n *Notifier) read(ctx context.Context, standings []models.Standing) {
+	var back []models.AccountID
+	for _, s := range standings {
+		if !s.Capped {
+			back = append(back, s.AccountID)
+		}
+	}
+	if len(back) == 0 {
+		return
+	}
+	found, err := models.ListStandings(context.WithoutCancel(ctx), n.DB, back)
+	n.Log(ctx, err)
+	waiting := lo.KeyBy(found, func(s models.Standing) models.AccountID { return s.AccountID })
+	for i, s := range standings {
+		if now, waits := waiting[s.AccountID]; waits {
+			standings[i] = now
+		}
+	}
+}
+
+// stand removes accounts from their lines in the index, or returns them. It is not known which
+// workers can run the jobs of returning accounts, so one worker of each kind looks.
+func (n *Notifier) stand(ctx context.Context, standings []models.Standing) {
+	n.Log(ctx, n.Index.Stand(ctx, standings...))
+	if slices.ContainsFunc(standings, func(s models.Standing) bool { return !s.Capped }) {
+		n.Waiters.Look()
+	}
+}
+
+// Log logs that a hint was lost. The sweep mends it.
+func (n *Notifier) Log(ctx context.Context, err error) {
+	if err != nil {
+		slog.DebugContext(ctx, "hint lost, the sweep will mend it", "error", err)
+	}
+}
+
+const (
+	// TopicChanges is the topic of changes of any job's status.
+	TopicChanges = "jobs"
+	// TopicDue is the topic of jobs whose time comes soon.
+	TopicDue = "due"
+	// TopicUnsettled is the topic of ends that leave jobs to the Settler.
+	TopicUnsettled = "unsettled"
+)
+
+// DueSoon reports whether the job waits for a time that may come before a process that has just
+// looked for due jobs looks again. The commit may take as long as a pause.
+func (c *Change) DueSoon() bool {
+	delayed := c.Job.Status == models.JobScheduled || c.Job.Status == models.JobBlocked && c.Job.BlockedBy == 0
+	return delayed && c.Job.RunAt.Sub(c.Now) < 2*DueEvery
+}
+
+// DueEvery is how often a process looks for due jobs although it knows of none: News may be
+// lost.
+const DueEvery = time.Second

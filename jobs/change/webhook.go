@@ -1,0 +1,185 @@
+package change
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/internal/outbound"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// WebhookEvents are the events that endpoints of each format can subscribe to.
+var WebhookEvents = map[models.WebhookFormat][]string{
+	models.FormatStandard: {"job.completed", "job.failed", "job.cancelled", "workflow.completed", "workflow.failed", "workflow.cancelled"},
+	models.FormatOpenAI:   {"video.completed", "video.failed"},
+}
+
+// webhookEvent returns a format's name for the end of a run. OpenAI's format has none for a
+// cancel.
+func webhookEvent(format models.WebhookFormat, end models.JobStatus) string {
+	if format == models.FormatOpenAI {
+		if end == models.JobCompleted {
+			return "video.completed"
+		}
+		return "video.failed"
+	}
+	return "job." + strings.ToLower(string(end))
+}
+
+// WebhookDue is the outbox message that an event is to be delivered. It is only a hint: the
+// deliveries are rows.
+type WebhookDue struct {
+	EventID models.WebhookEventID `json:"eventId"`
+}
+
+// Announce writes the webhook events and deliveries in the transaction that ends the runs.
+func Announce(ctx context.Context, tx bun.Tx, ended []*models.Job, at time.Time) error {
+	if len(ended) == 0 {
+		return nil
+	}
+	var accounts []models.AccountID
+	for _, job := range ended {
+		if !slices.Contains(accounts, job.AccountID) {
+			accounts = append(accounts, job.AccountID)
+		}
+	}
+	wanting, err := models.ListWantingEndpoints(ctx, tx, accounts, eventsOf(ended))
+	if err != nil {
+		return fmt.Errorf("find the endpoints of the event: %w", err)
+	}
+	endpoints := map[models.AccountID][]*models.WebhookEndpoint{}
+	for _, e := range wanting {
+		endpoints[e.AccountID] = append(endpoints[e.AccountID], e)
+	}
+	var events []*models.WebhookEvent
+	var deliveries []*models.WebhookDelivery
+	for _, job := range ended {
+		event := &models.WebhookEvent{
+			ID: models.NewWebhookEventID(), AccountID: job.AccountID, JobID: job.ID, Run: job.Run,
+			Type: webhookEvent(models.FormatStandard, job.Status), CreatedAt: at,
+		}
+		if to := address(event, job, endpoints[job.AccountID]); len(to) > 0 {
+			events, deliveries = append(events, event), append(deliveries, to...)
+		}
+	}
+	if len(events) == 0 {
+		return nil
+	}
+	if err := InBatches(events, func(some []*models.WebhookEvent) error { return models.InsertWebhookEvents(ctx, tx, some) }); err != nil {
+		return fmt.Errorf("write the webhook events: %w", err)
+	}
+	if err := InBatches(deliveries, func(some []*models.WebhookDelivery) error { return models.InsertWebhookDeliveries(ctx, tx, some) }); err != nil {
+		return fmt.Errorf("write the webhook deliveries: %w", err)
+	}
+	return apierror.Wrap(models.InsertOutbox(ctx, tx, WebhookDueMessage(events[0].ID)), "write the outbox")
+}
+
+// eventsOf returns the events' names, in all formats, for the ends of these jobs.
+func eventsOf(ended []*models.Job) []string {
+	var names []string
+	for _, job := range ended {
+		for format := range WebhookEvents {
+			if name := webhookEvent(format, job.Status); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// address makes a delivery for each endpoint that wants the event, and one for
+// the job's own callback.
+func address(event *models.WebhookEvent, job *models.Job, endpoints []*models.WebhookEndpoint) []*models.WebhookDelivery {
+	var deliveries []*models.WebhookDelivery
+	for _, e := range endpoints {
+		if e.Format == models.FormatOpenAI && !job.InVideosAPI() {
+			continue
+		}
+		name, url := webhookEvent(e.Format, job.Status), e.URL
+		if url == "" {
+			url = job.CallbackURL
+		} else if !slices.Contains(e.Events, name) {
+			continue
+		}
+		if url == "" {
+			continue
+		}
+		deliveries = append(deliveries, &models.WebhookDelivery{
+			ID: models.NewWebhookDeliveryID(), EventID: event.ID, EndpointID: e.ID, AccountID: event.AccountID,
+			JobID: event.JobID, Run: event.Run, Event: name, URL: url,
+		})
+	}
+	return deliveries
+}
+
+// WebhookDueMessage is the outbox message that says that an event has deliveries that are due.
+func WebhookDueMessage(id models.WebhookEventID) *models.OutboxMessage {
+	message, err := json.Marshal(WebhookDue{EventID: id})
+	if err != nil {
+		panic(fmt.Sprintf("webhook message: %v", err)) // it is made of plain values only
+	}
+	return &models.OutboxMessage{Kind: models.OutboxWebhookDue, Payload: message}
+}
+
+const (
+	webhookSecretPrefix = "whsec_"
+	webhookSecretBytes  = 32
+)
+
+// ValidCallback returns INVALID_INPUT for a URL that must not be called.
+func ValidCallback(policy outbound.Policy, field, url string) error {
+	if _, err := policy.CheckURL(url); err != nil {
+		return apierror.Invalid(field, "%s", err)
+	}
+	return nil
+}
+
+// NewEndpoint makes a row with a new secret; url is empty for the account's
+// callbacks.
+func NewEndpoint(sealer *seal.Sealer, id models.WebhookEndpointID, account models.AccountID, url string, format models.WebhookFormat, events []string) (*models.WebhookEndpoint, string, error) {
+	endpoint := &models.WebhookEndpoint{ID: id, AccountID: account, URL: url, Format: format, Events: events}
+	secret, sealed, err := NewWebhookSecret(sealer, endpoint.ID)
+	endpoint.Secret, endpoint.SecretKey = sealed.Ciphertext, sealed.WrappedKey
+	return endpoint, secret, err
+}
+
+// NewWebhookSecret makes a secret, and returns it in its owner's form and sealed.
+func NewWebhookSecret(sealer *seal.Sealer, id models.WebhookEndpointID) (string, seal.Sealed, error) {
+	raw := make([]byte, webhookSecretBytes)
+	rand.Read(raw)
+	sealed, err := sealer.Seal(raw, []byte(id))
+	return webhookSecretPrefix + base64.StdEncoding.EncodeToString(raw), sealed, apierror.Wrap(err, "seal a webhook secret")
+}
+
+// EnsureCallbackEndpoints makes a secret for the callbacks of each account that has none.
+func EnsureCallbackEndpoints(ctx context.Context, tx bun.Tx, sealer *seal.Sealer, accounts []models.AccountID) error {
+	if len(accounts) == 0 {
+		return nil
+	}
+	have, err := models.ListCallbackAccounts(ctx, tx, accounts)
+	if err != nil {
+		return apierror.Wrap(err, "look for the secret of callbacks")
+	}
+	for _, account := range accounts {
+		if slices.Contains(have, account) {
+			continue
+		}
+		endpoint, _, err := NewEndpoint(sealer, models.NewWebhookEndpointID(), account, "", models.FormatStandard, WebhookEvents[models.FormatStandard])
+		if err != nil {
+			return err
+		}
+		if err := models.InsertWebhookEndpoint(ctx, tx, endpoint); err != nil {
+			return apierror.Wrap(err, "make the secret of callbacks")
+		}
+	}
+	return nil
+}

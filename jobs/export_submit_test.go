@@ -1,4 +1,0 @@
-package jobs
-
-// Submitting returns how many calls wait for their account's row, or hold it.
-func Submitting(s *Submitter) int { return s.accountWrites.Calls() + s.writes.Calls() }

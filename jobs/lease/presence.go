@@ -1,0 +1,119 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Presence records that a process is alive. While the API or PostgreSQL is unavailable, no
+// worker can renew its lease, which is not the worker's fault. The same holds while the API
+// process that a worker is connected to cannot reach PostgreSQL.
+type Presence struct {
+	DB   *bun.DB
+	Kind models.ProcessKind
+	// Version and Host describe the process to operators.
+	Version, Host string
+	// Settings are the process's settings, as SafeSettings returns them. A change is recorded.
+	Settings map[string]string
+
+	process  uuid.UUID // known after the first pass
+	recorded bool
+}
+
+const (
+	// PresenceEvery is how often each process writes.
+	PresenceEvery = 2 * time.Second
+	// presenceTimeout bounds a pass.
+	presenceTimeout = 3 * time.Second
+	// gapLength is how long all processes of a kind must have been silent to count as away.
+	gapLength = 5 * time.Second
+	// reapAnyway is how long after its last heartbeat an attempt is reaped regardless of
+	// outages. Its agent has given up by then.
+	reapAnyway = 10 * time.Minute
+	// processKept is how long a silent process is remembered.
+	processKept = time.Hour
+)
+
+// Pass records the presence. Passes must not overlap.
+func (p *Presence) Pass(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, presenceTimeout)
+	defer cancel()
+	if err := models.WritePresence(ctx, p.DB, p.Kind, gapLength); err != nil {
+		return fmt.Errorf("write the presence of %s: %w", p.Kind, err)
+	}
+	if p.process == uuid.Nil {
+		p.process = uuid.New()
+	}
+	self := &models.Process{ID: p.process, Kind: p.Kind, Version: p.Version, Host: p.Host}
+	if err := models.WriteReplica(ctx, p.DB, self, processKept); err != nil {
+		return fmt.Errorf("write that this process runs: %w", err)
+	}
+	if !p.recorded {
+		if err := p.recordSetup(ctx); err != nil {
+			return err
+		}
+		p.recorded = true
+	}
+	if p.Kind != models.ProcessAPI {
+		return nil
+	}
+	if err := models.WriteAPIProcess(ctx, p.DB, p.process, gapLength, processKept); err != nil {
+		return fmt.Errorf("write the presence of this process: %w", err)
+	}
+	return nil
+}
+
+// End records a clean shutdown: the process's silence from then on excuses no loss. No pass
+// may run after End.
+func (p *Presence) End(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, presenceTimeout)
+	defer cancel()
+	err := models.DeleteReplica(ctx, p.DB, p.process)
+	if err == nil && p.Kind == models.ProcessAPI {
+		err = models.DeleteAPIProcess(ctx, p.DB, p.process)
+	}
+	if err != nil {
+		slog.WarnContext(ctx, "could not note that this process ends", "error", err)
+	}
+}
+
+// outage is when workers could not reach the server. The reaper takes it into account.
+type outage struct {
+	models.Outage
+	now time.Time
+}
+
+func getOutage(ctx context.Context, db bun.IDB) (o outage, err error) {
+	if o.Outage, err = models.GetOutage(ctx, db, gapLength); err != nil {
+		return o, fmt.Errorf("read the outages of the API: %w", err)
+	}
+	if o.now, err = models.Now(ctx, db); err != nil {
+		return o, err
+	}
+	return o, nil
+}
+
+// excuses reports whether an outage may have stopped the heartbeats of a worker that was last
+// heard of at lastSign: the outage is open, or the worker has not had grace since it ended.
+func (o outage) excuses(lastSign time.Time, grace time.Duration) bool {
+	if o.now.Sub(lastSign) > reapAnyway {
+		return false
+	}
+	return o.Open || !o.EndedAt.IsZero() && o.now.Before(o.EndedAt.Add(grace))
+}
+
+// wentSilentWithAPI reports whether a worker that was last heard of at lastSign fell silent
+// together with an API process. The worker may have sent its heartbeats to that process, which
+// could not save them. Before both are cut off, the process may have written its presence up
+// to one interval earlier, and so may the worker have sent its last heartbeat.
+func wentSilentWithAPI(ctx context.Context, db bun.IDB, lastSign time.Time) (bool, error) {
+	silent, err := models.APIFellSilent(ctx, db, lastSign.Add(-2*PresenceEvery), lastSign.Add(HeartbeatEvery+PresenceEvery), gapLength)
+	return silent, apierror.Wrap(err, "read which processes were absent")
+}

@@ -1,0 +1,328 @@
+package submit
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/reelay/reelay/internal/batch"
+	"github.com/reelay/reelay/internal/outbound"
+	"github.com/reelay/reelay/internal/recent"
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/internal/tracing"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/change"
+	"github.com/reelay/reelay/jobs/inputs"
+	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+	"github.com/uptrace/bun"
+)
+
+// Submitter accepts jobs.
+type Submitter struct {
+	DB        *bun.DB
+	Catalogue *catalogue.Catalogue
+	Sealer    *seal.Sealer
+	Notifier  *change.Notifier
+	Inputs    *inputs.Inputs
+	// Outbound decides which URLs may be called back.
+	Outbound  outbound.Policy
+	Admission Admission
+	// UserShare is how much of an account's queue the jobs of one user may take, in percent; 0
+	// and 100 mean no limit.
+	UserShare int
+
+	prices priceSteps
+	// shares caches the accounts that admission checks.
+	shares  recent.Map[models.AccountID, *models.Account]
+	entries batch.Group[*entry]
+	// plainWrites batches the calls that one statement can write, and waits for no locked
+	// account. The others wait for their account's row, and so only with its calls:
+	// accountWrites those left by plainWrites, and writes those that need a transaction.
+	plainWrites           batch.Group[*submitCall]
+	accountWrites, writes batch.Keyed[models.AccountID, *submitCall]
+}
+
+const (
+	MaxPromptRunes = 10_000
+	maxPromptBytes = 40_000
+	// maxMarks is how many accents, vowel signs and the like one character may carry: the
+	// limit of Unicode's Stream-Safe Text Format. No script needs more, and more would be
+	// drawn over the surrounding text.
+	maxMarks       = 30
+	MaxKeyRunes    = 255
+	MaxUserIDBytes = 255
+	// MaxPriority is the highest priority, and its negation the lowest.
+	MaxPriority    = 100
+	maxMaxAttempts = 20
+)
+
+// MaxSubmitJobs is how many jobs one call may submit.
+const MaxSubmitJobs = 1000
+
+// Submit accepts a job: once it returns, the job is durable. If the idempotency key was used
+// before with the same request, Submit returns the first job, and true; with another request
+// it returns IDEMPOTENCY_CONFLICT. Other errors are INVALID_INPUT, FORBIDDEN (a tier above the
+// account's), RATE_LIMITED, QUOTA_EXCEEDED, OVERLOADED, and, for an image in params, NOT_FOUND
+// and CHECKSUM_MISMATCH; none of them leaves a job behind. A repeated key never returns
+// RATE_LIMITED, QUOTA_EXCEEDED or OVERLOADED.
+//
+// If ctx ends first, it is unknown whether the job exists.
+func (s *Submitter) Submit(ctx context.Context, p jobs.Principal, in Submission) (job *models.Job, deduplicated bool, err error) {
+	answers, err := s.submit(ctx, p, []Submission{in}, nil)
+	if err != nil {
+		return nil, false, err
+	}
+	if refused := answers[0].Refused; refused != nil {
+		return nil, false, refused
+	}
+	return answers[0].Job, answers[0].Deduplicated, nil
+}
+
+// Submitted is the result of one of many submissions: a job, or the error.
+type Submitted struct {
+	Job          *models.Job
+	Deduplicated bool
+	Refused      *apierror.Error
+}
+
+// SubmitMany accepts jobs in one transaction: once it returns, all accepted jobs are durable.
+// The answers, in the order of the submissions, are what Submit would return for one after the
+// other: a refused submission does not affect the others, and the second of two with the same
+// idempotency key gets the first one's job. SubmitMany returns INVALID_INPUT for no
+// submissions or too many.
+func (s *Submitter) SubmitMany(ctx context.Context, p jobs.Principal, all []Submission) ([]Submitted, error) {
+	if len(all) < 1 || len(all) > MaxSubmitJobs {
+		return nil, apierror.Invalid("inputs", "1 to %d jobs may be submitted in one call; these are %d.", MaxSubmitJobs, len(all))
+	}
+	return s.submit(ctx, p, all, nil)
+}
+
+// submit is the only way to submit. It shares its queries and writes with concurrent calls. The
+// jobs are those of a workflow if graph is not nil.
+func (s *Submitter) submit(ctx context.Context, p jobs.Principal, all []Submission, graph *Graph) ([]Submitted, error) {
+	if err := p.RequireChange(); err != nil {
+		return nil, err
+	}
+	ctx, end := tracing.Start(ctx, "submit", tracing.Int("reelay.jobs", len(all)))
+	call := s.newCall(p, all)
+	call.graph = graph
+	if parent := tracing.Parent(ctx); parent != "" {
+		for i := range call.set {
+			call.set[i].asked.Traceparent = parent
+		}
+	}
+	err := s.accept(ctx, call)
+	end(err)
+	s.Admission.observe(ctx, call, err)
+	return call.answers, err
+}
+
+// accept admits and writes the jobs of a call, and sets its answers.
+func (s *Submitter) accept(ctx context.Context, call *submitCall) error {
+	if err := call.graph.invalid(call); err != nil {
+		return err
+	}
+	admitted, err := s.admit(ctx, call)
+	if err != nil {
+		return apierror.Wrap(err, "admit %s", text.Count(len(call.set), "job"))
+	}
+	if err := s.write(ctx, call); err != nil {
+		if ctx.Err() == nil { // else the jobs may still be written
+			admitted.giveBack(ctx, call.tokens())
+		}
+		return apierror.Wrap(err, "submit %s", text.Count(len(call.set), "job"))
+	}
+	admitted.giveBack(ctx, call.tokens())
+	for _, job := range call.written {
+		admitted.accepted(job)
+	}
+	return nil
+}
+
+// setTier fills in the tier and what depends on it, and checks it against the
+// account's.
+func setTier(job *models.Job, account *models.Account) error {
+	job.Tier = cmp.Or(job.Tier, account.Tier)
+	job.Lane = job.Tier
+	job.MaxAttempts = cmp.Or(job.MaxAttempts, jobs.Policies[job.Tier].MaxAttempts)
+	if job.Tier.Above(account.Tier) {
+		return apierror.Forbidden("The tier %s is above this account's, which is %s.", job.Tier, account.Tier)
+	}
+	return nil
+}
+
+var errKeyOfAnother = apierror.New(apierror.CodeIdempotencyConflict,
+	"This idempotency key was used for another request: use a new key, or repeat that request exactly.").In("idempotencyKey")
+
+func (s *Submitter) validate(known *catalogue.Snapshot, in *Submission) (*models.Job, error) {
+	model, params, err := chooseModel(known, in)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.validLimits(); err != nil {
+		return nil, err
+	}
+	if in.CallbackURL != "" {
+		if err := change.ValidCallback(s.Outbound, "callbackUrl", in.CallbackURL); err != nil {
+			return nil, err
+		}
+	}
+	job := &models.Job{
+		ID: models.NewJobID(), Type: model.Type, Model: model.Name, ModelVersion: model.Version, Run: 1,
+		Region: in.Region, RequireRegion: in.RequireRegion, RetryPolicy: in.Retry,
+		Priority: in.Priority, Params: params, Metadata: in.Metadata, UserID: in.UserID,
+		CallbackURL: in.CallbackURL, AtMostOnce: in.AtMostOnce,
+		TimeoutSeconds: model.Timeout(params), EstimatedGPUSeconds: model.EstimateGPUSeconds(params),
+	}
+	if in.node != nil {
+		job.ID, job.WorkflowID = in.node.JobID, in.node.WorkflowID
+	}
+	in.makeDraft(model, job)
+	in.bear(job, &s.prices)
+	if in.Model != model.Name {
+		job.Alias = in.Model
+	}
+	if model.Retry != nil {
+		job.MaxAttempts = lo.FromPtr(model.Retry.MaxAttempts)
+		if in.Retry == nil {
+			job.RetryPolicy = model.Retry.Policy()
+		}
+	}
+	if in.AtMostOnce {
+		job.MaxAttempts, job.RetryPolicy = 1, nil
+	}
+	if in.MaxAttempts != nil {
+		job.MaxAttempts = *in.MaxAttempts
+	}
+	if in.TimeoutSeconds != nil {
+		job.TimeoutSeconds = *in.TimeoutSeconds
+	}
+	if in.IdempotencyKey != nil {
+		job.IdempotencyKey = *in.IdempotencyKey
+	}
+	return job, nil
+}
+
+// sameRequest reports whether two requests under one key are the same: either with the
+// account's defaults filled in, or as sent, since an operator may have changed the account in
+// between. A row holds both digests; an older row holds only the first. A deleted job has
+// none, so every request counts as the same.
+func sameRequest(first, repeated []byte) bool {
+	if len(first) == 0 {
+		return true
+	}
+	return bytes.Equal(first[:sha256.Size], repeated[:sha256.Size]) || bytes.Equal(first[sha256.Size:], repeated[sha256.Size:])
+}
+
+// requestDigests returns both digests of a request, see sameRequest.
+func requestDigests(job, asked *models.Job, in Submission) ([]byte, error) {
+	meant, err := requestDigest(job, in)
+	if err != nil {
+		return nil, err
+	}
+	bare, err := requestDigest(asked, in)
+	return append(meant, bare...), err
+}
+
+// requestDigest identifies a request: it hashes the canonical JSON of everything requested
+// except the key, including the defaults that the job has by now.
+func requestDigest(job *models.Job, in Submission) ([]byte, error) {
+	request := []any{
+		job.Type, job.Model, in.Prompt, job.Params, job.Tier, job.Priority, job.MaxAttempts, job.TimeoutSeconds,
+		job.UserID, job.Metadata,
+	}
+	if job.Alias != "" { // another model may be chosen each time: none of its defaults count
+		request[0], request[1], request[3], request[6], request[7] = in.Type, job.Alias, in.Params, in.MaxAttempts, in.TimeoutSeconds
+	}
+	if when := in.conditions(); when != nil {
+		request = append(request, when)
+	}
+	if job.CallbackURL != "" {
+		request = append(request, map[string]string{"callbackUrl": job.CallbackURL})
+	}
+	if in.Draft != nil {
+		request = append(request, map[string]int{"draft": in.Draft.Steps})
+	}
+	if in.AtMostOnce {
+		request = append(request, map[string]bool{"atMostOnce": true})
+	}
+	if bears := in.bears(); bears != nil {
+		request = append(request, bears)
+	}
+	canonical, err := json.Marshal(request)
+	if err != nil {
+		return nil, apierror.Wrap(err, "encode the request")
+	}
+	sum := sha256.Sum256(canonical)
+	return sum[:], nil
+}
+
+// ValidPrompt checks a prompt against the limits, and against what the model says of prompts.
+func ValidPrompt(prompt string, model *catalogue.Model) error {
+	switch {
+	case model.RequiresPrompt && strings.TrimSpace(prompt) == "":
+		return apierror.Invalid("prompt", "The prompt is empty: describe what the video should show.")
+	case !utf8.ValidString(prompt):
+		return apierror.Invalid("prompt", "The prompt is not valid UTF-8.")
+	case strings.ContainsRune(prompt, 0):
+		return apierror.Invalid("prompt", "The prompt has a NUL character (U+0000): remove it.")
+	case strings.ContainsFunc(prompt, func(r rune) bool { return unicode.Is(unicode.Noncharacter_Code_Point, r) }):
+		return apierror.Invalid("prompt", "The prompt has a Unicode noncharacter, such as U+FFFE: it has another byte order, or is not text.")
+	case len(prompt) > maxPromptBytes || utf8.RuneCountInString(prompt) > MaxPromptRunes:
+		return apierror.Invalid("prompt", "The prompt may have %d characters and %d bytes; this one has %d and %d.",
+			MaxPromptRunes, maxPromptBytes, utf8.RuneCountInString(prompt), len(prompt))
+	case hasPileOfMarks(prompt):
+		return apierror.Invalid("prompt", "The prompt has more than %d combining marks on one character: leave some out.", maxMarks)
+	}
+	return nil
+}
+
+// hasPileOfMarks reports whether more than maxMarks combining marks follow each
+// other.
+func hasPileOfMarks(text string) bool {
+	pile := 0
+	for _, r := range text {
+		if pile++; !unicode.Is(unicode.M, r) {
+			pile = 0
+		}
+		if pile > maxMarks {
+			return true
+		}
+	}
+	return false
+}
+
+func (in *Submission) validLimits() error {
+	switch {
+	case in.Priority < -MaxPriority || in.Priority > MaxPriority:
+		return apierror.Invalid("priority", "priority must be from %d to %d; it is %d.", -MaxPriority, MaxPriority, in.Priority)
+	case in.MaxAttempts != nil && (*in.MaxAttempts < 1 || *in.MaxAttempts > maxMaxAttempts):
+		return apierror.Invalid("maxAttempts", "maxAttempts must be from 1 to %d; it is %d.", maxMaxAttempts, *in.MaxAttempts)
+	case in.AtMostOnce && in.MaxAttempts != nil && *in.MaxAttempts > 1:
+		return apierror.Invalid("maxAttempts", "maxAttempts is %d, but a job with atMostOnce has one attempt: leave out one of them.", *in.MaxAttempts)
+	case in.AtMostOnce && in.Retry != nil:
+		return apierror.Invalid("retry", "A job with atMostOnce is not retried: leave out retry or atMostOnce.")
+	case in.TimeoutSeconds != nil && (*in.TimeoutSeconds < 1 || *in.TimeoutSeconds > catalogue.MaxTimeout):
+		return apierror.Invalid("timeoutSeconds", "timeoutSeconds must be from 1 to %d; it is %d.", catalogue.MaxTimeout, *in.TimeoutSeconds)
+	case in.IdempotencyKey != nil && !text.Valid(*in.IdempotencyKey, 1, MaxKeyRunes):
+		return apierror.Invalid("idempotencyKey", "idempotencyKey must have 1 to %d printable characters.", MaxKeyRunes)
+	case !text.Valid(in.UserID, 0, MaxUserIDBytes):
+		return apierror.Invalid("userId", "userId may have %d printable characters.", MaxUserIDBytes)
+	}
+	if err := in.validConditions(); err != nil {
+		return err
+	}
+	if err := in.validBears(); err != nil {
+		return err
+	}
+	return in.validMetadata()
+}

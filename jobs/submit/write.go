@@ -1,0 +1,244 @@
+package submit
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/change"
+	"github.com/reelay/reelay/jobs/inputs"
+	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+	"github.com/uptrace/bun"
+)
+
+// write writes the accepted jobs. It locks the rows for which workers wait when all is written.
+func (b *submitBatch) write(ctx context.Context, sealer *seal.Sealer) error {
+	if len(b.changes) == 0 {
+		return nil
+	}
+	if err := change.PlaceAll(ctx, b.tx, b.changes); err != nil {
+		return err
+	}
+	if err := b.writeJobs(ctx, b.tx); err != nil {
+		return fmt.Errorf("write the jobs: %w", err)
+	}
+	if err := b.writeInputs(ctx); err != nil {
+		return fmt.Errorf("write the inputs of the jobs: %w", err)
+	}
+	if err := b.handOver(ctx); err != nil {
+		return fmt.Errorf("hand over the draft: %w", err)
+	}
+	if err := b.writeRequests(ctx); err != nil {
+		return fmt.Errorf("write the requests of the Videos API: %w", err)
+	}
+	if err := b.ensureCallbacks(ctx, sealer); err != nil {
+		return fmt.Errorf("write the callbacks' endpoints: %w", err)
+	}
+	if graph := b.calls[0].graph; graph != nil {
+		if err := graph.write(ctx, b.tx, sealer); err != nil {
+			return fmt.Errorf("write the workflow: %w", err)
+		}
+	}
+	if err := b.writeParents(ctx); err != nil {
+		return err
+	}
+	return b.count(ctx)
+}
+
+// insertMost is how many jobs one statement of a large submit writes. Each statement has a timeout.
+const insertMost = 1000
+
+// writeJobs writes the jobs with their own rows.
+func (b *submitBatch) writeJobs(ctx context.Context, db bun.IDB) error {
+	rows := models.NewJobs{
+		Jobs: make([]*models.NewJob, len(b.changes)), Judged: !b.start.Now.IsZero(), Wait: b.wait, Now: b.start.Now,
+	}
+	if !rows.Judged {
+		rows.Accounts = b.expected()
+	}
+	var queued []*models.Job
+	for i, c := range b.changes {
+		rows.Jobs[i] = &models.NewJob{Job: c.Job, Event: c.Events[0], Input: b.of[c].input}
+		if c.Job.Status == models.JobQueued {
+			queued = append(queued, c.Job)
+		}
+	}
+	for _, message := range change.ReadyMessages(queued) {
+		rows.Ready = append(rows.Ready, message.Payload)
+	}
+	all := rows.Jobs
+	for some := range slices.Chunk(all, lo.Ternary(rows.Judged, insertMost, len(all))) {
+		rows.Jobs = some
+		if err := models.InsertJobs(ctx, db, rows); err != nil {
+			return err
+		}
+		rows.Ready = nil
+	}
+	for i, c := range b.changes {
+		if !all[i].Written && rows.Judged { // a plain submit has used the key meanwhile
+			return fmt.Errorf("job %s was not written: %w", c.Job.ID, models.ErrLostRace)
+		}
+		if c.Job.Status == models.JobQueued {
+			c.Ready = change.ReadyOf(c.Job, all[i].VirtualTime)
+		}
+	}
+	return nil
+}
+
+func (b *submitBatch) expected() []models.ExpectedAccount {
+	return lo.MapToSlice(b.accounts, func(id models.AccountID, account *models.Account) models.ExpectedAccount {
+		return models.ExpectedAccount{ID: id, Tier: account.Tier}
+	})
+}
+
+// writeInputs writes which files the jobs start from, and for which jobs images must be fetched.
+func (b *submitBatch) writeInputs(ctx context.Context) error {
+	var uses []*models.InputUse
+	var sources []models.JobSource
+	var remote []*models.Job
+	for _, c := range b.changes {
+		one := b.of[c]
+		ids := lo.Map(one.stored.Uploads, func(u inputs.Uploaded, _ int) models.ArtifactID { return u.ID })
+		for _, id := range lo.Uniq(ids) {
+			uses = append(uses, &models.InputUse{JobID: c.Job.ID, ArtifactID: id, Reference: string(id)})
+		}
+		sources = append(sources, inputs.SourcesOf(c.Job.ID, one.stored.Results)...)
+		if len(inputs.Remotes(one.files)) > 0 {
+			remote = append(remote, c.Job)
+		}
+	}
+	if err := change.InBatches(sources, func(some []models.JobSource) error { return models.InsertSources(ctx, b.tx, some) }); err != nil {
+		return err
+	}
+	if err := change.InBatches(uses, func(some []*models.InputUse) error { return models.InsertInputUses(ctx, b.tx, some) }); err != nil {
+		return err
+	}
+	if len(remote) > 0 {
+		return models.InsertInputFetches(ctx, b.tx, remote...)
+	}
+	return nil
+}
+
+// writeRequests writes the requests of the Videos API.
+func (b *submitBatch) writeRequests(ctx context.Context) error {
+	var kept []*models.Video
+	for _, c := range b.changes {
+		if video := b.of[c].in.Video; video != nil {
+			kept = append(kept, video.row(c.Job))
+		}
+	}
+	if len(kept) == 0 {
+		return nil
+	}
+	return models.InsertVideos(ctx, b.tx, kept)
+}
+
+// ensureCallbacks makes webhook secrets for accounts whose jobs have callbacks.
+func (b *submitBatch) ensureCallbacks(ctx context.Context, sealer *seal.Sealer) error {
+	var accounts []models.AccountID
+	for _, c := range b.changes {
+		if c.Job.CallbackURL != "" && !slices.Contains(accounts, c.Job.AccountID) {
+			accounts = append(accounts, c.Job.AccountID)
+		}
+	}
+	return change.EnsureCallbackEndpoints(ctx, b.tx, sealer, accounts)
+}
+
+// writeParents writes what the jobs depend on, and ends those that depend on a failed job.
+func (b *submitBatch) writeParents(ctx context.Context) error {
+	var edges []models.JobDependency
+	for _, c := range b.changes {
+		for _, id := range b.of[c].dependsOn {
+			edges = append(edges, models.JobDependency{JobID: c.Job.ID, DependsOn: id, OnFailure: b.of[c].policy()})
+		}
+	}
+	for some := range slices.Chunk(edges, insertMost) {
+		if err := models.InsertDependencies(ctx, b.tx, some); err != nil {
+			return fmt.Errorf("write what the jobs depend on: %w", err)
+		}
+	}
+	var failed []*change.Change
+	for _, c := range b.changes {
+		if parent := b.of[c].failed; parent != nil {
+			if err := failWithParent(c, parent); err != nil {
+				return fmt.Errorf("fail job %s with its parent: %w", c.Job.ID, err)
+			}
+			failed = append(failed, c)
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	if err := change.WriteRows(ctx, b.tx, failed, change.RowsOf(failed, models.Writes{})); err != nil {
+		return fmt.Errorf("fail jobs with their parents: %w", err)
+	}
+	return change.Announce(ctx, b.tx, change.EndedBy(failed), b.start.Now)
+}
+
+// count locks the parents that had not ended, and the account, and counts the jobs that wait.
+func (b *submitBatch) count(ctx context.Context) error {
+	waiting := lo.Filter(b.changes, func(c *change.Change, _ int) bool { return b.of[c].failed == nil })
+	if len(waiting) == 0 {
+		return nil
+	}
+	ids := lo.Map(waiting, func(c *change.Change, _ int) models.JobID { return c.Job.ID })
+	unsettled, err := b.seen.Confirm(ctx, b.tx, ids)
+	if err != nil {
+		return err
+	}
+	waiting[0].Unsettled, b.unsettled = unsettled, unsettled
+	queued := map[models.Tier]int{}
+	for _, c := range waiting {
+		if c.Job.Status == models.JobQueued {
+			queued[c.Job.Lane]++
+		}
+	}
+	at, err := models.CountNewJobs(ctx, b.tx, b.accounts[b.calls[0].account], len(waiting), queued)
+	if err != nil {
+		return fmt.Errorf("count the jobs on their account: %w", err)
+	}
+	for _, c := range waiting {
+		if c.Ready != nil {
+			c.Ready.VirtualTime = at[c.Job.Lane]
+		}
+	}
+	return nil
+}
+
+// tellSubmitted publishes new jobs after their commit, all at once and without delaying the
+// answers. Nobody subscribes to one of them yet.
+func tellSubmitted(ctx context.Context, n *change.Notifier, changes []*change.Change) {
+	var ready []jobs.ReadyJob
+	news := []string{change.TopicChanges}
+	for _, c := range changes {
+		if n.Observer != nil {
+			n.Observer.Submitted(c.Job)
+		}
+		if c.Ready != nil {
+			ready = append(ready, *c.Ready)
+		}
+		if c.DueSoon() && !slices.Contains(news, change.TopicDue) {
+			news = append(news, change.TopicDue)
+		}
+		if c.Unsettled {
+			news = append(news, change.TopicUnsettled)
+		}
+	}
+	if len(changes) == 0 {
+		return
+	}
+	tell := func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), change.NotifyTimeout)
+		defer cancel()
+		n.Ready(ctx, ready...)
+		n.News.Publish(ctx, news...)
+	}
+	if n.Aside != nil {
+		n.Aside(tell)
+		return
+	}
+	go tell()
+}
