@@ -30,7 +30,7 @@ func logsCommand() *cobra.Command {
 		Short: "Print the output of a job's runtime",
 		Long: "Prints the last 64 kB of the runtime's output of the newest attempt that has a log, or of the one that --attempt\n" +
 			"names. Of a running attempt it prints the lines that the worker has sent so far. With --follow, it prints the lines of\n" +
-			"each attempt within seconds, until the job ends. Workers of older releases send them when their attempt ends.",
+			"each attempt within seconds, until the job ends.",
 		Example: "  reelay logs job_01937d3e\n  reelay logs job_01937d3e --attempt 2 | less\n  reelay logs -f job_01937d3e",
 		Args:    jobArg,
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
