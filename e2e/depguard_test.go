@@ -92,7 +92,7 @@ func TestPackageRules(t *testing.T) {
 }
 
 // TestErrorConstructors checks that the caller's errors are made by the functions of
-// jobs/apierror only.
+// internal/apierror only.
 func TestErrorConstructors(t *testing.T) {
 	t.Parallel()
 	literal := []byte("apierror." + "Error{")
@@ -101,7 +101,7 @@ func TestErrorConstructors(t *testing.T) {
 		text, err := os.ReadFile("../" + file)
 		require.NoError(t, err)
 
-		require.False(t, bytes.Contains(text, literal), "%s builds an apierror.Error: call a function of jobs/apierror", file)
+		require.False(t, bytes.Contains(text, literal), "%s builds an apierror.Error: call a function of internal/apierror", file)
 	}
 }
 

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/reelay/reelay/jobs/auth"
-	"github.com/reelay/reelay/jobs/query"
-	"github.com/reelay/reelay/jobs/schedule"
+	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/schedule"
 	"github.com/reelay/reelay/models"
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -276,7 +276,7 @@ func (ec *executionContext) _Account_slotUsage(ctx context.Context, field graphq
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *schedule.Usage) graphql.Marshaler {
-			return ec.marshalNSlotUsage2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋscheduleᚐUsage(ctx, selections, v)
+			return ec.marshalNSlotUsage2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋscheduleᚐUsage(ctx, selections, v)
 		},
 		true,
 		true,
@@ -514,7 +514,7 @@ func (ec *executionContext) _AuditEdge_node(ctx context.Context, field graphql.C
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *query.Act) graphql.Marshaler {
-			return ec.marshalNAuditEntry2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐAct(ctx, selections, v)
+			return ec.marshalNAuditEntry2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐAct(ctx, selections, v)
 		},
 		true,
 		true,
@@ -799,7 +799,7 @@ func (ec *executionContext) _Change_kind(ctx context.Context, field graphql.Coll
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v query.ChangeKind) graphql.Marshaler {
-			return ec.marshalNChangeKind2githubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐChangeKind(ctx, selections, v)
+			return ec.marshalNChangeKind2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐChangeKind(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1024,7 +1024,7 @@ func (ec *executionContext) _ChangeEdge_node(ctx context.Context, field graphql.
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *query.Change) graphql.Marshaler {
-			return ec.marshalNChange2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐChange(ctx, selections, v)
+			return ec.marshalNChange2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐChange(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1707,7 +1707,7 @@ func (ec *executionContext) marshalNAccountEdge2ᚖgithubᚗcomᚋreelayᚋreela
 	return ec._AccountEdge(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNAccountInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋauthᚐAccountInput(ctx context.Context, v any) (auth.AccountInput, error) {
+func (ec *executionContext) unmarshalNAccountInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋauthᚐAccountInput(ctx context.Context, v any) (auth.AccountInput, error) {
 	res, err := ec.unmarshalInputAccountInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
@@ -1748,7 +1748,7 @@ func (ec *executionContext) marshalNAuditEdge2ᚖgithubᚗcomᚋreelayᚋreelay�
 	return ec._AuditEdge(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNAuditEntry2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐAct(ctx context.Context, sel ast.SelectionSet, v *query.Act) graphql.Marshaler {
+func (ec *executionContext) marshalNAuditEntry2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐAct(ctx context.Context, sel ast.SelectionSet, v *query.Act) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -1758,7 +1758,7 @@ func (ec *executionContext) marshalNAuditEntry2ᚖgithubᚗcomᚋreelayᚋreelay
 	return ec._AuditEntry(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNChange2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐChange(ctx context.Context, sel ast.SelectionSet, v *query.Change) graphql.Marshaler {
+func (ec *executionContext) marshalNChange2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐChange(ctx context.Context, sel ast.SelectionSet, v *query.Change) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -1804,13 +1804,13 @@ func (ec *executionContext) marshalNChangeEdge2ᚖgithubᚗcomᚋreelayᚋreelay
 	return ec._ChangeEdge(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNChangeKind2githubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐChangeKind(ctx context.Context, v any) (query.ChangeKind, error) {
+func (ec *executionContext) unmarshalNChangeKind2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐChangeKind(ctx context.Context, v any) (query.ChangeKind, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := query.ChangeKind(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNChangeKind2githubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐChangeKind(ctx context.Context, sel ast.SelectionSet, v query.ChangeKind) graphql.Marshaler {
+func (ec *executionContext) marshalNChangeKind2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐChangeKind(ctx context.Context, sel ast.SelectionSet, v query.ChangeKind) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -1828,7 +1828,7 @@ func (ec *executionContext) marshalOAccount2ᚖgithubᚗcomᚋreelayᚋreelayᚋ
 	return ec._Account(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalOChangeKind2ᚕgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐChangeKindᚄ(ctx context.Context, v any) ([]query.ChangeKind, error) {
+func (ec *executionContext) unmarshalOChangeKind2ᚕgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐChangeKindᚄ(ctx context.Context, v any) ([]query.ChangeKind, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -1837,7 +1837,7 @@ func (ec *executionContext) unmarshalOChangeKind2ᚕgithubᚗcomᚋreelayᚋreel
 	res := make([]query.ChangeKind, len(vSlice))
 	for i := range vSlice {
 		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
-		res[i], err = ec.unmarshalNChangeKind2githubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐChangeKind(ctx, vSlice[i])
+		res[i], err = ec.unmarshalNChangeKind2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐChangeKind(ctx, vSlice[i])
 		if err != nil {
 			return nil, err
 		}
@@ -1845,14 +1845,14 @@ func (ec *executionContext) unmarshalOChangeKind2ᚕgithubᚗcomᚋreelayᚋreel
 	return res, nil
 }
 
-func (ec *executionContext) marshalOChangeKind2ᚕgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐChangeKindᚄ(ctx context.Context, sel ast.SelectionSet, v []query.ChangeKind) graphql.Marshaler {
+func (ec *executionContext) marshalOChangeKind2ᚕgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐChangeKindᚄ(ctx context.Context, sel ast.SelectionSet, v []query.ChangeKind) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNChangeKind2githubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐChangeKind(ctx, sel, v[i])
+		return ec.marshalNChangeKind2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐChangeKind(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {

@@ -9,8 +9,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/reelay/reelay/jobs/auth"
-	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/models"
 )
 

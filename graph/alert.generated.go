@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/reelay/reelay/jobs/alert"
+	"github.com/reelay/reelay/features/alert"
 	"github.com/reelay/reelay/models"
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -1636,11 +1636,11 @@ func (ec *executionContext) marshalNAlertNotice2ᚖgithubᚗcomᚋreelayᚋreela
 	return ec._AlertNotice(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNAlertRoute2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋalertᚐRouteᚄ(ctx context.Context, sel ast.SelectionSet, v []*alert.Route) graphql.Marshaler {
+func (ec *executionContext) marshalNAlertRoute2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋalertᚐRouteᚄ(ctx context.Context, sel ast.SelectionSet, v []*alert.Route) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNAlertRoute2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋalertᚐRoute(ctx, sel, v[i])
+		return ec.marshalNAlertRoute2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋalertᚐRoute(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -1652,7 +1652,7 @@ func (ec *executionContext) marshalNAlertRoute2ᚕᚖgithubᚗcomᚋreelayᚋree
 	return ret
 }
 
-func (ec *executionContext) marshalNAlertRoute2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋalertᚐRoute(ctx context.Context, sel ast.SelectionSet, v *alert.Route) graphql.Marshaler {
+func (ec *executionContext) marshalNAlertRoute2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋalertᚐRoute(ctx context.Context, sel ast.SelectionSet, v *alert.Route) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -1662,11 +1662,11 @@ func (ec *executionContext) marshalNAlertRoute2ᚖgithubᚗcomᚋreelayᚋreelay
 	return ec._AlertRoute(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNAlertRule2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋalertᚐRuleᚄ(ctx context.Context, sel ast.SelectionSet, v []*alert.Rule) graphql.Marshaler {
+func (ec *executionContext) marshalNAlertRule2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋalertᚐRuleᚄ(ctx context.Context, sel ast.SelectionSet, v []*alert.Rule) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNAlertRule2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋalertᚐRule(ctx, sel, v[i])
+		return ec.marshalNAlertRule2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋalertᚐRule(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -1678,7 +1678,7 @@ func (ec *executionContext) marshalNAlertRule2ᚕᚖgithubᚗcomᚋreelayᚋreel
 	return ret
 }
 
-func (ec *executionContext) marshalNAlertRule2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋalertᚐRule(ctx context.Context, sel ast.SelectionSet, v *alert.Rule) graphql.Marshaler {
+func (ec *executionContext) marshalNAlertRule2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋalertᚐRule(ctx context.Context, sel ast.SelectionSet, v *alert.Rule) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")

@@ -8,7 +8,7 @@ package graph
 import (
 	"context"
 
-	"github.com/reelay/reelay/jobs/alert"
+	"github.com/reelay/reelay/features/alert"
 	"github.com/reelay/reelay/models"
 )
 

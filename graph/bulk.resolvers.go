@@ -8,8 +8,8 @@ package graph
 import (
 	"context"
 
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/bulk"
+	"github.com/reelay/reelay/features/bulk"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )

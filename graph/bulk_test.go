@@ -3,8 +3,8 @@ package graph_test
 import (
 	"testing"
 
+	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )

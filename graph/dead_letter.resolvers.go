@@ -9,8 +9,8 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/reelay/reelay/features/bulk"
 	"github.com/reelay/reelay/graph/loader"
-	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/models"
 )

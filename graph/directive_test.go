@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/internal/testrun"
-	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )

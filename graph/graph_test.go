@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/features/doctor"
 	"github.com/reelay/reelay/graph"
-	"github.com/reelay/reelay/jobs/auth"
-	"github.com/reelay/reelay/jobs/doctor"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"

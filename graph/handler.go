@@ -12,14 +12,14 @@ import (
 	"github.com/99designs/gqlgen/graphql/handler"
 	"github.com/99designs/gqlgen/graphql/handler/extension"
 	gqltransport "github.com/99designs/gqlgen/graphql/handler/transport"
+	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/graph/failure"
 	"github.com/reelay/reelay/graph/limit"
 	"github.com/reelay/reelay/graph/transport"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/urlkey"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/auth"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 

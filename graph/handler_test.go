@@ -13,13 +13,13 @@ import (
 	"testing"
 
 	"github.com/99designs/gqlgen/graphql/introspection"
+	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/auth"
-	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )

@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql/introspection"
+	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/jobs/estimate"
-	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -697,7 +697,7 @@ func (ec *executionContext) _Attempt_liveLog(ctx context.Context, field graphql.
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *query.LiveLog) graphql.Marshaler {
-			return ec.marshalNLiveLog2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐLiveLog(ctx, selections, v)
+			return ec.marshalNLiveLog2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐLiveLog(ctx, selections, v)
 		},
 		true,
 		true,
@@ -2119,7 +2119,7 @@ func (ec *executionContext) _Job_inputs(ctx context.Context, field graphql.Colle
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v []*query.JobInput) graphql.Marshaler {
-			return ec.marshalNJobInput2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐJobInputᚄ(ctx, selections, v)
+			return ec.marshalNJobInput2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐJobInputᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -2725,7 +2725,7 @@ func (ec *executionContext) _Job_waitingFor(ctx context.Context, field graphql.C
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v []*query.WaitingReason) graphql.Marshaler {
-			return ec.marshalNWaitingReason2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐWaitingReasonᚄ(ctx, selections, v)
+			return ec.marshalNWaitingReason2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐWaitingReasonᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -4267,7 +4267,7 @@ func (ec *executionContext) _WaitingReason_code(ctx context.Context, field graph
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v query.WaitingCode) graphql.Marshaler {
-			return ec.marshalNWaitingCode2githubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐWaitingCode(ctx, selections, v)
+			return ec.marshalNWaitingCode2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐWaitingCode(ctx, selections, v)
 		},
 		true,
 		true,
@@ -4359,7 +4359,7 @@ func (ec *executionContext) _WaitingReason_stop(ctx context.Context, field graph
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *query.Stop) graphql.Marshaler {
-			return ec.marshalOWaitingStop2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐStop(ctx, selections, v)
+			return ec.marshalOWaitingStop2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐStop(ctx, selections, v)
 		},
 		true,
 		false,
@@ -7855,11 +7855,11 @@ func (ec *executionContext) unmarshalNJobFilter2githubᚗcomᚋreelayᚋreelay�
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNJobInput2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐJobInputᚄ(ctx context.Context, sel ast.SelectionSet, v []*query.JobInput) graphql.Marshaler {
+func (ec *executionContext) marshalNJobInput2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐJobInputᚄ(ctx context.Context, sel ast.SelectionSet, v []*query.JobInput) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNJobInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐJobInput(ctx, sel, v[i])
+		return ec.marshalNJobInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐJobInput(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -7871,7 +7871,7 @@ func (ec *executionContext) marshalNJobInput2ᚕᚖgithubᚗcomᚋreelayᚋreela
 	return ret
 }
 
-func (ec *executionContext) marshalNJobInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐJobInput(ctx context.Context, sel ast.SelectionSet, v *query.JobInput) graphql.Marshaler {
+func (ec *executionContext) marshalNJobInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐJobInput(ctx context.Context, sel ast.SelectionSet, v *query.JobInput) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -7908,7 +7908,7 @@ func (ec *executionContext) marshalNJobTotals2ᚖgithubᚗcomᚋreelayᚋreelay�
 	return ec._JobTotals(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNLiveLog2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐLiveLog(ctx context.Context, sel ast.SelectionSet, v *query.LiveLog) graphql.Marshaler {
+func (ec *executionContext) marshalNLiveLog2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐLiveLog(ctx context.Context, sel ast.SelectionSet, v *query.LiveLog) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -8076,13 +8076,13 @@ func (ec *executionContext) marshalNTier2ᚕgithubᚗcomᚋreelayᚋreelayᚋmod
 	return ret
 }
 
-func (ec *executionContext) unmarshalNWaitingCode2githubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐWaitingCode(ctx context.Context, v any) (query.WaitingCode, error) {
+func (ec *executionContext) unmarshalNWaitingCode2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐWaitingCode(ctx context.Context, v any) (query.WaitingCode, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := query.WaitingCode(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNWaitingCode2githubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐWaitingCode(ctx context.Context, sel ast.SelectionSet, v query.WaitingCode) graphql.Marshaler {
+func (ec *executionContext) marshalNWaitingCode2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐWaitingCode(ctx context.Context, sel ast.SelectionSet, v query.WaitingCode) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -8093,11 +8093,11 @@ func (ec *executionContext) marshalNWaitingCode2githubᚗcomᚋreelayᚋreelay�
 	return res
 }
 
-func (ec *executionContext) marshalNWaitingReason2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐWaitingReasonᚄ(ctx context.Context, sel ast.SelectionSet, v []*query.WaitingReason) graphql.Marshaler {
+func (ec *executionContext) marshalNWaitingReason2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐWaitingReasonᚄ(ctx context.Context, sel ast.SelectionSet, v []*query.WaitingReason) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNWaitingReason2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐWaitingReason(ctx, sel, v[i])
+		return ec.marshalNWaitingReason2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐWaitingReason(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -8109,7 +8109,7 @@ func (ec *executionContext) marshalNWaitingReason2ᚕᚖgithubᚗcomᚋreelayᚋ
 	return ret
 }
 
-func (ec *executionContext) marshalNWaitingReason2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐWaitingReason(ctx context.Context, sel ast.SelectionSet, v *query.WaitingReason) graphql.Marshaler {
+func (ec *executionContext) marshalNWaitingReason2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐWaitingReason(ctx context.Context, sel ast.SelectionSet, v *query.WaitingReason) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -8390,7 +8390,7 @@ func (ec *executionContext) marshalOTier2ᚖgithubᚗcomᚋreelayᚋreelayᚋmod
 	return res
 }
 
-func (ec *executionContext) marshalOWaitingStop2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐStop(ctx context.Context, sel ast.SelectionSet, v *query.Stop) graphql.Marshaler {
+func (ec *executionContext) marshalOWaitingStop2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐStop(ctx context.Context, sel ast.SelectionSet, v *query.Stop) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

@@ -10,9 +10,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/graph/loader"
 	"github.com/reelay/reelay/jobs/estimate"
-	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 )

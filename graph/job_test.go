@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"

@@ -9,7 +9,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/models"
 )
 

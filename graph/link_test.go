@@ -9,8 +9,8 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/graph"
-	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"

@@ -8,11 +8,11 @@ import (
 	"regexp"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/reelay/reelay/adapters/identity"
 	"github.com/reelay/reelay/graph/failure"
 	"github.com/reelay/reelay/graph/transport"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/identity"
 	"github.com/reelay/reelay/models"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"

@@ -8,7 +8,7 @@ package graph
 import (
 	"context"
 
-	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/models"
 )
 

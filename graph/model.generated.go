@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/registry"
 	"github.com/reelay/reelay/internal/jsondiff"
 	"github.com/reelay/reelay/jobs/catalogue"
-	"github.com/reelay/reelay/jobs/query"
-	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/models"
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -643,7 +643,7 @@ func (ec *executionContext) _Model_state(ctx context.Context, field graphql.Coll
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v query.ModelState) graphql.Marshaler {
-			return ec.marshalNModelState2githubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐModelState(ctx, selections, v)
+			return ec.marshalNModelState2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐModelState(ctx, selections, v)
 		},
 		true,
 		true,
@@ -2188,7 +2188,7 @@ func (ec *executionContext) _RemovedModel(ctx context.Context, sel ast.Selection
 
 // region    ***************************** type.gotpl *****************************
 
-func (ec *executionContext) unmarshalNApplyModelsInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋregistryᚐApplication(ctx context.Context, v any) (registry.Application, error) {
+func (ec *executionContext) unmarshalNApplyModelsInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋregistryᚐApplication(ctx context.Context, v any) (registry.Application, error) {
 	res, err := ec.unmarshalInputApplyModelsInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
@@ -2210,11 +2210,11 @@ func (ec *executionContext) marshalNDeterminism2githubᚗcomᚋreelayᚋreelay�
 	return res
 }
 
-func (ec *executionContext) marshalNModel2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐModelStatusᚄ(ctx context.Context, sel ast.SelectionSet, v []*query.ModelStatus) graphql.Marshaler {
+func (ec *executionContext) marshalNModel2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐModelStatusᚄ(ctx context.Context, sel ast.SelectionSet, v []*query.ModelStatus) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNModel2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐModelStatus(ctx, sel, v[i])
+		return ec.marshalNModel2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐModelStatus(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -2226,7 +2226,7 @@ func (ec *executionContext) marshalNModel2ᚕᚖgithubᚗcomᚋreelayᚋreelay�
 	return ret
 }
 
-func (ec *executionContext) marshalNModel2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐModelStatus(ctx context.Context, sel ast.SelectionSet, v *query.ModelStatus) graphql.Marshaler {
+func (ec *executionContext) marshalNModel2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐModelStatus(ctx context.Context, sel ast.SelectionSet, v *query.ModelStatus) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -2405,13 +2405,13 @@ func (ec *executionContext) marshalNModelShare2ᚕgithubᚗcomᚋreelayᚋreelay
 	return ret
 }
 
-func (ec *executionContext) unmarshalNModelState2githubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐModelState(ctx context.Context, v any) (query.ModelState, error) {
+func (ec *executionContext) unmarshalNModelState2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐModelState(ctx context.Context, v any) (query.ModelState, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := query.ModelState(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNModelState2githubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐModelState(ctx context.Context, sel ast.SelectionSet, v query.ModelState) graphql.Marshaler {
+func (ec *executionContext) marshalNModelState2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐModelState(ctx context.Context, sel ast.SelectionSet, v query.ModelState) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -2422,7 +2422,7 @@ func (ec *executionContext) marshalNModelState2githubᚗcomᚋreelayᚋreelayᚋ
 	return res
 }
 
-func (ec *executionContext) marshalNModelUses2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋregistryᚐUses(ctx context.Context, sel ast.SelectionSet, v *registry.Uses) graphql.Marshaler {
+func (ec *executionContext) marshalNModelUses2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋregistryᚐUses(ctx context.Context, sel ast.SelectionSet, v *registry.Uses) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -2458,7 +2458,7 @@ func (ec *executionContext) marshalNRemovedModel2ᚖgithubᚗcomᚋreelayᚋreel
 	return ec._RemovedModel(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalOModel2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐModelStatus(ctx context.Context, sel ast.SelectionSet, v *query.ModelStatus) graphql.Marshaler {
+func (ec *executionContext) marshalOModel2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐModelStatus(ctx context.Context, sel ast.SelectionSet, v *query.ModelStatus) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

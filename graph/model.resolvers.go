@@ -8,9 +8,9 @@ package graph
 import (
 	"context"
 
+	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/registry"
 	"github.com/reelay/reelay/jobs/catalogue"
-	"github.com/reelay/reelay/jobs/query"
-	"github.com/reelay/reelay/jobs/registry"
 )
 
 func (r *modelResolver) RemovedBy(ctx context.Context, obj *query.ModelStatus) (*string, error) {

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/reelay/reelay/jobs/attention"
+	"github.com/reelay/reelay/features/attention"
+	"github.com/reelay/reelay/features/history"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/jobs/estimate"
-	"github.com/reelay/reelay/jobs/history"
-	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -42,7 +42,7 @@ func (ec *executionContext) _AttentionCause_kind(ctx context.Context, field grap
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v attention.Kind) graphql.Marshaler {
-			return ec.marshalNAttentionKind2githubᚗcomᚋreelayᚋreelayᚋjobsᚋattentionᚐKind(ctx, selections, v)
+			return ec.marshalNAttentionKind2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋattentionᚐKind(ctx, selections, v)
 		},
 		true,
 		true,
@@ -557,7 +557,7 @@ func (ec *executionContext) _HeatCell_verdict(ctx context.Context, field graphql
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v history.Verdict) graphql.Marshaler {
-			return ec.marshalNHeatVerdict2githubᚗcomᚋreelayᚋreelayᚋjobsᚋhistoryᚐVerdict(ctx, selections, v)
+			return ec.marshalNHeatVerdict2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋhistoryᚐVerdict(ctx, selections, v)
 		},
 		true,
 		true,
@@ -589,7 +589,7 @@ func (ec *executionContext) _HeatVerdict_level(ctx context.Context, field graphq
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v history.HeatLevel) graphql.Marshaler {
-			return ec.marshalNHeatLevel2githubᚗcomᚋreelayᚋreelayᚋjobsᚋhistoryᚐHeatLevel(ctx, selections, v)
+			return ec.marshalNHeatLevel2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋhistoryᚐHeatLevel(ctx, selections, v)
 		},
 		true,
 		true,
@@ -681,7 +681,7 @@ func (ec *executionContext) _HistorySeries_metric(ctx context.Context, field gra
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v history.Name) graphql.Marshaler {
-			return ec.marshalNHistoryMetric2githubᚗcomᚋreelayᚋreelayᚋjobsᚋhistoryᚐName(ctx, selections, v)
+			return ec.marshalNHistoryMetric2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋhistoryᚐName(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1945,11 +1945,11 @@ func (ec *executionContext) _Overview(ctx context.Context, sel ast.SelectionSet,
 
 // region    ***************************** type.gotpl *****************************
 
-func (ec *executionContext) marshalNAttentionCause2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋattentionᚐCauseᚄ(ctx context.Context, sel ast.SelectionSet, v []*attention.Cause) graphql.Marshaler {
+func (ec *executionContext) marshalNAttentionCause2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋattentionᚐCauseᚄ(ctx context.Context, sel ast.SelectionSet, v []*attention.Cause) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNAttentionCause2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋattentionᚐCause(ctx, sel, v[i])
+		return ec.marshalNAttentionCause2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋattentionᚐCause(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -1961,7 +1961,7 @@ func (ec *executionContext) marshalNAttentionCause2ᚕᚖgithubᚗcomᚋreelay�
 	return ret
 }
 
-func (ec *executionContext) marshalNAttentionCause2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋattentionᚐCause(ctx context.Context, sel ast.SelectionSet, v *attention.Cause) graphql.Marshaler {
+func (ec *executionContext) marshalNAttentionCause2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋattentionᚐCause(ctx context.Context, sel ast.SelectionSet, v *attention.Cause) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -1971,13 +1971,13 @@ func (ec *executionContext) marshalNAttentionCause2ᚖgithubᚗcomᚋreelayᚋre
 	return ec._AttentionCause(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNAttentionKind2githubᚗcomᚋreelayᚋreelayᚋjobsᚋattentionᚐKind(ctx context.Context, v any) (attention.Kind, error) {
+func (ec *executionContext) unmarshalNAttentionKind2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋattentionᚐKind(ctx context.Context, v any) (attention.Kind, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := attention.Kind(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNAttentionKind2githubᚗcomᚋreelayᚋreelayᚋjobsᚋattentionᚐKind(ctx context.Context, sel ast.SelectionSet, v attention.Kind) graphql.Marshaler {
+func (ec *executionContext) marshalNAttentionKind2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋattentionᚐKind(ctx context.Context, sel ast.SelectionSet, v attention.Kind) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -1988,11 +1988,11 @@ func (ec *executionContext) marshalNAttentionKind2githubᚗcomᚋreelayᚋreelay
 	return res
 }
 
-func (ec *executionContext) marshalNHeatCell2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋhistoryᚐHeatCellᚄ(ctx context.Context, sel ast.SelectionSet, v []*history.HeatCell) graphql.Marshaler {
+func (ec *executionContext) marshalNHeatCell2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋhistoryᚐHeatCellᚄ(ctx context.Context, sel ast.SelectionSet, v []*history.HeatCell) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNHeatCell2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋhistoryᚐHeatCell(ctx, sel, v[i])
+		return ec.marshalNHeatCell2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋhistoryᚐHeatCell(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -2004,7 +2004,7 @@ func (ec *executionContext) marshalNHeatCell2ᚕᚖgithubᚗcomᚋreelayᚋreela
 	return ret
 }
 
-func (ec *executionContext) marshalNHeatCell2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋhistoryᚐHeatCell(ctx context.Context, sel ast.SelectionSet, v *history.HeatCell) graphql.Marshaler {
+func (ec *executionContext) marshalNHeatCell2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋhistoryᚐHeatCell(ctx context.Context, sel ast.SelectionSet, v *history.HeatCell) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -2014,13 +2014,13 @@ func (ec *executionContext) marshalNHeatCell2ᚖgithubᚗcomᚋreelayᚋreelay�
 	return ec._HeatCell(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNHeatLevel2githubᚗcomᚋreelayᚋreelayᚋjobsᚋhistoryᚐHeatLevel(ctx context.Context, v any) (history.HeatLevel, error) {
+func (ec *executionContext) unmarshalNHeatLevel2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋhistoryᚐHeatLevel(ctx context.Context, v any) (history.HeatLevel, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := history.HeatLevel(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNHeatLevel2githubᚗcomᚋreelayᚋreelayᚋjobsᚋhistoryᚐHeatLevel(ctx context.Context, sel ast.SelectionSet, v history.HeatLevel) graphql.Marshaler {
+func (ec *executionContext) marshalNHeatLevel2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋhistoryᚐHeatLevel(ctx context.Context, sel ast.SelectionSet, v history.HeatLevel) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -2031,17 +2031,17 @@ func (ec *executionContext) marshalNHeatLevel2githubᚗcomᚋreelayᚋreelayᚋj
 	return res
 }
 
-func (ec *executionContext) marshalNHeatVerdict2githubᚗcomᚋreelayᚋreelayᚋjobsᚋhistoryᚐVerdict(ctx context.Context, sel ast.SelectionSet, v history.Verdict) graphql.Marshaler {
+func (ec *executionContext) marshalNHeatVerdict2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋhistoryᚐVerdict(ctx context.Context, sel ast.SelectionSet, v history.Verdict) graphql.Marshaler {
 	return ec._HeatVerdict(ctx, sel, &v)
 }
 
-func (ec *executionContext) unmarshalNHistoryMetric2githubᚗcomᚋreelayᚋreelayᚋjobsᚋhistoryᚐName(ctx context.Context, v any) (history.Name, error) {
+func (ec *executionContext) unmarshalNHistoryMetric2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋhistoryᚐName(ctx context.Context, v any) (history.Name, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := history.Name(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNHistoryMetric2githubᚗcomᚋreelayᚋreelayᚋjobsᚋhistoryᚐName(ctx context.Context, sel ast.SelectionSet, v history.Name) graphql.Marshaler {
+func (ec *executionContext) marshalNHistoryMetric2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋhistoryᚐName(ctx context.Context, sel ast.SelectionSet, v history.Name) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -2052,13 +2052,13 @@ func (ec *executionContext) marshalNHistoryMetric2githubᚗcomᚋreelayᚋreelay
 	return res
 }
 
-func (ec *executionContext) unmarshalNHistoryMetric2ᚕgithubᚗcomᚋreelayᚋreelayᚋjobsᚋhistoryᚐNameᚄ(ctx context.Context, v any) ([]history.Name, error) {
+func (ec *executionContext) unmarshalNHistoryMetric2ᚕgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋhistoryᚐNameᚄ(ctx context.Context, v any) ([]history.Name, error) {
 	vSlice := graphql.CoerceList(v)
 	var err error
 	res := make([]history.Name, len(vSlice))
 	for i := range vSlice {
 		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
-		res[i], err = ec.unmarshalNHistoryMetric2githubᚗcomᚋreelayᚋreelayᚋjobsᚋhistoryᚐName(ctx, vSlice[i])
+		res[i], err = ec.unmarshalNHistoryMetric2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋhistoryᚐName(ctx, vSlice[i])
 		if err != nil {
 			return nil, err
 		}
@@ -2066,11 +2066,11 @@ func (ec *executionContext) unmarshalNHistoryMetric2ᚕgithubᚗcomᚋreelayᚋr
 	return res, nil
 }
 
-func (ec *executionContext) marshalNHistoryMetric2ᚕgithubᚗcomᚋreelayᚋreelayᚋjobsᚋhistoryᚐNameᚄ(ctx context.Context, sel ast.SelectionSet, v []history.Name) graphql.Marshaler {
+func (ec *executionContext) marshalNHistoryMetric2ᚕgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋhistoryᚐNameᚄ(ctx context.Context, sel ast.SelectionSet, v []history.Name) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNHistoryMetric2githubᚗcomᚋreelayᚋreelayᚋjobsᚋhistoryᚐName(ctx, sel, v[i])
+		return ec.marshalNHistoryMetric2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋhistoryᚐName(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -2082,11 +2082,11 @@ func (ec *executionContext) marshalNHistoryMetric2ᚕgithubᚗcomᚋreelayᚋree
 	return ret
 }
 
-func (ec *executionContext) marshalNHistorySeries2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐHistorySeriesᚄ(ctx context.Context, sel ast.SelectionSet, v []*query.HistorySeries) graphql.Marshaler {
+func (ec *executionContext) marshalNHistorySeries2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐHistorySeriesᚄ(ctx context.Context, sel ast.SelectionSet, v []*query.HistorySeries) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNHistorySeries2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐHistorySeries(ctx, sel, v[i])
+		return ec.marshalNHistorySeries2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐHistorySeries(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -2098,7 +2098,7 @@ func (ec *executionContext) marshalNHistorySeries2ᚕᚖgithubᚗcomᚋreelayᚋ
 	return ret
 }
 
-func (ec *executionContext) marshalNHistorySeries2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐHistorySeries(ctx context.Context, sel ast.SelectionSet, v *query.HistorySeries) graphql.Marshaler {
+func (ec *executionContext) marshalNHistorySeries2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐHistorySeries(ctx context.Context, sel ast.SelectionSet, v *query.HistorySeries) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -2108,7 +2108,7 @@ func (ec *executionContext) marshalNHistorySeries2ᚖgithubᚗcomᚋreelayᚋree
 	return ec._HistorySeries(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNOverview2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐOverview(ctx context.Context, sel ast.SelectionSet, v *query.Overview) graphql.Marshaler {
+func (ec *executionContext) marshalNOverview2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐOverview(ctx context.Context, sel ast.SelectionSet, v *query.Overview) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")

@@ -9,9 +9,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/reelay/reelay/jobs/attention"
-	"github.com/reelay/reelay/jobs/history"
-	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/features/attention"
+	"github.com/reelay/reelay/features/history"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )

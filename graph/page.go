@@ -1,8 +1,8 @@
 package graph
 
 import (
-	"github.com/reelay/reelay/jobs/paging"
-	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/models"
 )
 

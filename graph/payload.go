@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/reference"

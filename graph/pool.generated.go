@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/reelay/reelay/features/fleet"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/jsondiff"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/checkpoints"
 	"github.com/reelay/reelay/jobs/estimate"
-	"github.com/reelay/reelay/jobs/fleet"
-	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -1027,7 +1027,7 @@ func (ec *executionContext) _Pool_state(ctx context.Context, field graphql.Colle
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v fleet.State) graphql.Marshaler {
-			return ec.marshalNPoolState2githubᚗcomᚋreelayᚋreelayᚋjobsᚋfleetᚐState(ctx, selections, v)
+			return ec.marshalNPoolState2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋfleetᚐState(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1073,7 +1073,7 @@ func (ec *executionContext) _Pool_price(ctx context.Context, field graphql.Colle
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *query.PoolPrice) graphql.Marshaler {
-			return ec.marshalNPoolPrice2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐPoolPrice(ctx, selections, v)
+			return ec.marshalNPoolPrice2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐPoolPrice(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1480,7 +1480,7 @@ func (ec *executionContext) _Pool_explanation(ctx context.Context, field graphql
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *fleet.Explanation) graphql.Marshaler {
-			return ec.marshalNPoolExplanation2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋfleetᚐExplanation(ctx, selections, v)
+			return ec.marshalNPoolExplanation2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋfleetᚐExplanation(ctx, selections, v)
 		},
 		true,
 		true,
@@ -3685,7 +3685,7 @@ func (ec *executionContext) _ScalingDecision(ctx context.Context, sel ast.Select
 
 // region    ***************************** type.gotpl *****************************
 
-func (ec *executionContext) unmarshalNApplyPoolsInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋfleetᚐPoolFile(ctx context.Context, v any) (fleet.PoolFile, error) {
+func (ec *executionContext) unmarshalNApplyPoolsInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋfleetᚐPoolFile(ctx context.Context, v any) (fleet.PoolFile, error) {
 	res, err := ec.unmarshalInputApplyPoolsInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
@@ -3736,11 +3736,11 @@ func (ec *executionContext) marshalNModelLoad2ᚕgithubᚗcomᚋreelayᚋreelay�
 	return ret
 }
 
-func (ec *executionContext) marshalNPool2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐPoolStatusᚄ(ctx context.Context, sel ast.SelectionSet, v []*query.PoolStatus) graphql.Marshaler {
+func (ec *executionContext) marshalNPool2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐPoolStatusᚄ(ctx context.Context, sel ast.SelectionSet, v []*query.PoolStatus) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐPoolStatus(ctx, sel, v[i])
+		return ec.marshalNPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐPoolStatus(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -3752,7 +3752,7 @@ func (ec *executionContext) marshalNPool2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋ
 	return ret
 }
 
-func (ec *executionContext) marshalNPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐPoolStatus(ctx context.Context, sel ast.SelectionSet, v *query.PoolStatus) graphql.Marshaler {
+func (ec *executionContext) marshalNPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐPoolStatus(ctx context.Context, sel ast.SelectionSet, v *query.PoolStatus) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -3762,11 +3762,11 @@ func (ec *executionContext) marshalNPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋjob
 	return ec._Pool(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNPoolChange2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋfleetᚐPoolChangeᚄ(ctx context.Context, sel ast.SelectionSet, v []*fleet.PoolChange) graphql.Marshaler {
+func (ec *executionContext) marshalNPoolChange2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋfleetᚐPoolChangeᚄ(ctx context.Context, sel ast.SelectionSet, v []*fleet.PoolChange) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNPoolChange2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋfleetᚐPoolChange(ctx, sel, v[i])
+		return ec.marshalNPoolChange2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋfleetᚐPoolChange(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -3778,7 +3778,7 @@ func (ec *executionContext) marshalNPoolChange2ᚕᚖgithubᚗcomᚋreelayᚋree
 	return ret
 }
 
-func (ec *executionContext) marshalNPoolChange2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋfleetᚐPoolChange(ctx context.Context, sel ast.SelectionSet, v *fleet.PoolChange) graphql.Marshaler {
+func (ec *executionContext) marshalNPoolChange2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋfleetᚐPoolChange(ctx context.Context, sel ast.SelectionSet, v *fleet.PoolChange) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -3825,7 +3825,7 @@ func (ec *executionContext) marshalNPoolDifference2ᚕgithubᚗcomᚋreelayᚋre
 	return ret
 }
 
-func (ec *executionContext) marshalNPoolExplanation2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋfleetᚐExplanation(ctx context.Context, sel ast.SelectionSet, v *fleet.Explanation) graphql.Marshaler {
+func (ec *executionContext) marshalNPoolExplanation2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋfleetᚐExplanation(ctx context.Context, sel ast.SelectionSet, v *fleet.Explanation) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -3840,7 +3840,7 @@ func (ec *executionContext) unmarshalNPoolInput2githubᚗcomᚋreelayᚋreelay�
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNPoolPrice2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐPoolPrice(ctx context.Context, sel ast.SelectionSet, v *query.PoolPrice) graphql.Marshaler {
+func (ec *executionContext) marshalNPoolPrice2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐPoolPrice(ctx context.Context, sel ast.SelectionSet, v *query.PoolPrice) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -3850,13 +3850,13 @@ func (ec *executionContext) marshalNPoolPrice2ᚖgithubᚗcomᚋreelayᚋreelay�
 	return ec._PoolPrice(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNPoolState2githubᚗcomᚋreelayᚋreelayᚋjobsᚋfleetᚐState(ctx context.Context, v any) (fleet.State, error) {
+func (ec *executionContext) unmarshalNPoolState2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋfleetᚐState(ctx context.Context, v any) (fleet.State, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := fleet.State(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNPoolState2githubᚗcomᚋreelayᚋreelayᚋjobsᚋfleetᚐState(ctx context.Context, sel ast.SelectionSet, v fleet.State) graphql.Marshaler {
+func (ec *executionContext) marshalNPoolState2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋfleetᚐState(ctx context.Context, sel ast.SelectionSet, v fleet.State) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -3939,7 +3939,7 @@ func (ec *executionContext) marshalNScalingDecision2ᚖgithubᚗcomᚋreelayᚋr
 	return ec._ScalingDecision(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalOPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐPoolStatus(ctx context.Context, sel ast.SelectionSet, v *query.PoolStatus) graphql.Marshaler {
+func (ec *executionContext) marshalOPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐPoolStatus(ctx context.Context, sel ast.SelectionSet, v *query.PoolStatus) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

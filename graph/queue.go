@@ -3,8 +3,8 @@ package graph
 import (
 	"context"
 
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/graph/loader"
-	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
 

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )

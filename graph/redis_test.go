@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/adapters/ready"
+	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/features/watch"
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
-	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
-	"github.com/reelay/reelay/jobs/ready"
-	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )

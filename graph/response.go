@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/graph/failure"
 	"github.com/reelay/reelay/graph/limit"
 	"github.com/reelay/reelay/graph/loader"
-	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"

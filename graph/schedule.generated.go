@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/reelay/reelay/jobs/schedule"
+	"github.com/reelay/reelay/features/schedule"
 	"github.com/reelay/reelay/models"
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -1547,7 +1547,7 @@ func (ec *executionContext) unmarshalInputScheduleInput(ctx context.Context, obj
 			it.Job = data
 		case "workflow":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("workflow"))
-			data, err := ec.unmarshalOSubmitWorkflowInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋworkflowᚐInput(ctx, v)
+			data, err := ec.unmarshalOSubmitWorkflowInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋworkflowᚐInput(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -2550,7 +2550,7 @@ func (ec *executionContext) marshalNScheduleEdge2ᚖgithubᚗcomᚋreelayᚋreel
 	return ec._ScheduleEdge(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNScheduleInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋscheduleᚐInput(ctx context.Context, v any) (schedule.Input, error) {
+func (ec *executionContext) unmarshalNScheduleInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋscheduleᚐInput(ctx context.Context, v any) (schedule.Input, error) {
 	res, err := ec.unmarshalInputScheduleInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
@@ -2615,7 +2615,7 @@ func (ec *executionContext) marshalNSlotState2githubᚗcomᚋreelayᚋreelayᚋm
 	return res
 }
 
-func (ec *executionContext) marshalNSlotUsage2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋscheduleᚐUsage(ctx context.Context, sel ast.SelectionSet, v *schedule.Usage) graphql.Marshaler {
+func (ec *executionContext) marshalNSlotUsage2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋscheduleᚐUsage(ctx context.Context, sel ast.SelectionSet, v *schedule.Usage) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")

@@ -9,7 +9,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/reelay/reelay/jobs/schedule"
+	"github.com/reelay/reelay/features/schedule"
 	"github.com/reelay/reelay/models"
 )
 

@@ -14,22 +14,22 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/introspection"
+	"github.com/reelay/reelay/features/alert"
+	"github.com/reelay/reelay/features/attention"
+	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/features/doctor"
+	"github.com/reelay/reelay/features/fleet"
+	"github.com/reelay/reelay/features/history"
+	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/registry"
+	"github.com/reelay/reelay/features/schedule"
+	"github.com/reelay/reelay/features/workflow"
 	"github.com/reelay/reelay/graph/scalar"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/alert"
-	"github.com/reelay/reelay/jobs/attention"
-	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/catalogue"
-	"github.com/reelay/reelay/jobs/doctor"
 	"github.com/reelay/reelay/jobs/estimate"
-	"github.com/reelay/reelay/jobs/fleet"
-	"github.com/reelay/reelay/jobs/history"
 	"github.com/reelay/reelay/jobs/lease"
-	"github.com/reelay/reelay/jobs/query"
-	"github.com/reelay/reelay/jobs/registry"
-	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/jobs/submit"
-	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -268,7 +268,7 @@ func (ec *executionContext) field_Mutation_applyModels_args(ctx context.Context,
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (registry.Application, error) {
-			return ec.unmarshalNApplyModelsInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋregistryᚐApplication(ctx, v)
+			return ec.unmarshalNApplyModelsInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋregistryᚐApplication(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -282,7 +282,7 @@ func (ec *executionContext) field_Mutation_applyPools_args(ctx context.Context, 
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (fleet.PoolFile, error) {
-			return ec.unmarshalNApplyPoolsInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋfleetᚐPoolFile(ctx, v)
+			return ec.unmarshalNApplyPoolsInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋfleetᚐPoolFile(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -296,7 +296,7 @@ func (ec *executionContext) field_Mutation_applySchedule_args(ctx context.Contex
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (schedule.Input, error) {
-			return ec.unmarshalNScheduleInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋscheduleᚐInput(ctx, v)
+			return ec.unmarshalNScheduleInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋscheduleᚐInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -494,7 +494,7 @@ func (ec *executionContext) field_Mutation_createAccount_args(ctx context.Contex
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (auth.AccountInput, error) {
-			return ec.unmarshalNAccountInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋauthᚐAccountInput(ctx, v)
+			return ec.unmarshalNAccountInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋauthᚐAccountInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -598,7 +598,7 @@ func (ec *executionContext) field_Mutation_createSchedule_args(ctx context.Conte
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (schedule.Input, error) {
-			return ec.unmarshalNScheduleInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋscheduleᚐInput(ctx, v)
+			return ec.unmarshalNScheduleInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋscheduleᚐInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -1300,7 +1300,7 @@ func (ec *executionContext) field_Mutation_registerWorker_args(ctx context.Conte
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (fleet.Registration, error) {
-			return ec.unmarshalNRegisterWorkerInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋfleetᚐRegistration(ctx, v)
+			return ec.unmarshalNRegisterWorkerInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋfleetᚐRegistration(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -1960,7 +1960,7 @@ func (ec *executionContext) field_Mutation_submitWorkflow_args(ctx context.Conte
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (workflow.Input, error) {
-			return ec.unmarshalNSubmitWorkflowInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋworkflowᚐInput(ctx, v)
+			return ec.unmarshalNSubmitWorkflowInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋworkflowᚐInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -2024,7 +2024,7 @@ func (ec *executionContext) field_Mutation_updateAccount_args(ctx context.Contex
 	args["id"] = arg0
 	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (auth.AccountInput, error) {
-			return ec.unmarshalNAccountInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋauthᚐAccountInput(ctx, v)
+			return ec.unmarshalNAccountInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋauthᚐAccountInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -2098,7 +2098,7 @@ func (ec *executionContext) field_Mutation_updateSchedule_args(ctx context.Conte
 	args["id"] = arg0
 	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (schedule.Input, error) {
-			return ec.unmarshalNScheduleInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋscheduleᚐInput(ctx, v)
+			return ec.unmarshalNScheduleInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋscheduleᚐInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -2282,7 +2282,7 @@ func (ec *executionContext) field_Query_changes_args(ctx context.Context, rawArg
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "kinds",
 		func(ctx context.Context, v any) ([]query.ChangeKind, error) {
-			return ec.unmarshalOChangeKind2ᚕgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐChangeKindᚄ(ctx, v)
+			return ec.unmarshalOChangeKind2ᚕgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐChangeKindᚄ(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -2498,7 +2498,7 @@ func (ec *executionContext) field_Query_history_args(ctx context.Context, rawArg
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "metrics",
 		func(ctx context.Context, v any) ([]history.Name, error) {
-			return ec.unmarshalNHistoryMetric2ᚕgithubᚗcomᚋreelayᚋreelayᚋjobsᚋhistoryᚐNameᚄ(ctx, v)
+			return ec.unmarshalNHistoryMetric2ᚕgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋhistoryᚐNameᚄ(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -5353,7 +5353,7 @@ func (ec *executionContext) _Mutation_createPool(ctx context.Context, field grap
 			return next
 		},
 		func(ctx context.Context, selections ast.SelectionSet, v *query.PoolStatus) graphql.Marshaler {
-			return ec.marshalNPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐPoolStatus(ctx, selections, v)
+			return ec.marshalNPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐPoolStatus(ctx, selections, v)
 		},
 		true,
 		true,
@@ -5415,7 +5415,7 @@ func (ec *executionContext) _Mutation_updatePool(ctx context.Context, field grap
 			return next
 		},
 		func(ctx context.Context, selections ast.SelectionSet, v *query.PoolStatus) graphql.Marshaler {
-			return ec.marshalNPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐPoolStatus(ctx, selections, v)
+			return ec.marshalNPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐPoolStatus(ctx, selections, v)
 		},
 		true,
 		true,
@@ -5477,7 +5477,7 @@ func (ec *executionContext) _Mutation_pausePool(ctx context.Context, field graph
 			return next
 		},
 		func(ctx context.Context, selections ast.SelectionSet, v *query.PoolStatus) graphql.Marshaler {
-			return ec.marshalNPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐPoolStatus(ctx, selections, v)
+			return ec.marshalNPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐPoolStatus(ctx, selections, v)
 		},
 		true,
 		true,
@@ -5539,7 +5539,7 @@ func (ec *executionContext) _Mutation_resumePool(ctx context.Context, field grap
 			return next
 		},
 		func(ctx context.Context, selections ast.SelectionSet, v *query.PoolStatus) graphql.Marshaler {
-			return ec.marshalNPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐPoolStatus(ctx, selections, v)
+			return ec.marshalNPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐPoolStatus(ctx, selections, v)
 		},
 		true,
 		true,
@@ -5663,7 +5663,7 @@ func (ec *executionContext) _Mutation_applyPools(ctx context.Context, field grap
 			return next
 		},
 		func(ctx context.Context, selections ast.SelectionSet, v []*fleet.PoolChange) graphql.Marshaler {
-			return ec.marshalNPoolChange2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋfleetᚐPoolChangeᚄ(ctx, selections, v)
+			return ec.marshalNPoolChange2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋfleetᚐPoolChangeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -9046,7 +9046,7 @@ func (ec *executionContext) _Query_alertRules(ctx context.Context, field graphql
 			return next
 		},
 		func(ctx context.Context, selections ast.SelectionSet, v []*alert.Rule) graphql.Marshaler {
-			return ec.marshalNAlertRule2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋalertᚐRuleᚄ(ctx, selections, v)
+			return ec.marshalNAlertRule2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋalertᚐRuleᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -9146,7 +9146,7 @@ func (ec *executionContext) _Query_alertRoutes(ctx context.Context, field graphq
 			return next
 		},
 		func(ctx context.Context, selections ast.SelectionSet, v []*alert.Route) graphql.Marshaler {
-			return ec.marshalNAlertRoute2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋalertᚐRouteᚄ(ctx, selections, v)
+			return ec.marshalNAlertRoute2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋalertᚐRouteᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -10102,7 +10102,7 @@ func (ec *executionContext) _Query_models(ctx context.Context, field graphql.Col
 			return next
 		},
 		func(ctx context.Context, selections ast.SelectionSet, v []*query.ModelStatus) graphql.Marshaler {
-			return ec.marshalNModel2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐModelStatusᚄ(ctx, selections, v)
+			return ec.marshalNModel2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐModelStatusᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -10153,7 +10153,7 @@ func (ec *executionContext) _Query_model(ctx context.Context, field graphql.Coll
 			return next
 		},
 		func(ctx context.Context, selections ast.SelectionSet, v *query.ModelStatus) graphql.Marshaler {
-			return ec.marshalOModel2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐModelStatus(ctx, selections, v)
+			return ec.marshalOModel2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐModelStatus(ctx, selections, v)
 		},
 		true,
 		false,
@@ -10265,7 +10265,7 @@ func (ec *executionContext) _Query_modelUses(ctx context.Context, field graphql.
 			return next
 		},
 		func(ctx context.Context, selections ast.SelectionSet, v *registry.Uses) graphql.Marshaler {
-			return ec.marshalNModelUses2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋregistryᚐUses(ctx, selections, v)
+			return ec.marshalNModelUses2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋregistryᚐUses(ctx, selections, v)
 		},
 		true,
 		true,
@@ -10488,7 +10488,7 @@ func (ec *executionContext) _Query_overview(ctx context.Context, field graphql.C
 			return next
 		},
 		func(ctx context.Context, selections ast.SelectionSet, v *query.Overview) graphql.Marshaler {
-			return ec.marshalNOverview2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐOverview(ctx, selections, v)
+			return ec.marshalNOverview2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐOverview(ctx, selections, v)
 		},
 		true,
 		true,
@@ -10538,7 +10538,7 @@ func (ec *executionContext) _Query_attention(ctx context.Context, field graphql.
 			return next
 		},
 		func(ctx context.Context, selections ast.SelectionSet, v []*attention.Cause) graphql.Marshaler {
-			return ec.marshalNAttentionCause2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋattentionᚐCauseᚄ(ctx, selections, v)
+			return ec.marshalNAttentionCause2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋattentionᚐCauseᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -10589,7 +10589,7 @@ func (ec *executionContext) _Query_history(ctx context.Context, field graphql.Co
 			return next
 		},
 		func(ctx context.Context, selections ast.SelectionSet, v []*query.HistorySeries) graphql.Marshaler {
-			return ec.marshalNHistorySeries2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐHistorySeriesᚄ(ctx, selections, v)
+			return ec.marshalNHistorySeries2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐHistorySeriesᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -10651,7 +10651,7 @@ func (ec *executionContext) _Query_heatMap(ctx context.Context, field graphql.Co
 			return next
 		},
 		func(ctx context.Context, selections ast.SelectionSet, v []*history.HeatCell) graphql.Marshaler {
-			return ec.marshalNHeatCell2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋhistoryᚐHeatCellᚄ(ctx, selections, v)
+			return ec.marshalNHeatCell2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋhistoryᚐHeatCellᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -10712,7 +10712,7 @@ func (ec *executionContext) _Query_pools(ctx context.Context, field graphql.Coll
 			return next
 		},
 		func(ctx context.Context, selections ast.SelectionSet, v []*query.PoolStatus) graphql.Marshaler {
-			return ec.marshalNPool2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐPoolStatusᚄ(ctx, selections, v)
+			return ec.marshalNPool2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐPoolStatusᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -10763,7 +10763,7 @@ func (ec *executionContext) _Query_pool(ctx context.Context, field graphql.Colle
 			return next
 		},
 		func(ctx context.Context, selections ast.SelectionSet, v *query.PoolStatus) graphql.Marshaler {
-			return ec.marshalOPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐPoolStatus(ctx, selections, v)
+			return ec.marshalOPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐPoolStatus(ctx, selections, v)
 		},
 		true,
 		false,
@@ -11122,7 +11122,7 @@ func (ec *executionContext) _Query_system(ctx context.Context, field graphql.Col
 			return next
 		},
 		func(ctx context.Context, selections ast.SelectionSet, v *query.System) graphql.Marshaler {
-			return ec.marshalNSystem2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐSystem(ctx, selections, v)
+			return ec.marshalNSystem2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐSystem(ctx, selections, v)
 		},
 		true,
 		true,
@@ -11172,7 +11172,7 @@ func (ec *executionContext) _Query_doctor(ctx context.Context, field graphql.Col
 			return next
 		},
 		func(ctx context.Context, selections ast.SelectionSet, v []*doctor.Finding) graphql.Marshaler {
-			return ec.marshalNDoctorFinding2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋdoctorᚐFindingᚄ(ctx, selections, v)
+			return ec.marshalNDoctorFinding2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋdoctorᚐFindingᚄ(ctx, selections, v)
 		},
 		true,
 		true,

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/internal/testrun"
-	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )

@@ -3,8 +3,8 @@ package graph
 import (
 	"context"
 
+	"github.com/reelay/reelay/features/watch"
 	"github.com/reelay/reelay/graph/transport"
-	"github.com/reelay/reelay/jobs/watch"
 )
 
 // follow answers a subscription with the items of a stream. It closes the stream when the

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/reelay/reelay/jobs/doctor"
-	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/features/doctor"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/models"
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -275,7 +275,7 @@ func (ec *executionContext) _DoctorFinding_level(ctx context.Context, field grap
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v doctor.Level) graphql.Marshaler {
-			return ec.marshalNDoctorLevel2githubᚗcomᚋreelayᚋreelayᚋjobsᚋdoctorᚐLevel(ctx, selections, v)
+			return ec.marshalNDoctorLevel2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋdoctorᚐLevel(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1182,11 +1182,11 @@ func (ec *executionContext) marshalNDatabase2ᚖgithubᚗcomᚋreelayᚋreelay�
 	return ec._Database(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNDoctorFinding2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋdoctorᚐFindingᚄ(ctx context.Context, sel ast.SelectionSet, v []*doctor.Finding) graphql.Marshaler {
+func (ec *executionContext) marshalNDoctorFinding2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋdoctorᚐFindingᚄ(ctx context.Context, sel ast.SelectionSet, v []*doctor.Finding) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNDoctorFinding2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋdoctorᚐFinding(ctx, sel, v[i])
+		return ec.marshalNDoctorFinding2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋdoctorᚐFinding(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -1198,7 +1198,7 @@ func (ec *executionContext) marshalNDoctorFinding2ᚕᚖgithubᚗcomᚋreelayᚋ
 	return ret
 }
 
-func (ec *executionContext) marshalNDoctorFinding2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋdoctorᚐFinding(ctx context.Context, sel ast.SelectionSet, v *doctor.Finding) graphql.Marshaler {
+func (ec *executionContext) marshalNDoctorFinding2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋdoctorᚐFinding(ctx context.Context, sel ast.SelectionSet, v *doctor.Finding) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -1208,13 +1208,13 @@ func (ec *executionContext) marshalNDoctorFinding2ᚖgithubᚗcomᚋreelayᚋree
 	return ec._DoctorFinding(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNDoctorLevel2githubᚗcomᚋreelayᚋreelayᚋjobsᚋdoctorᚐLevel(ctx context.Context, v any) (doctor.Level, error) {
+func (ec *executionContext) unmarshalNDoctorLevel2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋdoctorᚐLevel(ctx context.Context, v any) (doctor.Level, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := doctor.Level(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNDoctorLevel2githubᚗcomᚋreelayᚋreelayᚋjobsᚋdoctorᚐLevel(ctx context.Context, sel ast.SelectionSet, v doctor.Level) graphql.Marshaler {
+func (ec *executionContext) marshalNDoctorLevel2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋdoctorᚐLevel(ctx context.Context, sel ast.SelectionSet, v doctor.Level) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -1251,7 +1251,7 @@ func (ec *executionContext) marshalNProcess2ᚖgithubᚗcomᚋreelayᚋreelayᚋ
 	return ec._Process(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNSystem2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐSystem(ctx context.Context, sel ast.SelectionSet, v *query.System) graphql.Marshaler {
+func (ec *executionContext) marshalNSystem2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐSystem(ctx context.Context, sel ast.SelectionSet, v *query.System) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")

@@ -8,9 +8,9 @@ package graph
 import (
 	"context"
 
+	"github.com/reelay/reelay/features/doctor"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/version"
-	"github.com/reelay/reelay/jobs/doctor"
-	"github.com/reelay/reelay/jobs/query"
 )
 
 func (r *queryResolver) System(ctx context.Context) (*query.System, error) {

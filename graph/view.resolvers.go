@@ -8,7 +8,7 @@ package graph
 import (
 	"context"
 
-	views "github.com/reelay/reelay/jobs/query"
+	views "github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/models"
 )
 

@@ -6,8 +6,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"

@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/reelay/reelay/features/fleet"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
-	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/lease"
-	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -1439,7 +1439,7 @@ func (ec *executionContext) _Worker_pool(ctx context.Context, field graphql.Coll
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *query.PoolStatus) graphql.Marshaler {
-			return ec.marshalOPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐPoolStatus(ctx, selections, v)
+			return ec.marshalOPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐPoolStatus(ctx, selections, v)
 		},
 		true,
 		false,
@@ -4462,7 +4462,7 @@ func (ec *executionContext) marshalNRefusedModel2ᚖgithubᚗcomᚋreelayᚋreel
 	return ec._RefusedModel(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNRegisterWorkerInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋfleetᚐRegistration(ctx context.Context, v any) (fleet.Registration, error) {
+func (ec *executionContext) unmarshalNRegisterWorkerInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋfleetᚐRegistration(ctx context.Context, v any) (fleet.Registration, error) {
 	res, err := ec.unmarshalInputRegisterWorkerInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }

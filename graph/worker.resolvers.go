@@ -9,11 +9,11 @@ import (
 	"context"
 	"time"
 
+	"github.com/reelay/reelay/features/fleet"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
-	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/lease"
-	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
 

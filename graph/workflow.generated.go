@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/reelay/reelay/jobs/query"
-	"github.com/reelay/reelay/jobs/workflow"
+	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/workflow"
 	"github.com/reelay/reelay/models"
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -224,7 +224,7 @@ func (ec *executionContext) _Workflow_counts(ctx context.Context, field graphql.
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *query.WorkflowCounts) graphql.Marshaler {
-			return ec.marshalNWorkflowCounts2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐWorkflowCounts(ctx, selections, v)
+			return ec.marshalNWorkflowCounts2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐWorkflowCounts(ctx, selections, v)
 		},
 		true,
 		true,
@@ -958,7 +958,7 @@ func (ec *executionContext) unmarshalInputSubmitWorkflowInput(ctx context.Contex
 			it.Name = data
 		case "jobs":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("jobs"))
-			data, err := ec.unmarshalNWorkflowJobInput2ᚕgithubᚗcomᚋreelayᚋreelayᚋjobsᚋworkflowᚐJobInputᚄ(ctx, v)
+			data, err := ec.unmarshalNWorkflowJobInput2ᚕgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋworkflowᚐJobInputᚄ(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -1651,7 +1651,7 @@ func (ec *executionContext) marshalNFailurePolicy2githubᚗcomᚋreelayᚋreelay
 	return res
 }
 
-func (ec *executionContext) unmarshalNSubmitWorkflowInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋworkflowᚐInput(ctx context.Context, v any) (workflow.Input, error) {
+func (ec *executionContext) unmarshalNSubmitWorkflowInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋworkflowᚐInput(ctx context.Context, v any) (workflow.Input, error) {
 	res, err := ec.unmarshalInputSubmitWorkflowInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
@@ -1676,7 +1676,7 @@ func (ec *executionContext) marshalNWorkflowConnection2ᚖgithubᚗcomᚋreelay�
 	return ec._WorkflowConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNWorkflowCounts2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋqueryᚐWorkflowCounts(ctx context.Context, sel ast.SelectionSet, v *query.WorkflowCounts) graphql.Marshaler {
+func (ec *executionContext) marshalNWorkflowCounts2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐWorkflowCounts(ctx context.Context, sel ast.SelectionSet, v *query.WorkflowCounts) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -1738,18 +1738,18 @@ func (ec *executionContext) marshalNWorkflowJob2ᚖgithubᚗcomᚋreelayᚋreela
 	return ec._WorkflowJob(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNWorkflowJobInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋworkflowᚐJobInput(ctx context.Context, v any) (workflow.JobInput, error) {
+func (ec *executionContext) unmarshalNWorkflowJobInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋworkflowᚐJobInput(ctx context.Context, v any) (workflow.JobInput, error) {
 	res, err := ec.unmarshalInputWorkflowJobInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) unmarshalNWorkflowJobInput2ᚕgithubᚗcomᚋreelayᚋreelayᚋjobsᚋworkflowᚐJobInputᚄ(ctx context.Context, v any) ([]workflow.JobInput, error) {
+func (ec *executionContext) unmarshalNWorkflowJobInput2ᚕgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋworkflowᚐJobInputᚄ(ctx context.Context, v any) ([]workflow.JobInput, error) {
 	vSlice := graphql.CoerceList(v)
 	var err error
 	res := make([]workflow.JobInput, len(vSlice))
 	for i := range vSlice {
 		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
-		res[i], err = ec.unmarshalNWorkflowJobInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋworkflowᚐJobInput(ctx, vSlice[i])
+		res[i], err = ec.unmarshalNWorkflowJobInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋworkflowᚐJobInput(ctx, vSlice[i])
 		if err != nil {
 			return nil, err
 		}
@@ -1787,7 +1787,7 @@ func (ec *executionContext) marshalOFailurePolicy2githubᚗcomᚋreelayᚋreelay
 	return res
 }
 
-func (ec *executionContext) unmarshalOSubmitWorkflowInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋworkflowᚐInput(ctx context.Context, v any) (*workflow.Input, error) {
+func (ec *executionContext) unmarshalOSubmitWorkflowInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋworkflowᚐInput(ctx context.Context, v any) (*workflow.Input, error) {
 	if v == nil {
 		return nil, nil
 	}

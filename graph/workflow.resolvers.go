@@ -8,8 +8,8 @@ package graph
 import (
 	"context"
 
-	"github.com/reelay/reelay/jobs/query"
-	"github.com/reelay/reelay/jobs/workflow"
+	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/workflow"
 	"github.com/reelay/reelay/models"
 )
 

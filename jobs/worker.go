@@ -3,7 +3,7 @@ package jobs
 import (
 	"context"
 
-	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )

@@ -13,8 +13,8 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/features/alert"
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs/alert"
 )
 
 // checkAlerts reads the receivers and rules of alerts.

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/features/webhook"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/submit"
-	"github.com/reelay/reelay/jobs/webhook"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"

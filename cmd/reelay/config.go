@@ -13,17 +13,17 @@ import (
 	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/reelay/reelay/adapters/identity"
+	"github.com/reelay/reelay/features/alert"
+	"github.com/reelay/reelay/features/fleet"
+	"github.com/reelay/reelay/features/prices"
+	"github.com/reelay/reelay/features/upkeep"
 	"github.com/reelay/reelay/gpu/provider/command"
 	"github.com/reelay/reelay/gpu/provider/gce"
 	"github.com/reelay/reelay/gpu/provider/local"
 	"github.com/reelay/reelay/internal/outbound"
-	"github.com/reelay/reelay/jobs/alert"
 	"github.com/reelay/reelay/jobs/catalogue"
-	"github.com/reelay/reelay/jobs/fleet"
-	"github.com/reelay/reelay/jobs/identity"
-	"github.com/reelay/reelay/jobs/prices"
 	"github.com/reelay/reelay/jobs/submit"
-	"github.com/reelay/reelay/jobs/upkeep"
 	"github.com/reelay/reelay/web/videos"
 )
 

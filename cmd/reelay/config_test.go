@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/jobs/upkeep"
+	"github.com/reelay/reelay/features/upkeep"
 	"github.com/stretchr/testify/require"
 )
 

@@ -8,9 +8,9 @@ import (
 	"os"
 	"strings"
 
+	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 )
 

@@ -12,13 +12,13 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/reelay/reelay/adapters/blob"
+	"github.com/reelay/reelay/adapters/ready"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/features/doctor"
 	"github.com/reelay/reelay/gpu/provider/gce"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/blob"
 	"github.com/reelay/reelay/jobs/change"
-	"github.com/reelay/reelay/jobs/doctor"
-	"github.com/reelay/reelay/jobs/ready"
 	"github.com/reelay/reelay/models"
 	"github.com/spf13/cobra"
 )

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/jobs/doctor"
+	"github.com/reelay/reelay/features/doctor"
 	"github.com/stretchr/testify/require"
 )
 

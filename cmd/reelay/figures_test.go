@@ -13,8 +13,8 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/features/history"
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs/history"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"

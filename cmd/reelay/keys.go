@@ -8,8 +8,8 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/spf13/cobra"
 	"github.com/uptrace/bun"

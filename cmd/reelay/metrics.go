@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/adapters/metrics"
 	"github.com/reelay/reelay/internal/tracing"
-	"github.com/reelay/reelay/jobs/metrics"
 )
 
 // routeOf classes a request for its duration. Probes and scrapes have no class.

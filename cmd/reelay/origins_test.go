@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/coder/websocket"
+	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )

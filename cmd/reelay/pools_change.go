@@ -12,8 +12,8 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs/query"
 	"github.com/samber/lo"
 	"github.com/spf13/cobra"
 )

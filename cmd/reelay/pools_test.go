@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/jobs/prices"
+	"github.com/reelay/reelay/features/prices"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/features/prices"
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs/prices"
 )
 
 // checkPrices reads the sources of prices.

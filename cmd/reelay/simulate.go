@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
-	"github.com/reelay/reelay/jobs/simulate"
+	"github.com/reelay/reelay/features/simulate"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/reelay/reelay/jobs/simulate"
+	"github.com/reelay/reelay/features/simulate"
 	"github.com/stretchr/testify/require"
 )
 

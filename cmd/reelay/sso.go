@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/internal/signon"
-	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 )
 

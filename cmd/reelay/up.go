@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/reelay/reelay/internal/localstack"
-	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/internal/seal"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 )

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
-	"github.com/reelay/reelay/jobs/metrics"
+	"github.com/reelay/reelay/adapters/metrics"
 	"github.com/stretchr/testify/require"
 )
 

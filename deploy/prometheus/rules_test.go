@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/jobs/metrics"
+	"github.com/reelay/reelay/adapters/metrics"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )

@@ -12,10 +12,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/internal/localstack"
+	"github.com/reelay/reelay/internal/seal"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/auth"
-	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/migrations"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"

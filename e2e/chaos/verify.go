@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/features/doctor"
 	"github.com/reelay/reelay/gpu/runtimes/drill"
-	"github.com/reelay/reelay/jobs/doctor"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 )

@@ -16,7 +16,7 @@ import (
 	"github.com/99designs/gqlgen/graphql/errcode"
 	"github.com/google/uuid"
 	"github.com/reelay/reelay/graph/scalar"
-	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/graph/failure"
-	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/parser"
 )

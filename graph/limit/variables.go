@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/graph/scalar"
-	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/samber/lo"
 	"github.com/vektah/gqlparser/v2/ast"
 )

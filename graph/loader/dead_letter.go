@@ -3,7 +3,7 @@ package loader
 import (
 	"context"
 
-	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/models"
 )
 

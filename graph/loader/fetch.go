@@ -3,9 +3,9 @@ package loader
 import (
 	"context"
 
+	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs/estimate"
-	"github.com/reelay/reelay/jobs/paging"
-	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
 

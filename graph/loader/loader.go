@@ -8,12 +8,12 @@ import (
 	"errors"
 	"time"
 
+	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/schedule"
 	"github.com/reelay/reelay/graph/failure"
+	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/estimate"
-	"github.com/reelay/reelay/jobs/paging"
-	"github.com/reelay/reelay/jobs/query"
-	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/models"
 	"github.com/vikstrous/dataloadgen"
 )

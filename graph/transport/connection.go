@@ -13,8 +13,8 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/coder/websocket"
 	"github.com/reelay/reelay/graph/failure"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/httpguard"
-	"github.com/reelay/reelay/jobs/apierror"
 )
 
 // subprotocol is the only one that sockets support.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/internal/sse"
-	"github.com/reelay/reelay/jobs/auth"
 )
 
 // Events answers an operation with server-sent events, in the "distinct connections"

@@ -8,7 +8,7 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/reelay/reelay/graph/failure"
-	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/reelay/reelay/graph/failure"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/wellformed"
-	"github.com/reelay/reelay/jobs/apierror"
 )
 
 var (

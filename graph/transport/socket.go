@@ -10,8 +10,8 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/coder/websocket"
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/internal/apierror"
 )
 
 // Sockets serves operations over WebSockets in the protocol graphql-transport-ws. The

@@ -13,10 +13,10 @@ import (
 	"testing"
 
 	"github.com/coder/websocket"
+	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )

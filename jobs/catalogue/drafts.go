@@ -6,7 +6,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/internal/apierror"
 )
 
 // Determinism is whether a render that resumes on other software or another GPU may continue.

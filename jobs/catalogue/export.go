@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/jsondiff"
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs/apierror"
 )
 
 // Export returns entries as a file that Parse reads, in YAML: those of these names, or all current ones if

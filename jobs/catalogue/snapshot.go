@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
 

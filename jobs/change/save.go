@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/tracing"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/internal/periodic"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/periodic"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"

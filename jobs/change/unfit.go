@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/reference"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/outbound"
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/internal/seal"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )

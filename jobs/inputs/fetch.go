@@ -11,12 +11,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/periodic"
 	"github.com/reelay/reelay/internal/picture"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/change"
-	"github.com/reelay/reelay/jobs/periodic"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )

@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/adapters/remote"
+	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/outbound"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/operate"
-	"github.com/reelay/reelay/jobs/query"
-	"github.com/reelay/reelay/jobs/remote"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )

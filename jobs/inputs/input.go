@@ -16,11 +16,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/media"
 	"github.com/reelay/reelay/internal/picture"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )

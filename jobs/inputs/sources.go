@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/reference"
 	"github.com/reelay/reelay/models"

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/reference"

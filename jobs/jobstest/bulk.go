@@ -3,7 +3,7 @@ package jobstest
 import (
 	"testing"
 
-	"github.com/reelay/reelay/jobs/bulk"
+	"github.com/reelay/reelay/features/bulk"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )

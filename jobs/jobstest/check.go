@@ -5,9 +5,9 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/reelay/reelay/features/doctor"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/testrun"
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/doctor"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"

@@ -1,6 +1,6 @@
 package jobstest
 
-import "github.com/reelay/reelay/jobs/paging"
+import "github.com/reelay/reelay/internal/paging"
 
 // CursorOf returns the cursor at a mark in a list that is filtered by narrowed.
 func CursorOf(kind, mark string, narrowed any) string {

@@ -16,7 +16,7 @@ import (
 
 // servers matches the packages whose goroutines belong to one request. Goroutines of stores
 // and those shared by requests do not match.
-var servers = regexp.MustCompile(`reelay/reelay/(graph|web|internal/sse|internal/httpguard|jobs/blob)|99designs/gqlgen`)
+var servers = regexp.MustCompile(`reelay/reelay/(graph|web|internal/sse|internal/httpguard|adapters/blob)|99designs/gqlgen`)
 
 // Tidy serves handler, and fails the test if a goroutine of a request still runs after its
 // handler has returned. Call left when all requests have ended.

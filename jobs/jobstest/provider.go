@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )

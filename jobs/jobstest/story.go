@@ -6,10 +6,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/reelay/reelay/features/watch"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
-	"github.com/reelay/reelay/jobs/watch"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )

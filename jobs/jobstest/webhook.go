@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )

@@ -3,9 +3,9 @@ package lease_test
 import (
 	"testing"
 
+	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/checkpoints"
-	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"

@@ -7,10 +7,10 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/strictjson"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/strictjson"
 	"github.com/reelay/reelay/models"
 )
 

@@ -5,8 +5,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/models"
 )

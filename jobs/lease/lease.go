@@ -9,11 +9,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/batch"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/internal/tracing"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/checkpoints"

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
 )

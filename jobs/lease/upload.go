@@ -12,10 +12,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/strictjson"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/strictjson"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )

@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
-	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"

@@ -3,8 +3,8 @@ package operate
 import (
 	"context"
 
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"

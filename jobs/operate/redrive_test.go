@@ -4,8 +4,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/bulk"
+	"github.com/reelay/reelay/features/bulk"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/operate"

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/pass"

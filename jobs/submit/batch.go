@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/jobs/reference"

@@ -3,8 +3,8 @@ package submit
 import (
 	"context"
 
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
 )
 
 // Check returns the errors of [Submitter.Submit] about what a job takes from files and other jobs, as they

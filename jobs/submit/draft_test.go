@@ -5,11 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/features/registry"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/operate"
-	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"strconv"
 
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/strictjson"
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/strictjson"
 )
 
 // Limits of metadata. It holds a few words of the caller's own, which are searched, shown, and

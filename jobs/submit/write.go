@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/reelay/reelay/internal/seal"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/inputs"
-	"github.com/reelay/reelay/jobs/seal"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/features/schedule"
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/auth"
-	"github.com/reelay/reelay/jobs/paging"
-	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )

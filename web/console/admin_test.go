@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )

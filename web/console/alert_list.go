@@ -10,9 +10,9 @@ import (
 
 	"github.com/a-h/templ"
 
+	"github.com/reelay/reelay/features/alert"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/alert"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/a-h/templ"
 	"github.com/google/uuid"
+	"github.com/reelay/reelay/features/bulk"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )

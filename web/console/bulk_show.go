@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/a-h/templ"
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/features/history"
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs/history"
 	"github.com/reelay/reelay/web/ui"
 )
 

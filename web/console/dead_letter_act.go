@@ -8,10 +8,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/reelay/reelay/features/bulk"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/bulk"
 	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"

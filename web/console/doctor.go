@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/reelay/reelay/features/doctor"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/doctor"
 	"github.com/reelay/reelay/models"
 )
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/jobs/auth"
-	"github.com/reelay/reelay/jobs/bulk"
+	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/features/bulk"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"

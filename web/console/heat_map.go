@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/a-h/templ"
+	"github.com/reelay/reelay/features/history"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/history"
-	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/web/ui"
 )
 

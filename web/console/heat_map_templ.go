@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import (
 	"fmt"
-	"github.com/reelay/reelay/jobs/history"
+	"github.com/reelay/reelay/features/history"
 	"github.com/reelay/reelay/web/ui"
 	"strconv"
 	"strings"

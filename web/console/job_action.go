@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"github.com/a-h/templ"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/picture"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/models"

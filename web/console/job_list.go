@@ -13,10 +13,10 @@ import (
 	"unicode"
 
 	"github.com/a-h/templ"
+	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/paging"
-	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/models"
 	"golang.org/x/sync/errgroup"
 )

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/jobs/fleet"
-	"github.com/reelay/reelay/jobs/paging"
+	"github.com/reelay/reelay/features/fleet"
+	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )

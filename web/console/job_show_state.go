@@ -3,7 +3,7 @@ package console
 import (
 	"time"
 
-	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )

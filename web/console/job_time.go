@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"

@@ -5,7 +5,7 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/reelay/reelay/jobs/bulk"
+	"github.com/reelay/reelay/features/bulk"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"

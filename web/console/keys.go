@@ -7,10 +7,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/auth"
-	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/oauth2-proxy/mockoidc"
+	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/internal/signon"
-	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"

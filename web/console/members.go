@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 )
 

@@ -9,7 +9,7 @@ import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
 import (
-	"github.com/reelay/reelay/jobs/auth"
+	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 	"time"

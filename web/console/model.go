@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/registry"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
-	"github.com/reelay/reelay/jobs/query"
-	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )

@@ -10,10 +10,10 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import (
 	"fmt"
+	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/registry"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/catalogue"
-	"github.com/reelay/reelay/jobs/query"
-	"github.com/reelay/reelay/jobs/registry"
 	"github.com/reelay/reelay/web/ui"
 	"strconv"
 	"strings"

@@ -10,9 +10,9 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import (
 	"fmt"
+	"github.com/reelay/reelay/features/attention"
+	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs/attention"
-	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/web/ui"
 	"strconv"
 	"strings"

@@ -15,8 +15,8 @@ import (
 
 	cdp "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+	"github.com/reelay/reelay/features/history"
 	"github.com/reelay/reelay/internal/chromium"
-	"github.com/reelay/reelay/jobs/history"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/a-h/templ"
+	"github.com/reelay/reelay/features/attention"
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs/attention"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"

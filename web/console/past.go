@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/reelay/reelay/jobs/history"
+	"github.com/reelay/reelay/features/history"
 )
 
 // pasts shares the history that charts show between the viewers of this process.

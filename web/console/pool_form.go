@@ -9,11 +9,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/reelay/reelay/features/fleet"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
-	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )

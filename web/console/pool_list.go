@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/a-h/templ"
+	"github.com/reelay/reelay/features/fleet"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/fleet"
-	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 	"github.com/samber/lo"

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/jobs/fleet"
-	"github.com/reelay/reelay/jobs/history"
-	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/features/fleet"
+	"github.com/reelay/reelay/features/history"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 	"github.com/stretchr/testify/require"

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
 )
 
 // quarantineForm is the view of the page that asks for how long and why.

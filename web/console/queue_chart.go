@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/reelay/reelay/features/history"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/history"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/reelay/reelay/jobs/history"
+	"github.com/reelay/reelay/features/history"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )

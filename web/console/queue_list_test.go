@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/jobstest"
-	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"

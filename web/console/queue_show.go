@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/a-h/templ"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
 

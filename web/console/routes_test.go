@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/hibiken/asynq"
+	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs/jobstest"
-	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )

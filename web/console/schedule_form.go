@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/features/schedule"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
-	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )

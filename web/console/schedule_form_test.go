@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/jobs/schedule"
+	"github.com/reelay/reelay/features/schedule"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"

@@ -11,10 +11,10 @@ import (
 	"github.com/a-h/templ"
 	"github.com/samber/lo"
 
+	"github.com/reelay/reelay/features/schedule"
+	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/paging"
-	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )

@@ -9,7 +9,7 @@ import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
 import (
-	"github.com/reelay/reelay/jobs/schedule"
+	"github.com/reelay/reelay/features/schedule"
 	"github.com/reelay/reelay/web/ui"
 )
 

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/features/schedule"
+	"github.com/reelay/reelay/features/workflow"
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/jobs/submit"
-	"github.com/reelay/reelay/jobs/workflow"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/query"
 )
 
 // searchHelp explains the search language.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
 )
 
 // cookieName has a prefix that binds the cookie to this host and path. Browsers support

@@ -7,10 +7,10 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/signon"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/web/door"
 )
 

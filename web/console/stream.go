@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/a-h/templ"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/sse"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
 )
 
 const (

@@ -7,9 +7,9 @@ import (
 
 	"github.com/a-h/templ"
 	"github.com/google/uuid"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/version"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )

@@ -7,10 +7,10 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/change"
-	"github.com/reelay/reelay/jobs/paging"
 	"github.com/reelay/reelay/models"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
 )
 
 func (c *console) workflowCancelAsk(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {

@@ -10,10 +10,10 @@ import (
 	"github.com/a-h/templ"
 	"github.com/samber/lo"
 
+	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/paging"
-	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 )
 

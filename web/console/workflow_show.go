@@ -12,9 +12,9 @@ import (
 	"github.com/a-h/templ"
 	"github.com/samber/lo"
 
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/query"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )

@@ -11,10 +11,10 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/urlkey"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
 

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/reelay/reelay/jobs/attention"
-	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/features/attention"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/jobs/attention"
+	"github.com/reelay/reelay/features/attention"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/reelay/reelay/jobs/paging"
-	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/internal/paging"
 )
 
 // ChangesInput narrows the feed of changes and asks for one page of it.

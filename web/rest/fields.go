@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
 )
 

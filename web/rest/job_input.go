@@ -3,7 +3,7 @@ package rest
 import (
 	"context"
 
-	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )

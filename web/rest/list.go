@@ -5,8 +5,8 @@ import (
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/reelay/reelay/jobs/paging"
-	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/models"
 )
 

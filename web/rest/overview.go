@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/reelay/reelay/jobs/query"
+	"github.com/reelay/reelay/features/query"
 )
 
 // overview is the state of all of Reelay. Null is unknown.

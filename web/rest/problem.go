@@ -12,8 +12,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/strictjson"
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/strictjson"
 	"github.com/reelay/reelay/web/door"
 )
 

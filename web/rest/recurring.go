@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/reelay/reelay/features/schedule"
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/paging"
-	"github.com/reelay/reelay/jobs/schedule"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/internal/testrun"
-	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/reelay/reelay/jobs/video"
+	"github.com/reelay/reelay/features/video"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/door"
 )

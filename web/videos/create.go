@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 )

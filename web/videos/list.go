@@ -5,8 +5,8 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/reelay/reelay/jobs/query"
-	"github.com/reelay/reelay/jobs/video"
+	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/video"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/door"
 )

@@ -16,10 +16,10 @@ import (
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
+	"github.com/reelay/reelay/features/upkeep"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
-	"github.com/reelay/reelay/jobs/upkeep"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/videos"
 	"github.com/stretchr/testify/require"

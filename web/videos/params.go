@@ -4,7 +4,7 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/reelay/reelay/jobs/apierror"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/web/door"
 )

@@ -13,11 +13,11 @@ import (
 	"testing"
 
 	"github.com/openai/openai-go/v3"
+	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/features/upkeep"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
-	"github.com/reelay/reelay/jobs/upkeep"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/videos"
 	"github.com/stretchr/testify/require"

@@ -15,10 +15,10 @@ import (
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
+	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/internal/faultproxy"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/auth"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )

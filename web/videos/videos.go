@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/reelay/reelay/features/video"
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/video"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/door"
 )

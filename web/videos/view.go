@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reelay/reelay/jobs/video"
+	"github.com/reelay/reelay/features/video"
 	"github.com/reelay/reelay/models"
 )
 

@@ -12,9 +12,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/internal/localstack"
-	"github.com/reelay/reelay/jobs/auth"
-	"github.com/reelay/reelay/jobs/seal"
+	"github.com/reelay/reelay/internal/seal"
 	"github.com/reelay/reelay/models"
 )
 

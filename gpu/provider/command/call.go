@@ -16,9 +16,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/internal/program"
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/models"
 )
 

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/gpu/provider/command"
 	"github.com/reelay/reelay/internal/testrun"
-	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/stretchr/testify/require"
 )
 

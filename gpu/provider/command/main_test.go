@@ -8,10 +8,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/gpu/provider/command"
+	"github.com/reelay/reelay/internal/secrets"
 	"github.com/reelay/reelay/internal/testrun"
-	"github.com/reelay/reelay/jobs/fleet"
-	"github.com/reelay/reelay/jobs/secrets"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )

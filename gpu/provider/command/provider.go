@@ -16,8 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/models"
 )
 

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/gpu/provider/command"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/testrun"
-	"github.com/reelay/reelay/jobs/apierror"
-	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/api/compute/v1"
 	"google.golang.org/api/googleapi"
 
-	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/features/fleet"
 )
 
 // errExists means that an instance of the name is there already.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/gpu/provider/gce"
-	"github.com/reelay/reelay/jobs/fleet"
 )
 
 func TestCredentials(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/api/compute/v1"
 	"google.golang.org/api/googleapi"
 
-	"github.com/reelay/reelay/jobs/doctor"
-	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/features/doctor"
+	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/models"
 )
 

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/api/compute/v1"
 
+	"github.com/reelay/reelay/features/doctor"
 	"github.com/reelay/reelay/gpu/provider/gce"
 	"github.com/reelay/reelay/gpu/provider/gce/fakegce"
-	"github.com/reelay/reelay/jobs/doctor"
 	"github.com/reelay/reelay/models"
 )
 

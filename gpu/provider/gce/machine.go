@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/api/compute/v1"
 
-	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/models"
 )
 

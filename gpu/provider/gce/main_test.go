@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/api/compute/v1"
 
+	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/gpu/provider/gce"
 	"github.com/reelay/reelay/gpu/provider/gce/fakegce"
-	"github.com/reelay/reelay/jobs/fleet"
-	"github.com/reelay/reelay/jobs/secrets"
+	"github.com/reelay/reelay/internal/secrets"
 	"github.com/reelay/reelay/models"
 )
 

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/api/compute/v1"
 
-	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/models"
 )
 

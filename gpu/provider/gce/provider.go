@@ -16,7 +16,7 @@ import (
 	"google.golang.org/api/googleapi"
 	"google.golang.org/api/option"
 
-	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/models"
 )
 

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs/apierror"
 	"github.com/reelay/reelay/models"
 )
 

@@ -18,9 +18,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/gpu/provider/local"
 	"github.com/reelay/reelay/internal/testrun"
-	"github.com/reelay/reelay/jobs/fleet"
 	"github.com/reelay/reelay/models"
 )
 

@@ -12,7 +12,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/reelay/reelay/jobs/fleet"
+	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/models"
 )
 

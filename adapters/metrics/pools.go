@@ -1,0 +1,112 @@
+package metrics
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/models"
+)
+
+var (
+	poolWorkersDesc = prometheus.NewDesc("reelay_pool_workers", "Workers by pool and state.", []string{"pool", "state"}, nil)
+	poolDesiredDesc = poolDesc("reelay_pool_workers_desired", "How many workers the scaler's last decision wants, by pool.")
+	poolMaxDesc     = poolDesc("reelay_pool_workers_max", "How many workers the pool may have.")
+	poolPausedDesc  = poolDesc("reelay_pool_paused", "1 if an operator paused the pool.")
+	poolRefusedDesc = poolDesc("reelay_pool_refusals", "How many creations in a row the pool's provider refused, at once or later. A machine that starts ends the row.")
+	poolBootsDesc   = poolDesc("reelay_pool_boot_failures", "How many of the pool's machines in a row did not start. From 3 on, the scaler tries one at a time.")
+	poolPriceDesc   = poolDesc("reelay_pool_price_usd", "The price of a worker for an hour, in US dollars.")
+	poolStaleDesc   = poolDesc("reelay_pool_price_stale", "1 if the price is an old one of its source.")
+	poolFailsDesc   = poolDesc("reelay_pool_provider_failing", "1 if the provider could not list or delete the pool's machines when it was last asked.")
+	poolTroubleDesc = poolDesc("reelay_pool_price_problem", "1 if the source of the price gave none when it was last read.")
+	poolLoadDesc    = prometheus.NewDesc("reelay_pool_model_load_seconds", "How long workers take to load a model, without the download of its weights.", []string{"pool", "model"}, nil)
+	poolFetchDesc   = prometheus.NewDesc("reelay_pool_model_fetch_seconds", "How long workers take to download the weights of a model. 0 if they are always on the machine.", []string{"pool", "model"}, nil)
+	poolCostDesc    = poolDesc("reelay_pool_cost_usd_per_hour", "The price of the pool's workers, also of those that boot or drain.")
+)
+
+func poolDesc(name, help string) *prometheus.Desc { return desc(name, help, "pool") }
+
+// newPools is the pools with their workers and prices, the first maxPools by name. It also
+// remembers their names.
+func newPools(list func(context.Context) ([]*query.PoolStatus, error), names *poolNames) *gauges[[]*query.PoolStatus] {
+	return &gauges[[]*query.PoolStatus]{
+		what: "the pools", every: readEvery, read: names.reading(list),
+		descs: []*prometheus.Desc{
+			poolWorkersDesc, poolDesiredDesc, poolMaxDesc, poolPausedDesc, poolRefusedDesc, poolBootsDesc, poolPriceDesc, poolStaleDesc,
+			poolTroubleDesc, poolCostDesc, poolFailsDesc, poolLoadDesc, poolFetchDesc,
+		},
+		emit: func(pools []*query.PoolStatus, into chan<- prometheus.Metric) {
+			for _, pool := range pools[:min(len(pools), maxPools)] {
+				emitPool(pool, into)
+			}
+		},
+	}
+}
+
+func emitPool(pool *query.PoolStatus, into chan<- prometheus.Metric) {
+	emit := func(desc *prometheus.Desc, value float64, labels ...string) {
+		into <- gauge(desc, value, append([]string{pool.Name}, labels...)...)
+	}
+	emit(poolWorkersDesc, float64(pool.Booting), "booting")
+	emit(poolWorkersDesc, float64(pool.Idle), "idle")
+	emit(poolWorkersDesc, float64(pool.Busy), "busy")
+	emit(poolWorkersDesc, float64(pool.Draining), "draining")
+	emit(poolDesiredDesc, float64(pool.Desired))
+	emit(poolMaxDesc, float64(pool.MaxWorkers))
+	emit(poolRefusedDesc, float64(pool.Refusals))
+	emit(poolBootsDesc, float64(pool.BootFailures))
+	price := pool.Price()
+	emit(poolPriceDesc, price.PricePerHourUSD)
+	emit(poolStaleDesc, oneIf(price.Stale))
+	emit(poolTroubleDesc, oneIf(price.Problem != ""))
+	emit(poolCostDesc, float64(pool.Booting+pool.Idle+pool.Busy+pool.Draining)*price.PricePerHourUSD)
+	emit(poolPausedDesc, oneIf(pool.Paused()))
+	emit(poolFailsDesc, oneIf(pool.ProviderProblem != ""))
+	for _, load := range pool.ModelLoads[:min(len(pool.ModelLoads), maxModels)] {
+		emit(poolLoadDesc, load.LoadSeconds, load.Model)
+		emit(poolFetchDesc, load.FetchSeconds, load.Model)
+	}
+}
+
+// poolNames are the names of pools by their ids. Changes of jobs have the ids only.
+type poolNames struct {
+	known atomic.Pointer[map[models.PoolID]string]
+	bound *bound
+}
+
+// of returns the label of a pool: "none" for a worker without one.
+func (n *poolNames) of(id models.PoolID) string {
+	if id == "" {
+		return "none"
+	}
+	if known := n.known.Load(); known != nil {
+		return n.bound.of((*known)[id])
+	}
+	return unknown
+}
+
+// reading is list, and remembers the names.
+func (n *poolNames) reading(list func(context.Context) ([]*query.PoolStatus, error)) func(context.Context) ([]*query.PoolStatus, error) {
+	if list == nil {
+		return nil
+	}
+	return func(ctx context.Context) ([]*query.PoolStatus, error) {
+		pools, err := list(ctx)
+		if err == nil {
+			known := make(map[models.PoolID]string, len(pools))
+			for _, pool := range pools {
+				known[pool.ID] = pool.Name
+			}
+			n.known.Store(&known)
+		}
+		return pools, err
+	}
+}
+
+func oneIf(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}

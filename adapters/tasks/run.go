@@ -1,0 +1,115 @@
+// Package tasks is asynq's side of the domain: message types, lanes, and thin handlers that
+// call jobs.
+//
+// asynq holds nothing that PostgreSQL does not know. A message is a hint. It is handled at
+// least once or, if Redis loses it, not at all: sweeps find its job again. Periodic passes are
+// claimed in PostgreSQL, and run without Redis too.
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/models"
+)
+
+const (
+	// checkEvery is how often an idle process polls for messages: their usual delay.
+	checkEvery = 50 * time.Millisecond
+	// handlers is how many messages a process handles at once. They are short,
+	// and each holds a connection to PostgreSQL.
+	handlers = 8
+	// drainTime is how long handlers and passes may take to end at shutdown.
+	drainTime = 5 * time.Second
+)
+
+// Config is what a control process handles.
+type Config struct {
+	// Redis must have timeouts of a second or less.
+	Redis asynq.RedisConnOpt
+	// Ready handles the message that jobs are queued.
+	Ready func(context.Context, ...models.JobID) error
+	// Deliver is called when webhooks are due.
+	Deliver func()
+	// Passes must be the same in every process. Any process may run them.
+	Passes []Pass
+	// Claim assigns the periods of the passes to processes.
+	Claim Claim
+}
+
+// Run handles messages and runs the passes until ctx ends. It then lets handlers finish, and
+// returns nil. It tolerates outages of Redis, and returns an error only if it could not start.
+func Run(ctx context.Context, cfg Config) error {
+	sender := newSender(cfg.Redis)
+	defer sender.close()
+	passes := append([]Pass{{Name: "reconcile", Every: reconcileEvery, Run: sender.reconcile}}, cfg.Passes...)
+	periodic := newPeriodic(sender, cfg.Claim, passes)
+
+	work, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(drainTime, cut) })()
+
+	mux := asynq.NewServeMux()
+	mux.HandleFunc(string(models.OutboxJobReady), jobReady(cfg.Ready))
+	mux.HandleFunc(string(models.OutboxWebhookDue), webhookDue(cfg.Deliver))
+	periodic.handle(mux)
+	server := asynq.NewServer(cfg.Redis, serverConfig(work))
+	if err := server.Start(mux); err != nil {
+		return fmt.Errorf("start the task handlers: %w", err)
+	}
+	defer server.Shutdown()
+
+	var ticking sync.WaitGroup
+	for _, pass := range periodic.passes {
+		ticking.Go(func() { periodic.tick(ctx, work, pass) })
+	}
+	<-ctx.Done()
+	ticking.Wait()
+	return nil
+}
+
+func serverConfig(work context.Context) asynq.Config {
+	return asynq.Config{
+		BaseContext:       func() context.Context { return work },
+		Concurrency:       handlers,
+		TaskCheckInterval: checkEvery,
+		ShutdownTimeout:   drainTime,
+		Queues:            queues(),
+		StrictPriority:    true,
+		Logger:            redisLog{},
+		LogLevel:          asynq.WarnLevel,
+		ErrorHandler: asynq.ErrorHandlerFunc(func(ctx context.Context, task *asynq.Task, err error) {
+			slog.ErrorContext(ctx, "task failed", "task", task.Type(), "error", err)
+		}),
+	}
+}
+
+// outcome converts a handler's error for asynq. A caller's error would occur again, so it is
+// not retried.
+func outcome(err error) error {
+	var e *apierror.Error
+	if errors.As(err, &e) {
+		return fmt.Errorf("%w: %w", err, asynq.SkipRetry)
+	}
+	return err
+}
+
+// redisLog sends the logs of asynq and go-redis to slog. An outage of Redis needs no person to
+// act, and the failing calls report it as well.
+type redisLog struct{}
+
+func (redisLog) Debug(args ...any) { slog.Debug("asynq: " + fmt.Sprint(args...)) }
+func (redisLog) Info(args ...any)  { slog.Debug("asynq: " + fmt.Sprint(args...)) }
+func (redisLog) Warn(args ...any)  { slog.Warn("asynq: " + fmt.Sprint(args...)) }
+func (redisLog) Error(args ...any) { slog.Warn("asynq: " + fmt.Sprint(args...)) }
+func (redisLog) Fatal(args ...any) { slog.Error("asynq: " + fmt.Sprint(args...)) }
+
+func (redisLog) Printf(ctx context.Context, format string, args ...any) {
+	slog.DebugContext(ctx, "redis: "+fmt.Sprintf(format, args...))
+}

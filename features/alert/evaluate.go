@@ -1,0 +1,215 @@
+package alert
+
+import (
+	"context"
+	"time"
+
+	"github.com/uptrace/bun"
+
+	"github.com/reelay/reelay/features/history"
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+)
+
+const (
+	// Every is the interval of evaluations.
+	Every = 15 * time.Second
+	// clearFor is how long a condition must not hold before its alert is resolved, so that a value
+	// near the threshold does not send a message every few seconds.
+	clearFor = time.Minute
+	// staleAfter is how old the last evaluation of a pending alert may be: after a longer
+	// pause, the condition must hold for its whole time again.
+	staleAfter = 3 * time.Minute
+	// stall is how long a job may render without progress, as the agents have it.
+	stall = 5 * time.Minute
+	// maxLetters bounds how many dead letters are counted.
+	maxLetters = 10_000
+)
+
+// Evaluator evaluates the rules.
+type Evaluator struct {
+	DB      *bun.DB
+	History *history.Reader
+	Config  *Config
+}
+
+// Pass evaluates all rules, and returns how many alerts fired or were resolved.
+func (e *Evaluator) Pass(ctx context.Context) (changed int, err error) {
+	now, err := models.Now(ctx, e.DB)
+	if err != nil {
+		return 0, apierror.Wrap(err, "read the time for alerts")
+	}
+	state, err := e.state(ctx, now)
+	if err != nil {
+		return 0, apierror.Wrap(err, "read what alerts are about")
+	}
+	err = jobs.InTx(ctx, e.DB, func(ctx context.Context, tx bun.Tx) (err error) {
+		changed, err = e.apply(ctx, tx, state, now)
+		return err
+	})
+	return changed, apierror.Wrap(err, "evaluate the alerts")
+}
+
+// state reads what the rules look at.
+func (e *Evaluator) state(ctx context.Context, now time.Time) (s *State, err error) {
+	s = new(State)
+	if s.Now, err = models.ReadHealth(ctx, e.DB, stall, maxLetters); err != nil {
+		return nil, err
+	}
+	if s.Webhooks, err = models.CountWebhooks(ctx, e.DB, time.Hour); err != nil {
+		return nil, err
+	}
+	if s.Refused, err = models.CountRefusals(ctx, e.DB, time.Hour); err != nil {
+		return nil, err
+	}
+	if s.Full, err = models.FleetAtMaximum(ctx, e.DB); err != nil {
+		return nil, err
+	}
+	for _, span := range []struct {
+		into *(*history.Figures)
+		long time.Duration
+		ago  time.Duration
+	}{
+		// Gauges are sampled once a minute: the last sample can be as old.
+		{&s.Minute, 2 * time.Minute, 0}, {&s.Five, 5 * time.Minute, 0}, {&s.Ten, 10 * time.Minute, 0}, {&s.HalfHour, 30 * time.Minute, 0},
+		{&s.Hour, time.Hour, 0}, {&s.SixHours, 6 * time.Hour, 0}, {&s.Day, 24 * time.Hour, 0}, {&s.Before, 10 * time.Minute, time.Hour},
+	} {
+		to := now.Add(-span.ago)
+		if *span.into, err = e.History.Window(ctx, to.Add(-span.long), to); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// apply changes the alerts to what the state says.
+func (e *Evaluator) apply(ctx context.Context, tx bun.Tx, s *State, now time.Time) (changed int, err error) {
+	open, err := models.LockOpenAlerts(ctx, tx)
+	if err != nil {
+		return 0, err
+	}
+	byRule := map[string]*models.Alert{}
+	for _, a := range open {
+		byRule[a.Rule] = a
+	}
+	for _, r := range e.Config.Rules {
+		a := byRule[r.Name]
+		delete(byRule, r.Name)
+		event, err := e.follow(ctx, tx, r, a, s, now)
+		if err != nil {
+			return changed, err
+		}
+		if event != "" {
+			changed++
+		}
+	}
+	for _, a := range byRule { // its rule is gone or off
+		if err := e.end(ctx, tx, a, now); err != nil {
+			return changed, err
+		}
+	}
+	return changed, nil
+}
+
+// follow brings the open alert of a rule up to date, and opens one if the condition begins to
+// hold. a is nil if there is none. event is what happened, or "".
+func (e *Evaluator) follow(ctx context.Context, tx bun.Tx, r *Rule, a *models.Alert, s *State, now time.Time) (event models.NoticeEvent, err error) {
+	if r.Off {
+		if a == nil {
+			return "", nil
+		}
+		return "", e.end(ctx, tx, a, now)
+	}
+	value := r.Value(s)
+	switch {
+	case value == nil: // unknown is neither
+		return "", nil
+	case !r.holds(*value):
+		if a == nil {
+			return "", nil
+		}
+		return e.clear(ctx, tx, a, now)
+	case a == nil:
+		a = &models.Alert{ID: models.NewAlertID(), Rule: r.Name, Since: now}
+		r.set(a, *value, now)
+		if added, err := models.InsertAlert(ctx, tx, a); err != nil || !added || r.For > 0 {
+			return "", err
+		}
+	case a.FiredAt == nil && now.Sub(a.HeldAt) > staleAfter:
+		a.Since = now
+	}
+	r.set(a, *value, now)
+	if a.FiredAt == nil && now.Sub(a.Since) >= r.For {
+		a.FiredAt, event = &now, models.NoticeFired
+	}
+	if err := models.UpdateAlert(ctx, tx, a); err != nil || event == "" {
+		return event, err
+	}
+	return event, e.tell(ctx, tx, a, event)
+}
+
+// set writes what holds into an alert.
+func (r *Rule) set(a *models.Alert, value float64, now time.Time) {
+	a.Severity, a.Message, a.Value, a.Threshold = r.Severity, r.message(value), value, r.Threshold
+	a.HeldAt, a.ClearSince = now, nil
+}
+
+// clear is called while the condition of an open alert does not hold.
+func (e *Evaluator) clear(ctx context.Context, tx bun.Tx, a *models.Alert, now time.Time) (models.NoticeEvent, error) {
+	switch {
+	case a.FiredAt == nil:
+		return "", models.DeleteAlert(ctx, tx, a.ID)
+	case a.ClearSince == nil:
+		a.ClearSince = &now
+		return "", models.UpdateAlert(ctx, tx, a)
+	case now.Sub(*a.ClearSince) < clearFor:
+		return "", nil
+	}
+	return models.NoticeResolved, e.end(ctx, tx, a, now)
+}
+
+// end resolves an alert that fired, and forgets one that did not.
+func (e *Evaluator) end(ctx context.Context, tx bun.Tx, a *models.Alert, now time.Time) error {
+	if a.FiredAt == nil {
+		return models.DeleteAlert(ctx, tx, a.ID)
+	}
+	a.ResolvedAt = &now
+	if err := models.UpdateAlert(ctx, tx, a); err != nil {
+		return err
+	}
+	return e.tell(ctx, tx, a, models.NoticeResolved)
+}
+
+// tell writes the notices of an event to all receivers of its severity, unless a silence covers it.
+// Receivers of the first notice also get the one that the alert is resolved, even during a silence.
+func (e *Evaluator) tell(ctx context.Context, tx bun.Tx, a *models.Alert, event models.NoticeEvent) error {
+	if event == models.NoticeFired {
+		silences, err := models.ListSilences(ctx, tx)
+		if err != nil {
+			return err
+		}
+		for _, s := range silences {
+			if s.Covers(a.Rule) {
+				return nil
+			}
+		}
+		return models.InsertNotices(ctx, tx, e.Config.notices(a, event))
+	}
+	return tellAgain(ctx, tx, a, event)
+}
+
+// tellAgain writes notices of an event to the receivers that were notified when the alert fired.
+func tellAgain(ctx context.Context, tx bun.Tx, a *models.Alert, event models.NoticeEvent) error {
+	before, err := models.ListNotices(ctx, tx, a.ID, maxRoutes*3)
+	if err != nil {
+		return err
+	}
+	var all []*models.Notice
+	for _, n := range before {
+		if n.Event == models.NoticeFired {
+			all = append(all, &models.Notice{ID: models.NewNoticeID(), AlertID: a.ID, Event: event, Route: n.Route})
+		}
+	}
+	return models.InsertNotices(ctx, tx, all)
+}

@@ -1,0 +1,116 @@
+package bulk_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/reelay/reelay/features/bulk"
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestStart(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ActsOnTheChosenJobsThatFit", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		chosen, other, over := s.Submit(t), s.Submit(t), s.Submit(t)
+		_, err := s.Canceller.Cancel(t.Context(), s.Client, over.ID)
+		require.NoError(t, err)
+		r := bulk.Request{Action: models.BulkCancel, IDs: []models.JobID{chosen.ID, over.ID, models.NewJobID()}, Eligible: true}
+
+		r.DryRun = true
+		dry, err := s.Bulk.Start(t.Context(), s.Client, r)
+		require.NoError(t, err)
+		require.Equal(t, 1, dry.Matched)
+		require.Equal(t, []models.BulkSkip{{Status: models.JobCancelled, Jobs: 1}}, dry.Skips)
+		r.DryRun = false
+		op, err := s.Bulk.Start(t.Context(), s.Client, r)
+		require.NoError(t, err)
+		require.Equal(t, 1, jobstest.FinishBulk(t, s, op.ID).Done)
+
+		require.Equal(t, models.JobCancelled, s.Reload(t, chosen.ID).Status)
+		require.Equal(t, models.JobQueued, s.Reload(t, other.ID).Status)
+		require.JSONEq(t, `{"accountId": "`+string(s.Client.AccountID)+`", "ids": 3}`, string(jobstest.BulkOperation(t, s, op.ID).Filter))
+		stranger := s.Client
+		stranger.AccountID = s.NewAccount(t, "stranger", models.TierPro).ID
+		r.IDs = []models.JobID{other.ID}
+		op, err = s.Bulk.Start(t.Context(), stranger, r)
+		require.NoError(t, err)
+		require.Zero(t, op.Matched, "jobs of other accounts are invisible")
+	})
+
+	t.Run("CountsWhatDoesNotFit", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		for range 3 {
+			_, err := s.Canceller.Cancel(t.Context(), s.Client, s.Submit(t).ID)
+			require.NoError(t, err)
+		}
+		s.Submit(t)
+
+		for action, want := range map[models.BulkAction]*models.BulkOperation{
+			models.BulkCancel: {Matched: 1, Skips: []models.BulkSkip{{Status: models.JobCancelled, Jobs: 3}}},
+			models.BulkRetry:  {Matched: 3, Skips: []models.BulkSkip{{Status: models.JobQueued, Jobs: 1}}},
+			models.BulkDelete: {Matched: 3, Skips: []models.BulkSkip{{Status: models.JobQueued, Jobs: 1}}},
+		} {
+			got, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: action, DryRun: true, Eligible: true})
+
+			require.NoError(t, err)
+			require.Equal(t, want.Matched, got.Matched, action)
+			require.Equal(t, want.Skips, got.Skips, action)
+		}
+	})
+
+	t.Run("StartsOneOperationForAKey", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		s.Submit(t)
+		r := bulk.Request{Action: models.BulkCancel, Key: "a click"}
+		started := make([]*models.BulkOperation, 4)
+		var clicks sync.WaitGroup
+		for i := range started {
+			clicks.Go(func() { started[i], _ = s.Bulk.Start(t.Context(), s.Client, r) })
+		}
+		clicks.Wait()
+
+		for _, op := range started {
+			require.NotNil(t, op)
+			require.Equal(t, started[0].ID, op.ID)
+			require.Equal(t, 1, op.Matched)
+		}
+		r.Action = models.BulkDelete
+		_, err := s.Bulk.Start(t.Context(), s.Client, r)
+		jobstest.RequireCode(t, err, apierror.CodeConflict)
+		other, err := s.Bulk.Start(t.Context(), s.Admin, r)
+		require.NoError(t, err, "a key is the account's own")
+		require.NotEqual(t, started[0].ID, other.ID)
+	})
+
+	t.Run("RefusesInvalidIDsAndKeys", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		for field, r := range map[string]bulk.Request{
+			"ids":            {IDs: []models.JobID{"job_1'"}},
+			"idempotencyKey": {Key: "a\x00b"},
+		} {
+			r.Action = models.BulkCancel
+			_, err := s.Bulk.Start(t.Context(), s.Client, r)
+			jobstest.RequireInvalid(t, err, field)
+		}
+		many := make([]models.JobID, bulk.MaxBulkIDs+1)
+		for i := range many {
+			many[i] = models.JobID(fmt.Sprintf("job_00000000-0000-7000-8000-%012x", i))
+		}
+		_, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: models.BulkCancel, IDs: many})
+		jobstest.RequireInvalid(t, err, "ids")
+	})
+}

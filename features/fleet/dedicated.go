@@ -1,0 +1,87 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+	"github.com/uptrace/bun"
+)
+
+// checkAccounts returns an INVALID_INPUT that names the first of these accounts that does not
+// exist.
+func (s *Pools) checkAccounts(ctx context.Context, ids []models.AccountID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	found, err := models.GetAccounts(ctx, s.DB, ids)
+	if err != nil {
+		return fmt.Errorf("look up the accounts of a pool: %w", err)
+	}
+	for _, id := range ids {
+		if !slices.ContainsFunc(found, func(a *models.Account) bool { return a.ID == id }) {
+			return apierror.Invalid("accounts", "There is no account %s.", id)
+		}
+	}
+	return nil
+}
+
+// readDemands sums up the queued jobs that the pools can run. Those of accounts that a pool is
+// dedicated to are apart, by account.
+func readDemands(ctx context.Context, db bun.IDB, pools []poolState) ([]models.QueueDemand, error) {
+	var names []string
+	var accounts []models.AccountID
+	for _, p := range pools {
+		names, accounts = append(names, p.pool.Models...), append(accounts, p.pool.Accounts...)
+	}
+	names, accounts = lo.Uniq(names), lo.Uniq(accounts)
+	slices.Sort(names)
+	all, err := models.QueueDemands(ctx, db, names)
+	if err != nil || len(accounts) == 0 {
+		return all, err
+	}
+	own, err := models.AccountDemands(ctx, db, names, accounts)
+	return apart(all, own), err
+}
+
+// apart takes the jobs of single accounts out of the sum of all.
+func apart(all, own []models.QueueDemand) []models.QueueDemand {
+	type queue struct {
+		lane models.Tier
+		models.Kind
+		region string
+		needs  models.Needs
+	}
+	queueOf := func(q models.QueueDemand) queue { return queue{q.Lane, q.Kind, q.Region, q.Needs} }
+	theirs := map[queue]models.QueueDemand{}
+	for _, q := range own {
+		at := queueOf(q)
+		sum := theirs[at]
+		sum.Depth, sum.GPUSeconds = sum.Depth+q.Depth, sum.GPUSeconds+q.GPUSeconds
+		theirs[at] = sum
+	}
+	var rest []models.QueueDemand
+	for _, q := range all {
+		out := theirs[queueOf(q)]
+		// Both are estimates if the queues are long.
+		if q.Depth, q.GPUSeconds = q.Depth-out.Depth, max(q.GPUSeconds-out.GPUSeconds, 0); q.Depth >= 0.5 {
+			rest = append(rest, q)
+		}
+	}
+	return append(rest, own...)
+}
+
+// takes reports whether a pool with an offer takes jobs of a queue.
+func takes(o models.Offer, q models.QueueDemand) bool {
+	return o.Runs(q.Model, q.Lane, q.AccountID, q.Needs, q.Region)
+}
+
+// dedicatedFirst puts the pools that are dedicated to accounts first: nobody else can use their
+// workers.
+func dedicatedFirst(pools []*poolShare) []*poolShare {
+	dedicated, open := lo.FilterReject(pools, func(p *poolShare, _ int) bool { return len(p.pool.Accounts) > 0 })
+	return append(dedicated, open...)
+}

@@ -1,0 +1,209 @@
+package fleet_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/features/fleet"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/submit"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPoolsServeOnlyTheirLanes(t *testing.T) {
+	t.Parallel()
+
+	s := jobstest.New(t)
+	wanted := spec()
+	wanted.Region, wanted.GPUType, wanted.Tiers = "local", "any", []models.Tier{models.TierBatch}
+	pool, err := s.Pools.Create(t.Context(), s.Admin, wanted)
+	require.NoError(t, err)
+	worker := enrolOne(t, s, pool)
+	granted := func() *lease.Lease { return jobstest.LeaseNext(t, s, worker) }
+	complete := func(got *lease.Lease) { finish(t, s, worker, got) }
+	submit := func(tier models.Tier) models.JobID {
+		return jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Tier = tier }).ID
+	}
+	change := func(tiers ...models.Tier) {
+		wanted.Tiers = tiers
+		_, err := s.Pools.Update(t.Context(), s.Admin, pool.ID, wanted)
+		require.NoError(t, err)
+	}
+	pro, batch := submit(models.TierPro), submit(models.TierBatch)
+
+	got := granted()
+	require.Equal(t, batch, got.Job.ID, "the lane above is another pool's")
+	complete(got)
+	require.Nil(t, granted())
+
+	change(models.TierEnterprise, models.TierPro)
+	got = granted()
+	require.Equal(t, pro, got.Job.ID, "a change applies to workers that run")
+	complete(got)
+	free := submit(models.TierFree)
+	require.Nil(t, granted())
+	s.Exec(t, "UPDATE jobs SET queued_at = clock_timestamp() - ?::float8 * interval '1 s' WHERE id = ?", (16 * time.Minute).Seconds(), free)
+	_, err = s.Promoter.Promote(t.Context())
+	require.NoError(t, err)
+	got = granted()
+	require.NotNil(t, got, "the lane counts, not the tier")
+	require.Equal(t, free, got.Job.ID)
+	complete(got)
+
+	change()
+	submit(models.TierBatch)
+	require.NotNil(t, granted(), "no tiers are all")
+	s.RequireInvariants(t)
+}
+
+func TestPoolsTakeOnlyJobsOfTheirAccounts(t *testing.T) {
+	t.Parallel()
+
+	s := jobstest.New(t)
+	acme := s.NewAccount(t, "acme", models.TierFree)
+	acmeKey := s.NewKey(t, acme, models.RoleClient)
+	wanted := spec()
+	wanted.Region, wanted.GPUType, wanted.Accounts = "local", "any", []models.AccountID{acme.ID}
+	pool, err := s.Pools.Create(t.Context(), s.Admin, wanted)
+	require.NoError(t, err)
+	worker := enrolOne(t, s, pool)
+	other := jobstest.SubmitAs(t, s, s.Client, func(*submit.Submission) {}).ID
+	first := jobstest.SubmitAs(t, s, acmeKey, func(*submit.Submission) {}).ID
+	second := jobstest.SubmitAs(t, s, acmeKey, func(*submit.Submission) {}).ID
+
+	got := jobstest.LeaseNext(t, s, worker)
+	require.Equal(t, first, got.Job.ID, "the jobs of others, of a higher lane, do not block it")
+	finish(t, s, worker, got)
+	s.Index().Lose()
+	got = jobstest.LeaseNext(t, s, worker)
+	require.Equal(t, second, got.Job.ID, "PostgreSQL alone decides the same")
+	finish(t, s, worker, got)
+	require.Nil(t, jobstest.LeaseNext(t, s, worker))
+
+	wanted.Accounts = nil
+	_, err = s.Pools.Update(t.Context(), s.Admin, pool.ID, wanted)
+	require.NoError(t, err)
+	got = jobstest.LeaseNext(t, s, worker)
+	require.Equal(t, other, got.Job.ID, "a change applies to workers that run")
+	finish(t, s, worker, got)
+
+	wanted.Accounts = []models.AccountID{s.Client.AccountID}
+	changes, err := apply(t, s, "pools:\n"+inYAML(wanted), false)
+	require.NoError(t, err)
+	require.Equal(t, "accounts", changes[0].Differences[0].Path)
+	jobstest.SubmitAs(t, s, acmeKey, func(*submit.Submission) {})
+	require.Nil(t, jobstest.LeaseNext(t, s, worker), "also a change by a file")
+	s.RequireInvariants(t)
+}
+
+func TestPoolsRefuseUnknownAccounts(t *testing.T) {
+	t.Parallel()
+
+	s := jobstest.New(t)
+	known, err := s.Pools.Create(t.Context(), s.Admin, spec())
+	require.NoError(t, err)
+	before := s.Dump(t)
+	unknown := models.NewAccountID()
+	wrong := spec()
+	wrong.Accounts = []models.AccountID{s.Client.AccountID, unknown}
+
+	_, created := s.Pools.Create(t.Context(), s.Admin, wrong)
+	_, updated := s.Pools.Update(t.Context(), s.Admin, known.ID, wrong)
+	_, applied := apply(t, s, strings.Replace(poolsFile, "models: [testcard]", "models: [testcard]\n    accounts: ["+string(unknown)+"]", 1), false)
+
+	for _, err := range []error{created, updated} {
+		jobstest.RequireInvalid(t, err, "accounts")
+		require.ErrorContains(t, err, "There is no account "+string(unknown)+".")
+	}
+	require.ErrorContains(t, applied, "pools.yaml:8: There is no account "+string(unknown)+".")
+	require.Equal(t, before, s.Dump(t))
+}
+
+// What the scaler counts for an account is exact where that is known, and nobody's jobs count twice.
+func TestDemandsOfAccounts(t *testing.T) {
+	t.Parallel()
+
+	s, scaler, _, open := scaled(t, 0, 9)
+	acme := s.NewAccount(t, "acme", models.TierPro)
+	acmeKey := s.NewKey(t, acme, models.RoleClient)
+	wanted := spec()
+	wanted.Accounts = []models.AccountID{acme.ID}
+	own, err := s.Pools.Create(t.Context(), s.Admin, wanted)
+	require.NoError(t, err)
+	for range 3 {
+		jobstest.SubmitAs(t, s, acmeKey, func(in *submit.Submission) { in.Tier = models.TierBatch })
+		jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Tier = models.TierBatch })
+	}
+	jobstest.SubmitAs(t, s, s.Client, func(*submit.Submission) {})
+
+	require.NoError(t, scaler.Scale(t.Context()))
+
+	mine, err := s.Pools.Explain(t.Context(), s.Admin, own.ID)
+	require.NoError(t, err)
+	require.Equal(t, "3 waiting jobs need 1 worker.", mine.Reason)
+	others, err := s.Pools.Explain(t.Context(), s.Admin, open.ID)
+	require.NoError(t, err)
+	require.Equal(t, "4 waiting jobs need 2 workers.", others.Reason)
+}
+
+// Jobs count for the pools that they bear.
+func TestDemandsOfNeeds(t *testing.T) {
+	t.Parallel()
+
+	s, _, _, spot := scaled(t, 0, 9)
+	s.Exec(t, "UPDATE pools SET price_per_hour_usd = 1")
+	safe := *spot
+	safe.ID, safe.Name, safe.CapacityClass, safe.PricePerHourUSD, safe.PoolSpec.Region = models.NewPoolID(), "safe", models.CapacityOnDemand, 3, "elsewhere"
+	require.NoError(t, models.UpsertPool(t.Context(), s.DB, &safe))
+	for _, bears := range []func(*submit.Submission){
+		func(*submit.Submission) {},
+		func(in *submit.Submission) { in.MaxPreemptions = new(0) },
+		func(in *submit.Submission) { in.MaxPreemptions = new(0) },
+		func(in *submit.Submission) { in.MaxPricePerHour = new(1.5) },
+		func(in *submit.Submission) { in.MaxPreemptions, in.MaxPricePerHour = new(0), new(1.5) },
+		func(in *submit.Submission) { in.Region = "elsewhere" }, // a wish
+		func(in *submit.Submission) { in.Region, in.RequireRegion = "elsewhere", true },
+		func(in *submit.Submission) { in.MaxPreemptions, in.Region, in.RequireRegion = new(0), "local", true },
+	} {
+		jobstest.SubmitAs(t, s, s.Admin, bears) // CRITICAL: each needs a worker at once
+	}
+
+	for pool, waiting := range map[models.PoolID]int{spot.ID: 3, safe.ID: 3} {
+		explained, err := s.Pools.Explain(t.Context(), s.Admin, pool)
+		require.NoError(t, err)
+		require.Equal(t, waiting, explained.Desired, explained.Reason)
+	}
+}
+
+// enrolOne registers a worker of a pool.
+func enrolOne(t *testing.T, s *jobstest.Stack, pool *models.Pool) jobs.Principal {
+	t.Helper()
+	_, secret, err := s.Registrar.Register(t.Context(), s.Enrolment, fleet.Registration{
+		Provider: "fake", ProviderInstanceID: "one", GPUCount: 1, PoolID: pool.ID, Region: pool.Region, GPUType: pool.GPUType,
+		CapacityClass: models.CapacitySpot, Models: pool.Models, AgentVersion: "test",
+	})
+	require.NoError(t, err)
+	worker, err := s.Keys.Authenticate(t.Context(), secret)
+	require.NoError(t, err)
+	return worker
+}
+
+// finish completes a job.
+func finish(t *testing.T, s *jobstest.Stack, worker jobs.Principal, got *lease.Lease) {
+	t.Helper()
+	fence := jobstest.FenceOf(got)
+	video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
+	_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+	require.NoError(t, err)
+}
+
+// inYAML is a pool as a file has it.
+func inYAML(spec models.PoolSpec) string {
+	return fmt.Sprintf("  - {name: %s, provider: %s, region: %s, gpuType: %s, models: %s, maxWorkers: %d, accounts: %s, scaleDownCooldownSeconds: %d}\n",
+		spec.Name, spec.Provider, spec.Region, spec.GPUType, spec.Models, spec.MaxWorkers, spec.Accounts, spec.IdleSeconds)
+}

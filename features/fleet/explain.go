@@ -1,0 +1,92 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Static is the provider of machines that come by themselves.
+const Static = "static"
+
+// Explanation is what the scaler would do with a pool now, and why. It changes nothing.
+type Explanation struct {
+	Pool *models.Pool
+	At   time.Time
+	// Workers is how many the pool has that are not draining; Desired, how many it should have.
+	Workers, Desired int
+	// Boot and Drain are how many workers a round would boot and drain now.
+	Boot, Drain int
+	// Reason is a sentence.
+	Reason string
+	Demand Demand
+}
+
+// Explain returns what the scaler would do with a pool now. A pool of the provider static is
+// explained with how many machines somebody else should start.
+func (s *Pools) Explain(ctx context.Context, p jobs.Principal, id models.PoolID) (*Explanation, error) {
+	if err := p.RequireViewer(); err != nil {
+		return nil, err
+	}
+	return s.explain(ctx, func(pool *models.Pool) bool { return pool.ID == id })
+}
+
+// ExplainNamed is Explain of the pool with a name.
+func (s *Pools) ExplainNamed(ctx context.Context, p jobs.Principal, name string) (*Explanation, error) {
+	if err := p.RequireViewer(); err != nil {
+		return nil, err
+	}
+	var known []string
+	found, err := s.explain(ctx, func(pool *models.Pool) bool {
+		if pool.DeletedAt.IsZero() {
+			known = append(known, pool.Name)
+		}
+		return pool.Name == name && pool.DeletedAt.IsZero()
+	})
+	if near := text.DidYouMean(name, known); near != "" && apierror.HasCode(err, apierror.CodeNotFound) {
+		return nil, apierror.New(apierror.CodeNotFound, "There is no pool of that name%s", near)
+	}
+	return found, err
+}
+
+func (s *Pools) explain(ctx context.Context, match func(*models.Pool) bool) (*Explanation, error) {
+	var state snapshot
+	err := jobs.InSnapshot(ctx, s.DB, func(ctx context.Context, tx bun.Tx) (err error) {
+		if state, err = readSnapshot(ctx, tx, models.NoPoolLock, s.Policy); err != nil {
+			return err
+		}
+		return new(outlook).look(ctx, tx, &state)
+	})
+	if err != nil {
+		return nil, apierror.Wrap(err, "read what the scaler decides from")
+	}
+	var scaled []*models.Pool
+	for _, p := range state.pools {
+		if p.pool.Provider != Static || match(p.pool) {
+			scaled = append(scaled, p.pool)
+		}
+	}
+	state.freeze(scaled)
+	for i, p := range state.pools {
+		if p.frozen == "" && p.pool.Provider != Static && p.pool.ProviderProblem != "" {
+			state.pools[i].frozen = "nothing is changed, because its provider fails: " + p.pool.ProviderProblem
+		}
+	}
+	for _, d := range plan(state) {
+		if match(d.pool) {
+			return &Explanation{
+				Pool: d.pool, At: state.now, Workers: d.have(), Desired: d.workers, Boot: d.create(), Drain: len(d.drain), Reason: d.reason, Demand: d.demand,
+			}, nil
+		}
+	}
+	return nil, apierror.NotFound("pool")
+}
+
+// Inputs returns the numbers that the plan is based on, as JSON.
+func (e *Explanation) Inputs() (json.RawMessage, error) { return json.Marshal(e.Demand) }

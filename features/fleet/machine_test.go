@@ -1,0 +1,144 @@
+package fleet_test
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/features/fleet"
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// An agent of an unknown version is a worker like others: its version is only shown.
+func TestRegisterVersion(t *testing.T) {
+	t.Parallel()
+	s := jobstest.New(t)
+	for version, valid := range map[string]bool{"": true, "99.0.0-rc.1+unknown": true, strings.Repeat("9", 200): true, strings.Repeat("9", 300): false, "1\n2": false, "1\x00": false} {
+		in := fleet.Registration{
+			Provider: "static", ProviderInstanceID: "one", GPUCount: 1, Region: "here", GPUType: "L4", CapacityClass: models.CapacitySpot,
+			Models: []string{"testcard"}, AgentVersion: version,
+		}
+
+		w, _, err := s.Registrar.Register(t.Context(), s.Enrolment, in)
+
+		if !valid {
+			jobstest.RequireInvalid(t, err, "agentVersion")
+			continue
+		}
+		require.NoError(t, err, version)
+		require.Equal(t, version, w.AgentVersion)
+	}
+}
+
+func TestRegisterMachine(t *testing.T) {
+	t.Parallel()
+	s := jobstest.New(t)
+	pool := func(name, provider string, zones ...string) *models.Pool {
+		p := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{
+			Name: name, Provider: provider, Region: "us-central1", Zones: zones, GPUType: "L4", CapacityClass: models.CapacitySpot,
+			Models: []string{"testcard"}, MaxWorkers: 4, BootLimitSeconds: 600, Settings: json.RawMessage(`{"project": "p"}`),
+		}}
+		require.NoError(t, models.InsertPool(t.Context(), s.DB, p))
+		return p
+	}
+	spot := pool("spot", "gce", "us-central1-a", "us-central1-b")
+	other := pool("other", "gce")
+	elsewhere := pool("elsewhere", "static")
+	tokens := 0
+	machine := func(name string) jobs.Principal {
+		tokens++
+		hash := sha256.Sum256(fmt.Append(nil, tokens))
+		return jobs.Principal{Role: models.RoleWorker, Machine: &jobs.Machine{
+			Provider: "gce", Project: "p", Zone: "us-central1-a", ID: "12345", Name: name, Token: hash[:], Expires: time.Now().Add(time.Hour),
+		}}
+	}
+	says := func(name string) fleet.Registration {
+		return fleet.Registration{
+			Provider: "gce", ProviderInstanceID: name, GPUCount: 1, PoolID: spot.ID, Region: "us-central1", GPUType: "L4",
+			CapacityClass: models.CapacitySpot, Models: []string{"testcard"},
+		}
+	}
+
+	p := machine("spot-1")
+	w, secret, err := s.Registrar.Register(t.Context(), p, says("spot-1"))
+	require.NoError(t, err)
+	require.Equal(t, "us-central1-a", w.Zone)
+	require.Equal(t, "p/us-central1-a/spot-1", w.Machine)
+	holder, err := s.Keys.Authenticate(t.Context(), secret)
+	require.NoError(t, err)
+	require.Equal(t, jobs.Principal{Role: models.RoleWorker, WorkerID: w.ID}, holder)
+	before := s.Dump(t)
+
+	for name, spoil := range map[string]func(*jobs.Machine, *fleet.Registration){
+		"a foreign name":             func(_ *jobs.Machine, in *fleet.Registration) { in.ProviderInstanceID = "spot-1" },
+		"a foreign provider":         func(_ *jobs.Machine, in *fleet.Registration) { in.Provider = "static" },
+		"a foreign region":           func(_ *jobs.Machine, in *fleet.Registration) { in.Region = "us-east1" },
+		"a foreign zone":             func(_ *jobs.Machine, in *fleet.Registration) { in.Zone = "us-central1-b" },
+		"a zone the pool lacks":      func(m *jobs.Machine, _ *fleet.Registration) { m.Zone = "us-central1-f" },
+		"a zone without a region":    func(m *jobs.Machine, in *fleet.Registration) { m.Zone, in.Region = "x", "us-central1" },
+		"a project the pool lacks":   func(m *jobs.Machine, _ *fleet.Registration) { m.Project = "other" },
+		"a pool of another provider": func(_ *jobs.Machine, in *fleet.Registration) { in.PoolID = elsewhere.ID },
+		"the name of another machine": func(m *jobs.Machine, in *fleet.Registration) {
+			m.Name, m.Zone, in.ProviderInstanceID = "spot-1", "us-central1-b", "spot-1"
+		},
+	} {
+		p, in := machine("spot-2"), says("spot-2")
+		spoil(p.Machine, &in)
+		_, _, err := s.Registrar.Register(t.Context(), p, in)
+		require.Error(t, err, name)
+		jobstest.RequireCode(t, err, apierror.CodeForbidden)
+	}
+	in := says("spot-2")
+	in.PoolID = ""
+	_, _, err = s.Registrar.Register(t.Context(), machine("spot-2"), in)
+	jobstest.RequireInvalid(t, err, "poolId")
+	_, _, err = s.Registrar.Register(t.Context(), p, says("spot-1"))
+	jobstest.RequireCode(t, err, apierror.CodeUnauthenticated)
+	require.ErrorContains(t, err, "has registered a worker before")
+	_, _, err = s.Registrar.Register(t.Context(), s.Enrolment, says("spot-1"))
+	jobstest.RequireCode(t, err, apierror.CodeForbidden)
+	require.Equal(t, before, s.Dump(t), "a refusal changes nothing")
+
+	// The same machine, or one that has its name now, takes its own place over. It may call
+	// itself by its number.
+	again, _, err := s.Registrar.Register(t.Context(), machine("spot-1"), says("spot-1"))
+	require.NoError(t, err)
+	require.NotEqual(t, w.ID, again.ID)
+	require.Equal(t, models.WorkerTerminated, jobstest.WorkerStatus(t, s, w.ID))
+	_, _, err = s.Registrar.Register(t.Context(), machine("spot-3"), says("12345"))
+	require.NoError(t, err)
+
+	// A place that a key has.
+	_, _, err = s.Registrar.Register(t.Context(), s.Enrolment, says("spot-4"))
+	require.NoError(t, err)
+	_, _, err = s.Registrar.Register(t.Context(), machine("spot-4"), says("spot-4"))
+	jobstest.RequireCode(t, err, apierror.CodeForbidden)
+
+	// A machine that boots for one pool does not join another.
+	s.Exec(t, `INSERT INTO workers (id, pool_id, provider, provider_instance_id, region, gpu_type, capacity_class, models, status)
+		VALUES (gen_random_uuid(), ?, 'gce', 'spot-5', 'us-central1', 'L4', 'SPOT', '{testcard}', 'BOOTING')`, spot.ID)
+	in = says("spot-5")
+	in.PoolID = other.ID
+	_, _, err = s.Registrar.Register(t.Context(), machine("spot-5"), in)
+	jobstest.RequireCode(t, err, apierror.CodeForbidden)
+	booted, _, err := s.Registrar.Register(t.Context(), machine("spot-5"), says("spot-5"))
+	require.NoError(t, err)
+	require.Equal(t, models.WorkerIdle, jobstest.WorkerStatus(t, s, booted.ID))
+	require.Equal(t, "p/us-central1-a/spot-5", booted.Machine)
+
+	// Hashes of expired tokens are deleted.
+	s.Exec(t, "UPDATE used_identities SET expires_at = now() - interval '2 minutes'")
+	_, _, err = s.Registrar.Register(t.Context(), machine("spot-6"), says("spot-6"))
+	require.NoError(t, err)
+	var kept int
+	require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM used_identities").Scan(t.Context(), &kept))
+	require.Equal(t, 1, kept)
+	s.RequireInvariants(t)
+}

@@ -1,0 +1,412 @@
+package fleet
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/internal/wellformed"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/change"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+	"github.com/uptrace/bun"
+)
+
+const (
+	// MaxPoolWorkers is how many workers a pool may have.
+	MaxPoolWorkers = 10_000
+	maxZones       = 50
+	// maxCooldownSeconds bounds IdleSeconds and BootLimitSeconds of a pool.
+	maxCooldownSeconds = 24 * 3600
+	maxPricePerHour    = 10_000
+	maxPerMachine      = 64 // workers of a machine, and GPUs of a worker
+	maxAccounts        = 100
+	maxSettings        = 64 << 10
+)
+
+// Pools creates and changes pools for operators.
+type Pools struct {
+	DB        *bun.DB
+	Catalogue *catalogue.Catalogue
+	Notifier  *change.Notifier
+	// Checks has an entry for each provider that a pool may name. It checks what the
+	// provider needs of the pool, and returns an INVALID_INPUT of the field. It may be nil.
+	Checks map[string]func(*models.Pool) error
+	// Policy is the scaler's, for what Explain says.
+	Policy Policy
+	// Doubts returns sentences about what this process cannot find of a pool, but control may. It may
+	// be nil.
+	Doubts func(*models.Pool) []string
+}
+
+// Warnings returns sentences about what is probably wrong with a pool that was accepted.
+func (s *Pools) Warnings(pool *models.Pool) []string {
+	all := []string{}
+	_, refused := s.Catalogue.Current().Split(pool.PoolSpec.Offer())
+	for _, r := range refused {
+		all = append(all, fmt.Sprintf("The pool runs no jobs of %s: %s.", r.Model, r.Reason))
+	}
+	if s.Doubts == nil {
+		return all
+	}
+	return append(all, s.Doubts(pool)...)
+}
+
+// Providers returns the providers that a pool may name, sorted.
+func (s *Pools) Providers() []string { return slices.Sorted(maps.Keys(s.Checks)) }
+
+// Create makes a pool. It returns INVALID_INPUT for a bad field, and CONFLICT if the name is
+// taken.
+func (s *Pools) Create(ctx context.Context, p jobs.Principal, spec models.PoolSpec) (*models.Pool, error) {
+	pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: spec}
+	if err := s.admit(ctx, p, pool); err != nil {
+		return nil, err
+	}
+	err := jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
+		if err := lockModels(ctx, tx, spec.Models); err != nil {
+			return err
+		}
+		return s.insert(ctx, tx, p, "createPool", pool)
+	})
+	return pool, apierror.Wrap(err, "create the pool %s", spec.Name)
+}
+
+func (s *Pools) insert(ctx context.Context, tx bun.Tx, p jobs.Principal, action string, pool *models.Pool) error {
+	err := models.InsertPool(ctx, tx, pool)
+	if errors.Is(err, sql.ErrNoRows) {
+		return apierror.Conflict("A pool named %s already exists.", pool.Name)
+	}
+	if err != nil {
+		return err
+	}
+	return p.Audit(ctx, tx, action, string(pool.ID), jobs.Payload{"after": pool.PoolSpec})
+}
+
+// Update replaces what an operator writes of a pool. Workers that run stay as they are; the
+// scaler brings their number in line. The name is fixed. The provider is fixed while the pool
+// has workers: CONFLICT.
+func (s *Pools) Update(ctx context.Context, p jobs.Principal, id models.PoolID, spec models.PoolSpec) (*models.Pool, error) {
+	return s.replace(ctx, p, id, spec, func(*models.Pool) error { return nil })
+}
+
+// UpdateIf is Update if the pool is as the caller saw it: seen is its Version then. Otherwise it
+// returns CONFLICT.
+func (s *Pools) UpdateIf(ctx context.Context, p jobs.Principal, id models.PoolID, seen string, spec models.PoolSpec) (*models.Pool, error) {
+	return s.replace(ctx, p, id, spec, func(pool *models.Pool) error {
+		if pool.Version() != seen {
+			return apierror.Conflict("The pool %s changed since you read it. Read it again, and repeat your change.", pool.Name)
+		}
+		return nil
+	})
+}
+
+// replace writes the spec of a pool that passes a check once it is locked.
+func (s *Pools) replace(ctx context.Context, p jobs.Principal, id models.PoolID, spec models.PoolSpec, may func(*models.Pool) error) (*models.Pool, error) {
+	wanted := &models.Pool{PoolSpec: spec}
+	if err := s.admit(ctx, p, wanted); err != nil {
+		return nil, err
+	}
+	var changed []models.WorkerID
+	pool, err := s.changeTo(ctx, p, id, spec.Models, func(ctx context.Context, tx bun.Tx, pool *models.Pool) (err error) {
+		if err := may(pool); err != nil {
+			return err
+		}
+		if err := s.update(ctx, tx, p, "updatePool", pool, wanted.PoolSpec); err != nil {
+			return err
+		}
+		changed, err = models.CopyToWorkers(ctx, tx, []models.PoolID{id})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.tell(ctx, changed)
+	return pool, nil
+}
+
+// tell tells workers that their pool has changed.
+func (s *Pools) tell(ctx context.Context, workers []models.WorkerID) {
+	for _, id := range workers {
+		s.Notifier.Worker(ctx, id)
+	}
+}
+
+func (s *Pools) update(ctx context.Context, tx bun.Tx, p jobs.Principal, action string, pool *models.Pool, spec models.PoolSpec) error {
+	if spec.Name != pool.Name {
+		return apierror.Invalid("name", "The name of a pool is fixed: it is %s. Create another pool, and delete this one.", pool.Name)
+	}
+	if spec.Provider != pool.Provider {
+		workers, err := models.ListPoolWorkers(ctx, tx, []models.PoolID{pool.ID})
+		if err != nil {
+			return err
+		}
+		if len(workers) > 0 {
+			return apierror.Conflict("The provider of the pool %s can change when it has no workers; it has %d. Pause it first.", pool.Name, len(workers))
+		}
+	}
+	before := pool.PoolSpec
+	pool.PoolSpec = spec
+	if !samePrice(before, spec) {
+		pool.PoolQuote, pool.Advice = models.PoolQuote{}, nil
+	}
+	if err := models.UpdatePool(ctx, tx, pool); err != nil {
+		return err
+	}
+	return p.Audit(ctx, tx, action, string(pool.ID), jobs.Payload{"before": before, "after": pool.PoolSpec})
+}
+
+// lockModels keeps models from being removed until their pool is written. It returns INVALID_INPUT for one
+// that was removed a moment ago.
+func lockModels(ctx context.Context, tx bun.Tx, names []string) error {
+	removed, err := models.LockModels(ctx, tx, lo.Uniq(names))
+	if err == nil && len(removed) > 0 {
+		err = apierror.Invalid("models", "The model %s was removed from the catalogue: leave it out, or restore it.", removed[0])
+	}
+	return err
+}
+
+// change runs a change of a pool that is locked.
+func (s *Pools) change(ctx context.Context, p jobs.Principal, id models.PoolID, do func(context.Context, bun.Tx, *models.Pool) error) (pool *models.Pool, err error) {
+	return s.changeTo(ctx, p, id, nil, do)
+}
+
+// changeTo is change for a pool that runs these models afterwards.
+func (s *Pools) changeTo(
+	ctx context.Context, p jobs.Principal, id models.PoolID, names []string, do func(context.Context, bun.Tx, *models.Pool) error,
+) (pool *models.Pool, err error) {
+	if err := p.RequireOperator(); err != nil {
+		return nil, err
+	}
+	if !id.Valid() {
+		return nil, apierror.NotFound("pool")
+	}
+	err = jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
+		err := lockModels(ctx, tx, names)
+		if err != nil {
+			return err
+		}
+		if pool, err = models.LockPool(ctx, tx, id, models.PoolsToWrite); err != nil {
+			return apierror.OrNotFound(err, "pool")
+		}
+		return do(ctx, tx, pool)
+	})
+	return pool, apierror.Wrap(err, "change the pool %s", id)
+}
+
+// Pause stops a pool: it gets no more workers, those that it has finish their job and leave,
+// and those that boot are ended. It does nothing to a pool that is paused.
+func (s *Pools) Pause(ctx context.Context, p jobs.Principal, id models.PoolID) (*models.Pool, error) {
+	var drained []models.WorkerID
+	pool, err := s.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, pool *models.Pool) error {
+		if !pool.PausedAt.IsZero() {
+			return nil
+		}
+		now, err := models.Now(ctx, tx)
+		if err != nil {
+			return err
+		}
+		pool.PausedAt, pool.PausedBy = now, p.Actor()
+		if err := models.UpdatePool(ctx, tx, pool); err != nil {
+			return err
+		}
+		if err := models.SetDesired(ctx, tx, id, 0); err != nil {
+			return err
+		}
+		if drained, err = models.DrainPool(ctx, tx, id, lease.LeavesPaused); err != nil {
+			return err
+		}
+		return p.Audit(ctx, tx, "pausePool", string(id), jobs.Payload{"name": pool.Name, "draining": len(drained)})
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.tell(ctx, drained)
+	return pool, nil
+}
+
+// Resume ends a pause, and the pause that the scaler makes after machines were refused or did not start.
+func (s *Pools) Resume(ctx context.Context, p jobs.Principal, id models.PoolID) (*models.Pool, error) {
+	return s.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, pool *models.Pool) error {
+		if pool.PausedAt.IsZero() && pool.Refusals == 0 && pool.BootFailures == 0 {
+			return nil
+		}
+		pool.PausedAt, pool.PausedBy = time.Time{}, ""
+		if err := models.UpdatePool(ctx, tx, pool); err != nil {
+			return err
+		}
+		return p.Audit(ctx, tx, "resumePool", string(id), jobs.Payload{"name": pool.Name})
+	})
+}
+
+// Delete removes a pool that has no workers; otherwise it returns CONFLICT.
+func (s *Pools) Delete(ctx context.Context, p jobs.Principal, id models.PoolID) error {
+	_, err := s.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, pool *models.Pool) error {
+		workers, err := models.ListPoolWorkers(ctx, tx, []models.PoolID{id})
+		if err != nil {
+			return err
+		}
+		if len(workers) > 0 {
+			return apierror.Conflict("The pool %s has %s. Pause it, and delete it after they have ended.", pool.Name, text.Count(len(workers), "worker"))
+		}
+		if pool.DeletedAt, err = models.Now(ctx, tx); err != nil {
+			return err
+		}
+		if err := models.UpdatePool(ctx, tx, pool); err != nil {
+			return err
+		}
+		return p.Audit(ctx, tx, "deletePool", string(id), jobs.Payload{"before": pool.PoolSpec})
+	})
+	return err
+}
+
+// admit checks the caller and the pool that the caller wants.
+func (s *Pools) admit(ctx context.Context, p jobs.Principal, pool *models.Pool) error {
+	if err := p.RequireOperator(); err != nil {
+		return err
+	}
+	pool.Fill()
+	if err := s.check(pool); err != nil {
+		return err
+	}
+	return s.checkAccounts(ctx, pool.Accounts)
+}
+
+var poolName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$`)
+
+// check returns an INVALID_INPUT of the first field that is wrong.
+func (s *Pools) check(pool *models.Pool) error {
+	spec := pool.PoolSpec
+	check, known := s.Checks[spec.Provider]
+	switch {
+	case !poolName.MatchString(spec.Name):
+		return apierror.Invalid("name", "name must have 1 to 40 lower-case letters, digits and hyphens, begin with a letter, and not end with a hyphen: the machines are named after it.")
+	case !known:
+		return apierror.Invalid("provider", "There is no provider %q. The providers are %s.", text.Clip(spec.Provider, 64), strings.Join(s.Providers(), ", "))
+	case spec.CapacityClass != models.CapacitySpot && spec.CapacityClass != models.CapacityOnDemand:
+		return apierror.Invalid("capacityClass", "capacityClass must be SPOT or ON_DEMAND.")
+	case len(spec.Models) == 0 || len(spec.Models) > catalogue.MaxWorkerModels:
+		return apierror.Invalid("models", "A pool runs 1 to %d models.", catalogue.MaxWorkerModels)
+	case len(spec.Settings) > maxSettings:
+		return apierror.Invalid("settings", "settings may have %d bytes.", maxSettings)
+	case wellformed.HasNUL(spec.Settings):
+		return apierror.Invalid("settings", "settings may not have NUL characters (\\u0000): the database cannot store them.")
+	}
+	var object map[string]any
+	if err := json.Unmarshal(spec.Settings, &object); err != nil && len(spec.Settings) > 0 {
+		return apierror.Invalid("settings", "settings must be a JSON object: %s.", text.Clip(text.Printable(err.Error()), lease.MaxMessageBytes))
+	}
+	if err := checkTexts(spec); err != nil {
+		return err
+	}
+	if err := checkNumbers(spec); err != nil {
+		return err
+	}
+	if spec.ActiveHours != "" {
+		if _, err := ParseHours(spec.ActiveHours); err != nil {
+			return apierror.Invalid("activeHours", "activeHours: %s.", text.Clip(text.Printable(err.Error()), lease.MaxMessageBytes))
+		}
+	}
+	if err := s.Catalogue.Current().Known("models", spec.Models); err != nil {
+		return err
+	}
+	if check == nil {
+		return nil
+	}
+	return check(pool)
+}
+
+func checkTexts(spec models.PoolSpec) error {
+	for _, f := range []struct {
+		name, value string
+		least       int
+	}{{"region", spec.Region, 1}, {"gpuType", spec.GPUType, 1}, {"machineType", spec.MachineType, 0}} {
+		if !text.Valid(f.value, f.least, text.MaxName) {
+			return apierror.Invalid(f.name, "%s must have %d to %d printable characters.", f.name, f.least, text.MaxName)
+		}
+	}
+	for i, tier := range spec.Tiers {
+		if !slices.Contains(models.Tiers, tier) || slices.Contains(spec.Tiers[:i], tier) {
+			return apierror.Invalid("tiers", "tiers may list each of CRITICAL, ENTERPRISE, PRO, FREE and BATCH once; leave it out to serve all.")
+		}
+	}
+	if len(spec.Zones) > maxZones {
+		return apierror.Invalid("zones", "A pool has at most %d zones.", maxZones)
+	}
+	if len(spec.Accounts) > maxAccounts {
+		return apierror.Invalid("accounts", "A pool is dedicated to at most %d accounts.", maxAccounts)
+	}
+	for i, id := range spec.Accounts {
+		if !id.Valid() || slices.Contains(spec.Accounts[:i], id) {
+			return apierror.Invalid("accounts", "accounts must list ids of accounts, each of them once; leave it out for all.")
+		}
+	}
+	for i, tier := range spec.YieldingTiers {
+		if !slices.Contains(models.Tiers, tier) || slices.Contains(spec.YieldingTiers[:i], tier) {
+			return apierror.Invalid("yieldingTiers", "yieldingTiers must list tiers, each of them once.")
+		}
+	}
+	for i, zone := range spec.Zones {
+		if !text.Valid(zone, 1, text.MaxName) || slices.Contains(spec.Zones[:i], zone) {
+			return apierror.Invalid("zones", "Each zone must have 1 to %d printable characters, and be listed once.", text.MaxName)
+		}
+	}
+	return nil
+}
+
+func checkNumbers(spec models.PoolSpec) error {
+	switch {
+	case spec.MaxWorkers < 0 || spec.MaxWorkers > MaxPoolWorkers:
+		return apierror.Invalid("maxWorkers", "maxWorkers must be from 0 to %d.", MaxPoolWorkers)
+	case spec.MinWorkers < 0 || spec.MinWorkers > spec.MaxWorkers:
+		return apierror.Invalid("minWorkers", "minWorkers must be from 0 to maxWorkers, which is %d.", spec.MaxWorkers)
+	case spec.WarmWorkers < 0 || spec.WarmWorkers > spec.MaxWorkers:
+		return apierror.Invalid("warmWorkers", "warmWorkers must be from 0 to maxWorkers, which is %d.", spec.MaxWorkers)
+	case spec.IdleSeconds < 0 || spec.IdleSeconds > maxCooldownSeconds:
+		return apierror.Invalid("scaleDownCooldownSeconds", "scaleDownCooldownSeconds must be from 0 to %d.", maxCooldownSeconds)
+	case spec.BootLimitSeconds < 1 || spec.BootLimitSeconds > maxCooldownSeconds:
+		return apierror.Invalid("bootLimitSeconds", "bootLimitSeconds must be from 1 to %d.", maxCooldownSeconds)
+	case math.IsNaN(spec.PricePerHourUSD) || spec.PricePerHourUSD < 0 || spec.PricePerHourUSD > maxPricePerHour:
+		return apierror.Invalid("pricePerHourUsd", "pricePerHourUsd must be from 0 to %d.", maxPricePerHour)
+	case math.IsNaN(spec.MaxPricePerHourUSD) || spec.MaxPricePerHourUSD < 0 || spec.MaxPricePerHourUSD > maxPricePerHour:
+		return apierror.Invalid("maxPricePerHourUsd", "maxPricePerHourUsd must be from 0, which means no limit, to %d.", maxPricePerHour)
+	case spec.WorkersPerMachine < 1 || spec.WorkersPerMachine > maxPerMachine:
+		return apierror.Invalid("workersPerMachine", "workersPerMachine must be from 1 to %d.", maxPerMachine)
+	case spec.MaxWorkers%spec.WorkersPerMachine != 0:
+		return apierror.Invalid("maxWorkers", "maxWorkers is %d: it must be a multiple of workersPerMachine, which is %d, since a machine runs that many.", spec.MaxWorkers, spec.WorkersPerMachine)
+	case spec.GPUsPerWorker < 1 || spec.GPUsPerWorker > maxPerMachine:
+		return apierror.Invalid("gpusPerWorker", "gpusPerWorker must be from 1 to %d.", maxPerMachine)
+	}
+	return nil
+}
+
+// NoSettings is the check of a provider that has no settings.
+func NoSettings(pool *models.Pool) error {
+	if s := strings.TrimSpace(string(pool.Settings)); s != "" && s != "{}" && s != "null" {
+		return apierror.Invalid("settings", "The provider %s has no settings.", pool.Provider)
+	}
+	return nil
+}
+
+// NotScaled is the check of a provider whose machines come by themselves.
+func NotScaled(pool *models.Pool) error {
+	if err := NoSettings(pool); err != nil {
+		return err
+	}
+	if pool.MinWorkers > 0 || pool.WarmWorkers > 0 {
+		return apierror.Invalid("minWorkers", "The machines of the provider %s come by themselves: minWorkers and warmWorkers must be 0.", pool.Provider)
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/paging"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/checkpoints"
+	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+)
+
+// Workers lists workers, newest first. It is for operators.
+func (r *Reader) Workers(ctx context.Context, f models.WorkerFilter, of paging.Request) (*paging.Page[*models.Worker], error) {
+	all := paging.ListOf("wrk", f)
+	mark, err := all.Begin(of)
+	if err != nil {
+		return nil, err
+	}
+	if f.PoolID != "" && !f.PoolID.Valid() {
+		return nil, apierror.NotFound("pool")
+	}
+	found, err := models.ListWorkers(ctx, r.DB, f, models.WorkerID(mark), of.First+1)
+	if err != nil {
+		return nil, fmt.Errorf("list workers: %w", err)
+	}
+	return paging.NewPage(all, found, of.First, func(w *models.Worker) string { return string(w.ID) }), nil
+}
+
+// CountWorkers counts workers up to CountLimit. CountLimit+1 means more.
+func (r *Reader) CountWorkers(ctx context.Context, f models.WorkerFilter) (int, error) {
+	n, err := models.CountWorkers(ctx, r.DB, f, CountLimit+1)
+	return n, apierror.Wrap(err, "count workers")
+}
+
+// Worker returns a worker, or NOT_FOUND.
+func (r *Reader) Worker(ctx context.Context, id models.WorkerID) (*models.Worker, error) {
+	if !id.Valid() {
+		return nil, apierror.NotFound("worker")
+	}
+	return jobs.GetWorker(ctx, r.DB, id)
+}
+
+// SeesWorker reports whether a client may see a worker: one that has worked on a job of the
+// client.
+func (r *Reader) SeesWorker(ctx context.Context, p jobs.Principal, id models.WorkerID) (bool, error) {
+	if p.May(models.RoleViewer) {
+		return true, nil
+	}
+	seen, err := models.WorkerServed(ctx, r.DB, id, p.AccountID)
+	return seen, apierror.Wrap(err, "read worker %s", id)
+}
+
+// Queues counts waiting and running jobs by lane and model.
+func (r *Reader) Queues(ctx context.Context) ([]models.QueueCount, error) {
+	counts, err := models.CountQueues(ctx, r.DB)
+	return counts, apierror.Wrap(err, "count queues")
+}
+
+// PoolStatus is a pool with the numbers of its workers by state.
+type PoolStatus struct {
+	*models.Pool
+	Booting, Idle, Busy, Draining int
+	// PausedBy is the name of the key, or the address of the member, that paused the pool, or nil.
+	PausedBy *string
+	// CheckpointPlans has a plan for each model.
+	CheckpointPlans []*checkpoints.Plan
+	// ModelLoads are the models whose load was measured.
+	ModelLoads []estimate.LoadTime
+}
+
+// Paused reports whether an operator paused the pool.
+func (p *PoolStatus) Paused() bool { return !p.PausedAt.IsZero() }
+
+// Pools lists all pools by name.
+func (r *Reader) Pools(ctx context.Context) ([]*PoolStatus, error) {
+	pools, err := models.ListPools(ctx, r.DB, models.NoPoolLock)
+	if err != nil {
+		return nil, fmt.Errorf("list pools: %w", err)
+	}
+	return r.poolStatus(ctx, pools)
+}
+
+// PoolsByID returns pools by their ids, in any order.
+func (r *Reader) PoolsByID(ctx context.Context, ids []models.PoolID) ([]*PoolStatus, error) {
+	pools, err := models.GetPools(ctx, r.DB, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read pools: %w", err)
+	}
+	return r.poolStatus(ctx, pools)
+}
+
+func (r *Reader) poolStatus(ctx context.Context, pools []*models.Pool) ([]*PoolStatus, error) {
+	counts, err := models.CountPoolWorkers(ctx, r.DB)
+	if err != nil {
+		return nil, fmt.Errorf("count pool workers: %w", err)
+	}
+	loads, err := models.ListModelLoads(ctx, r.DB)
+	if err != nil {
+		return nil, fmt.Errorf("list the loads of models: %w", err)
+	}
+	paused := lo.FilterMap(pools, func(p *models.Pool, _ int) (string, bool) { return p.PausedBy, models.IDKind(p.PausedBy) != "" })
+	names := map[string]string{}
+	if len(paused) > 0 {
+		if names, err = models.NamesOf(ctx, r.DB, paused); err != nil {
+			return nil, fmt.Errorf("read who paused pools: %w", err)
+		}
+	}
+	var found []*PoolStatus
+	for _, pool := range pools {
+		status := &PoolStatus{Pool: pool, CheckpointPlans: r.Checkpoints.OfPool(pool.ID), ModelLoads: []estimate.LoadTime{}}
+		if pool.PausedBy != "" {
+			status.PausedBy = new(cmp.Or(names[pool.PausedBy], pool.PausedBy))
+		}
+		for _, load := range loads {
+			if load.PoolID == pool.ID {
+				status.ModelLoads = append(status.ModelLoads, estimate.LoadTimeOf(load))
+			}
+		}
+		for _, c := range counts {
+			if c.PoolID != pool.ID {
+				continue
+			}
+			switch c.Status {
+			case models.WorkerBooting:
+				status.Booting = c.Count
+			case models.WorkerIdle:
+				status.Idle = c.Count
+			case models.WorkerBusy:
+				status.Busy = c.Count
+			case models.WorkerDraining:
+				status.Draining = c.Count
+			}
+		}
+		found = append(found, status)
+	}
+	return found, nil
+}
+
+// Pool returns a pool, or NOT_FOUND.
+func (r *Reader) Pool(ctx context.Context, id models.PoolID) (*PoolStatus, error) {
+	if !id.Valid() {
+		return nil, apierror.NotFound("pool")
+	}
+	found, err := r.PoolsByID(ctx, []models.PoolID{id})
+	if err == nil && (len(found) == 0 || !found[0].DeletedAt.IsZero()) {
+		return nil, apierror.NotFound("pool")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+// ScalingHistories returns the newest decisions of each of these pools, newest first, at most
+// first (1 to 200) of each.
+func (r *Reader) ScalingHistories(ctx context.Context, pools []models.PoolID, first int) (map[models.PoolID][]*models.ScalingDecision, error) {
+	if err := paging.ValidFirst(first); err != nil {
+		return nil, err
+	}
+	decisions, err := models.ListScalingDecisions(ctx, r.DB, pools, first)
+	found := make(map[models.PoolID][]*models.ScalingDecision, len(pools))
+	for _, d := range decisions {
+		found[d.PoolID] = append(found[d.PoolID], d)
+	}
+	return found, apierror.Wrap(err, "list scaling decisions")
+}
+
+// GPUs returns the newest samples of these workers' GPUs, each worker's by index.
+func (r *Reader) GPUs(ctx context.Context, workers []models.WorkerID) ([]*models.GPUState, error) {
+	found, err := models.ListGPUs(ctx, r.DB, workers)
+	return found, apierror.Wrap(err, "list GPUs")
+}
+
+// GPUHistory returns how busy these workers' GPUs were in the last two hours.
+func (r *Reader) GPUHistory(ctx context.Context, workers []models.WorkerID) ([]*models.GPUHistory, error) {
+	found, err := models.ListGPUHistory(ctx, r.DB, workers)
+	return found, apierror.Wrap(err, "list the history of GPUs")
+}
+
+// PoolGPUs sums up the GPUs of each pool's workers.
+func (r *Reader) PoolGPUs(ctx context.Context) ([]models.PoolGPUs, error) {
+	found, err := models.SumPoolGPUs(ctx, r.DB)
+	return found, apierror.Wrap(err, "sum up the GPUs of pools")
+}

@@ -1,0 +1,29 @@
+package query
+
+import (
+	"context"
+	"time"
+
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/models"
+)
+
+const (
+	// StalledAfter is after how long a render without progress counts as stalled. The reaper ends
+	// it later.
+	StalledAfter = 2 * time.Minute
+	// maxCountedLetters bounds how many dead letters are counted for a gauge.
+	maxCountedLetters = 10_000
+)
+
+// Health tells whether work gets stuck anywhere.
+func (r *Reader) Health(ctx context.Context) (*models.Health, error) {
+	h, err := models.ReadHealth(ctx, r.DB, StalledAfter, maxCountedLetters)
+	return h, apierror.Wrap(err, "read the health")
+}
+
+// WorkerCounts counts the workers that have not ended, by state.
+func (r *Reader) WorkerCounts(ctx context.Context) ([]models.WorkerCount, error) {
+	counts, err := models.CountWorkersByStatus(ctx, r.DB)
+	return counts, apierror.Wrap(err, "count the workers")
+}

@@ -1,0 +1,129 @@
+package query
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/reelay/reelay/features/history"
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
+)
+
+// HistoryRequest asks for figures over time.
+type HistoryRequest struct {
+	Metrics  []history.Name
+	From, To time.Time
+	// Step is a minute, ten minutes, an hour or a day; 0 chooses one by the length.
+	Step time.Duration
+	history.Selection
+}
+
+// HistorySeries is a figure over time.
+type HistorySeries struct {
+	Metric history.Name
+	Title  string
+	Unit   string
+	From   time.Time
+	// StepSeconds is the time from one value to the next. A nil value is unknown.
+	StepSeconds int
+	Values      []*float64
+}
+
+// maxHistoryMetrics bounds the metrics of a request.
+const maxHistoryMetrics = 40
+
+// StepFor returns a resolution at which a time has 60 to 300 points.
+func StepFor(length time.Duration) time.Duration {
+	switch {
+	case length <= 3*time.Hour:
+		return time.Minute
+	case length <= 48*time.Hour:
+		return 10 * time.Minute
+	case length <= 14*24*time.Hour:
+		return time.Hour
+	}
+	return 24 * time.Hour
+}
+
+// HistoryOf returns figures over time, one series for each metric. It is for operators.
+func (r *Reader) HistoryOf(ctx context.Context, p jobs.Principal, of HistoryRequest) ([]*HistorySeries, error) {
+	if err := p.RequireViewer(); err != nil {
+		return nil, err
+	}
+	if len(of.Metrics) == 0 || len(of.Metrics) > maxHistoryMetrics {
+		return nil, apierror.Invalid("metrics", "Name 1 to %d metrics.", maxHistoryMetrics)
+	}
+	if of.Step == 0 {
+		of.Step = StepFor(of.To.Sub(of.From))
+	}
+	all, err := r.History.Series(ctx, of.From, of.To, of.Step)
+	if err != nil {
+		return nil, err
+	}
+	for i, f := range all {
+		all[i] = f.Of(of.Selection)
+	}
+	found := make([]*HistorySeries, 0, len(of.Metrics))
+	for _, name := range of.Metrics {
+		metric, ok := history.MetricOf(name)
+		if !ok {
+			return nil, apierror.Invalid("metrics", "There is no metric %q.", name)
+		}
+		series := &HistorySeries{
+			Metric: name, Title: metric.Title, Unit: string(metric.Unit), From: all[0].From,
+			StepSeconds: int(of.Step / time.Second), Values: make([]*float64, len(all)),
+		}
+		for i, f := range all {
+			series.Values[i] = metric.Of(f)
+		}
+		found = append(found, series)
+	}
+	return found, nil
+}
+
+// maxHeatHours is how far back a heat map can go: a week.
+const maxHeatHours = 168
+
+// HeatMap returns the use and the trouble of each type of GPU in each region over the last hours,
+// 1 to 168. It is for operators.
+func (r *Reader) HeatMap(ctx context.Context, p jobs.Principal, hours int) ([]*history.HeatCell, error) {
+	if err := p.RequireViewer(); err != nil {
+		return nil, err
+	}
+	if hours < 1 || hours > maxHeatHours {
+		return nil, apierror.Invalid("hours", "hours must be from 1 to %d.", maxHeatHours)
+	}
+	now, err := models.Now(ctx, r.DB)
+	if err != nil {
+		return nil, fmt.Errorf("read the heat map: %w", err)
+	}
+	f, err := r.History.Window(ctx, now.Add(-time.Duration(hours)*time.Hour), now)
+	if err != nil {
+		return nil, err
+	}
+	_, workers, err := models.SampleHistory(ctx, r.DB, 1)
+	if err != nil {
+		return nil, fmt.Errorf("count workers: %w", err)
+	}
+	queues, err := r.Queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known, err := models.ListPools(ctx, r.DB, models.NoPoolLock)
+	if err != nil {
+		return nil, fmt.Errorf("list pools: %w", err)
+	}
+	pools := make([]history.HeatPool, len(known))
+	for i, pool := range known {
+		pools[i] = history.HeatPool{Pool: pool, Paused: !pool.PausedAt.IsZero(), Refused: pool.BackoffUntil.After(now)}
+	}
+	halts, err := models.ListHalts(ctx, r.DB)
+	if err != nil {
+		return nil, fmt.Errorf("read the halts: %w", err)
+	}
+	halted := slices.ContainsFunc(halts, func(h models.Halt) bool { return h.What == models.HaltLeases })
+	return history.HeatMap(f, pools, workers, queues, halted), nil
+}

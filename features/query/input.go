@@ -1,0 +1,34 @@
+package query
+
+import (
+	"context"
+
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/inputs"
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+)
+
+// InputFiles returns the files that jobs start from, as far as they exist.
+func (r *Reader) InputFiles(ctx context.Context, ids []models.JobID) ([]*models.InputFile, error) {
+	found, err := models.ListInputFiles(ctx, r.DB, ids)
+	return found, apierror.Wrap(err, "list the files of jobs")
+}
+
+// JobInput is a file that a job's params name.
+type JobInput struct {
+	catalogue.Input
+	// Artifact is nil while the file does not exist yet, and once it is deleted.
+	Artifact *models.Artifact
+}
+
+// Inputs returns the files that a job's params name, given those that exist: referenceImage
+// first, then by name.
+func (r *Reader) Inputs(job *models.Job, files []*models.InputFile) (all []*JobInput) {
+	exist := lo.KeyBy(inputs.Name(job.Params, files), func(in inputs.Named) string { return in.Name })
+	for _, in := range r.Catalogue.Current().At(job.Model, job.ModelVersion).Inputs(job.Params) {
+		all = append(all, &JobInput{in, exist[in.Name].Artifact})
+	}
+	return all
+}

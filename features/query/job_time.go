@@ -1,0 +1,86 @@
+package query
+
+import (
+	"context"
+	"time"
+
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/models"
+)
+
+// TimeSpent is a models.JobTime as REST shows it.
+type TimeSpent struct {
+	DelayedSeconds float64 `json:"delayed_seconds" doc:"Before it was due, and while it waited for other jobs or its inputs."`
+	QueuedSeconds  float64 `json:"queued_seconds" doc:"While it waited for a worker."`
+	PausedSeconds  float64 `json:"paused_seconds" doc:"While it was queued, and its queue paused or all starts halted."`
+	BackoffSeconds float64 `json:"backoff_seconds" doc:"Pauses between failures and their retries."`
+	HeldSeconds    float64 `json:"held_seconds" doc:"While workers held it, all attempts together."`
+	TotalSeconds   float64 `json:"total_seconds" doc:"The sum: from the begin of this run until now, or its end."`
+}
+
+// JobTimes returns where the time of the runs of these jobs went, until now. Jobs of which that is
+// unknown are left out.
+func (r *Reader) JobTimes(ctx context.Context, rows []*models.Job) (map[models.JobID]*models.JobTime, error) {
+	now := r.Clock.Now()
+	paused, err := r.paused(ctx, rows, now)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[models.JobID]*models.JobTime, len(rows))
+	for _, job := range rows {
+		if t := job.Time(now, paused[job.ID].Seconds); t != nil {
+			found[job.ID] = t
+		}
+	}
+	return found, nil
+}
+
+// JobWait is how long a run has been queued, all its waits together, without the time in which its queue
+// was paused: from Since until now or, if Since is zero, Seconds.
+type JobWait struct {
+	Since   time.Time
+	Seconds float64
+}
+
+// JobWaits returns the waits of the runs of these jobs. Jobs of which they are unknown are left out.
+func (r *Reader) JobWaits(ctx context.Context, rows []*models.Job) (map[models.JobID]JobWait, error) {
+	now := r.Clock.Now()
+	paused, err := r.paused(ctx, rows, now)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[models.JobID]JobWait, len(rows))
+	for _, job := range rows {
+		t := job.Time(now, paused[job.ID].Seconds)
+		switch {
+		case t == nil:
+		case job.Status != models.JobQueued || paused[job.ID].Now:
+			found[job.ID] = JobWait{Seconds: t.QueuedSeconds}
+		default: // the same however late it is read
+			before := *job.QueuedSeconds - job.PausedSeconds - paused[job.ID].Seconds
+			found[job.ID] = JobWait{Since: job.QueuedAt.Add(-time.Duration(before * float64(time.Second))).Round(time.Millisecond)}
+		}
+	}
+	return found, nil
+}
+
+// paused returns for how long the queues of those of the jobs that are QUEUED were closed in their
+// current wait.
+func (r *Reader) paused(ctx context.Context, rows []*models.Job, now time.Time) (map[models.JobID]models.Paused, error) {
+	var ids []models.JobID
+	var waits []models.Wait
+	for _, job := range rows {
+		if job.Status == models.JobQueued && job.QueuedAt.Before(now) {
+			ids, waits = append(ids, job.ID), append(waits, models.Wait{Lane: job.Lane, Model: job.Model, Since: job.QueuedAt, Until: now})
+		}
+	}
+	all, err := models.ListPaused(ctx, r.DB, waits)
+	if err != nil {
+		return nil, apierror.Wrap(err, "read for how long queues were closed")
+	}
+	found := make(map[models.JobID]models.Paused, len(ids))
+	for i, id := range ids {
+		found[id] = all[i]
+	}
+	return found, nil
+}

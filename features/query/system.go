@@ -1,0 +1,35 @@
+package query
+
+import (
+	"context"
+
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/models"
+)
+
+// System is what Reelay runs on.
+type System struct {
+	*models.Health
+	Database  *models.Database
+	Processes []*models.Process
+	// Agents counts the workers by the version of their agent.
+	Agents []*models.AgentVersion
+}
+
+// System describes what Reelay runs on, for operators. Its cost does not grow with the number
+// of jobs.
+func (r *Reader) System(ctx context.Context) (*System, error) {
+	s := new(System)
+	var err error
+	if s.Health, err = r.Health(ctx); err != nil {
+		return nil, err
+	}
+	if s.Database, err = models.ReadDatabase(ctx, r.DB); err != nil {
+		return nil, apierror.Wrap(err, "describe PostgreSQL")
+	}
+	if s.Processes, err = models.ListProcesses(ctx, r.DB); err != nil {
+		return nil, apierror.Wrap(err, "list the processes")
+	}
+	s.Agents, err = models.CountAgentVersions(ctx, r.DB)
+	return s, apierror.Wrap(err, "count the versions of agents")
+}

@@ -1,0 +1,97 @@
+package query
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/paging"
+	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/models"
+)
+
+const (
+	// hostWindow is how far back the ranking of hosts and the reclamations go.
+	hostWindow = 24 * time.Hour
+	// hostsRanked and reclamationsListed are how many of them there are at most.
+	hostsRanked, reclamationsListed = 20, 50
+	// reclamationQuiet ends a reclamation: a loss after that time begins another.
+	reclamationQuiet = 10 * time.Minute
+)
+
+// WorkerAttempts lists the ended attempts of a worker, newest first. It is for operators.
+func (r *Reader) WorkerAttempts(ctx context.Context, id models.WorkerID, of paging.Request) (*paging.Page[*models.Attempt], error) {
+	all := paging.ListOf("watt", id)
+	mark, err := all.Begin(of)
+	if err != nil {
+		return nil, err
+	}
+	found, err := models.ListWorkerAttempts(ctx, r.DB, id, models.AttemptID(mark), of.First+1)
+	if err != nil {
+		return nil, apierror.Wrap(err, "list the attempts of worker %s", id)
+	}
+	return paging.NewPage(all, found, of.First, func(a *models.Attempt) string { return string(a.ID) }), nil
+}
+
+// MostOutcomes is how many attempts the outcomes of a worker count.
+const MostOutcomes = 2_000
+
+// WorkerOutcomes counts the newest MostOutcomes ended attempts of a worker by how they ended.
+func (r *Reader) WorkerOutcomes(ctx context.Context, id models.WorkerID) ([]models.AttemptSum, error) {
+	found, err := models.SumWorkerAttempts(ctx, r.DB, id, MostOutcomes)
+	return found, apierror.Wrap(err, "count the attempts of worker %s", id)
+}
+
+// LiveAttempt returns the attempt that a worker holds, or nil.
+func (r *Reader) LiveAttempt(ctx context.Context, id models.WorkerID) (*models.Attempt, error) {
+	a, err := models.FindLiveAttempt(ctx, r.DB, id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return a, apierror.Wrap(err, "read the attempt of worker %s", id)
+}
+
+// WorkerActs returns the newest acts of operators on a worker, newest first.
+func (r *Reader) WorkerActs(ctx context.Context, id models.WorkerID, first int) ([]*models.AuditEntry, error) {
+	found, err := models.ListAudit(ctx, r.DB, string(id), "", first)
+	return found, apierror.Wrap(err, "list what operators did to worker %s", id)
+}
+
+// WorkerGroups counts the workers that have not ended by pool, GPU type, region and zone.
+func (r *Reader) WorkerGroups(ctx context.Context) ([]*models.WorkerGroup, error) {
+	found, err := models.ListWorkerGroups(ctx, r.DB, lease.SignEvery.Seconds())
+	return found, apierror.Wrap(err, "count workers")
+}
+
+// EatingHosts returns the hosts that lost or crashed the most attempts within the last 24 hours, the
+// worst first, at most 20. What operators, the scaler and preemptions ended does not count. Drills do
+// not make a host worse.
+func (r *Reader) EatingHosts(ctx context.Context) ([]*models.EatingHost, error) {
+	found, err := models.ListEatingHosts(ctx, r.DB, hostWindow, lease.Deliberate(), r.drills(), hostsRanked)
+	return found, apierror.Wrap(err, "rank hosts by lost attempts")
+}
+
+// drillRuntime is the runtime that crashes and loses work as its jobs ask for.
+const drillRuntime = "drill"
+
+// drills returns the models of drills.
+func (r *Reader) drills() []string {
+	names := []string{}
+	for _, m := range r.Catalogue.Current().Models() {
+		if m.Runtime == drillRuntime {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+// Reclamations returns the reclamations of spot machines within the last 24 hours, of one pool or of
+// all if it is empty, newest first, at most 50.
+func (r *Reader) Reclamations(ctx context.Context, pool models.PoolID) ([]*models.Reclamation, error) {
+	asked := slices.DeleteFunc(lease.Deliberate(), func(reason string) bool { return reason == lease.LeavesPreempted })
+	found, err := models.ListReclamations(ctx, r.DB, pool, hostWindow, reclamationQuiet, asked, lease.LeavesPreempted, reclamationsListed)
+	return found, apierror.Wrap(err, "list reclamations")
+}

@@ -1,0 +1,121 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+)
+
+// resultLinkTTL is how long the links in a webhook's body are valid.
+const resultLinkTTL = 24 * time.Hour
+
+// webhookBody returns the body of a delivery. It is the same at each try, except for the
+// signatures of its links, which are valid from then on.
+func (d *Deliverer) webhookBody(ctx context.Context, delivery *models.WebhookDelivery, format models.WebhookFormat, event *models.WebhookEvent, job *models.Job) ([]byte, error) {
+	if event.Type == models.WebhookTest {
+		return json.Marshal(testEvent{Type: delivery.Event, Timestamp: event.CreatedAt.UTC(), Data: testedEndpoint{delivery.EndpointID, delivery.AccountID}})
+	}
+	if event.WorkflowID != "" {
+		return d.workflowBody(ctx, delivery, event)
+	}
+	if format == models.FormatOpenAI {
+		return json.Marshal(openAIEvent{
+			ID: event.ID, Object: "event", CreatedAt: event.CreatedAt.Unix(), Type: delivery.Event, Data: openAIVideo{models.VideoID(event.JobID)},
+		})
+	}
+	summaries, err := d.Reader.Summarize(ctx, []*models.Job{job}, d.PublicURL, resultLinkTTL)
+	if err != nil {
+		return nil, err
+	}
+	origin, err := models.GetOrigin(ctx, d.DB, job.ID, job.WorkflowID)
+	if err != nil {
+		return nil, fmt.Errorf("read the origin of job %s: %w", job.ID, err)
+	}
+	return json.Marshal(standardEvent{
+		Type: delivery.Event, Timestamp: event.CreatedAt.UTC(),
+		Data: endedJob{
+			Summary: summaries[0], Account: event.AccountID, Run: event.Run,
+			ScheduleID: lo.EmptyableToPtr(origin.ScheduleID), WorkflowID: lo.EmptyableToPtr(job.WorkflowID), NodeKey: lo.EmptyableToPtr(origin.NodeKey),
+		},
+	})
+}
+
+// workflowBody is webhookBody for the end of a workflow.
+func (d *Deliverer) workflowBody(ctx context.Context, delivery *models.WebhookDelivery, event *models.WebhookEvent) ([]byte, error) {
+	w, err := models.GetEventWorkflow(ctx, d.DB, event.ID)
+	if err != nil {
+		return nil, err
+	}
+	summaries, err := d.Reader.SummarizeWorkflows(ctx, []*models.Workflow{w}, d.PublicURL, resultLinkTTL)
+	if err != nil {
+		return nil, err
+	}
+	origin, err := models.GetOrigin(ctx, d.DB, "", w.ID)
+	if err != nil {
+		return nil, fmt.Errorf("read the origin of workflow %s: %w", w.ID, err)
+	}
+	return json.Marshal(workflowEvent{
+		Type: delivery.Event, Timestamp: event.CreatedAt.UTC(), Data: endedWorkflow{summaries[0], event.AccountID, lo.EmptyableToPtr(origin.ScheduleID)},
+	})
+}
+
+// workflowEvent is the body of a Standard Webhook about a workflow.
+type workflowEvent struct {
+	Type      string        `json:"type"`
+	Timestamp time.Time     `json:"timestamp"`
+	Data      endedWorkflow `json:"data"`
+}
+
+type endedWorkflow struct {
+	*query.WorkflowSummary
+	Account    models.AccountID   `json:"account"`
+	ScheduleID *models.ScheduleID `json:"schedule_id"`
+}
+
+// standardEvent is the body of a Standard Webhook.
+type standardEvent struct {
+	Type      string    `json:"type"`
+	Timestamp time.Time `json:"timestamp"`
+	Data      endedJob  `json:"data"`
+}
+
+// testEvent is the body of a test in either format.
+type testEvent struct {
+	Type      string         `json:"type"`
+	Timestamp time.Time      `json:"timestamp"`
+	Data      testedEndpoint `json:"data"`
+}
+
+type testedEndpoint struct {
+	ID      models.WebhookEndpointID `json:"id"`
+	Account models.AccountID         `json:"account"`
+}
+
+// endedJob is a job as REST shows it, with the account that it belongs to, and with what its
+// receiver needs to know which of its own orders it is. Metadata has at most 16 KiB.
+type endedJob struct {
+	*query.Summary
+	Account    models.AccountID   `json:"account"`
+	Run        int                `json:"run"`
+	ScheduleID *models.ScheduleID `json:"schedule_id"`
+	WorkflowID *models.WorkflowID `json:"workflow_id"`
+	NodeKey    *string            `json:"node_key"`
+}
+
+// openAIEvent is the body of a webhook in OpenAI's format.
+type openAIEvent struct {
+	ID        models.WebhookEventID `json:"id"`
+	Object    string                `json:"object"`
+	CreatedAt int64                 `json:"created_at"`
+	Type      string                `json:"type"`
+	Data      openAIVideo           `json:"data"`
+}
+
+type openAIVideo struct {
+	ID string `json:"id"`
+}

@@ -1,0 +1,72 @@
+package webhook
+
+import (
+	"context"
+
+	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/change"
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Test sends a signed webhook.test to an endpoint, like any other webhook but with only one
+// try. It returns CONFLICT if the endpoint is disabled, or while another test of it is in
+// progress.
+func (w *Endpoints) Test(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*models.WebhookDelivery, error) {
+	if err := p.RequireChange(); err != nil {
+		return nil, err
+	}
+	if _, err := query.VisibleEndpoint(ctx, w.DB, p, id); err != nil {
+		return nil, err
+	}
+	var delivery *models.WebhookDelivery
+	err := jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
+		endpoint, err := models.LockWebhookEndpoint(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		switch pending, err := models.HasPendingTest(ctx, tx, id); {
+		case err != nil:
+			return err
+		case !endpoint.DeletedAt.IsZero():
+			return apierror.NotFound("webhook endpoint")
+		case endpoint.Disabled():
+			return apierror.Conflict("This endpoint is disabled: enable it first (enableWebhookEndpoint).")
+		case pending:
+			return apierror.Conflict("A test of this endpoint is in progress: webhookDeliveries shows its result.")
+		}
+		if delivery, err = writeTest(ctx, tx, endpoint); err != nil {
+			return err
+		}
+		return p.AuditOf(ctx, tx, "sendTestWebhook", endpoint.AccountID, string(id), jobs.Payload{})
+	})
+	if err != nil {
+		return nil, apierror.Wrap(err, "test webhook endpoint %s", id)
+	}
+	return delivery, nil
+}
+
+// writeTest inserts the event, the delivery and the outbox message of a test.
+func writeTest(ctx context.Context, tx bun.Tx, endpoint *models.WebhookEndpoint) (*models.WebhookDelivery, error) {
+	now, err := models.Now(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	event := &models.WebhookEvent{ID: models.NewWebhookEventID(), AccountID: endpoint.AccountID, Type: models.WebhookTest, CreatedAt: now}
+	if err := models.InsertWebhookEvents(ctx, tx, []*models.WebhookEvent{event}); err != nil {
+		return nil, err
+	}
+	delivery := &models.WebhookDelivery{
+		ID: models.NewWebhookDeliveryID(), EventID: event.ID, EndpointID: endpoint.ID, AccountID: endpoint.AccountID,
+		JobID: models.NewJobID(), Event: models.WebhookTest, URL: endpoint.URL, Once: true,
+	}
+	if err := models.InsertWebhookDeliveries(ctx, tx, []*models.WebhookDelivery{delivery}); err != nil {
+		return nil, err
+	}
+	if delivery, err = models.GetWebhookDelivery(ctx, tx, delivery.ID); err != nil {
+		return nil, err
+	}
+	return delivery, models.InsertOutbox(ctx, tx, change.WebhookDueMessage(event.ID))
+}
