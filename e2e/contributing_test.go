@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,6 +38,43 @@ func TestProjectFiles(t *testing.T) {
 
 		for _, name := range regexp.MustCompile(`go tool task ([a-z:]+)`).FindAllStringSubmatch(string(page), -1) {
 			require.Contains(t, string(tasks), "\n  "+name[1]+":\n")
+		}
+	})
+
+	t.Run("NameTestsAndIdentifiersThatExist", func(t *testing.T) {
+		t.Parallel()
+
+		page, err := os.ReadFile("../CONTRIBUTING.md")
+		require.NoError(t, err)
+		source := func(path string) string {
+			files := []string{path}
+			if info, err := os.Stat(path); err == nil && info.IsDir() {
+				files, err = filepath.Glob(path + "/*.go")
+				require.NoError(t, err)
+			}
+			var all strings.Builder
+			for _, file := range files {
+				text, err := os.ReadFile(file)
+				require.NoError(t, err, "CONTRIBUTING.md names %s", path)
+				all.Write(text)
+			}
+			return all.String()
+		}
+
+		tests := regexp.MustCompile(`(?:go test|task test --) (\./\S+) -run '?(\w+)`).FindAllStringSubmatch(string(page), -1)
+		require.NotEmpty(t, tests)
+		for _, of := range tests {
+			require.True(t, strings.Contains(source("../"+of[1]), "\nfunc "+of[2]), "there is no such test: %s", of[0])
+		}
+		rows := regexp.MustCompile("(?m)^\\| `([a-z]+/\\S+)` \\| (.*) \\|$").FindAllStringSubmatch(string(page), -1)
+		require.NotEmpty(t, rows)
+		identifier := regexp.MustCompile("`([A-Z]?[a-z]+[A-Z]?[A-Za-z]*)`")
+		for _, row := range rows {
+			for _, name := range identifier.FindAllStringSubmatch(row[2], -1) {
+				if strings.ToLower(name[1]) != name[1] { // else it may be a word of another language
+					require.True(t, strings.Contains(source("../"+row[1]), name[1]), "%s has no %s", row[1], name[1])
+				}
+			}
 		}
 	})
 }

@@ -78,8 +78,8 @@ func validRetry(p *models.RetryPolicy) error {
 	return nil
 }
 
-// parents reads the jobs that a new one depends on, or returns NOT_FOUND. They belong to the
-// account, whose row is locked, so none of them ends meanwhile.
+// parents reads the jobs that a new one depends on, or returns NOT_FOUND. They are not locked: those
+// that have not ended are locked last, see [change.Glimpse].
 func (s *Submitter) parents(ctx context.Context, db bun.IDB, job *models.Job, ids []models.JobID) ([]*models.Job, error) {
 	if len(ids) == 0 {
 		return nil, nil
