@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -89,6 +90,24 @@ func TestPackageRules(t *testing.T) {
 	}
 
 	require.Len(t, used, len(rules), "a rule covers no file")
+}
+
+// TestPackageComments checks that each package says what it is for, where a stranger looks first.
+func TestPackageComments(t *testing.T) {
+	t.Parallel()
+	says := map[string]bool{}
+	for _, file := range goFiles(t) {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), "../"+file, nil, parser.PackageClauseOnly|parser.ParseComments)
+		require.NoError(t, err)
+		dir := filepath.Dir(file)
+		says[dir] = says[dir] || parsed.Doc != nil
+	}
+	for dir, does := range says {
+		require.True(t, does, "write a comment for the package in %s", dir)
+	}
 }
 
 // TestErrorConstructors checks that the caller's errors are made by the functions of

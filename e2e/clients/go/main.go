@@ -1,5 +1,6 @@
 //lint:file-ignore SA1019 the package calls its videos deprecated since OpenAI serves them no more; Reelay does
 
+// Command go uses OpenAI's own Go client against Reelay's Videos API.
 package main
 
 import (

@@ -1,0 +1,3 @@
+// Package graph is a schema with nothing behind it, against which the bench measures gqlgen alone: made of
+// schema.graphqls.
+package graph

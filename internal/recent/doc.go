@@ -1,0 +1,2 @@
+// Package recent has caches whose values live for a second.
+package recent

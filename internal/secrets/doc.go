@@ -1,0 +1,2 @@
+// Package secrets makes and recognizes API keys and tokens, of which only hashes are kept.
+package secrets

@@ -1,0 +1,3 @@
+// Package strictjson reads JSON of callers: bounded, without duplicate keys, without NULs, and with
+// numbers as they were written.
+package strictjson
