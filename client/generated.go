@@ -7817,30 +7817,6 @@ func (v *__auditLogInput) GetFirst() *int { return v.First }
 // GetAfter returns __auditLogInput.After, and is useful for accessing the field via an interface.
 func (v *__auditLogInput) GetAfter() *string { return v.After }
 
-// __backfillScheduleInput is used internally by genqlient
-type __backfillScheduleInput struct {
-	Id        string    `json:"id"`
-	From      time.Time `json:"from"`
-	To        time.Time `json:"to"`
-	MaxFires  int       `json:"maxFires"`
-	PerMinute *int      `json:"perMinute,omitempty"`
-}
-
-// GetId returns __backfillScheduleInput.Id, and is useful for accessing the field via an interface.
-func (v *__backfillScheduleInput) GetId() string { return v.Id }
-
-// GetFrom returns __backfillScheduleInput.From, and is useful for accessing the field via an interface.
-func (v *__backfillScheduleInput) GetFrom() time.Time { return v.From }
-
-// GetTo returns __backfillScheduleInput.To, and is useful for accessing the field via an interface.
-func (v *__backfillScheduleInput) GetTo() time.Time { return v.To }
-
-// GetMaxFires returns __backfillScheduleInput.MaxFires, and is useful for accessing the field via an interface.
-func (v *__backfillScheduleInput) GetMaxFires() int { return v.MaxFires }
-
-// GetPerMinute returns __backfillScheduleInput.PerMinute, and is useful for accessing the field via an interface.
-func (v *__backfillScheduleInput) GetPerMinute() *int { return v.PerMinute }
-
 // __bulkOperationInput is used internally by genqlient
 type __bulkOperationInput struct {
 	Id string `json:"id"`
@@ -9317,14 +9293,6 @@ type __testAlertRouteInput struct {
 // GetName returns __testAlertRouteInput.Name, and is useful for accessing the field via an interface.
 func (v *__testAlertRouteInput) GetName() string { return v.Name }
 
-// __triggerScheduleInput is used internally by genqlient
-type __triggerScheduleInput struct {
-	Id string `json:"id"`
-}
-
-// GetId returns __triggerScheduleInput.Id, and is useful for accessing the field via an interface.
-func (v *__triggerScheduleInput) GetId() string { return v.Id }
-
 // __updateAccountInput is used internally by genqlient
 type __updateAccountInput struct {
 	Id    string       `json:"id"`
@@ -9577,15 +9545,6 @@ type auditLogResponse struct {
 
 // GetAuditLog returns auditLogResponse.AuditLog, and is useful for accessing the field via an interface.
 func (v *auditLogResponse) GetAuditLog() AuditPage { return v.AuditLog }
-
-// backfillScheduleResponse is returned by backfillSchedule on success.
-type backfillScheduleResponse struct {
-	// fireSlots for a schedule that submits a job: it returns the jobs. CONFLICT if it submits a workflow.
-	BackfillSchedule []Job `json:"backfillSchedule"`
-}
-
-// GetBackfillSchedule returns backfillScheduleResponse.BackfillSchedule, and is useful for accessing the field via an interface.
-func (v *backfillScheduleResponse) GetBackfillSchedule() []Job { return v.BackfillSchedule }
 
 // bulkOperationResponse is returned by bulkOperation on success.
 type bulkOperationResponse struct {
@@ -11712,15 +11671,6 @@ type testAlertRouteResponse struct {
 // GetTestAlertRoute returns testAlertRouteResponse.TestAlertRoute, and is useful for accessing the field via an interface.
 func (v *testAlertRouteResponse) GetTestAlertRoute() *string { return v.TestAlertRoute }
 
-// triggerScheduleResponse is returned by triggerSchedule on success.
-type triggerScheduleResponse struct {
-	// fireSchedule for a schedule that submits a job, which it returns. CONFLICT if it submits a workflow.
-	TriggerSchedule Job `json:"triggerSchedule"`
-}
-
-// GetTriggerSchedule returns triggerScheduleResponse.TriggerSchedule, and is useful for accessing the field via an interface.
-func (v *triggerScheduleResponse) GetTriggerSchedule() Job { return v.TriggerSchedule }
-
 // updateAccountResponse is returned by updateAccount on success.
 type updateAccountResponse struct {
 	// Accepted jobs keep their tier. A new tier brings its limits, except for those that are given here or differed from the old
@@ -12429,145 +12379,6 @@ func auditLog(
 	}
 
 	data_ = &auditLogResponse{}
-	resp_ := &graphql.Response{Data: data_}
-
-	err_ = client_.MakeRequest(
-		ctx_,
-		req_,
-		resp_,
-	)
-
-	return data_, err_
-}
-
-// The mutation executed by backfillSchedule.
-const backfillSchedule_Operation = `
-mutation backfillSchedule ($id: ID!, $from: Time!, $to: Time!, $maxFires: Int!, $perMinute: Int) {
-	backfillSchedule(id: $id, from: $from, to: $to, maxFires: $maxFires, perMinute: $perMinute) {
-		... Job
-	}
-}
-fragment Job on Job {
-	id
-	type
-	model
-	modelVersion
-	alias
-	status
-	progress {
-		... Progress
-	}
-	tier
-	lane
-	run
-	priority
-	params
-	metadata
-	userId
-	attemptNo
-	maxAttempts
-	atMostOnce
-	maxPreemptions
-	preemptions
-	finishBy
-	late
-	maxPricePerHour
-	onDemandOnly
-	hasHandle
-	result {
-		... Artifact
-	}
-	output
-	cancellation {
-		... Cancellation
-	}
-	failureClass
-	failureReason
-	wastedGpuSeconds
-	runAt
-	expiresAt
-	waitedSeconds
-	ranSeconds
-	time {
-		delayedSeconds
-		queuedSeconds
-		pausedSeconds
-		backoffSeconds
-		heldSeconds
-		totalSeconds
-	}
-	createdAt
-	startedAt
-	completedAt
-	deletedAt
-	draft {
-		steps
-		keptUntil
-		preview {
-			... Artifact
-		}
-		continuedBy {
-			id
-			status
-		}
-		takes
-	}
-	continues {
-		id
-	}
-}
-fragment Progress on Progress {
-	percent
-	phase
-	message
-	step
-	totalSteps
-	frame
-	totalFrames
-	etaSeconds
-	updatedAt
-}
-fragment Artifact on Artifact {
-	id
-	type
-	sizeBytes
-	checksum
-	contentType
-	url(expiresInSeconds: 3600)
-	metadata
-	createdAt
-}
-fragment Cancellation on Cancellation {
-	by
-	reason
-	requestedAt
-	deliveredAt
-	stoppedAt
-}
-`
-
-func backfillSchedule(
-	ctx_ context.Context,
-	client_ graphql.Client,
-	id string,
-	from time.Time,
-	to time.Time,
-	maxFires int,
-	perMinute *int,
-) (data_ *backfillScheduleResponse, err_ error) {
-	req_ := &graphql.Request{
-		OpName: "backfillSchedule",
-		Query:  backfillSchedule_Operation,
-		Variables: &__backfillScheduleInput{
-			Id:        id,
-			From:      from,
-			To:        to,
-			MaxFires:  maxFires,
-			PerMinute: perMinute,
-		},
-	}
-
-	data_ = &backfillScheduleResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -20794,137 +20605,6 @@ func testAlertRoute(
 	}
 
 	data_ = &testAlertRouteResponse{}
-	resp_ := &graphql.Response{Data: data_}
-
-	err_ = client_.MakeRequest(
-		ctx_,
-		req_,
-		resp_,
-	)
-
-	return data_, err_
-}
-
-// The mutation executed by triggerSchedule.
-const triggerSchedule_Operation = `
-mutation triggerSchedule ($id: ID!) {
-	triggerSchedule(id: $id) {
-		... Job
-	}
-}
-fragment Job on Job {
-	id
-	type
-	model
-	modelVersion
-	alias
-	status
-	progress {
-		... Progress
-	}
-	tier
-	lane
-	run
-	priority
-	params
-	metadata
-	userId
-	attemptNo
-	maxAttempts
-	atMostOnce
-	maxPreemptions
-	preemptions
-	finishBy
-	late
-	maxPricePerHour
-	onDemandOnly
-	hasHandle
-	result {
-		... Artifact
-	}
-	output
-	cancellation {
-		... Cancellation
-	}
-	failureClass
-	failureReason
-	wastedGpuSeconds
-	runAt
-	expiresAt
-	waitedSeconds
-	ranSeconds
-	time {
-		delayedSeconds
-		queuedSeconds
-		pausedSeconds
-		backoffSeconds
-		heldSeconds
-		totalSeconds
-	}
-	createdAt
-	startedAt
-	completedAt
-	deletedAt
-	draft {
-		steps
-		keptUntil
-		preview {
-			... Artifact
-		}
-		continuedBy {
-			id
-			status
-		}
-		takes
-	}
-	continues {
-		id
-	}
-}
-fragment Progress on Progress {
-	percent
-	phase
-	message
-	step
-	totalSteps
-	frame
-	totalFrames
-	etaSeconds
-	updatedAt
-}
-fragment Artifact on Artifact {
-	id
-	type
-	sizeBytes
-	checksum
-	contentType
-	url(expiresInSeconds: 3600)
-	metadata
-	createdAt
-}
-fragment Cancellation on Cancellation {
-	by
-	reason
-	requestedAt
-	deliveredAt
-	stoppedAt
-}
-`
-
-func triggerSchedule(
-	ctx_ context.Context,
-	client_ graphql.Client,
-	id string,
-) (data_ *triggerScheduleResponse, err_ error) {
-	req_ := &graphql.Request{
-		OpName: "triggerSchedule",
-		Query:  triggerSchedule_Operation,
-		Variables: &__triggerScheduleInput{
-			Id: id,
-		},
-	}
-
-	data_ = &triggerScheduleResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

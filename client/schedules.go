@@ -84,24 +84,6 @@ func (c *Client) FireSlots(ctx context.Context, id string, from, to time.Time, m
 	return data.FireSlots, nil
 }
 
-// TriggerSchedule is FireSchedule for a schedule that submits a job, which it returns.
-func (c *Client) TriggerSchedule(ctx context.Context, id string) (*Job, error) {
-	data, err := triggerSchedule(ctx, caller{c}, id)
-	if err != nil {
-		return nil, err
-	}
-	return &data.TriggerSchedule, nil
-}
-
-// BackfillSchedule is FireSlots for a schedule that submits a job: it returns the jobs.
-func (c *Client) BackfillSchedule(ctx context.Context, id string, from, to time.Time, maxFires, perMinute int) ([]Job, error) {
-	data, err := backfillSchedule(ctx, repeater{c}, id, from, to, maxFires, optional(perMinute))
-	if err != nil {
-		return nil, err
-	}
-	return data.BackfillSchedule, nil
-}
-
 // DeleteSchedule deletes a schedule. What it submitted stays.
 func (c *Client) DeleteSchedule(ctx context.Context, id string) error {
 	_, err := deleteSchedule(ctx, repeater{c}, id)

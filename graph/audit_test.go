@@ -170,8 +170,6 @@ var acts = map[string]act{
 	"resumeSchedule":         onSchedule("", "{ id }"),
 	"fireSchedule":           onSchedule("", "{ at }"),
 	"fireSlots":              onSchedule(`, from: "2026-01-01T00:00:00Z", to: "2026-01-02T00:00:00Z"`, "{ at }"),
-	"triggerSchedule":        onSchedule("", "{ id }"),
-	"backfillSchedule":       onSchedule(`, from: "2026-01-01T00:00:00Z", to: "2026-01-02T00:00:00Z"`, "{ id }"),
 	"deleteSchedule":         onSchedule("", ""),
 	"cancelWorkflow":         onWorkflow(false, ""),
 	"retryWorkflow":          onWorkflow(true, ""),

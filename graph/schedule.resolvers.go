@@ -42,18 +42,9 @@ func (r *mutationResolver) FireSchedule(ctx context.Context, id string) (*models
 	return r.Schedules.FireNow(ctx, principal(ctx), models.ScheduleID(id), time.Time{})
 }
 
-func (r *mutationResolver) TriggerSchedule(ctx context.Context, id string) (*models.Job, error) {
-	return r.Schedules.Trigger(ctx, principal(ctx), models.ScheduleID(id))
-}
-
 func (r *mutationResolver) FireSlots(ctx context.Context, id string, from time.Time, to time.Time, maxFires *int, perMinute *int) ([]*models.ScheduleSlot, error) {
 	past := schedule.Backfill{From: from, To: to, MaxFires: valueOr(maxFires, 0), PerMinute: valueOr(perMinute, 0)}
 	return r.Schedules.FireSlots(ctx, principal(ctx), models.ScheduleID(id), past)
-}
-
-func (r *mutationResolver) BackfillSchedule(ctx context.Context, id string, from time.Time, to time.Time, maxFires *int, perMinute *int) ([]*models.Job, error) {
-	past := schedule.Backfill{From: from, To: to, MaxFires: valueOr(maxFires, 0), PerMinute: valueOr(perMinute, 0)}
-	return r.Schedules.Backfill(ctx, principal(ctx), models.ScheduleID(id), past)
 }
 
 func (r *mutationResolver) DeleteSchedule(ctx context.Context, id string) (string, error) {

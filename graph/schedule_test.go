@@ -60,7 +60,7 @@ func TestScheduleInput(t *testing.T) {
 
 	// A million slots are counted up to the limit, and none is written.
 	made := at[string](t, create(input{"cron": "* * * * * *"}).Data, "createSchedule", "id")
-	const backfill = `mutation($id: ID!) { backfillSchedule(id: $id, from: "2026-01-01T00:00:00Z", to: "2026-01-12T13:46:40Z", maxFires: 1000) { id } }`
+	const backfill = `mutation($id: ID!) { fireSlots(id: $id, from: "2026-01-01T00:00:00Z", to: "2026-01-12T13:46:40Z", maxFires: 1000) { at } }`
 	refused := ask(t, a.url, a.Secrets[models.RoleClient], backfill, input{"id": made}).Errors
 	require.Len(t, refused, 1)
 	require.Equal(t, "There are more than 1000 slots between these times. Nothing was fired: choose a shorter time, or a higher maxFires (at most 1000).", refused[0].Message)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/reelay/reelay/features/bulk"
 	"github.com/reelay/reelay/features/schedule"
@@ -238,7 +239,7 @@ func TestTenancyOfTheWholeSchema(t *testing.T) {
 		require.NoError(t, err)
 		every, err := a.Schedules.Create(t.Context(), p, schedule.Input{Name: job.Prompt, EverySeconds: 3600, Request: schedule.Request{Job: &job}})
 		require.NoError(t, err)
-		_, err = a.Schedules.Trigger(t.Context(), p, every.ID)
+		_, err = a.Schedules.FireNow(t.Context(), p, every.ID, time.Time{})
 		require.NoError(t, err)
 		a.SubmitWorkflow(t, p, "film of "+job.Prompt, "s1", "s2")
 	}

@@ -20,38 +20,6 @@ import (
 // that its page knew. CONFLICT is returned, too, if the schedule was fired by hand after that; the
 // zero time means that it may.
 func (v *Schedules) FireNow(ctx context.Context, p jobs.Principal, id models.ScheduleID, since time.Time) (*models.ScheduleSlot, error) {
-	return v.fireNow(ctx, p, id, "fireSchedule", since)
-}
-
-// Trigger is FireNow for a schedule that submits a job, which it returns. It returns CONFLICT if the
-// schedule submits a workflow.
-func (v *Schedules) Trigger(ctx context.Context, p jobs.Principal, id models.ScheduleID) (*models.Job, error) {
-	if err := v.requireJobs(ctx, p, id, "fireSchedule"); err != nil {
-		return nil, err
-	}
-	slot, err := v.fireNow(ctx, p, id, "triggerSchedule", time.Time{})
-	if err != nil {
-		return nil, err
-	}
-	return v.job(ctx, slot)
-}
-
-// requireJobs returns CONFLICT for a schedule that submits a workflow.
-func (v *Schedules) requireJobs(ctx context.Context, p jobs.Principal, id models.ScheduleID, instead string) error {
-	s, err := v.Get(ctx, p, id)
-	if err == nil && s.Workflow != "" {
-		err = apierror.Conflict("This schedule submits a workflow, but this call returns jobs. Nothing was fired: call %s instead.", instead)
-	}
-	return err
-}
-
-func (v *Schedules) job(ctx context.Context, slot *models.ScheduleSlot) (*models.Job, error) {
-	job, err := models.GetJob(ctx, v.DB, slot.JobID)
-	return job, apierror.Wrap(err, "read job %s", slot.JobID)
-}
-
-// fireNow is FireNow, audited as action.
-func (v *Schedules) fireNow(ctx context.Context, p jobs.Principal, id models.ScheduleID, action string, since time.Time) (*models.ScheduleSlot, error) {
 	s, err := v.toChange(ctx, p, id)
 	if err != nil {
 		return nil, err
@@ -78,7 +46,7 @@ func (v *Schedules) fireNow(ctx context.Context, p jobs.Principal, id models.Sch
 		if err := models.NoteFire(ctx, tx, id, now); err != nil {
 			return err
 		}
-		return p.AuditOf(ctx, tx, action, s.AccountID, string(id), jobs.Payload{"name": s.Name})
+		return p.AuditOf(ctx, tx, "fireSchedule", s.AccountID, string(id), jobs.Payload{"name": s.Name})
 	})
 	if err != nil {
 		return nil, apierror.Wrap(err, "fire schedule %s", id)
@@ -135,29 +103,7 @@ type Backfill struct {
 // FireSlots fires the slots of a time in the past that did not fire, nor wait to do so. It returns
 // those that have fired; with PerMinute, the others follow. It returns INVALID_INPUT if there are
 // more slots than allowed, and CONFLICT while schedules are halted.
-func (v *Schedules) FireSlots(ctx context.Context, p jobs.Principal, id models.ScheduleID, b Backfill) ([]*models.ScheduleSlot, error) {
-	return v.fireSlots(ctx, p, id, "fireSlots", b)
-}
-
-// Backfill is FireSlots for a schedule that submits a job: it returns the jobs. It returns CONFLICT
-// if the schedule submits a workflow.
-func (v *Schedules) Backfill(ctx context.Context, p jobs.Principal, id models.ScheduleID, b Backfill) (fired []*models.Job, err error) {
-	if err := v.requireJobs(ctx, p, id, "fireSlots"); err != nil {
-		return nil, err
-	}
-	slots, err := v.fireSlots(ctx, p, id, "backfillSchedule", b)
-	for _, slot := range slots {
-		job, err := v.job(ctx, slot)
-		if err != nil {
-			return nil, err
-		}
-		fired = append(fired, job)
-	}
-	return fired, err
-}
-
-// fireSlots is FireSlots, audited as action.
-func (v *Schedules) fireSlots(ctx context.Context, p jobs.Principal, id models.ScheduleID, action string, b Backfill) (fired []*models.ScheduleSlot, err error) {
+func (v *Schedules) FireSlots(ctx context.Context, p jobs.Principal, id models.ScheduleID, b Backfill) (fired []*models.ScheduleSlot, err error) {
 	s, err := v.toChange(ctx, p, id)
 	if err != nil {
 		return nil, err
@@ -189,7 +135,7 @@ func (v *Schedules) fireSlots(ctx context.Context, p jobs.Principal, id models.S
 		if err := checkWaiting(ctx, tx, s.AccountID, len(written)); err != nil {
 			return err
 		}
-		return p.AuditOf(ctx, tx, action, s.AccountID, string(id), jobs.Payload{"name": s.Name, "from": b.From, "to": b.To, "slots": len(written)})
+		return p.AuditOf(ctx, tx, "fireSlots", s.AccountID, string(id), jobs.Payload{"name": s.Name, "from": b.From, "to": b.To, "slots": len(written)})
 	})
 	if err != nil {
 		return nil, apierror.Wrap(err, "backfill schedule %s", id)

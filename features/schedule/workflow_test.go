@@ -127,13 +127,6 @@ func TestScheduledWorkflow(t *testing.T) {
 		s, err := r.schedules.Pause(t.Context(), r.Client, s.ID, "")
 		require.NoError(t, err)
 		past := schedule.Backfill{From: s.CreatedAt, To: s.CreatedAt.Add(3 * time.Hour), MaxFires: 10, PerMinute: 60_000}
-		_, err = r.schedules.Trigger(t.Context(), r.Client, s.ID)
-		jobstest.RequireCode(t, err, apierror.CodeConflict)
-		require.ErrorContains(t, err, "call fireSchedule instead")
-		_, err = r.schedules.Backfill(t.Context(), r.Client, s.ID, past)
-		require.ErrorContains(t, err, "call fireSlots instead")
-		require.Empty(t, r.slots(t, s))
-
 		slot, err := r.schedules.FireNow(t.Context(), r.Client, s.ID, time.Time{})
 		require.NoError(t, err)
 		require.True(t, slot.WorkflowID.Valid())

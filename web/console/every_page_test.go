@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/features/bulk"
@@ -142,7 +143,7 @@ var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
 	_, err = b.Fleet.QuarantineWorker(t.Context(), b.Admin, worker.WorkerID, 5, "it is loud")
 	require.NoError(t, err)
 	active, paused, done := b.schedule(t, "every morning "+strings.TrimSuffix(markup, "\u202e")), b.schedule(t, "every night"), b.schedule(t, "done")
-	_, err = b.Schedules.Trigger(t.Context(), b.Client, active.ID)
+	_, err = b.Schedules.FireNow(t.Context(), b.Client, active.ID, time.Time{})
 	require.NoError(t, err)
 	_, err = b.Schedules.Pause(t.Context(), b.Admin, paused.ID, "the holidays")
 	require.NoError(t, err)

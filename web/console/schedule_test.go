@@ -130,7 +130,7 @@ func TestSchedule(t *testing.T) {
 
 		b := operator(t)
 		s := b.schedule(t, "news")
-		job, err := b.Schedules.Trigger(t.Context(), b.Client, s.ID)
+		slot, err := b.Schedules.FireNow(t.Context(), b.Client, s.ID, time.Time{})
 		require.NoError(t, err)
 		b.Exec(t, `INSERT INTO schedule_slots (schedule_id, slot, cause, state, reason, tier, ended_at) VALUES (?, now() - interval '1 day', 'CRON', 'REFUSED', 'the quota is used up', 'PRO', now())`, s.ID)
 
@@ -139,7 +139,7 @@ func TestSchedule(t *testing.T) {
 		require.Equal(t, http.StatusOK, got.Status, got.Body)
 		for _, text := range []string{
 			"news", "0 9 * * *", "Europe/<wbr>Berlin", "up to 30 s", "the last one fires, up to 24 h 00 min late", "both run", "fire once, when the clock is put forward", "fire the first time",
-			string(s.ID), `href="/jobs/` + string(job.ID), "the quota is used up", "trigger", "/jobs?q=schedule%3A" + string(s.ID),
+			string(s.ID), `href="/jobs/` + string(slot.JobID), "the quota is used up", "trigger", "/jobs?q=schedule%3A" + string(s.ID),
 		} {
 			require.Contains(t, got.Body, text)
 		}

@@ -232,9 +232,9 @@ func TestOwn(t *testing.T) {
 			made := a.post(t, path, asked)
 			require.Less(t, made.status, 300, made.raw)
 			if id, _ := made.body["recurring_id"].(string); id != "" {
-				job, err := a.Schedules.Trigger(t.Context(), a.Client, models.ScheduleID(id))
+				slot, err := a.Schedules.FireNow(t.Context(), a.Client, models.ScheduleID(id), time.Time{})
 				require.NoError(t, err)
-				made.body["job_id"] = string(job.ID)
+				made.body["job_id"] = string(slot.JobID)
 			}
 			id := "/" + made.body["job_id"].(string)
 			for _, view := range []string{videos + id, work + id, videos, work} {
