@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/internal/chromium"
@@ -86,8 +85,7 @@ func TestLayout(t *testing.T) {
 					if wide <= width && len(cut)+len(together) == 0 {
 						break
 					}
-					require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate("new Promise((done) => requestAnimationFrame(() => done(1)))", nil,
-						func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) })))
+					require.NoError(t, chromedp.Run(ctx, nextFrame))
 				}
 				require.LessOrEqual(t, wide, width, "the page is too wide at %d px", width)
 				require.Empty(t, cut, "cut off at %d px", width)
