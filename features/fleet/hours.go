@@ -1,15 +1,12 @@
 package fleet
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/reelay/reelay/models"
 	"github.com/robfig/cron/v3"
-	"github.com/uptrace/bun"
 )
 
 // Hours is a window that repeats: when each begins, and how long it lasts.
@@ -52,22 +49,3 @@ func (h *Hours) Open(t time.Time) bool {
 
 // Opens returns when the next window begins after t, or zero if none does.
 func (h *Hours) Opens(t time.Time) time.Time { return h.begins.Next(t.In(h.zone)) }
-
-// noteHours writes of each pool when its active hours begin again, if that changed. Callers learn from it
-// until when their jobs wait.
-func noteHours(ctx context.Context, tx bun.Tx, decisions []*decision, now time.Time) error {
-	for _, d := range decisions {
-		var until time.Time
-		if OutsideHours(d.pool, now) {
-			if hours, err := ParseHours(d.pool.ActiveHours); err == nil {
-				until = hours.Opens(now)
-			}
-		}
-		if !until.Equal(d.pool.ClosedUntil) {
-			if err := models.SetClosedUntil(ctx, tx, d.pool.ID, until); err != nil {
-				return fmt.Errorf("note the hours of pool %s: %w", d.pool.Name, err)
-			}
-		}
-	}
-	return nil
-}
