@@ -47,7 +47,7 @@ func quarantiner(s *jobstest.Stack, providers map[string]fleet.Provider) *fleet.
 	return &fleet.Quarantiner{DB: s.DB, Notifier: s.Notifier, Providers: providers}
 }
 
-// pass runs a round and returns how many hosts it quarantined.
+// judgeOnce runs a round and returns how many hosts it quarantined.
 func judgeOnce(t *testing.T, q *fleet.Quarantiner) int {
 	t.Helper()
 	n, err := q.Pass(t.Context())

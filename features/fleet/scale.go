@@ -277,3 +277,34 @@ func (s *Scaler) unboot(ctx context.Context, workers []*models.Worker, machine s
 	}
 	return errors.Join(failed...)
 }
+
+// notePatience writes of each pool whether jobs of BATCH wait for cheaper workers, if that changed.
+func notePatience(ctx context.Context, tx bun.Tx, decisions []*decision) error {
+	for _, d := range decisions {
+		if waits := d.cheaper != ""; waits != d.pool.BatchWaits {
+			if err := models.SetBatchWaits(ctx, tx, d.pool.ID, waits); err != nil {
+				return fmt.Errorf("note what jobs wait for at pool %s: %w", d.pool.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// noteHours writes of each pool when its active hours begin again, if that changed. Callers learn from it
+// until when their jobs wait.
+func noteHours(ctx context.Context, tx bun.Tx, decisions []*decision, now time.Time) error {
+	for _, d := range decisions {
+		var until time.Time
+		if OutsideHours(d.pool, now) {
+			if hours, err := ParseHours(d.pool.ActiveHours); err == nil {
+				until = hours.Opens(now)
+			}
+		}
+		if !until.Equal(d.pool.ClosedUntil) {
+			if err := models.SetClosedUntil(ctx, tx, d.pool.ID, until); err != nil {
+				return fmt.Errorf("note the hours of pool %s: %w", d.pool.Name, err)
+			}
+		}
+	}
+	return nil
+}
