@@ -1,5 +1,5 @@
-// Package jobs is the contract of the kernel: who calls (Principal), the ports that the kernel needs
-// of stores, Redis and metrics, its transactions, its clock, and the policies of the lanes.
+// Package jobs has what all of the kernel shares: the caller (Principal), interfaces to the object store,
+// Redis and metrics, transactions, the clock, and the policies of the lanes.
 //
 // The packages below jobs/ use it, in this order: change, then inputs, then submit and lease, then
 // operate and pass. PostgreSQL is the only authority. Each verb is one transaction that locks worker,

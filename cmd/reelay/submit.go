@@ -395,7 +395,7 @@ func (o *submitOptions) readPrompt(cmd *cobra.Command) (string, error) {
 	return o.prompt, nil
 }
 
-// submit submits the job. If the call fails but the job may exist, the error says how to
+// sendJob submits the job. If the call fails but the job may exist, the error says how to
 // find out: with the same command and the flags in again.
 func sendJob(ctx context.Context, c *client.Client, in client.SubmitJobInput, again string) (*client.Submission, error) {
 	submission, err := c.SubmitJob(ctx, in)

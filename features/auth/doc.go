@@ -1,3 +1,3 @@
-// Package auth manages accounts, API keys and members, and tells who is calling: by a key, a session of
-// the console, or the proof of a machine.
+// Package auth manages accounts, API keys and members, and identifies callers by a key, a session of the
+// console, or the signed identity of a machine.
 package auth

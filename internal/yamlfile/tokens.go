@@ -58,7 +58,7 @@ func lexed(t *token.Token) string {
 	return t.Error
 }
 
-// hinting adds to an error that a character of the file looks like a space and is none: nobody sees it.
+// hinting adds to an error where the file has an invisible character, or one that only looks like a space.
 func (f *File) hinting(err error, data []byte) error {
 	odd := func(r rune) bool {
 		return r > unicode.MaxASCII && (unicode.IsSpace(r) || r == '\u200b' || r == '\ufeff')
