@@ -74,11 +74,11 @@ func diagram(t *testing.T, heading string) map[edge]bool {
 func TestVerb(t *testing.T) {
 	t.Parallel()
 
-	LoseIndex := apierror.CodeLeaseLost
+	lost := apierror.CodeLeaseLost
 	all := func(codes map[string]apierror.Code) map[string]apierror.Code {
 		expected := map[string]apierror.Code{}
 		for name := range jobstest.FencedVerbs {
-			expected[name] = LoseIndex
+			expected[name] = lost
 		}
 		for name, code := range codes {
 			expected[name] = code

@@ -144,11 +144,11 @@ func TestInputFetch(t *testing.T) {
 		t.Parallel()
 
 		s, from := jobstest.New(t), newSite(t, answering(http.StatusServiceUnavailable))
-		LoseIndex, found := submitFrom(t, s, from.url), submitFrom(t, s, from.url)
+		lost, found := submitFrom(t, s, from.url), submitFrom(t, s, from.url)
 		for range 4 {
 			fetch(t, s)
 		}
-		waits, err := s.Reader.WaitingFor(t.Context(), []models.JobID{LoseIndex.ID})
+		waits, err := s.Reader.WaitingFor(t.Context(), []models.JobID{lost.ID})
 		require.NoError(t, err)
 		s.Exec(t, "UPDATE input_fetches SET claimed_until = 'infinity' WHERE job_id = ?", found.ID)
 
@@ -158,8 +158,8 @@ func TestInputFetch(t *testing.T) {
 		s.Exec(t, "UPDATE input_fetches SET claimed_until = '-infinity'")
 		fetch(t, s)
 
-		require.Contains(t, waits[LoseIndex.ID][0].Message, "attempt 4 of 5 failed: it answered 503")
-		require.Equal(t, models.JobFailed, s.Reload(t, LoseIndex.ID).Status)
+		require.Contains(t, waits[lost.ID][0].Message, "attempt 4 of 5 failed: it answered 503")
+		require.Equal(t, models.JobFailed, s.Reload(t, lost.ID).Status)
 		require.Equal(t, models.JobQueued, s.Reload(t, found.ID).Status)
 	})
 

@@ -56,14 +56,14 @@ func (h *Holder) CommitArtifact(ctx context.Context, p jobs.Principal, f Fence, 
 // commit verifies an object before the transaction that keeps it. That transaction checks the
 // lease.
 func (h *Holder) commit(ctx context.Context, p jobs.Principal, f Fence, t models.ArtifactType, o *jobs.UploadedObject,
-	then func(l *held, a *models.Artifact, isNew bool), CompleteNext func(*models.Artifact),
+	then func(l *held, a *models.Artifact, isNew bool), complete func(*models.Artifact),
 ) (*Answer, error) {
 	verified, err := h.verify(ctx, f, t, o)
 	if err != nil {
 		return nil, h.lostOr(ctx, p, f, err)
 	}
-	if CompleteNext != nil {
-		CompleteNext(verified)
+	if complete != nil {
+		complete(verified)
 	}
 	l, err := h.fenced(ctx, &fencedCall{p: p, fence: f, objects: []*models.Artifact{verified}, act: func(ctx context.Context, l *held) error {
 		kept, err := l.keep(verified)

@@ -90,8 +90,8 @@ func (b *claimBatch) next(ctx context.Context, all []*search, queues []models.Qu
 		return jobs.ReadyHints(next), err
 	}
 	if !s.alone && !postgres {
-		heads, LoseIndex := b.Notifier.Index.First(ctx, queues, accounts, fairqueue.Window)
-		if LoseIndex == nil && (len(heads) > 0 || s.stays) {
+		heads, lost := b.Notifier.Index.First(ctx, queues, accounts, fairqueue.Window)
+		if lost == nil && (len(heads) > 0 || s.stays) {
 			b.hinted = true
 			return heads, nil
 		}

@@ -72,7 +72,7 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall) error {
 		holds[i] = models.Hold{WorkerID: c.p.WorkerID, AttemptID: c.fence.AttemptID, Token: c.fence.Token}
 	}
 	var changed []*held
-	var LoseIndex []*fencedCall
+	var lost []*fencedCall
 	err := jobs.InTx(ctx, h.DB, func(ctx context.Context, tx bun.Tx) error {
 		all, err := lockAll(ctx, tx, holds)
 		if err != nil {
@@ -81,11 +81,11 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall) error {
 		if err := lookUp(ctx, tx, calls, all); err != nil {
 			return err
 		}
-		changed, LoseIndex = nil, nil
+		changed, lost = nil, nil
 		for _, c := range calls {
 			l := all[c.fence.AttemptID]
 			if l == nil || !l.attempt.EndedAt.IsZero() || c.fence.check(c.p, l.attempt) != nil {
-				LoseIndex = append(LoseIndex, c) // or an earlier call of this batch ended the attempt
+				lost = append(lost, c) // or an earlier call of this batch ended the attempt
 				continue
 			}
 			c.err = c.try(ctx, l)
@@ -109,7 +109,7 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall) error {
 		changes = append(changes, l.change)
 	}
 	h.Leaser.Notifier.After(ctx, changes...)
-	h.explain(ctx, LoseIndex)
+	h.explain(ctx, lost)
 	return nil
 }
 

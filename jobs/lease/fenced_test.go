@@ -69,7 +69,7 @@ func TestCallsInOneBatch(t *testing.T) {
 
 		s, job, worker, fence := jobstest.Leased(t)
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-		CompleteNext := func() error {
+		complete := func() error {
 			_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 			return err
 		}
@@ -78,7 +78,7 @@ func TestCallsInOneBatch(t *testing.T) {
 			return err
 		}
 
-		errs := inOneBatch(t, s, nil, CompleteNext, CompleteNext, release)
+		errs := inOneBatch(t, s, nil, complete, complete, release)
 
 		require.NoError(t, errs[0])
 		require.NoError(t, errs[1])

@@ -55,27 +55,27 @@ func Deliberate() []string { return slices.Clone(deliberate) }
 // endUnfenced ends a live attempt without its worker's token (reaped, terminated, registered
 // again). It requeues the job, or cancels it if that was requested. A job that keeps taking
 // down its workers becomes POISON.
-func endUnfenced(ctx context.Context, l *held, LoseIndex Loss) error {
-	l.end(models.AttemptLost, models.FailWorkerLost, LoseIndex.Reason)
+func endUnfenced(ctx context.Context, l *held, lost Loss) error {
+	l.end(models.AttemptLost, models.FailWorkerLost, lost.Reason)
 	if !l.job.CancelRequestedAt.IsZero() {
 		l.attempt.Status, l.attempt.FailureClass = models.AttemptCancelled, ""
 		return l.change.Cancelled()
 	}
-	l.change.Note(models.EventLost, jobs.Payload{"reason": LoseIndex.Reason})
-	blamed, err := l.blamed(ctx, LoseIndex)
+	l.change.Note(models.EventLost, jobs.Payload{"reason": lost.Reason})
+	blamed, err := l.blamed(ctx, lost)
 	if err != nil {
 		return err
 	}
 	if blamed && l.crashed() {
-		return l.poison(LoseIndex.Reason)
+		return l.poison(lost.Reason)
 	}
 	l.preempted()
 	return l.requeue("its worker was lost; requeued")
 }
 
 // blamed reports whether the job itself may have caused a loss.
-func (l *held) blamed(ctx context.Context, LoseIndex Loss) (bool, error) {
-	if LoseIndex.Blameless {
+func (l *held) blamed(ctx context.Context, lost Loss) (bool, error) {
+	if lost.Blameless {
 		return false, nil
 	}
 	o, err := getOutage(ctx, l.change.Tx)
@@ -105,7 +105,7 @@ func (l *held) poison(last string) error {
 }
 
 // EndHeld ends a worker's attempt. It returns nil if the attempt has already ended.
-func EndHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt, LoseIndex Loss) (*change.Change, error) {
+func EndHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt, lost Loss) (*change.Change, error) {
 	l, err := lockHeld(ctx, tx, attempt)
 	if errors.Is(err, apierror.ErrLeaseLost) {
 		return nil, nil
@@ -113,7 +113,7 @@ func EndHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt, LoseIndex 
 	if err != nil {
 		return nil, err
 	}
-	if err := endUnfenced(ctx, l, LoseIndex); err != nil {
+	if err := endUnfenced(ctx, l, lost); err != nil {
 		return nil, err
 	}
 	return l.change, l.save(ctx)

@@ -206,8 +206,8 @@ func (h *Holder) issued(ctx context.Context, key string) (*models.IssuedUpload, 
 
 // lostOr returns ErrLeaseLost or NOT_FOUND if the lease is gone, and otherwise refused.
 func (h *Holder) lostOr(ctx context.Context, p jobs.Principal, f Fence, refused error) error {
-	if _, LoseIndex := f.live(ctx, h.DB, p); LoseIndex != nil {
-		return LoseIndex
+	if _, lost := f.live(ctx, h.DB, p); lost != nil {
+		return lost
 	}
 	return refused
 }

@@ -304,8 +304,8 @@ func TestOverload(t *testing.T) {
 		require.NoError(t, s.Estimates.Refresh(t.Context()))
 		_, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "20"))
 		require.NoError(t, err)
-		_, LoseIndex := s.Lease(t, worker)
-		_, err = s.Holder.Release(t.Context(), worker, LoseIndex, models.FailPreempted)
+		_, lost := s.Lease(t, worker)
+		_, err = s.Holder.Release(t.Context(), worker, lost, models.FailPreempted)
 		require.NoError(t, err)
 
 		done := jobstest.CompleteNext(t, s, worker)

@@ -90,19 +90,19 @@ func TestDraft(t *testing.T) {
 		_, fence := s.Lease(t, worker)
 		preview := s.Upload(t, worker, fence, models.ArtifactPreview, []byte("a clip"))
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-		CompleteNext := func(c lease.Completion) error {
+		complete := func(c lease.Completion) error {
 			_, err := s.Holder.Complete(t.Context(), worker, fence, c)
 			return err
 		}
-		jobstest.RequireInvalid(t, CompleteNext(lease.Completion{}), "preview")
-		jobstest.RequireInvalid(t, CompleteNext(lease.Completion{Video: &video}), "preview")
-		jobstest.RequireInvalid(t, CompleteNext(lease.Completion{Video: &video, Preview: &preview}), "preview")
-		jobstest.RequireInvalid(t, CompleteNext(lease.Completion{Preview: &preview}), "preview")
+		jobstest.RequireInvalid(t, complete(lease.Completion{}), "preview")
+		jobstest.RequireInvalid(t, complete(lease.Completion{Video: &video}), "preview")
+		jobstest.RequireInvalid(t, complete(lease.Completion{Video: &video, Preview: &preview}), "preview")
+		jobstest.RequireInvalid(t, complete(lease.Completion{Preview: &preview}), "preview")
 		jobstest.Checkpoint(t, s, worker, fence, 5)
-		jobstest.RequireInvalid(t, CompleteNext(lease.Completion{Preview: &preview}), "preview")
+		jobstest.RequireInvalid(t, complete(lease.Completion{Preview: &preview}), "preview")
 		jobstest.Checkpoint(t, s, worker, fence, 6)
-		require.NoError(t, CompleteNext(lease.Completion{Preview: &preview}))
-		require.NoError(t, CompleteNext(lease.Completion{Preview: &preview}), "a repeated call")
+		require.NoError(t, complete(lease.Completion{Preview: &preview}))
+		require.NoError(t, complete(lease.Completion{Preview: &preview}), "a repeated call")
 		require.Equal(t, models.JobCompleted, s.Reload(t, job.ID).Status)
 	})
 
