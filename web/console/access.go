@@ -85,16 +85,24 @@ func shared(ctx context.Context, role models.Role) context.Context {
 	return context.WithValue(ctx, visitKey{}, visit{Principal: jobs.Principal{Role: role}})
 }
 
-// token returns a token for a form. Each has a random mask, so that the length of compressed
+// NewFormToken returns a token for a form of the session with this cookie. Each has a random mask, so that the length of compressed
 // pages does not reveal the key.
+func NewFormToken(session string) string { return masked(formKeyOf(session)) }
+
+// token returns a token for a form.
 func (v visit) token() string {
 	if v.formKey == nil {
 		return sharedToken
 	}
-	masked := make([]byte, 2*len(v.formKey))
-	rand.Read(masked[:len(v.formKey)])
-	subtle.XORBytes(masked[len(v.formKey):], masked[:len(v.formKey)], v.formKey)
-	return base64.RawURLEncoding.EncodeToString(masked)
+	return masked(v.formKey)
+}
+
+// masked returns a token with a key, under a random mask.
+func masked(key []byte) string {
+	token := make([]byte, 2*len(key))
+	rand.Read(token[:len(key)])
+	subtle.XORBytes(token[len(key):], token[:len(key)], key)
+	return base64.RawURLEncoding.EncodeToString(token)
 }
 
 // ownTokens returns HTML that several viewers share with the token of one viewer.

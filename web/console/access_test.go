@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 	"os"
@@ -67,28 +66,6 @@ func TestRoles(t *testing.T) {
 	})
 }
 
-func TestFormToken(t *testing.T) {
-	t.Parallel()
-
-	mine, other := visit{formKey: formKeyOf("mine")}, visit{formKey: formKeyOf("other")}
-
-	require.NoError(t, mine.checkToken(mine.token()))
-	require.NotEqual(t, mine.token(), mine.token(), "each is masked")
-	for name, given := range map[string]string{
-		"none": "", "another session's": other.token(), "no base64": "%%%", "too short": mine.token()[4:], "the shared one": sharedToken,
-	} {
-		require.ErrorIs(t, mine.checkToken(given), errFormToken, name)
-	}
-	require.ErrorIs(t, visit{}.checkToken(mine.token()), errFormToken)
-
-	ctx := context.WithValue(t.Context(), visitKey{}, mine)
-	own := strings.TrimPrefix(string(ownTokens(ctx, []byte("token="+sharedToken))), "token=")
-	require.NoError(t, mine.checkToken(own))
-	require.Nil(t, requires(shared(ctx, models.RoleAdmin), models.RoleOperator))
-	require.Equal(t, "Requires the role operator. Your role is viewer.",
-		requires(shared(ctx, models.RoleViewer), models.RoleOperator)["title"])
-}
-
 func TestForms(t *testing.T) {
 	t.Parallel()
 
@@ -115,8 +92,8 @@ func TestForms(t *testing.T) {
 
 		b := operator(t)
 		job := b.Submit(t)
-		for name, token := range map[string]string{"none": "", "another session's": visit{formKey: formKeyOf("another")}.token(), "the shared one": sharedToken} {
-			got := b.post(t, "/jobs/"+string(job.ID)+"/cancel", url.Values{csrfField: {token}})
+		for name, token := range map[string]string{"none": "", "another session's": NewFormToken("another"), "no token": "shared"} {
+			got := b.post(t, "/jobs/"+string(job.ID)+"/cancel", url.Values{"csrf": {token}})
 			require.Equal(t, http.StatusForbidden, got.Status, name)
 			require.Contains(t, got.Body, "This form belongs to another login", name)
 		}

@@ -17,9 +17,6 @@ import (
 	"github.com/reelay/reelay/web/ui"
 )
 
-// accessListSize is the number of rows of a page of accounts, or of the audit log.
-const accessListSize = 50
-
 // accountList is the view of the accounts.
 type accountList struct {
 	Rows []*models.Account
@@ -30,7 +27,7 @@ type accountList struct {
 	Now   time.Time
 }
 
-func (c *console) accountList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *accessController) accountList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	found, err := c.Accounts.List(r.Context(), p, paging.Request{First: accessListSize, After: r.URL.Query().Get("after")})
 	if err != nil {
 		return err
@@ -48,14 +45,6 @@ func (c *console) accountList(w http.ResponseWriter, r *http.Request, p jobs.Pri
 		v.Older = "/accounts?after=" + url.QueryEscape(found.End)
 	}
 	return render(w, r, http.StatusOK, accountListPage(v))
-}
-
-// used returns which part of a limit is used, in percent.
-func used(n, limit int) float64 {
-	if limit <= 0 {
-		return 100
-	}
-	return min(100, 100*float64(n)/float64(limit))
 }
 
 // accountForm is the view of the form of an account.
@@ -103,11 +92,11 @@ func accountValues(a *models.Account) url.Values {
 	}
 }
 
-func (c *console) accountNew(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *accessController) accountNew(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	return render(w, r, http.StatusOK, accountFormPage(&accountForm{Values: url.Values{"id": {string(models.NewAccountID())}, "tier": {string(models.TierPro)}}}))
 }
 
-func (c *console) accountEdit(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *accessController) accountEdit(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	account, err := c.Accounts.Get(r.Context(), p, models.AccountID(r.PathValue("id")))
 	if err != nil {
 		return err
@@ -115,7 +104,7 @@ func (c *console) accountEdit(w http.ResponseWriter, r *http.Request, p jobs.Pri
 	return render(w, r, http.StatusOK, accountFormPage(&accountForm{Account: account, Values: accountValues(account)}))
 }
 
-func (c *console) accountCreate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *accessController) accountCreate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	return c.saveAccount(w, r, &accountForm{}, func(in auth.AccountInput) (string, error) {
 		in.ID = models.AccountID(r.PostForm.Get("id")) // so that a form that is sent twice makes one account
 		account, err := c.Accounts.Create(r.Context(), p, in)
@@ -126,7 +115,7 @@ func (c *console) accountCreate(w http.ResponseWriter, r *http.Request, p jobs.P
 	})
 }
 
-func (c *console) accountUpdate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *accessController) accountUpdate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	account, err := c.Accounts.Get(r.Context(), p, models.AccountID(r.PathValue("id")))
 	if err != nil {
 		return err
@@ -139,7 +128,7 @@ func (c *console) accountUpdate(w http.ResponseWriter, r *http.Request, p jobs.P
 
 // saveAccount reads the form of an account, saves it, and shows the form again with what was
 // refused.
-func (c *console) saveAccount(w http.ResponseWriter, r *http.Request, f *accountForm, save func(auth.AccountInput) (message string, err error)) error {
+func (c *accessController) saveAccount(w http.ResponseWriter, r *http.Request, f *accountForm, save func(auth.AccountInput) (message string, err error)) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -197,9 +186,6 @@ func readAccount(form url.Values, old *models.Account) (in auth.AccountInput, pr
 	}
 	return in, problems
 }
-
-// unlimited reports whether a limit is so high that it is none.
-func unlimited(limit int) bool { return limit >= jobs.Unlimited }
 
 // limitText names a limit.
 func limitText(limit int) string {

@@ -94,17 +94,6 @@ func rawJSON(payload json.RawMessage) string {
 	return ui.Upright(out.String())
 }
 
-// idPaths are the pages about what an id names, by the kind of the id.
-var idPaths = map[string]func(id string) string{
-	"job": func(id string) string { return "/jobs/" + id },
-	"pol": func(id string) string { return "/pools/" + id },
-	"wrk": func(id string) string { return "/workers/" + id },
-	"sch": func(id string) string { return "/schedules/" + id },
-	"wfl": func(id string) string { return "/workflows/" + id },
-	"mem": func(id string) string { return "/members/" + id },
-	"acc": func(id string) string { return "/accounts/" + id + "/edit" },
-}
-
 // idPath returns the address of the page about what an id names, or "" if there is none or the person
 // may not open it.
 func idPath(ctx context.Context, id string) string {

@@ -65,7 +65,7 @@ func (r silenceRow) what() string {
 // fires returns when the condition will have held for long enough.
 func (r alertRow) fires() time.Time { return r.Since.Add(r.Rule.For) }
 
-func (c *console) alertList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *alertsController) alertList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readAlerts(r.Context(), p, r.URL.Query().Get("history") != "")
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (c *console) alertList(w http.ResponseWriter, r *http.Request, p jobs.Princ
 	return render(w, r, http.StatusOK, alertListPage(v))
 }
 
-func (c *console) alertListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *alertsController) alertListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	all := r.URL.Query().Get("history") != ""
 	return c.refresh(w, r, p, alertsPath("/alerts/live", all), func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
 		v, err := c.readAlerts(ctx, p, all)
@@ -95,7 +95,7 @@ func alertsPath(page string, all bool) string {
 	return page
 }
 
-func (c *console) readAlerts(ctx context.Context, p jobs.Principal, all bool) (*alertList, error) {
+func (c *alertsController) readAlerts(ctx context.Context, p jobs.Principal, all bool) (*alertList, error) {
 	v := &alertList{History: all, Rules: c.Alerts.Config.Rules, Routes: c.Alerts.Config.Routes}
 	found, err := c.Alerts.List(ctx, p, !all)
 	if err != nil {
@@ -136,7 +136,7 @@ func (c *console) readAlerts(ctx context.Context, p jobs.Principal, all bool) (*
 	return v, nil
 }
 
-func (c *console) alertRows(all []*models.Alert, names map[models.KeyID]string) (rows []alertRow) {
+func (c *alertsController) alertRows(all []*models.Alert, names map[models.KeyID]string) (rows []alertRow) {
 	for _, a := range all {
 		rule := c.Alerts.Config.Rule(a.Rule)
 		if rule == nil { // of an older configuration
@@ -147,7 +147,7 @@ func (c *console) alertRows(all []*models.Alert, names map[models.KeyID]string) 
 	return rows
 }
 
-func (c *console) alertAcknowledge(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *alertsController) alertAcknowledge(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	a, err := c.Alerts.Acknowledge(r.Context(), p, models.AlertID(r.PathValue("id")))
 	if err != nil {
 		return err
@@ -164,11 +164,11 @@ type silenceForm struct {
 	Errors map[string]string
 }
 
-func (c *console) silenceAsk(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *alertsController) silenceAsk(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	return render(w, r, http.StatusOK, silencePage(&silenceForm{Rule: r.URL.Query().Get("rule"), Minutes: "60", Rules: c.Alerts.Config.Rules}))
 }
 
-func (c *console) silenceStart(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *alertsController) silenceStart(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -186,14 +186,14 @@ func (c *console) silenceStart(w http.ResponseWriter, r *http.Request, p jobs.Pr
 	return c.done(w, r, "/alerts", "The silence has begun.")
 }
 
-func (c *console) silenceEnd(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *alertsController) silenceEnd(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if _, err := c.Alerts.EndSilence(r.Context(), p, models.SilenceID(r.PathValue("id"))); err != nil {
 		return err
 	}
 	return c.done(w, r, "/alerts", "The silence is over.")
 }
 
-func (c *console) routeTest(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *alertsController) routeTest(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	name := r.PathValue("name")
 	failure, err := c.Alerts.TestRoute(r.Context(), p, name)
 	if err != nil {
@@ -212,7 +212,7 @@ type alertRule struct {
 	Now    time.Time
 }
 
-func (c *console) alertRule(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *alertsController) alertRule(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	rule := c.Alerts.Config.Rule(r.PathValue("name"))
 	if rule == nil {
 		return apierror.NotFound("rule")

@@ -26,7 +26,7 @@ type auditList struct {
 // auditFields are the parts of the filter.
 var auditFields = []string{"actor", "action", "target", "since", "until"}
 
-func (c *console) auditList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *accessController) auditList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	asked := r.URL.Query()
 	v := &auditList{Values: url.Values{}, Errors: map[string]string{}, Now: time.Now()}
 	for _, name := range auditFields {
@@ -49,21 +49,6 @@ func (c *console) auditList(w http.ResponseWriter, r *http.Request, p jobs.Princ
 		v.Older = "/audit?" + older.Encode()
 	}
 	return render(w, r, http.StatusOK, auditListPage(v))
-}
-
-// readAuditTimes reads the bounds of a list of acts. Times are in UTC, as browsers send them.
-func readAuditTimes(values url.Values, problems map[string]string, since, until *time.Time) {
-	for name, to := range map[string]*time.Time{"since": since, "until": until} {
-		value := values.Get(name)
-		for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", time.RFC3339, time.DateOnly} {
-			if at, err := time.Parse(layout, value); err == nil {
-				*to = at
-			}
-		}
-		if value != "" && to.IsZero() {
-			problems[name] = "This must be a time in UTC, such as 2026-11-26T03:00."
-		}
-	}
 }
 
 // with returns the address of the log with another value of the filter.

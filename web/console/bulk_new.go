@@ -109,7 +109,7 @@ func (v *bulkNew) skipped() []string {
 
 func countLimited(n int) string { return ui.Count(n, 10_000) }
 
-func (c *console) bulkConfirm(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *bulkopsController) bulkConfirm(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := readBulk(r.URL.Query())
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func (c *console) bulkConfirm(w http.ResponseWriter, r *http.Request, p jobs.Pri
 }
 
 // showBulk shows the page with a dry run.
-func (c *console) showBulk(w http.ResponseWriter, r *http.Request, p jobs.Principal, v *bulkNew) error {
+func (c *bulkopsController) showBulk(w http.ResponseWriter, r *http.Request, p jobs.Principal, v *bulkNew) error {
 	status := http.StatusOK
 	request := v.request()
 	request.DryRun, request.PerMinute, request.Canary = true, nil, nil
@@ -147,7 +147,7 @@ func (c *console) showBulk(w http.ResponseWriter, r *http.Request, p jobs.Princi
 	return render(w, r, status, bulkNewPage(v))
 }
 
-func (c *console) bulkStart(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *bulkopsController) bulkStart(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}

@@ -139,7 +139,7 @@ func (v bulkView) request() string {
 // jobsPath is the address of the list of the operation's jobs.
 func (v bulkView) jobsPath() string { return jobQuery{Search: "bulk:" + string(v.ID)}.path("/jobs") }
 
-func (c *console) bulkList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *bulkopsController) bulkList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readBulkList(r.Context(), p, r.URL.Query().Get("open") != "", r.URL.Query().Get("after"))
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (c *console) bulkList(w http.ResponseWriter, r *http.Request, p jobs.Princi
 	return render(w, r, http.StatusOK, bulkListPage(v))
 }
 
-func (c *console) bulkListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *bulkopsController) bulkListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	open := r.URL.Query().Get("open") != ""
 	return c.refresh(w, r, p, (&bulkList{Open: open}).live(), func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
 		v, err := c.readBulkList(ctx, p, open, "")
@@ -163,7 +163,7 @@ func (c *console) bulkListLive(w http.ResponseWriter, r *http.Request, p jobs.Pr
 
 const bulkListSize = 50
 
-func (c *console) readBulkList(ctx context.Context, p jobs.Principal, open bool, after string) (*bulkList, error) {
+func (c *bulkopsController) readBulkList(ctx context.Context, p jobs.Principal, open bool, after string) (*bulkList, error) {
 	found, err := c.Bulk.List(ctx, p, open, paging.Request{First: bulkListSize, After: after})
 	if err != nil {
 		return nil, err
@@ -185,12 +185,12 @@ func (c *console) readBulkList(ctx context.Context, p jobs.Principal, open bool,
 	return v, nil
 }
 
-func (c *console) bulkView(ctx context.Context, op *models.BulkOperation) (bulkView, error) {
+func (c *bulkopsController) bulkView(ctx context.Context, op *models.BulkOperation) (bulkView, error) {
 	names, err := c.accountNames(ctx, []models.AccountID{op.AccountID})
 	return bulkView{BulkOperation: op, Account: names[op.AccountID], Now: time.Now()}, err
 }
 
-func (c *console) bulkShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *bulkopsController) bulkShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	op, err := c.Bulk.Get(r.Context(), p, models.BulkID(r.PathValue("id")))
 	if err != nil {
 		return err
@@ -205,7 +205,7 @@ func (c *console) bulkShow(w http.ResponseWriter, r *http.Request, p jobs.Princi
 	return render(w, r, http.StatusOK, bulkShowPage(v))
 }
 
-func (c *console) bulkShowLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *bulkopsController) bulkShowLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	id := models.BulkID(r.PathValue("id"))
 	return c.refresh(w, r, p, "/bulk/"+string(id), func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
 		op, err := c.Bulk.Get(ctx, p, id)
@@ -224,7 +224,7 @@ func (c *console) bulkShowLive(w http.ResponseWriter, r *http.Request, p jobs.Pr
 }
 
 // bulkSteer pauses, resumes or cancels an operation. It is harmless if that happened already.
-func (c *console) bulkSteer(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *bulkopsController) bulkSteer(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	id := models.BulkID(r.PathValue("id"))
 	verb := path.Base(r.URL.Path)
 	steer := map[string]func(context.Context, jobs.Principal, models.BulkID) (*models.BulkOperation, error){

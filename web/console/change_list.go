@@ -13,7 +13,6 @@ import (
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
-	"github.com/reelay/reelay/web/ui"
 )
 
 // changeList is the view of the feed of changes.
@@ -30,7 +29,7 @@ type changeList struct {
 var changeFields = []string{"kind", "target", "since", "until"}
 
 // changeList shows what changed in the installation, to all who see the console.
-func (c *console) changeList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *changesController) changeList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	asked := r.URL.Query()
 	v := &changeList{Values: url.Values{}, Errors: map[string]string{}, Now: time.Now()}
 	for _, name := range changeFields {
@@ -83,39 +82,4 @@ func changePath(ctx context.Context, change *query.Change) string {
 		return "/system"
 	}
 	return ""
-}
-
-// overviewChanges is how many changes the overview shows.
-const overviewChanges = 5
-
-// newestChanges returns the newest changes of the last day.
-func (c *console) newestChanges(ctx context.Context, p jobs.Principal) ([]*query.Change, error) {
-	found, err := c.Reader.Changes(ctx, p, query.ChangeFilter{Since: time.Now().Add(-24 * time.Hour)}, paging.Request{First: overviewChanges})
-	if err != nil {
-		return nil, err
-	}
-	return found.Items, nil
-}
-
-// maxMarks is how many changes the charts of a page mark.
-const maxMarks = 50
-
-// markedKinds are the kinds of changes that move the figures of a chart.
-var markedKinds = []query.ChangeKind{query.ChangeModel, query.ChangePool, query.ChangeQueue, query.ChangeHalt, query.ChangeProcess}
-
-// mark marks the newest changes in charts of a time.
-func (c *console) mark(ctx context.Context, span chartRange, charts []ui.ChartData) error {
-	filter := query.ChangeFilter{Kinds: markedKinds, Since: time.Now().Add(-span.Length - span.Step)}
-	found, err := c.Reader.Changes(ctx, jobs.Host, filter, paging.Request{First: maxMarks})
-	if err != nil {
-		return err
-	}
-	marks := make([]ui.ChartMark, 0, len(found.Items))
-	for _, change := range found.Items {
-		marks = append(marks, ui.ChartMark{At: change.At, Text: ui.Upright(change.Title)})
-	}
-	for i := range charts {
-		charts[i].Marks = marks
-	}
-	return nil
 }

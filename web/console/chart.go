@@ -103,11 +103,11 @@ func poolLines(past []*history.Figures, name history.Name) (all []line) {
 		if pool == "" {
 			label = "without a pool"
 		}
-		all = append(all, line{label, poolTones[i], ofPools(name, func(p string) bool { return p == pool }), history.Selection{}})
+		all = append(all, line{label: label, tone: poolTones[i], of: ofPools(name, func(p string) bool { return p == pool })})
 	}
 	if len(rest) > 0 {
 		label := text.Count(len(rest), "other pool")
-		all = append(all, line{label, poolTones[len(drawn)], ofPools(name, func(p string) bool { return slices.Contains(rest, p) }), history.Selection{}})
+		all = append(all, line{label: label, tone: poolTones[len(drawn)], of: ofPools(name, func(p string) bool { return slices.Contains(rest, p) })})
 	}
 	return all
 }
@@ -137,4 +137,10 @@ func metric(name history.Name) func(*history.Figures) *float64 {
 		panic("no metric " + strings.ToLower(string(name))) // names are constants
 	}
 	return m.Of
+}
+
+// overviewCharts is the view of the charts.
+type overviewCharts struct {
+	Range  chartRange
+	Charts []ui.ChartData
 }

@@ -1,13 +1,15 @@
 // Package console is the operator console. Its pages are rendered on the server and
 // work without JavaScript; with it, they update live.
 //
-// A page is a triple: a handler with its typed view, the view's .templ, and a test.
-// routes.go lists all pages.
+// A page is a triple: a handler with its typed view, the view's .templ, and a test. Each section has
+// its package, whose Routes lists its pages. What all pages share is in package shell.
 package console
 
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/reelay/reelay/features/alert"
@@ -73,13 +75,46 @@ type Config struct {
 	CheckLoginsEvery time.Duration
 }
 
-type console struct {
-	Config
-	exams    exams
-	policy   string
-	attempts *attempts
-	restAPI  *apiDocs
-	lists    feeds[listState]
-	jobPages feeds[*jobView]
-	pasts    pasts
+// New returns the console. It responds to unknown paths with its error page.
+func New(config Config) http.Handler {
+	pages := newShell(shellConfig{
+		Keys: config.Keys, Reader: config.Reader, Logs: config.Logs, ObjectsOrigin: config.ObjectsOrigin,
+		Name: config.Name, Secure: config.Secure, CheckLoginsEvery: config.CheckLoginsEvery,
+	})
+	return pages.handler(routes(pages, config))
+}
+
+// routes lists the pages of all sections.
+func routes(pages *console, config Config) []route {
+	charts := newChartReader(config.Reader)
+	return slices.Concat(
+		pages.ownRoutes(),
+		accessRoutes(pages, accessConfig{Keys: config.Keys, Members: config.Members, Accounts: config.Accounts, Reader: config.Reader, Schedules: config.Schedules, SSO: config.SSO, Secure: config.Secure}),
+		overviewRoutes(pages, overviewConfig{Reader: config.Reader, Alerts: config.Alerts}, charts),
+		jobRoutes(pages, jobConfig{Reader: config.Reader, Watcher: config.Watcher, Submitter: config.Submitter, Canceller: config.Canceller, Deleter: config.Deleter, Operator: config.Operator, Letters: config.Letters, Retrier: config.Retrier, Logs: config.Logs}),
+		bulkopsRoutes(pages, bulkopsConfig{Bulk: config.Bulk}),
+		deadlettersRoutes(pages, deadlettersConfig{Reader: config.Reader, Letters: config.Letters, Bulk: config.Bulk}),
+		schedulesRoutes(pages, schedulesConfig{Reader: config.Reader, Schedules: config.Schedules}),
+		workflowsRoutes(pages, workflowsConfig{Reader: config.Reader, Workflows: config.Workflows}),
+		queuesRoutes(pages, queuesConfig{Reader: config.Reader, Operator: config.Operator}, charts),
+		poolsRoutes(pages, poolsConfig{Reader: config.Reader, Fleet: config.Fleet, Pools: config.Pools}),
+		workersRoutes(pages, workersConfig{Reader: config.Reader, Fleet: config.Fleet}),
+		modelRoutes(pages, modelConfig{Reader: config.Reader, Registry: config.Registry}),
+		alertsRoutes(pages, alertsConfig{Reader: config.Reader, Alerts: config.Alerts}),
+		webhooksRoutes(pages, webhooksConfig{Reader: config.Reader, Webhooks: config.Webhooks}),
+		changesRoutes(pages, changesConfig{Reader: config.Reader}),
+		systemRoutes(pages, systemConfig{Reader: config.Reader, Operator: config.Operator, Monitor: config.Monitor, Examine: config.Examine, Redis: config.Redis}),
+		apidocsRoutes(pages, apidocsConfig{OpenAPI: config.OpenAPI}),
+	)
+}
+
+// Pages returns the patterns of all pages that are read, for measurements.
+func Pages() []string {
+	var all []string
+	for _, route := range routes(newShell(shellConfig{}), Config{}) {
+		if strings.HasPrefix(route.pattern, "GET ") {
+			all = append(all, route.pattern)
+		}
+	}
+	return all
 }

@@ -33,7 +33,7 @@ type causeForm struct {
 	Errors                         map[string]string
 }
 
-func (c *console) redriveAsk(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *deadlettersController) redriveAsk(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.redriveForm(r, p)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (c *console) redriveAsk(w http.ResponseWriter, r *http.Request, p jobs.Prin
 }
 
 // redriveForm returns the form with the job's own prompt and params.
-func (c *console) redriveForm(r *http.Request, p jobs.Principal) (*redriveForm, error) {
+func (c *deadlettersController) redriveForm(r *http.Request, p jobs.Principal) (*redriveForm, error) {
 	letter, err := c.readLetter(r, p)
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (c *console) redriveForm(r *http.Request, p jobs.Principal) (*redriveForm, 
 	return v, nil
 }
 
-func (c *console) redrive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *deadlettersController) redrive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (v *redriveForm) edit(prompt, params string) (operate.Edit, error) {
 	return e, nil
 }
 
-func (c *console) discardAsk(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *deadlettersController) discardAsk(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readLetter(r, p)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (c *console) discardAsk(w http.ResponseWriter, r *http.Request, p jobs.Prin
 	return render(w, r, http.StatusOK, discardPage(v, "", nil))
 }
 
-func (c *console) discard(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *deadlettersController) discard(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (c *console) discard(w http.ResponseWriter, r *http.Request, p jobs.Princip
 const maxRedriven = 10_000
 
 // causeForm returns a form for the dead letters with the cause that an address names.
-func (c *console) causeForm(r *http.Request) (*causeForm, error) {
+func (c *deadlettersController) causeForm(r *http.Request) (*causeForm, error) {
 	group, err := c.causeOrNone(r.Context(), causeAsked{fingerprint: causeOf(r).fingerprint})
 	if err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (c *console) causeForm(r *http.Request) (*causeForm, error) {
 	return &causeForm{DeadLetterGroup: group, Canary: "1", PerMinute: "60", Limit: strconv.Itoa(min(group.Count, maxRedriven))}, nil
 }
 
-func (c *console) causeRedriveAsk(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *deadlettersController) causeRedriveAsk(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	v, err := c.causeForm(r)
 	if err != nil {
 		return err
@@ -161,7 +161,7 @@ func (c *console) causeRedriveAsk(w http.ResponseWriter, r *http.Request, _ jobs
 	return render(w, r, http.StatusOK, causeRedrivePage(v))
 }
 
-func (c *console) causeDiscardAsk(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *deadlettersController) causeDiscardAsk(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	v, err := c.causeForm(r)
 	if err != nil {
 		return err
@@ -169,7 +169,7 @@ func (c *console) causeDiscardAsk(w http.ResponseWriter, r *http.Request, _ jobs
 	return render(w, r, http.StatusOK, causeDiscardPage(v))
 }
 
-func (c *console) causeRedrive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *deadlettersController) causeRedrive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func refusalsOf(err error) map[string]string {
 	return nil
 }
 
-func (c *console) causeDiscard(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *deadlettersController) causeDiscard(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func causeOf(r *http.Request) causeAsked {
 	return causeAsked{q.Get("cause"), q.Get("resolved") != "", q.Get("after")}
 }
 
-func (c *console) deadLetterGroup(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *deadlettersController) deadLetterGroup(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readCause(r.Context(), p, causeOf(r))
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (c *console) deadLetterGroup(w http.ResponseWriter, r *http.Request, p jobs
 	return render(w, r, http.StatusOK, deadLetterGroupPage(v))
 }
 
-func (c *console) deadLetterGroupLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *deadlettersController) deadLetterGroupLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	asked := causeOf(r)
 	asked.after = ""
 	return c.refresh(w, r, p, causePath("/live", asked.fingerprint, asked.resolved), func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
@@ -82,7 +82,7 @@ func (c *console) deadLetterGroupLive(w http.ResponseWriter, r *http.Request, p 
 	})
 }
 
-func (c *console) readCause(ctx context.Context, p jobs.Principal, asked causeAsked) (*deadLetterGroup, error) {
+func (c *deadlettersController) readCause(ctx context.Context, p jobs.Principal, asked causeAsked) (*deadLetterGroup, error) {
 	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.CountPrice)
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (c *console) readCause(ctx context.Context, p jobs.Principal, asked causeAs
 
 // causeOrNone returns the dead letters with a cause. If none is open any more, because all were
 // resolved while the page was shown, it returns the resolved ones with the count 0.
-func (c *console) causeOrNone(ctx context.Context, asked causeAsked) (*models.DeadLetterGroup, error) {
+func (c *deadlettersController) causeOrNone(ctx context.Context, asked causeAsked) (*models.DeadLetterGroup, error) {
 	group, err := c.Reader.DeadLetterGroup(ctx, asked.fingerprint, asked.resolved)
 	if err == nil || asked.resolved {
 		return group, err
@@ -127,7 +127,7 @@ func (c *console) causeOrNone(ctx context.Context, asked causeAsked) (*models.De
 	return resolved, nil
 }
 
-func (c *console) letterRows(ctx context.Context, letters []*models.DeadLetter) ([]letterRow, error) {
+func (c *deadlettersController) letterRows(ctx context.Context, letters []*models.DeadLetter) ([]letterRow, error) {
 	if len(letters) == 0 {
 		return nil, nil
 	}
@@ -149,7 +149,7 @@ func (c *console) letterRows(ctx context.Context, letters []*models.DeadLetter) 
 }
 
 // redrivesOf returns the unfinished bulk operations that redrive the dead letters with a cause.
-func (c *console) redrivesOf(ctx context.Context, p jobs.Principal, fingerprint string) (found []*models.BulkOperation, err error) {
+func (c *deadlettersController) redrivesOf(ctx context.Context, p jobs.Principal, fingerprint string) (found []*models.BulkOperation, err error) {
 	const most = 100 // an account may have 20 open ones
 	page, err := c.Bulk.List(ctx, p, true, paging.Request{First: most})
 	if err != nil {

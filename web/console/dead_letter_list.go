@@ -73,7 +73,7 @@ func (q letterQuery) filter() models.DeadLetterFilter {
 	return models.DeadLetterFilter{Resolved: q.Resolved, Audience: []models.Audience{audience}}
 }
 
-func (c *console) deadLetterList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *deadlettersController) deadLetterList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readCauses(r.Context(), p, letterQueryOf(r))
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (c *console) deadLetterList(w http.ResponseWriter, r *http.Request, p jobs.
 	return render(w, r, http.StatusOK, deadLetterListPage(v))
 }
 
-func (c *console) deadLetterListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *deadlettersController) deadLetterListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	asked := letterQueryOf(r)
 	return c.refresh(w, r, p, asked.path("/dead-letters/live"), func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
 		v, err := c.readCauses(ctx, p, asked)
@@ -96,7 +96,7 @@ func (c *console) deadLetterListLive(w http.ResponseWriter, r *http.Request, p j
 	})
 }
 
-func (c *console) readCauses(ctx context.Context, p jobs.Principal, q letterQuery) (*deadLetterList, error) {
+func (c *deadlettersController) readCauses(ctx context.Context, p jobs.Principal, q letterQuery) (*deadLetterList, error) {
 	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.CountPrice)
 	if err != nil {
 		return nil, err
@@ -140,15 +140,6 @@ func (r causeRow) one() *models.FailingHost {
 
 // path returns the address of the page of this cause.
 func (r causeRow) path() string { return causePath("", r.Fingerprint, r.Resolved) }
-
-// causePath returns the address of a page about the dead letters with one cause.
-func causePath(page, fingerprint string, resolved bool) string {
-	v := url.Values{"cause": {fingerprint}}
-	if resolved {
-		v.Set("resolved", "1")
-	}
-	return "/dead-letters/group" + page + "?" + v.Encode()
-}
 
 // poolNames lists the pools of some hosts, each once.
 func poolNames(hosts []*models.FailingHost) (names []string) {

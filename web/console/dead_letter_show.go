@@ -28,7 +28,7 @@ type letterAttempt struct {
 
 func letterID(r *http.Request) models.DeadLetterID { return models.DeadLetterID(r.PathValue("id")) }
 
-func (c *console) deadLetterShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *deadlettersController) deadLetterShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readLetter(r, p)
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func (c *console) deadLetterShow(w http.ResponseWriter, r *http.Request, p jobs.
 }
 
 // readLetter reads the dead letter that an address names, without its log.
-func (c *console) readLetter(r *http.Request, p jobs.Principal) (*deadLetterView, error) {
+func (c *deadlettersController) readLetter(r *http.Request, p jobs.Principal) (*deadLetterView, error) {
 	ctx := r.Context()
 	letter, err := c.Reader.DeadLetter(ctx, p, letterID(r))
 	if err != nil {

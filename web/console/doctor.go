@@ -117,7 +117,7 @@ func worstFirst(found []doctor.Finding) []doctor.Finding {
 
 // examined returns the newest examination for a viewer. If the viewer may run the checks, they are
 // started unless their result is current.
-func (c *console) examined(r *http.Request, p jobs.Principal) (*examination, <-chan struct{}) {
+func (c *systemController) examined(r *http.Request, p jobs.Principal) (*examination, <-chan struct{}) {
 	if c.Examine != nil && p.May(models.RoleOperator) {
 		c.exams.begin(askedAfter(r), c.Examine)
 	}
@@ -144,12 +144,12 @@ func askedAfter(r *http.Request) time.Time {
 }
 
 // doctor runs the checks, and shows how far they are or what they found.
-func (c *console) doctor(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *systemController) doctor(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, _ := c.examined(r, p)
 	return render(w, r, http.StatusOK, doctorPage(v))
 }
 
-func (c *console) doctorLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *systemController) doctorLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	return c.follow(w, r, func(ctx context.Context, s *stream) error {
 		for {
 			v, changed := c.examined(r, p)
@@ -169,7 +169,7 @@ func (c *console) doctorLive(w http.ResponseWriter, r *http.Request, p jobs.Prin
 }
 
 // doctorRun runs the checks again.
-func (c *console) doctorRun(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *systemController) doctorRun(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	if c.Examine == nil {
 		return errNoPage
 	}

@@ -31,7 +31,7 @@ func requireEveryPage(t *testing.T, pages map[string]string) {
 	t.Helper()
 	mux := http.NewServeMux()
 	missing := map[string]bool{}
-	for _, r := range new(console).routes() {
+	for _, r := range routes(newShell(shellConfig{}), Config{}) {
 		mux.Handle(r.pattern, http.NotFoundHandler())
 		method, path, ok := strings.Cut(r.pattern, " ")
 		if !ok {

@@ -142,7 +142,7 @@ func TestEveryForm(t *testing.T) {
 		maps.Copy(pages, seed(t, b))
 	}
 	mux := http.NewServeMux()
-	for _, r := range new(console).routes() {
+	for _, r := range routes(newShell(shellConfig{}), Config{}) {
 		mux.Handle(r.pattern, http.NotFoundHandler())
 	}
 	routeOf := func(f *shownForm) (pattern string) {

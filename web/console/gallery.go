@@ -42,7 +42,7 @@ var galleryTimes = []struct {
 	Within      time.Duration
 }{{"", "Any time", 0}, {"1h", "Last hour", time.Hour}, {"24h", "Last 24 hours", 24 * time.Hour}, {"7d", "Last 7 days", 7 * 24 * time.Hour}, {"30d", "Last 30 days", 30 * 24 * time.Hour}}
 
-func (c *console) gallery(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) gallery(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	asked := r.URL.Query()
 	v := &galleryView{Model: asked.Get("model"), User: strings.TrimSpace(asked.Get("user")), Account: strings.TrimSpace(asked.Get("account")), Within: asked.Get("within"), Now: time.Now()}
 	for _, m := range c.Reader.Catalogue.Current().Models() {
@@ -86,7 +86,7 @@ func accountTerm(name string) string {
 }
 
 // readVideos reads the prompts and thumbnails of those jobs that have a video.
-func (c *console) readVideos(r *http.Request, v *galleryView, found []*models.Job) error {
+func (c *jobController) readVideos(r *http.Request, v *galleryView, found []*models.Job) error {
 	ids := make([]models.JobID, 0, len(found))
 	for _, job := range found {
 		if job.ResultID != "" && job.DeletedAt.IsZero() {

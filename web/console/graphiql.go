@@ -16,7 +16,7 @@ var graphiqlPolicy = strings.Join([]string{
 
 // graphiql serves a page to write queries. It needs no login: it shows only responses of
 // the API to the entered key.
-func (c *console) graphiql(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *apidocsController) graphiql(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	w.Header().Set("Content-Security-Policy", graphiqlPolicy)
 	if asset("vendor/graphiql.js") == "" || asset("vendor/graphiql.css") == "" {
 		return render(w, r, http.StatusOK, graphiqlMissing())

@@ -44,15 +44,6 @@ func TestGraphiQL(t *testing.T) {
 		require.Subset(t, names, []string{"Query", "Variables", "Response"})
 	})
 
-	t.Run("SaysHowToGetWhatIsMissing", func(t *testing.T) {
-		t.Parallel()
-
-		w := httptest.NewRecorder()
-		require.NoError(t, render(w, httptest.NewRequest(http.MethodGet, "/graphql", nil), http.StatusOK, graphiqlMissing()))
-
-		require.Contains(t, w.Body.String(), "go tool task assets")
-	})
-
 	t.Run("IsForBrowsersThatSendNoQuery", func(t *testing.T) {
 		t.Parallel()
 

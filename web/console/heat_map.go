@@ -37,7 +37,7 @@ func hoursOf(r *http.Request) int {
 	return hours
 }
 
-func (c *console) heatMap(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *overviewController) heatMap(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readHeatMap(r.Context(), p, hoursOf(r))
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func (c *console) heatMap(w http.ResponseWriter, r *http.Request, p jobs.Princip
 	return render(w, r, http.StatusOK, heatMapPage(v, charts))
 }
 
-func (c *console) heatMapLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *overviewController) heatMapLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	hours := hoursOf(r)
 	return c.refresh(w, r, p, fmt.Sprintf("/heatmap/live %d", hours), func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
 		v, err := c.readHeatMap(ctx, p, hours)
@@ -57,7 +57,7 @@ func (c *console) heatMapLive(w http.ResponseWriter, r *http.Request, p jobs.Pri
 	})
 }
 
-func (c *console) readHeatMap(ctx context.Context, p jobs.Principal, hours int) (*heatMap, error) {
+func (c *overviewController) readHeatMap(ctx context.Context, p jobs.Principal, hours int) (*heatMap, error) {
 	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.CountPrice)
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func heatRange(hours int) chartRange {
 }
 
 // heatCharts serves the charts alone, for chart.js.
-func (c *console) heatCharts(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *overviewController) heatCharts(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	charts, err := c.readHeatCharts(r.Context(), hoursOf(r))
 	if err != nil {
 		return err
@@ -102,14 +102,14 @@ func (c *console) heatCharts(w http.ResponseWriter, r *http.Request, _ jobs.Prin
 }
 
 // readHeatCharts returns how the cells with the most workers became as they are.
-func (c *console) readHeatCharts(ctx context.Context, hours int) (overviewCharts, error) {
+func (c *overviewController) readHeatCharts(ctx context.Context, hours int) (overviewCharts, error) {
 	span := heatRange(hours)
-	past, err := c.readPast(ctx, span)
+	past, err := c.charts.past(ctx, span)
 	if err != nil {
 		return overviewCharts{}, err
 	}
 	charts := heatChartsOf(past)
-	return overviewCharts{span, charts}, c.mark(ctx, span, charts)
+	return overviewCharts{span, charts}, c.charts.mark(ctx, span, charts)
 }
 
 func heatChartsOf(past []*history.Figures) []ui.ChartData {
@@ -126,7 +126,7 @@ func heatChartsOf(past []*history.Figures) []ui.ChartData {
 	cells = cells[:min(len(cells), len(poolTones))]
 	of := func(metricName history.Name) (all []line) {
 		for i, cell := range cells {
-			all = append(all, line{name(cell), poolTones[i], metric(metricName), cell})
+			all = append(all, line{label: name(cell), tone: poolTones[i], of: metric(metricName), selection: cell})
 		}
 		return all
 	}

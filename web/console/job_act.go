@@ -12,7 +12,7 @@ import (
 // linkTTL is how long a video can be paused and still continue.
 const linkTTL = 6 * time.Hour
 
-func (c *console) jobVideo(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) jobVideo(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	job, err := c.Reader.Job(r.Context(), p, models.JobID(r.PathValue("id")))
 	if err != nil {
 		return err
@@ -23,12 +23,12 @@ func (c *console) jobVideo(w http.ResponseWriter, r *http.Request, p jobs.Princi
 	return c.sendTo(w, r, p, job.ResultID)
 }
 
-func (c *console) artifact(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) artifact(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	return c.sendTo(w, r, p, models.ArtifactID(r.PathValue("id")))
 }
 
 // sendTo redirects to a signed link to an artifact.
-func (c *console) sendTo(w http.ResponseWriter, r *http.Request, p jobs.Principal, id models.ArtifactID) error {
+func (c *jobController) sendTo(w http.ResponseWriter, r *http.Request, p jobs.Principal, id models.ArtifactID) error {
 	a, err := c.Reader.Artifact(r.Context(), p, id)
 	if err != nil {
 		return err

@@ -38,8 +38,6 @@ type jobActionPage func(*jobAction) templ.Component
 
 func jobID(r *http.Request) models.JobID { return models.JobID(r.PathValue("id")) }
 
-func jobPath(id models.JobID) templ.SafeURL { return templ.SafeURL("/jobs/" + string(id)) }
-
 // path returns the address to which the page sends its form.
 func (v *jobAction) path(verb string) templ.SafeURL { return jobPath(v.ID) + templ.SafeURL("/"+verb) }
 
@@ -50,7 +48,7 @@ func (v *jobAction) name() string {
 
 // askJob returns a page that asks for an action. If the action is not possible now, for example
 // since the job has ended, the page leads back to the job.
-func (c *console) askJob(possible func(*jobAction) bool, page jobActionPage) page {
+func (c *jobController) askJob(possible func(*jobAction) bool, page jobActionPage) page {
 	return func(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 		v, err := c.readJobAction(r.Context(), p, jobID(r))
 		if err != nil {
@@ -63,7 +61,7 @@ func (c *console) askJob(possible func(*jobAction) bool, page jobActionPage) pag
 	}
 }
 
-func (c *console) readJobAction(ctx context.Context, p jobs.Principal, id models.JobID) (*jobAction, error) {
+func (c *jobController) readJobAction(ctx context.Context, p jobs.Principal, id models.JobID) (*jobAction, error) {
 	job, err := c.Reader.Job(ctx, p, id)
 	if err != nil {
 		return nil, err
@@ -88,7 +86,7 @@ func (c *console) readJobAction(ctx context.Context, p jobs.Principal, id models
 
 // paramFields returns the fields for a job's parameters, and sets their current values. It
 // returns none if the model no longer exists.
-func (c *console) paramFields(job *models.Job, values url.Values) ([]field, error) {
+func (c *jobController) paramFields(job *models.Job, values url.Values) ([]field, error) {
 	model, err := c.Reader.Catalogue.Current().Model(job.Model)
 	if err != nil {
 		return nil, nil
@@ -108,7 +106,7 @@ func (c *console) paramFields(job *models.Job, values url.Values) ([]field, erro
 }
 
 // acted leads from an action back to its job, or shows the page again with what is wrong.
-func (c *console) acted(w http.ResponseWriter, r *http.Request, p jobs.Principal, err error, page jobActionPage, message string) error {
+func (c *jobController) acted(w http.ResponseWriter, r *http.Request, p jobs.Principal, err error, page jobActionPage, message string) error {
 	var refused *apierror.Error
 	switch {
 	case errors.As(err, &refused) && refused.Code == apierror.CodeInvalidInput:
@@ -121,7 +119,7 @@ func (c *console) acted(w http.ResponseWriter, r *http.Request, p jobs.Principal
 
 // askAgain shows the page again with the entered values. Errors of fields that it does not have
 // are shown above them.
-func (c *console) askAgain(w http.ResponseWriter, r *http.Request, p jobs.Principal, problems map[string]string, page jobActionPage) error {
+func (c *jobController) askAgain(w http.ResponseWriter, r *http.Request, p jobs.Principal, problems map[string]string, page jobActionPage) error {
 	v, err := c.readJobAction(r.Context(), p, jobID(r))
 	if err != nil {
 		return err
@@ -135,7 +133,7 @@ func (c *console) askAgain(w http.ResponseWriter, r *http.Request, p jobs.Princi
 	return render(w, r, http.StatusUnprocessableEntity, page(v))
 }
 
-func (c *console) jobCancel(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) jobCancel(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -143,13 +141,13 @@ func (c *console) jobCancel(w http.ResponseWriter, r *http.Request, p jobs.Princ
 	return c.acted(w, r, p, err, jobCancelPage, "The cancel was requested.")
 }
 
-func (c *console) jobDelete(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) jobDelete(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	_, err := c.Deleter.Delete(r.Context(), p, jobID(r))
 	return c.acted(w, r, p, err, jobDeletePage, "The job was deleted.")
 }
 
 // jobRetry opens the next run. A form that is sent twice opens one.
-func (c *console) jobRetry(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) jobRetry(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -165,7 +163,7 @@ func (c *console) jobRetry(w http.ResponseWriter, r *http.Request, p jobs.Princi
 }
 
 // jobOrder changes the tier and the priority of a job, as far as they differ.
-func (c *console) jobOrder(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) jobOrder(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -187,7 +185,7 @@ func (c *console) jobOrder(w http.ResponseWriter, r *http.Request, p jobs.Princi
 }
 
 // jobRedrive sends the dead letter of a job back as its next run, with what was edited.
-func (c *console) jobRedrive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) jobRedrive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}

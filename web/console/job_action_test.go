@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs/lease"
-	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -90,20 +89,6 @@ func TestJobAction(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "a lighthouse\nat noon", prompts[job.ID].Text)
 		require.Contains(t, b.get(t, path).Body, "since it was redriven")
-	})
-
-	t.Run("RedrivesFromTheCheckpointIfNothingIsEdited", func(t *testing.T) {
-		t.Parallel()
-
-		b := operator(t)
-		job := b.failed(t, "a face")
-		v, err := (&console{Config: configure(b.Stack)}).readJobAction(t.Context(), b.Admin, job.ID)
-		require.NoError(t, err)
-
-		edit, problems := v.edit(v.Values)
-
-		require.Empty(t, problems)
-		require.Equal(t, operate.Edit{}, edit)
 	})
 
 	t.Run("ChangesTierAndPriority", func(t *testing.T) {

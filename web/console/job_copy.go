@@ -37,7 +37,7 @@ type rawAttempt struct {
 }
 
 // jobRaw returns a job as JSON, for people.
-func (c *console) jobRaw(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) jobRaw(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readJobView(r, p)
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func pythonLiteral(value any, indent string) string {
 func (s snippet) shown() string { return ui.Upright(s.Text) }
 
 // readJobView reads all that a job's page shows.
-func (c *console) readJobView(r *http.Request, p jobs.Principal) (*jobView, error) {
+func (c *jobController) readJobView(r *http.Request, p jobs.Principal) (*jobView, error) {
 	job, err := c.Reader.Job(r.Context(), p, jobID(r))
 	if err != nil {
 		return nil, err

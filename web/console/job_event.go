@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"maps"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )
@@ -129,4 +131,28 @@ func (v *jobView) textDetail(name, value string) detail {
 		d.Text = ui.Short(value)
 	}
 	return d
+}
+
+var keyInText = regexp.MustCompile(`"(key_[0-9a-f-]{36})"`)
+
+// readEventKeys adds the names of the keys that a job's events mention.
+func (c *jobController) readEventKeys(ctx context.Context, p jobs.Principal, v *jobView) error {
+	var ids []string
+	for _, e := range v.Events {
+		for _, found := range keyInText.FindAllSubmatch(e.Payload, -1) {
+			if id := string(found[1]); v.Keys[models.KeyID(id)] == "" {
+				ids = append(ids, id)
+			}
+		}
+	}
+	names, err := c.keyNames(ctx, p, ids...)
+	if len(names) == 0 {
+		return err
+	}
+	// A view that is shown keeps its own map.
+	for id, name := range v.Keys {
+		names[id] = name
+	}
+	v.Keys = names
+	return nil
 }

@@ -114,7 +114,7 @@ func harmless(cell string) string { return formulaStart.ReplaceAllString(cell, "
 
 // jobExport sends the jobs that match, up to exportLimit, as CSV or as JSON lines. It reads and
 // sends them page by page.
-func (c *console) jobExport(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) jobExport(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	q, err := readJobQuery(r.URL.Query())
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ type exportPart struct {
 	next string
 }
 
-func (c *console) exportPage(ctx context.Context, p jobs.Principal, q jobQuery, after string) (part exportPart, err error) {
+func (c *jobController) exportPage(ctx context.Context, p jobs.Principal, q jobQuery, after string) (part exportPart, err error) {
 	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.PagePrice(exportPage)+query.SearchPrice)
 	if err != nil {
 		return part, err
@@ -202,7 +202,7 @@ func writeQuoted(w *bufio.Writer, cells []string) {
 
 // jobEventsExport sends all events of a job as a JSON array, oldest first. It reads and sends them page
 // by page.
-func (c *console) jobEventsExport(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) jobEventsExport(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	job, err := c.Reader.Job(r.Context(), p, models.JobID(r.PathValue("id")))
 	if err != nil {
 		return err

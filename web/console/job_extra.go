@@ -151,7 +151,7 @@ func readExtras(in *submit.Submission, values url.Values, problems map[string]st
 }
 
 // jobEstimate shows what the job of the form would have to expect. Nothing is submitted.
-func (c *console) jobEstimate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) jobEstimate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (c *console) jobEstimate(w http.ResponseWriter, r *http.Request, p jobs.Pri
 }
 
 // estimate forecasts the job of the form. A form with errors has no forecast.
-func (c *console) estimate(r *http.Request, p jobs.Principal, form *jobForm) {
+func (c *jobController) estimate(r *http.Request, p jobs.Principal, form *jobForm) {
 	in, ok := form.submission()
 	if !ok {
 		return
@@ -187,7 +187,7 @@ func position(e *estimate.Estimate) string {
 }
 
 // cloneOf fills the form with the values of a job.
-func (c *console) cloneOf(r *http.Request, p jobs.Principal, id models.JobID) (*jobForm, error) {
+func (c *jobController) cloneOf(r *http.Request, p jobs.Principal, id models.JobID) (*jobForm, error) {
 	job, err := c.Reader.Job(r.Context(), p, id)
 	if err != nil {
 		return nil, err

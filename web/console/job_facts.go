@@ -16,7 +16,7 @@ import (
 const relatedShown = 20
 
 // readRelations reads the jobs, keys and the dead letter around a job, and its forecast.
-func (c *console) readRelations(ctx context.Context, p jobs.Principal, v *jobView) error {
+func (c *jobController) readRelations(ctx context.Context, p jobs.Principal, v *jobView) error {
 	parents, err := c.Reader.Parents(ctx, []models.JobID{v.ID})
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ func (f field) fileInput() string { return f.Name + ".file" }
 // storeFiles stores the files of the form, and enters their ids in the parameters' fields. What is
 // wrong with a file is an error of its field. A stored file stays entered if something else is
 // wrong, so that it need not be chosen again.
-func (c *console) storeFiles(r *http.Request, p jobs.Principal, form *jobForm) error {
+func (c *jobController) storeFiles(r *http.Request, p jobs.Principal, form *jobForm) error {
 	if r.MultipartForm == nil {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (c *console) storeFiles(r *http.Request, p jobs.Principal, form *jobForm) e
 	return nil
 }
 
-func (c *console) storeFile(r *http.Request, p jobs.Principal, file *multipart.FileHeader) (models.ArtifactID, error) {
+func (c *jobController) storeFile(r *http.Request, p jobs.Principal, file *multipart.FileHeader) (models.ArtifactID, error) {
 	in, err := file.Open()
 	if err != nil {
 		return "", fmt.Errorf("read the file of a form: %w", err)

@@ -29,7 +29,7 @@ func (b *browser) postFiles(t *testing.T, path string, form url.Values, files ..
 	for name, values := range form {
 		require.NoError(t, w.WriteField(name, values[0]))
 	}
-	require.NoError(t, w.WriteField(csrfField, b.token(t)))
+	require.NoError(t, w.WriteField("csrf", b.token(t)))
 	for _, file := range files {
 		name := "../<b>.bin"
 		if file.content == "" { // none was chosen
@@ -120,7 +120,7 @@ func TestJobFiles(t *testing.T) {
 			require.NotContains(t, got.Body, "<script>\"", name)
 		}
 		require.Empty(t, b.jobs(t))
-		forged := url.Values{csrfField: {"x"}}
+		forged := url.Values{"csrf": {"x"}}
 		require.Equal(t, http.StatusForbidden, b.post(t, "/jobs/new", forged).Status)
 	})
 

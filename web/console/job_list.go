@@ -63,15 +63,6 @@ func (r jobRow) reason() string {
 	return ""
 }
 
-// facet is a choice that narrows a list, with the number of jobs in it.
-type facet struct {
-	Name  string
-	Href  string
-	Count string
-	// On marks the current choice, Quiet one without jobs.
-	On, Quiet bool
-}
-
 // matching is the number of jobs that match, within the chosen states.
 func (v *jobList) matching() string {
 	n, first := "", true
@@ -121,14 +112,7 @@ func (v *jobList) stale() bool { return v.Problem != nil && v.Problem.Field == "
 // invalid reports whether this field is invalid.
 func (v *jobList) invalid(field string) bool { return v.Problem != nil && v.Problem.Field == field }
 
-// isStalePage reports whether a list has no such page: its cursor is no longer valid, or
-// belongs to another list.
-func isStalePage(err error) bool {
-	var refused *apierror.Error
-	return errors.As(err, &refused) && refused.Code == apierror.CodeInvalidInput && refused.Field == "after"
-}
-
-func (c *console) jobList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) jobList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	query, err := readJobQuery(r.URL.Query())
 	if err == nil && models.JobID(query.Search).Valid() {
 		http.Redirect(w, r, "/jobs/"+query.Search, http.StatusSeeOther)
@@ -165,19 +149,11 @@ func litters(v url.Values) bool {
 	return v.Has("model") || v.Has("tier")
 }
 
-// origin is the address of this Reelay, as the browser has it.
-func (c *console) origin(r *http.Request) string {
-	if c.Secure || r.TLS != nil {
-		return "https://" + r.Host
-	}
-	return "http://" + r.Host
-}
-
 // promptsKept is how long a live list keeps prompts that it has decrypted. One that is
 // purged meanwhile is shown for no longer than this.
 const promptsKept = time.Minute
 
-func (c *console) jobListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) jobListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	query, err := readJobQuery(r.URL.Query())
 	if err != nil {
 		return err
@@ -204,7 +180,7 @@ const facetPrice = 6 * query.CountPrice
 
 // readJobList reads the page of jobs that v.Filter asks for. prompts are those of the
 // last read: they never change and are expensive to decrypt.
-func (c *console) readJobList(ctx context.Context, p jobs.Principal, v *jobList, prompts map[models.JobID]string) error {
+func (c *jobController) readJobList(ctx context.Context, p jobs.Principal, v *jobList, prompts map[models.JobID]string) error {
 	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.PagePrice(v.Filter.size())+query.SearchPrice+facetPrice)
 	if err != nil {
 		return err
@@ -231,7 +207,7 @@ func (c *console) readJobList(ctx context.Context, p jobs.Principal, v *jobList,
 }
 
 // jobRows returns the rows of the list, with their prompts.
-func (c *console) jobRows(ctx context.Context, items []*models.Job, prompts map[models.JobID]string) ([]jobRow, error) {
+func (c *jobController) jobRows(ctx context.Context, items []*models.Job, prompts map[models.JobID]string) ([]jobRow, error) {
 	var unread []models.JobID
 	for _, job := range items {
 		if _, ok := prompts[job.ID]; !ok {
@@ -259,7 +235,7 @@ func (c *console) jobRows(ctx context.Context, items []*models.Job, prompts map[
 }
 
 // plainRows returns the rows of a list without prompts and pictures.
-func (c *console) plainRows(ctx context.Context, items []*models.Job) ([]jobRow, error) {
+func (c *jobController) plainRows(ctx context.Context, items []*models.Job) ([]jobRow, error) {
 	var owners []models.AccountID
 	for _, job := range items {
 		if !slices.Contains(owners, job.AccountID) {
@@ -296,7 +272,7 @@ func jobIDs(items []*models.Job, wanted func(*models.Job) bool) (ids []models.Jo
 	return ids
 }
 
-func (c *console) readPrompts(ctx context.Context, ids []models.JobID, prompts map[models.JobID]string) error {
+func (c *jobController) readPrompts(ctx context.Context, ids []models.JobID, prompts map[models.JobID]string) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -319,21 +295,9 @@ func shownPrompt(ctx context.Context, p query.Prompt) string {
 	return ui.Upright(p.Text)
 }
 
-func (c *console) accountNames(ctx context.Context, ids []models.AccountID) (map[models.AccountID]string, error) {
-	names := map[models.AccountID]string{}
-	if len(ids) == 0 {
-		return names, nil
-	}
-	accounts, err := c.Reader.Accounts(ctx, ids)
-	for _, a := range accounts {
-		names[a.ID] = a.Name
-	}
-	return names, err
-}
-
 // facets counts the jobs of each state, within the other filters. The first facet is of all
 // states.
-func (c *console) facets(ctx context.Context, p jobs.Principal, q jobQuery) ([]facet, error) {
+func (c *jobController) facets(ctx context.Context, p jobs.Principal, q jobQuery) ([]facet, error) {
 	counts, err := c.Reader.CountFacets(ctx, p, q.filter())
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ const watchEvery = 250 * time.Millisecond
 // jobLive streams the live part of a job's page, and the events that the page does not
 // show yet. A browser that reconnects sends the newest event that it has in
 // Last-Event-ID. All viewers of a job share what is read of it.
-func (c *console) jobLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) jobLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	job, err := c.Reader.Job(r.Context(), p, models.JobID(r.PathValue("id")))
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (c *console) jobLive(w http.ResponseWriter, r *http.Request, p jobs.Princip
 
 // eventsAfter returns a job's events after one of that number, newest first. The view
 // has the newest events; older ones are read.
-func (c *console) eventsAfter(ctx context.Context, v *jobView, seen int) ([]*models.JobEvent, error) {
+func (c *jobController) eventsAfter(ctx context.Context, v *jobView, seen int) ([]*models.JobEvent, error) {
 	if v.EventSeq <= seen {
 		return nil, nil
 	}
@@ -73,9 +73,9 @@ func (c *console) eventsAfter(ctx context.Context, v *jobView, seen int) ([]*mod
 
 // liveJob reads one job for all viewers of its page.
 type liveJob struct {
-	console *console
-	caller  jobs.Principal
-	feed    *feed[*jobView]
+	pages  *jobController
+	caller jobs.Principal
+	feed   *feed[*jobView]
 
 	mu   sync.Mutex // guards what follows
 	view *jobView   // with the newest events
@@ -83,13 +83,13 @@ type liveJob struct {
 
 // followJob publishes a job's page until the job has ended and none of its webhooks is
 // pending.
-func (c *console) followJob(p jobs.Principal, job *models.Job) source[*jobView] {
+func (c *jobController) followJob(p jobs.Principal, job *models.Job) source[*jobView] {
 	return func(ctx context.Context, f *feed[*jobView]) error {
 		prompts, err := c.Reader.Prompts(ctx, []models.JobID{job.ID})
 		if err != nil {
 			return err
 		}
-		live := &liveJob{console: c, caller: p, feed: f, view: &jobView{Job: &models.Job{}, Prompt: shownPrompt(ctx, prompts[job.ID])}}
+		live := &liveJob{pages: c, caller: p, feed: f, view: &jobView{Job: &models.Job{}, Prompt: shownPrompt(ctx, prompts[job.ID])}}
 		if err := live.watch(ctx, job.ID); err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func (l *liveJob) watch(ctx context.Context, id models.JobID) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		defer stop()
-		return l.console.Watcher.Job(ctx, l.caller, id, watchEvery, func(job *models.Job) error { return l.advance(ctx, job) })
+		return l.pages.Watcher.Job(ctx, l.caller, id, watchEvery, func(job *models.Job) error { return l.advance(ctx, job) })
 	})
 	group.Go(func() error { return l.watchWaiting(ctx) })
 	return group.Wait()
@@ -116,20 +116,20 @@ func (l *liveJob) advance(ctx context.Context, job *models.Job) error {
 	known := l.view.EventSeq
 	l.view.Job = job
 	if job.EventSeq != known {
-		if err := l.console.readJobParts(ctx, l.caller, l.view); err != nil {
+		if err := l.pages.readJobParts(ctx, l.caller, l.view); err != nil {
 			return err
 		}
 		read := job.EventSeq - eventsShown
 		if len(l.view.Events) > 0 {
 			read = max(read, l.view.Events[0].Seq)
 		}
-		newer, err := l.console.readEventsAfter(ctx, job.ID, max(read, 0))
+		newer, err := l.pages.readEventsAfter(ctx, job.ID, max(read, 0))
 		if err != nil {
 			return err
 		}
 		events := append(newer, l.view.Events...)
 		l.view.Events = events[:min(len(events), eventsShown)]
-		if err := l.console.readEventKeys(ctx, l.caller, l.view); err != nil {
+		if err := l.pages.readEventKeys(ctx, l.caller, l.view); err != nil {
 			return err
 		}
 	}
@@ -158,7 +158,7 @@ func (l *liveJob) rereadWaiting(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	shown := l.view.Waiting
-	if err := l.console.readWaiting(ctx, l.view); err != nil || slices.Equal(shown, l.view.Waiting) {
+	if err := l.pages.readWaiting(ctx, l.view); err != nil || slices.Equal(shown, l.view.Waiting) {
 		return err
 	}
 	l.publish()
@@ -176,7 +176,7 @@ func (l *liveJob) watchWebhooks(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		shown := *l.view
-		if err := l.console.readWebhooks(ctx, l.caller, l.view); err != nil {
+		if err := l.pages.readWebhooks(ctx, l.caller, l.view); err != nil {
 			return err
 		}
 		if !reflect.DeepEqual(shown.Webhooks, l.view.Webhooks) || !reflect.DeepEqual(shown.Tries, l.view.Tries) {
@@ -192,7 +192,7 @@ func (l *liveJob) publish() {
 }
 
 // readEventsAfter reads all of a job's events after one of that number, newest first.
-func (c *console) readEventsAfter(ctx context.Context, id models.JobID, seen int) ([]*models.JobEvent, error) {
+func (c *jobController) readEventsAfter(ctx context.Context, id models.JobID, seen int) ([]*models.JobEvent, error) {
 	var events []*models.JobEvent
 	for more := true; more; {
 		page, err := c.Reader.Events(ctx, id, seen, paging.Max)

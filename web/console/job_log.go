@@ -55,7 +55,7 @@ type logPiece struct {
 	Hit  bool
 }
 
-func (c *console) jobLog(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) jobLog(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readLog(r, p)
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (c *console) jobLog(w http.ResponseWriter, r *http.Request, p jobs.Principa
 	return render(w, r, http.StatusOK, logPage(v))
 }
 
-func (c *console) readLog(r *http.Request, p jobs.Principal) (*logView, error) {
+func (c *jobController) readLog(r *http.Request, p jobs.Principal) (*logView, error) {
 	asked := r.URL.Query()
 	a, err := c.Reader.Attempt(r.Context(), p, models.AttemptID(r.PathValue("attempt")))
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *console) readLog(r *http.Request, p jobs.Principal) (*logView, error) {
 
 // readLive reads what the worker has sent of the log of a running attempt, or of one that ended
 // without a log.
-func (c *console) readLive(ctx context.Context, p jobs.Principal, v *logView) error {
+func (c *jobController) readLive(ctx context.Context, p jobs.Principal, v *logView) error {
 	log, err := c.Reader.LiveLog(ctx, p, v.Attempt.ID, 0)
 	if err != nil || log.Text == "" {
 		return err
@@ -127,7 +127,7 @@ func (c *console) readLive(ctx context.Context, p jobs.Principal, v *logView) er
 
 // readLogPart reads the whole lines of a log before an offset, at most logPart bytes, and returns
 // the offset of the first one. A longer line is cut.
-func (c *console) readLogPart(ctx context.Context, log *models.Artifact, end int64) (string, int64, error) {
+func (c *jobController) readLogPart(ctx context.Context, log *models.Artifact, end int64) (string, int64, error) {
 	from := max(end-logPart, 0)
 	if end <= from {
 		return "", from, nil
@@ -166,7 +166,7 @@ func plainLog(log string) string {
 
 // searchLog looks for the query in the log, from the end on, until it has enough lines or has
 // read enough. Letters count as equal in either case.
-func (c *console) searchLog(ctx context.Context, v *logView) error {
+func (c *jobController) searchLog(ctx context.Context, v *logView) error {
 	wanted, err := wantedInLog(v.Query)
 	if err != nil {
 		return err

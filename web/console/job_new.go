@@ -38,7 +38,7 @@ type jobForm struct {
 	Key string
 }
 
-func (c *console) jobNew(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) jobNew(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	var form *jobForm
 	var err error
 	if from := r.URL.Query().Get("from"); from != "" {
@@ -77,7 +77,7 @@ func (f *jobForm) focus() string {
 }
 
 // readForm returns an empty form for a model; "" is the first one.
-func (c *console) readForm(r *http.Request, model string) (*jobForm, error) {
+func (c *jobController) readForm(r *http.Request, model string) (*jobForm, error) {
 	form := &jobForm{Values: url.Values{}, Errors: map[string]string{}, Key: uuid.NewString()}
 	known := c.Reader.Catalogue.Current()
 	if model == "" {
@@ -134,7 +134,7 @@ func (f *jobForm) parked() (names []string) {
 // maxParked is more parameters than a few models have.
 const maxParked = 200
 
-func (c *console) jobSubmit(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) jobSubmit(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (c *console) jobSubmit(w http.ResponseWriter, r *http.Request, p jobs.Princ
 
 // submit submits the job of the form, or its drafts, unless its parameters are invalid. It
 // returns the address of their page.
-func (c *console) submit(r *http.Request, p jobs.Principal, form *jobForm) (to string, err error) {
+func (c *jobController) submit(r *http.Request, p jobs.Principal, form *jobForm) (to string, err error) {
 	in, ok := form.submission()
 	if !ok {
 		return "", nil
@@ -209,7 +209,7 @@ func (f *jobForm) submission() (in submit.Submission, ok bool) {
 }
 
 // submitTakes submits the drafts of the form.
-func (c *console) submitTakes(r *http.Request, p jobs.Principal, form *jobForm, in submit.Submission) (to string, err error) {
+func (c *jobController) submitTakes(r *http.Request, p jobs.Principal, form *jobForm, in submit.Submission) (to string, err error) {
 	count, err := strconv.Atoi(form.Values.Get("takes"))
 	if err != nil {
 		form.Errors["takes"] = "This must be a whole number."

@@ -299,3 +299,12 @@ func sizeValue(n int) string {
 }
 
 func sizeLabel(n int) string { return strconv.Itoa(n) + " per page" }
+
+// facet is a choice that narrows a list, with the number of jobs in it.
+type facet struct {
+	Name  string
+	Href  string
+	Count string
+	// On marks the current choice, Quiet one without jobs.
+	On, Quiet bool
+}

@@ -60,7 +60,7 @@ type jobView struct {
 	Now    time.Time
 }
 
-func (c *console) jobShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) jobShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readJobView(r, p)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (c *console) jobShow(w http.ResponseWriter, r *http.Request, p jobs.Princip
 }
 
 // readJobParts reads what changes only with a job's events.
-func (c *console) readJobParts(ctx context.Context, p jobs.Principal, v *jobView) error {
+func (c *jobController) readJobParts(ctx context.Context, p jobs.Principal, v *jobView) error {
 	var err error
 	v.Now = time.Now()
 	if v.Attempts, err = c.Reader.Attempts(ctx, []models.JobID{v.ID}); err != nil {
@@ -123,7 +123,7 @@ func (c *console) readJobParts(ctx context.Context, p jobs.Principal, v *jobView
 	return c.readWaiting(ctx, v)
 }
 
-func (c *console) readWaiting(ctx context.Context, v *jobView) error {
+func (c *jobController) readWaiting(ctx context.Context, v *jobView) error {
 	if v.Waiting = nil; !v.Status.Waiting() {
 		return nil
 	}
@@ -132,7 +132,7 @@ func (c *console) readWaiting(ctx context.Context, v *jobView) error {
 	return err
 }
 
-func (c *console) workersOf(ctx context.Context, attempts []*models.Attempt) (map[models.WorkerID]*models.Worker, error) {
+func (c *jobController) workersOf(ctx context.Context, attempts []*models.Attempt) (map[models.WorkerID]*models.Worker, error) {
 	ids := map[models.WorkerID]bool{}
 	for _, a := range attempts {
 		ids[a.WorkerID] = true
@@ -150,7 +150,7 @@ func (c *console) workersOf(ctx context.Context, attempts []*models.Attempt) (ma
 
 // readEvents reads the page of events that ends with the requested one, or the newest.
 // Event numbers have no gaps, so the first event of the page is known.
-func (c *console) readEvents(r *http.Request, v *jobView) error {
+func (c *jobController) readEvents(r *http.Request, v *jobView) error {
 	last := v.EventSeq
 	if n, err := strconv.Atoi(r.URL.Query().Get("events")); err == nil && n > 0 && n < last {
 		last, v.Later = n, true
@@ -368,5 +368,3 @@ func intOr(n *int) string {
 	}
 	return strconv.Itoa(*n)
 }
-
-func gpuSeconds(s float64) string { return ui.Seconds(&s) }

@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"regexp"
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
@@ -24,28 +23,4 @@ func (c *console) keyNames(ctx context.Context, p jobs.Principal, by ...string) 
 		return keyNames{}, nil
 	}
 	return c.Reader.KeyNames(ctx, p, ids)
-}
-
-var keyInText = regexp.MustCompile(`"(key_[0-9a-f-]{36})"`)
-
-// readEventKeys adds the names of the keys that a job's events mention.
-func (c *console) readEventKeys(ctx context.Context, p jobs.Principal, v *jobView) error {
-	var ids []string
-	for _, e := range v.Events {
-		for _, found := range keyInText.FindAllSubmatch(e.Payload, -1) {
-			if id := string(found[1]); v.Keys[models.KeyID(id)] == "" {
-				ids = append(ids, id)
-			}
-		}
-	}
-	names, err := c.keyNames(ctx, p, ids...)
-	if len(names) == 0 {
-		return err
-	}
-	// A view that is shown keeps its own map.
-	for id, name := range v.Keys {
-		names[id] = name
-	}
-	v.Keys = names
-	return nil
 }

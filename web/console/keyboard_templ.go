@@ -62,7 +62,7 @@ func keyboardPage() templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			for _, g := range groups() {
+			for _, g := range navigation {
 				for _, s := range g.sections {
 					templ_7745c5c3_Err = shortcutLine(shortcut{[]string{s.keys}, s.name}).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {

@@ -34,7 +34,7 @@ type keyForm struct {
 
 var keyRoles = []models.Role{models.RoleClient, models.RoleWorker, models.RoleViewer, models.RoleOperator, models.RoleAdmin}
 
-func (c *console) keyList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *accessController) keyList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	account := models.AccountID(r.URL.Query().Get("account"))
 	keys, err := c.Keys.List(r.Context(), p, account)
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *console) keyList(w http.ResponseWriter, r *http.Request, p jobs.Princip
 	return render(w, r, http.StatusOK, keyListPage(v))
 }
 
-func (c *console) keyNew(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *accessController) keyNew(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	f := &keyForm{ID: models.NewKeyID(), Values: url.Values{"account": {string(p.AccountID)}, "role": {string(models.RoleClient)}}}
 	return c.showKeyForm(w, r, p, http.StatusOK, f)
 }
@@ -62,7 +62,7 @@ func (c *console) keyNew(w http.ResponseWriter, r *http.Request, p jobs.Principa
 // maxAccountsOffered bounds the accounts that the form of a key offers.
 const maxAccountsOffered = 200
 
-func (c *console) showKeyForm(w http.ResponseWriter, r *http.Request, p jobs.Principal, status int, f *keyForm) error {
+func (c *accessController) showKeyForm(w http.ResponseWriter, r *http.Request, p jobs.Principal, status int, f *keyForm) error {
 	found, err := c.Accounts.List(r.Context(), p, paging.Request{First: maxAccountsOffered})
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (c *console) showKeyForm(w http.ResponseWriter, r *http.Request, p jobs.Pri
 }
 
 // keyCreate makes a key and shows its secret, once.
-func (c *console) keyCreate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *accessController) keyCreate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (c *console) keyCreate(w http.ResponseWriter, r *http.Request, p jobs.Princ
 	return render(w, r, http.StatusOK, keySecretPage(key, secret))
 }
 
-func (c *console) keyConfirm(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *accessController) keyConfirm(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	keys, err := c.Keys.List(r.Context(), p, "")
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func (c *console) keyConfirm(w http.ResponseWriter, r *http.Request, p jobs.Prin
 	return render(w, r, http.StatusOK, keyConfirmPage(key, time.Now()))
 }
 
-func (c *console) keyRevoke(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *accessController) keyRevoke(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := c.Keys.Revoke(r.Context(), p, models.KeyID(r.PathValue("id"))); err != nil {
 		return err
 	}

@@ -375,7 +375,7 @@ func bar(c chrome) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			for _, g := range groups() {
+			for _, g := range navigation {
 				templ_7745c5c3_Err = navGroup(g, c.Section).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

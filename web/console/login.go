@@ -29,7 +29,7 @@ type loginView struct {
 }
 
 // loginView returns the view of the login page.
-func (c *console) loginView(next string) loginView {
+func (c *accessController) loginView(next string) loginView {
 	v := loginView{Next: next}
 	if c.SSO != nil {
 		v.SSO = "/login/sso?next=" + url.QueryEscape(next)
@@ -37,7 +37,7 @@ func (c *console) loginView(next string) loginView {
 	return v
 }
 
-func (c *console) loginForm(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *accessController) loginForm(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	next := localPath(r.URL.Query().Get("next"))
 	if _, err := c.principal(r); err == nil {
 		http.Redirect(w, r, next, http.StatusSeeOther)
@@ -50,7 +50,7 @@ func (c *console) loginForm(w http.ResponseWriter, r *http.Request, _ jobs.Princ
 const maxLoginForm = 8 << 10
 
 // logIn opens a session for a member with a password, or for an operator's or viewer's key.
-func (c *console) logIn(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *accessController) logIn(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	r.Body = http.MaxBytesReader(w, r.Body, maxLoginForm)
 	if err := readForm(r); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (c *console) logIn(w http.ResponseWriter, r *http.Request, _ jobs.Principal
 	return c.enter(w, r, token, next)
 }
 
-func (c *console) logInMember(w http.ResponseWriter, r *http.Request, next string) error {
+func (c *accessController) logInMember(w http.ResponseWriter, r *http.Request, next string) error {
 	token, err := c.Members.LogIn(r.Context(), r.PostForm.Get("email"), r.PostForm.Get("password"), visitorOf(r))
 	var refused *apierror.Error
 	if errors.As(err, &refused) {
@@ -95,7 +95,7 @@ func (c *console) logInMember(w http.ResponseWriter, r *http.Request, next strin
 }
 
 // enter gives the browser a new session, and ends the one that it had.
-func (c *console) enter(w http.ResponseWriter, r *http.Request, token, next string) error {
+func (c *accessController) enter(w http.ResponseWriter, r *http.Request, token, next string) error {
 	if old, err := r.Cookie(c.cookieName()); err == nil {
 		if err := c.Keys.LogOut(r.Context(), old.Value); err != nil {
 			return err
@@ -110,7 +110,7 @@ func visitorOf(r *http.Request) auth.Visitor {
 	return auth.Visitor{Remote: r.RemoteAddr, Browser: r.UserAgent()}
 }
 
-func (c *console) tryKey(r *http.Request) (token string, err error) {
+func (c *accessController) tryKey(r *http.Request) (token string, err error) {
 	leave, err := c.attempts.enter(r.Context())
 	if err != nil {
 		return "", err
@@ -126,7 +126,7 @@ func refusal(err *apierror.Error) string {
 	return err.Message
 }
 
-func (c *console) logOut(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *accessController) logOut(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	if cookie, err := r.Cookie(c.cookieName()); err == nil {
 		if err := c.Keys.LogOut(r.Context(), cookie.Value); err != nil {
 			return err

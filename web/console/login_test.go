@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -70,7 +69,7 @@ func TestLogIn(t *testing.T) {
 		t.Parallel()
 
 		b := stranger(t)
-		for range maxFailedLogins {
+		for range 20 {
 			require.Equal(t, http.StatusUnauthorized, b.post(t, "/login", url.Values{"key": {"rl_wrong"}}).Status)
 		}
 
@@ -82,26 +81,6 @@ func TestLogIn(t *testing.T) {
 		require.Equal(t, "60", wrong.Header.Get("Retry-After"))
 		require.Empty(t, wrong.Header.Get("Set-Cookie"))
 		require.Equal(t, http.StatusSeeOther, right.Status, "strangers behind the same proxy must not lock operators out")
-	})
-
-	t.Run("LooksUpFewKeysAtOnce", func(t *testing.T) {
-		t.Parallel()
-
-		a := newAttempts()
-		var leave func()
-		for range maxLogins {
-			var err error
-			leave, err = a.enter(t.Context())
-			require.NoError(t, err)
-		}
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-
-		_, err := a.enter(ended)
-		require.ErrorIs(t, err, context.Canceled)
-		leave()
-		_, err = a.enter(t.Context())
-		require.NoError(t, err)
 	})
 
 	t.Run("RefusesAKeyTooLargeToBeOne", func(t *testing.T) {
@@ -173,34 +152,6 @@ func TestLogin(t *testing.T) {
 			all, err := io.ReadAll(stream.Body) // until it ends
 			require.NoError(t, err)
 			require.Contains(t, string(all), "event: logout\n", "the page must learn why")
-		})
-	}
-}
-
-func TestLocalPath(t *testing.T) {
-	t.Parallel()
-
-	for next, want := range map[string]string{
-		"/jobs/job_1?events=3": "/jobs/job_1?events=3",
-		"/workers":             "/workers",
-		"":                     home(),
-		"/":                    home(),
-		"/login?next=/login":   home(),
-		"/logout":              home(),
-		"//evil.example":       home(),
-		"///evil.example":      home(),
-		"/\\evil.example":      home(),
-		"\\\\evil.example":     home(),
-		"/\t/evil.example":     home(),
-		"https://evil.example": home(),
-		"javascript:alert(1)":  home(),
-		"evil.example":         home(),
-		"/%zz":                 home(),
-	} {
-		t.Run("Keeps"+strings.ReplaceAll(next, "/", "|"), func(t *testing.T) {
-			t.Parallel()
-
-			require.Equal(t, want, localPath(next))
 		})
 	}
 }

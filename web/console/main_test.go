@@ -34,6 +34,14 @@ type answer struct {
 	Body   string
 }
 
+// toLogin is the address of the login that leads to a page afterwards.
+func toLogin(next string) string {
+	if next == "/overview" || next == "/" {
+		return "/login"
+	}
+	return "/login?next=" + url.QueryEscape(next)
+}
+
 // configure is the console of a stack, with a monitor that only says that it is
 // one.
 func configure(s *jobstest.Stack) Config {
@@ -87,12 +95,12 @@ func (b *browser) request(t *testing.T, method, path string, form url.Values, he
 	// A stream that opens where a page should be must fail the test, not hang it.
 	ctx, cancel := context.WithTimeout(t.Context(), testrun.WaitLimit)
 	defer cancel()
-	if token := b.token(t); method == http.MethodPost && token != "" && !form.Has(csrfField) {
+	if token := b.token(t); method == http.MethodPost && token != "" && !form.Has("csrf") {
 		form = maps.Clone(form)
 		if form == nil {
 			form = url.Values{}
 		}
-		form.Set(csrfField, token) // as every form of the console has it
+		form.Set("csrf", token) // as every form of the console has it
 	}
 	req, err := http.NewRequestWithContext(ctx, method, b.url+path, strings.NewReader(form.Encode()))
 	require.NoError(t, err)

@@ -23,11 +23,11 @@ type meView struct {
 	Now      time.Time
 }
 
-func (c *console) me(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *accessController) me(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	return c.showMe(w, r, p, http.StatusOK, nil)
 }
 
-func (c *console) showMe(w http.ResponseWriter, r *http.Request, p jobs.Principal, status int, problems map[string]string) error {
+func (c *accessController) showMe(w http.ResponseWriter, r *http.Request, p jobs.Principal, status int, problems map[string]string) error {
 	v := &meView{Principal: p, Errors: problems, Now: time.Now()}
 	if p.Member != nil {
 		var err error
@@ -42,7 +42,7 @@ func (c *console) showMe(w http.ResponseWriter, r *http.Request, p jobs.Principa
 }
 
 // changePassword replaces the member's own password and all of its logins.
-func (c *console) changePassword(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *accessController) changePassword(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func differ(r *http.Request) map[string]string {
 	return map[string]string{"again": "This is not the same password as above."}
 }
 
-func (c *console) logOutEverywhere(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *accessController) logOutEverywhere(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := c.Members.LogOutEverywhere(r.Context(), p, ""); err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (c *console) logOutEverywhere(w http.ResponseWriter, r *http.Request, p job
 }
 
 // join shows the form behind an invitation.
-func (c *console) join(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *accessController) join(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	member, err := c.Members.Invited(r.Context(), r.PathValue("token"))
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (c *console) join(w http.ResponseWriter, r *http.Request, _ jobs.Principal)
 }
 
 // joined sets the password of an invited member and logs it in.
-func (c *console) joined(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *accessController) joined(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	r.Body = http.MaxBytesReader(w, r.Body, maxLoginForm)
 	if err := readForm(r); err != nil {
 		return err

@@ -30,7 +30,7 @@ func TestMemberLogIn(t *testing.T) {
 
 		got := b.post(t, "/login", url.Values{"email": {"Ana@Example.com"}, "password": {jobstest.Password}, "next": {"//evil.example"}})
 		require.Equal(t, http.StatusSeeOther, got.Status, got.Body)
-		require.Equal(t, localPath(""), got.Header.Get("Location"))
+		require.Equal(t, "/overview", got.Header.Get("Location"))
 		first := b.client.Jar.Cookies(home)[0].Value
 		require.NotEqual(t, planted.Value, first)
 		require.Contains(t, b.get(t, "/me").Body, "ana@example.com (viewer)")
@@ -97,7 +97,7 @@ func (b *browser) token(t *testing.T) string {
 	require.NoError(t, err)
 	for _, cookie := range b.client.Jar.Cookies(home) {
 		if cookie.Name == "reelay" {
-			return visit{formKey: formKeyOf(cookie.Value)}.token()
+			return NewFormToken(cookie.Value)
 		}
 	}
 	return ""

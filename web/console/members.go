@@ -26,11 +26,11 @@ type memberList struct {
 
 var memberRoles = []models.Role{models.RoleViewer, models.RoleOperator, models.RoleAdmin}
 
-func (c *console) memberList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *accessController) memberList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	return c.showMembers(w, r, p, http.StatusOK, &memberList{Role: models.RoleViewer})
 }
 
-func (c *console) showMembers(w http.ResponseWriter, r *http.Request, p jobs.Principal, status int, v *memberList) error {
+func (c *accessController) showMembers(w http.ResponseWriter, r *http.Request, p jobs.Principal, status int, v *memberList) error {
 	var err error
 	if v.Rows, err = c.Members.List(r.Context(), p); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (c *console) showMembers(w http.ResponseWriter, r *http.Request, p jobs.Pri
 }
 
 // memberCreate makes a member and shows its link, once.
-func (c *console) memberCreate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *accessController) memberCreate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -63,12 +63,12 @@ func (c *console) memberCreate(w http.ResponseWriter, r *http.Request, p jobs.Pr
 	return c.showInvitation(w, r, invitation)
 }
 
-func (c *console) showInvitation(w http.ResponseWriter, r *http.Request, invitation *auth.Invitation) error {
+func (c *accessController) showInvitation(w http.ResponseWriter, r *http.Request, invitation *auth.Invitation) error {
 	return render(w, r, http.StatusOK, invitationPage(invitation, c.origin(r)+"/join/"+invitation.Token))
 }
 
 // memberShow is the form with which an admin changes a member.
-func (c *console) memberShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *accessController) memberShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	member, err := c.Members.Get(r.Context(), p, models.MemberID(r.PathValue("id")))
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (c *console) memberShow(w http.ResponseWriter, r *http.Request, p jobs.Prin
 	return render(w, r, http.StatusOK, memberShowPage(member, p.Member != nil && p.Member.ID == member.ID, time.Now()))
 }
 
-func (c *console) memberUpdate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *accessController) memberUpdate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (c *console) memberUpdate(w http.ResponseWriter, r *http.Request, p jobs.Pr
 	return c.done(w, r, "/members", "Saved "+member.Email+".")
 }
 
-func (c *console) memberDisable(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *accessController) memberDisable(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	member, err := c.Members.Disable(r.Context(), p, models.MemberID(r.PathValue("id")))
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (c *console) memberDisable(w http.ResponseWriter, r *http.Request, p jobs.P
 	return c.done(w, r, "/members", "Disabled "+member.Email+" and ended its logins.")
 }
 
-func (c *console) memberEnable(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *accessController) memberEnable(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	member, err := c.Members.Enable(r.Context(), p, models.MemberID(r.PathValue("id")))
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (c *console) memberEnable(w http.ResponseWriter, r *http.Request, p jobs.Pr
 	return c.done(w, r, "/members", "Enabled "+member.Email+".")
 }
 
-func (c *console) memberReset(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *accessController) memberReset(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	invitation, err := c.Members.ResetPassword(r.Context(), p, models.MemberID(r.PathValue("id")))
 	if err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -30,7 +29,7 @@ type modelList struct {
 	Now       time.Time
 }
 
-func (c *console) modelList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *modelController) modelList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	known := c.Reader.Catalogue.Current()
 	found, err := c.Reader.Models(r.Context(), known)
 	if err != nil {
@@ -54,7 +53,7 @@ type modelShow struct {
 	Now       time.Time
 }
 
-func (c *console) modelShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *modelController) modelShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	version, _ := strconv.Atoi(r.URL.Query().Get("version")) // an invalid one is the current one
 	known := c.Reader.Catalogue.Current()
 	found, err := c.Reader.Model(r.Context(), known, r.PathValue("id"), version)
@@ -84,8 +83,6 @@ func modelStateHelp(s query.ModelState) string {
 	}
 	return "No pool names it and no job waits for it"
 }
-
-func modelPath(name string) string { return "/models/show/" + url.PathEscape(name) }
 
 // versions lists the other versions of a model, newest first.
 func (v *modelShow) versions() []int {
@@ -128,7 +125,7 @@ func (v *modelApply) changing() bool {
 	return false
 }
 
-func (c *console) modelApplyForm(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *modelController) modelApplyForm(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := p.RequireAdmin(); err != nil {
 		return err
 	}
@@ -136,7 +133,7 @@ func (c *console) modelApplyForm(w http.ResponseWriter, r *http.Request, p jobs.
 }
 
 // modelApply shows what a source would change, and changes it when that is confirmed.
-func (c *console) modelApply(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *modelController) modelApply(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -158,7 +155,7 @@ func (c *console) modelApply(w http.ResponseWriter, r *http.Request, p jobs.Prin
 }
 
 // modelConfirm asks before a model or an alias is removed.
-func (c *console) modelConfirm(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *modelController) modelConfirm(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := p.RequireAdmin(); err != nil {
 		return err
 	}
@@ -169,14 +166,14 @@ func (c *console) modelConfirm(w http.ResponseWriter, r *http.Request, p jobs.Pr
 	return render(w, r, http.StatusOK, modelRemovePage(r.PathValue("id"), uses))
 }
 
-func (c *console) modelRemove(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *modelController) modelRemove(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := c.Registry.Remove(r.Context(), p, r.PathValue("id"), r.PostFormValue("fromPools") != ""); err != nil {
 		return err
 	}
 	return c.done(w, r, "/models", "Removed "+r.PathValue("id")+".")
 }
 
-func (c *console) modelRestore(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *modelController) modelRestore(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	restored, err := c.Registry.Restore(r.Context(), p, r.PathValue("id"))
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ const monitorPolicy = "default-src 'none'; script-src 'self' 'unsafe-inline'; st
 
 // monitor passes a request to asynqmon. Requests that can change something are first
 // written to the audit log.
-func (c *console) monitor(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *systemController) monitor(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if c.Monitor == nil {
 		return errNoPage
 	}

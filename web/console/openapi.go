@@ -1,7 +1,6 @@
 package console
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -230,15 +229,6 @@ func (op openAPIOperation) view(method, path string) apiOperation {
 	return v
 }
 
-// indented returns a JSON document with one field per line.
-func indented(raw json.RawMessage) string {
-	var out bytes.Buffer
-	if err := json.Indent(&out, raw, "  ", "  "); err != nil {
-		return string(raw)
-	}
-	return out.String()
-}
-
 // orNothing returns what a schema allows besides null.
 func (s apiSchema) orNothing() apiSchema {
 	if len(s.AnyOf) == 0 {
@@ -278,7 +268,7 @@ func (op apiOperation) curl() string {
 }
 
 // apiDocs serves the page about the REST API. Like the document, it needs no login.
-func (c *console) apiDocs(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *apidocsController) apiDocs(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	if c.restAPI == nil {
 		return errNoPage
 	}

@@ -40,13 +40,7 @@ type laneNow struct {
 	Trend []*float64
 }
 
-// overviewCharts is the view of the charts.
-type overviewCharts struct {
-	Range  chartRange
-	Charts []ui.ChartData
-}
-
-func (c *console) overview(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *overviewController) overview(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readOverview(r.Context(), p)
 	if err != nil {
 		return err
@@ -63,7 +57,7 @@ func (c *console) overview(w http.ResponseWriter, r *http.Request, p jobs.Princi
 }
 
 // welcomes returns the address of this Reelay, for its first steps, or "" if it has had a job.
-func (c *console) welcomes(r *http.Request, p jobs.Principal) (string, error) {
+func (c *overviewController) welcomes(r *http.Request, p jobs.Principal) (string, error) {
 	newest, err := c.Reader.Jobs(r.Context(), p, models.JobFilter{}, paging.Request{First: 1})
 	if err != nil || len(newest.Items) > 0 {
 		return "", err
@@ -71,7 +65,7 @@ func (c *console) welcomes(r *http.Request, p jobs.Principal) (string, error) {
 	return c.origin(r), nil
 }
 
-func (c *console) overviewLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *overviewController) overviewLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	return c.refresh(w, r, p, "/overview/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
 		v, err := c.readOverview(ctx, p)
 		if err != nil {
@@ -85,7 +79,7 @@ func (c *console) overviewLive(w http.ResponseWriter, r *http.Request, p jobs.Pr
 }
 
 // overviewCharts serves the charts alone, for chart.js.
-func (c *console) overviewCharts(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *overviewController) overviewCharts(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	charts, err := c.readCharts(r.Context(), chartRangeOf(r))
 	if err != nil {
 		return err
@@ -94,7 +88,7 @@ func (c *console) overviewCharts(w http.ResponseWriter, r *http.Request, p jobs.
 	return render(w, r, http.StatusOK, overviewChartGrid(charts))
 }
 
-func (c *console) readOverview(ctx context.Context, p jobs.Principal) (*overview, error) {
+func (c *overviewController) readOverview(ctx context.Context, p jobs.Principal) (*overview, error) {
 	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.OverviewPrice)
 	if err != nil {
 		return nil, err
@@ -131,30 +125,15 @@ func (v *overview) largestPools() []*query.PoolStatus {
 	return found[:min(len(found), poolsShown)]
 }
 
-// chartsFor is how long charts are used for all viewers of this process.
-const chartsFor = 10 * time.Second
-
 // readCharts returns the charts of a time. All viewers of this process share what was read in the
 // last ten seconds.
-func (c *console) readCharts(ctx context.Context, span chartRange) (overviewCharts, error) {
-	past, err := c.readPast(ctx, span)
+func (c *overviewController) readCharts(ctx context.Context, span chartRange) (overviewCharts, error) {
+	past, err := c.charts.past(ctx, span)
 	if err != nil {
 		return overviewCharts{}, err
 	}
 	charts := chartsOf(past)
-	return overviewCharts{span, charts}, c.mark(ctx, span, charts)
-}
-
-// readPast returns the history of a time, as all viewers of this process share it.
-func (c *console) readPast(ctx context.Context, span chartRange) ([]*history.Figures, error) {
-	return c.pasts.of(ctx, span, func(ctx context.Context) ([]*history.Figures, error) {
-		now := time.Now()
-		found, err := c.Reader.History.Series(ctx, now.Add(-span.Length), now, span.Step)
-		if n := len(found); n > 1 && found[n-1].Covered < span.Step/2 {
-			found = found[:n-1] // it has hardly begun, and would look like a fall
-		}
-		return found, err
-	})
+	return overviewCharts{span, charts}, c.charts.mark(ctx, span, charts)
 }
 
 // chartsOf draws the figures of a time.
@@ -162,12 +141,12 @@ func chartsOf(past []*history.Figures) []ui.ChartData {
 	var waits, depths []line
 	for i, lane := range models.Tiers {
 		of := history.Selection{Lane: lane}
-		waits = append(waits, line{ui.Words(string(lane)), laneTone(i), metric("WAIT_P95"), of})
-		depths = append(depths, line{ui.Words(string(lane)), laneTone(i), metric("QUEUED"), of})
+		waits = append(waits, line{label: ui.Words(string(lane)), tone: laneTone(i), of: metric("WAIT_P95"), selection: of})
+		depths = append(depths, line{label: ui.Words(string(lane)), tone: laneTone(i), of: metric("QUEUED"), selection: of})
 	}
 	used := func(all []line) []line { return usedLines(past, all) }
 	plain := func(label, tone string, name history.Name) line {
-		return line{label, tone, metric(name), history.Selection{}}
+		return line{label: label, tone: tone, of: metric(name)}
 	}
 	return []ui.ChartData{
 		pastChart("throughput", "Throughput", "/min", "/jobs", past, plain("submitted", "quiet", "SUBMITTED"), plain("completed", "good", "COMPLETED"), plain("failed", "bad", "FAILED")),
@@ -183,4 +162,16 @@ func chartsOf(past []*history.Figures) []ui.ChartData {
 		pastChart("waste", "GPU hours", "GPU h", "/heatmap", past, plain("all", "good", "GPU_HOURS"), plain("wasted", "bad", "WASTED_GPU_HOURS")),
 		pastChart("drain", "Time to empty the queues", "s", "/queues", past, plain("drain", "accent", "DRAIN")),
 	}
+}
+
+// overviewChanges is how many changes the overview shows.
+const overviewChanges = 5
+
+// newestChanges returns the newest changes of the last day.
+func (c *overviewController) newestChanges(ctx context.Context, p jobs.Principal) ([]*query.Change, error) {
+	found, err := c.Reader.Changes(ctx, p, query.ChangeFilter{Since: time.Now().Add(-24 * time.Hour)}, paging.Request{First: overviewChanges})
+	if err != nil {
+		return nil, err
+	}
+	return found.Items, nil
 }

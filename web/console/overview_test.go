@@ -8,14 +8,10 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	cdp "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
-	"github.com/reelay/reelay/features/history"
 	"github.com/reelay/reelay/internal/chromium"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
@@ -269,25 +265,6 @@ func TestOverview(t *testing.T) {
 		for _, link := range links {
 			require.Less(t, b.get(t, html.UnescapeString(link[1])).Status, 400, "%s: the page exists, and an operator may open it", link[1])
 		}
-	})
-
-	t.Run("ReadsTheHistoryOnceForAllViewers", func(t *testing.T) {
-		t.Parallel()
-
-		var all pasts
-		var reads atomic.Int32
-		var viewers sync.WaitGroup
-		for range 200 {
-			viewers.Go(func() {
-				_, err := all.of(t.Context(), chartRanges[0], func(context.Context) ([]*history.Figures, error) {
-					reads.Add(1)
-					return []*history.Figures{{From: time.Unix(0, 0), To: time.Unix(60, 0)}}, nil
-				})
-				require.NoError(t, err)
-			})
-		}
-		viewers.Wait()
-		require.EqualValues(t, 1, reads.Load())
 	})
 
 	t.Run("ExploresChartsUnderTheContentPolicy", func(t *testing.T) {

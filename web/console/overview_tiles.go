@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"github.com/a-h/templ"
 	"github.com/reelay/reelay/features/attention"
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 )
@@ -22,20 +20,8 @@ type tile struct {
 	Level string
 }
 
-// levelOf grades a figure by two bounds. Nil is calm.
-func levelOf(v *float64, warn, bad float64) string {
-	switch {
-	case v == nil || *v <= warn:
-		return "calm"
-	case *v <= bad:
-		return "warn"
-	}
-	return "bad"
-}
-
 // The bounds of the tiles are those of the alerts.
 const (
-	slowDrain, verySlowDrain                 = 600, 3600
 	fewFailures, manyFailures                = 0.05, 0.10
 	longRender, veryLongRender               = 600, 900
 	somePreempted, manyPreempted             = 0.10, 0.20
@@ -75,29 +61,6 @@ func (v *overview) jobTiles() []tile {
 		{"Render p50 / p95", brief(v.RenderSecondsP50) + " / " + brief(v.RenderSecondsP95), "p99 " + ui.Seconds(h.Render(0.99)), "How long workers held a completed job", "/models", levelOf(v.RenderSecondsP95, longRender, veryLongRender)},
 		{"Dead letters", ui.Count(v.DeadLetters, 0), "open, for operators", "Jobs that failed for good and wait for a decision", "/dead-letters", levelOf(&dead, someDeadLetters, manyDeadLetters)},
 	}
-}
-
-// drainNote says what the time to empty the queues leaves out.
-func drainNote(d estimate.Drain) string {
-	switch left := d.LeftOutText(); {
-	case left == "":
-		return "if no job is added"
-	case d.Seconds == nil:
-		return left
-	default:
-		return "without " + left
-	}
-}
-
-// drainLevel grades the time to empty the queues. Jobs that nothing will start are bad, unless an
-// operator keeps them.
-func drainLevel(d estimate.Drain) string {
-	for _, l := range d.LeftOut {
-		if l.Obstacle == estimate.ObstacleNoCapacity || l.Obstacle == estimate.ObstacleNoWorker {
-			return "bad"
-		}
-	}
-	return levelOf(d.Seconds, slowDrain, verySlowDrain)
 }
 
 // queuedNote says which of the lanes' jobs has waited longest, as the lanes below do, and what that
@@ -224,30 +187,13 @@ func alertNote(a *models.Alert) string {
 	return ""
 }
 
-// ways are the pages that answer what the overview does not, of those that the viewer may open:
-// their addresses, and the questions.
-func ways(ctx context.Context, now time.Time) (all [][2]string) {
+// ways are the pages that answer what the overview does not: their addresses, and the questions.
+func ways(now time.Time) [][2]string {
 	yesterday := now.UTC().AddDate(0, 0, -1).Format(time.DateOnly)
-	for _, way := range [][2]string{
+	return [][2]string{
 		{"/heatmap?hours=12", "Last night's waste"}, {"/queues", "Top accounts by queue"}, {"/workers", "Failing hosts"},
 		{"/webhooks", "Webhook deliveries"}, {"/changes?since=" + yesterday, "What changed since yesterday"},
-	} {
-		path, _, _ := strings.Cut(way[0], "?")
-		if hasPage(path) && (may(ctx, models.RoleAdmin) || !slices.Contains(adminSections, path)) {
-			all = append(all, way)
-		}
 	}
-	return all
-}
-
-// hasPage reports whether the navigation has a page.
-func hasPage(path string) bool {
-	for _, g := range groups() {
-		if slices.ContainsFunc(g.sections, func(s section) bool { return s.path == path }) {
-			return true
-		}
-	}
-	return false
 }
 
 // brief formats seconds so that two fit into a tile.

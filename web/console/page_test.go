@@ -26,7 +26,7 @@ func (b *browser) open(t *testing.T, path string) (ctx context.Context, complain
 	t.Helper()
 	ctx, complaints = chromium.Open(t)
 	require.NoError(t, chromedp.Run(ctx,
-		chromium.Visit(b.url+loginPath(path)),
+		chromium.Visit(b.url+toLogin(path)),
 		chromedp.SendKeys("#key", b.Secrets[models.RoleOperator]+"\r"),
 		chromedp.WaitReady("#content h1:not(.login h1)"),
 		chromium.Complete(),

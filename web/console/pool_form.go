@@ -85,7 +85,7 @@ func newer(now, entered models.PoolSpec) map[string]string {
 }
 
 // newPoolForm returns a form without its pool.
-func (c *console) newPoolForm(values url.Values) *poolForm {
+func (c *poolsController) newPoolForm(values url.Values) *poolForm {
 	known := lo.Map(c.Reader.Catalogue.Current().Models(), func(m *catalogue.Model, _ int) string { return m.Name })
 	return &poolForm{
 		Values: values, Providers: c.Pools.Providers(), Errors: map[string]string{},
@@ -94,13 +94,13 @@ func (c *console) newPoolForm(values url.Values) *poolForm {
 	}
 }
 
-func (c *console) poolNew(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *poolsController) poolNew(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	return render(w, r, http.StatusOK, poolFormPage(c.newPoolForm(poolValues(models.PoolSpec{
 		CapacityClass: models.CapacitySpot, IdleSeconds: fleet.DefaultCooldownSeconds, BootLimitSeconds: models.DefaultBootLimitSeconds,
 	}))))
 }
 
-func (c *console) poolCreate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *poolsController) poolCreate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (c *console) poolCreate(w http.ResponseWriter, r *http.Request, p jobs.Prin
 	return c.toPool(w, r, pool, nil, "Created %s.")
 }
 
-func (c *console) poolEdit(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *poolsController) poolEdit(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	pool, err := c.Reader.Pool(r.Context(), poolID(r))
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func (c *console) poolEdit(w http.ResponseWriter, r *http.Request, _ jobs.Princi
 	return render(w, r, http.StatusOK, poolFormPage(f))
 }
 
-func (c *console) poolUpdate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *poolsController) poolUpdate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}

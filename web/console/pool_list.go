@@ -32,11 +32,9 @@ type poolRow struct {
 	Newest *models.ScalingDecision
 }
 
-func poolPath(id models.PoolID) templ.SafeURL { return templ.SafeURL("/pools/" + string(id)) }
-
 func poolID(r *http.Request) models.PoolID { return models.PoolID(r.PathValue("id")) }
 
-func (c *console) poolList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *poolsController) poolList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readPools(r.Context(), p)
 	if err != nil {
 		return err
@@ -45,7 +43,7 @@ func (c *console) poolList(w http.ResponseWriter, r *http.Request, p jobs.Princi
 	return render(w, r, http.StatusOK, poolListPage(v))
 }
 
-func (c *console) poolListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *poolsController) poolListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	return c.refresh(w, r, p, "/pools/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
 		v, err := c.readPools(ctx, p)
 		if err != nil {
@@ -58,7 +56,7 @@ func (c *console) poolListLive(w http.ResponseWriter, r *http.Request, p jobs.Pr
 	})
 }
 
-func (c *console) readPools(ctx context.Context, p jobs.Principal) (*poolList, error) {
+func (c *poolsController) readPools(ctx context.Context, p jobs.Principal) (*poolList, error) {
 	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.CountPrice)
 	if err != nil {
 		return nil, err

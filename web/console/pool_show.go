@@ -47,7 +47,7 @@ type poolShow struct {
 	Now    time.Time
 }
 
-func (c *console) poolShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *poolsController) poolShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readPool(r.Context(), p, poolID(r))
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (c *console) poolShow(w http.ResponseWriter, r *http.Request, p jobs.Princi
 	return render(w, r, http.StatusOK, poolShowPage(v))
 }
 
-func (c *console) poolShowLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *poolsController) poolShowLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	id := poolID(r)
 	return c.refresh(w, r, p, "/pools/"+string(id)+"/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
 		v, err := c.readPool(ctx, p, id)
@@ -73,7 +73,7 @@ func (c *console) poolShowLive(w http.ResponseWriter, r *http.Request, p jobs.Pr
 // at sets the time to which the page's times are relative.
 func (v *poolShow) at(now time.Time) { v.Now, v.Workers.Now = now, now }
 
-func (c *console) readPool(ctx context.Context, p jobs.Principal, id models.PoolID) (*poolShow, error) {
+func (c *poolsController) readPool(ctx context.Context, p jobs.Principal, id models.PoolID) (*poolShow, error) {
 	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.CountPrice)
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (c *console) readPool(ctx context.Context, p jobs.Principal, id models.Pool
 	if err != nil {
 		return nil, err
 	}
-	v.Workers.Rows, err = c.workerRows(ctx, page.Items, []*query.PoolStatus{pool})
+	v.Workers.Rows, err = workerRows(ctx, c.Reader, c.Fleet, page.Items, []*query.PoolStatus{pool})
 	return v, err
 }
 
@@ -127,12 +127,12 @@ func pretty(raw json.RawMessage) string {
 	return out.String()
 }
 
-func (c *console) poolPause(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *poolsController) poolPause(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	pool, err := c.Pools.Pause(r.Context(), p, poolID(r))
 	return c.toPool(w, r, pool, err, "Paused %s: it boots no workers. Those that it has go on.")
 }
 
-func (c *console) poolResume(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *poolsController) poolResume(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	pool, err := c.Pools.Resume(r.Context(), p, poolID(r))
 	return c.toPool(w, r, pool, err, "Resumed %s.")
 }
@@ -144,7 +144,7 @@ type poolRemoval struct {
 }
 
 // poolConfirm asks before a pool is deleted.
-func (c *console) poolConfirm(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *poolsController) poolConfirm(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	pool, err := c.Reader.Pool(r.Context(), poolID(r))
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (c *console) poolConfirm(w http.ResponseWriter, r *http.Request, _ jobs.Pri
 	return render(w, r, http.StatusOK, poolDeletePage(poolRemoval{PoolStatus: pool}))
 }
 
-func (c *console) poolDelete(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *poolsController) poolDelete(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	err := c.Pools.Delete(r.Context(), p, poolID(r))
 	var refused *apierror.Error
 	if errors.As(err, &refused) && refused.Code == apierror.CodeConflict {
@@ -169,7 +169,7 @@ func (c *console) poolDelete(w http.ResponseWriter, r *http.Request, p jobs.Prin
 }
 
 // toPool returns to the page of a pool, with what was done to it. said has a %s for its name.
-func (c *console) toPool(w http.ResponseWriter, r *http.Request, pool *models.Pool, err error, said string) error {
+func (c *poolsController) toPool(w http.ResponseWriter, r *http.Request, pool *models.Pool, err error, said string) error {
 	if err != nil {
 		return err
 	}

@@ -20,11 +20,11 @@ type quarantineForm struct {
 }
 
 // quarantineAsk asks for how long a host gets no jobs, and why.
-func (c *console) quarantineAsk(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *workersController) quarantineAsk(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	return c.quarantinePage(w, r, http.StatusOK, &quarantineForm{Minutes: "30"})
 }
 
-func (c *console) quarantinePage(w http.ResponseWriter, r *http.Request, status int, v *quarantineForm) error {
+func (c *workersController) quarantinePage(w http.ResponseWriter, r *http.Request, status int, v *quarantineForm) error {
 	var err error
 	if v.workerRow, err = c.workerRow(r.Context(), workerID(r)); err != nil {
 		return err
@@ -32,7 +32,7 @@ func (c *console) quarantinePage(w http.ResponseWriter, r *http.Request, status 
 	return render(w, r, status, quarantineFormPage(v))
 }
 
-func (c *console) quarantineStart(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *workersController) quarantineStart(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (c *console) quarantineStart(w http.ResponseWriter, r *http.Request, p jobs
 	return c.done(w, r, "/workers", fmt.Sprintf("Quarantined the host of %s for %d min: it gets no jobs. A job that runs there continues.", workerRow{Worker: worker}.named(), minutes))
 }
 
-func (c *console) quarantineEnd(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *workersController) quarantineEnd(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	worker, err := c.Fleet.ReleaseQuarantine(r.Context(), p, workerID(r))
 	if err != nil {
 		return err

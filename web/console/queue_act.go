@@ -9,7 +9,6 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
-	"github.com/reelay/reelay/web/ui"
 )
 
 // queuePause is the view of the page that confirms a pause.
@@ -22,16 +21,8 @@ type queuePause struct {
 // name returns the name of the queue within a sentence.
 func (v *queuePause) name() string { return queueName(v.Lane, v.Model) }
 
-func queueName(lane models.Tier, model string) string {
-	name := "the " + ui.Words(string(lane)) + " lane"
-	if model == "" {
-		return name
-	}
-	return model + " in " + name
-}
-
 // queueConfirm asks for the reason before a queue is paused.
-func (c *console) queueConfirm(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *queuesController) queueConfirm(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	v, err := c.readPause(r)
 	if err != nil {
 		return err
@@ -39,7 +30,7 @@ func (c *console) queueConfirm(w http.ResponseWriter, r *http.Request, _ jobs.Pr
 	return render(w, r, http.StatusOK, queuePausePage(v))
 }
 
-func (c *console) readPause(r *http.Request) (*queuePause, error) {
+func (c *queuesController) readPause(r *http.Request) (*queuePause, error) {
 	lane, model, err := c.queueOf(r)
 	if err != nil {
 		return nil, err
@@ -58,7 +49,7 @@ func (c *console) readPause(r *http.Request) (*queuePause, error) {
 	return v, nil
 }
 
-func (c *console) queuePause(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *queuesController) queuePause(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -83,7 +74,7 @@ func (c *console) queuePause(w http.ResponseWriter, r *http.Request, p jobs.Prin
 	return c.done(w, r, "/queues", "Paused "+queueName(lane, model)+".")
 }
 
-func (c *console) queueResume(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *queuesController) queueResume(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	lane, model, err := c.queueOf(r)
 	if err != nil {
 		return err
@@ -95,7 +86,7 @@ func (c *console) queueResume(w http.ResponseWriter, r *http.Request, p jobs.Pri
 }
 
 // queueOf returns the queue in an address, or NOT_FOUND.
-func (c *console) queueOf(r *http.Request) (lane models.Tier, model string, err error) {
+func (c *queuesController) queueOf(r *http.Request) (lane models.Tier, model string, err error) {
 	lane, model = models.Tier(strings.ToUpper(r.PathValue("lane"))), r.URL.Query().Get("model")
 	if !slices.Contains(models.Tiers, lane) {
 		return "", "", apierror.NotFound("lane")

@@ -16,7 +16,7 @@ import (
 var modelTones = []string{"accent", "good", "busy", "warn", "quiet"}
 
 // queueCharts serves the charts of a page with queues alone, for chart.js.
-func (c *console) queueCharts(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *queuesController) queueCharts(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	var lane models.Tier
 	if r.PathValue("lane") != "" {
 		var err error
@@ -33,25 +33,25 @@ func (c *console) queueCharts(w http.ResponseWriter, r *http.Request, _ jobs.Pri
 }
 
 // readQueueCharts returns the charts of all lanes, or of the models of one lane.
-func (c *console) readQueueCharts(ctx context.Context, span chartRange, lane models.Tier) (overviewCharts, error) {
-	past, err := c.readPast(ctx, span)
+func (c *queuesController) readQueueCharts(ctx context.Context, span chartRange, lane models.Tier) (overviewCharts, error) {
+	past, err := c.charts.past(ctx, span)
 	if err != nil {
 		return overviewCharts{}, err
 	}
 	charts := queueChartsOf(past, lane)
-	return overviewCharts{span, charts}, c.mark(ctx, span, charts)
+	return overviewCharts{span, charts}, c.charts.mark(ctx, span, charts)
 }
 
 func queueChartsOf(past []*history.Figures, lane models.Tier) []ui.ChartData {
 	of := func(name history.Name) (all []line) {
 		if lane == "" {
 			for i, tier := range models.Tiers {
-				all = append(all, line{ui.Words(string(tier)), laneTone(i), metric(name), history.Selection{Lane: tier}})
+				all = append(all, line{label: ui.Words(string(tier)), tone: laneTone(i), of: metric(name), selection: history.Selection{Lane: tier}})
 			}
 			return usedLines(past, all)
 		}
 		for i, model := range busiest(past, lane) {
-			all = append(all, line{model, modelTones[i], metric(name), history.Selection{Lane: lane, Model: model}})
+			all = append(all, line{label: model, tone: modelTones[i], of: metric(name), selection: history.Selection{Lane: lane, Model: model}})
 		}
 		return all
 	}

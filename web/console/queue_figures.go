@@ -134,9 +134,6 @@ func partOf(n, of int) string {
 	return ui.Percent(100 * float64(n) / float64(of))
 }
 
-// percentOf is partOf as a number.
-func percentOf(n, of int) float64 { return 100 * float64(n) / float64(max(of, 1)) }
-
 // capText says how many jobs an account runs of those that it may.
 func capText(s *models.LaneShare) string {
 	if unlimited(s.MaxRunning) {
@@ -169,4 +166,41 @@ func (q *queueView) limitText() string {
 		return "at the maximum"
 	}
 	return q.Limit.Cause
+}
+
+// drainNote says what the time to empty the queues leaves out.
+func drainNote(d estimate.Drain) string {
+	switch left := d.LeftOutText(); {
+	case left == "":
+		return "if no job is added"
+	case d.Seconds == nil:
+		return left
+	default:
+		return "without " + left
+	}
+}
+
+// drainLevel grades the time to empty the queues. Jobs that nothing will start are bad, unless an
+// operator keeps them.
+func drainLevel(d estimate.Drain) string {
+	for _, l := range d.LeftOut {
+		if l.Obstacle == estimate.ObstacleNoCapacity || l.Obstacle == estimate.ObstacleNoWorker {
+			return "bad"
+		}
+	}
+	return levelOf(d.Seconds, slowDrain, verySlowDrain)
+}
+
+// The bounds of the time to empty the queues are those of the alerts, in seconds.
+const slowDrain, verySlowDrain = 600, 3600
+
+// levelOf grades a figure by two bounds. Nil is calm.
+func levelOf(v *float64, warn, bad float64) string {
+	switch {
+	case v == nil || *v <= warn:
+		return "calm"
+	case *v <= bad:
+		return "warn"
+	}
+	return "bad"
 }

@@ -68,7 +68,7 @@ func (p poolView) decisions() []query.Same[*models.ScalingDecision] {
 	return folded[:min(len(folded), decisionsShown)]
 }
 
-func (c *console) queueList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *queuesController) queueList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readQueues(r.Context(), p)
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (c *console) queueList(w http.ResponseWriter, r *http.Request, p jobs.Princ
 	return render(w, r, http.StatusOK, queueListPage(v, charts))
 }
 
-func (c *console) queueListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *queuesController) queueListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	return c.refresh(w, r, p, "/queues/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
 		v, err := c.readQueues(ctx, p)
 		if err != nil {
@@ -94,7 +94,7 @@ func (c *console) queueListLive(w http.ResponseWriter, r *http.Request, p jobs.P
 	})
 }
 
-func (c *console) readQueues(ctx context.Context, p jobs.Principal) (*queueList, error) {
+func (c *queuesController) readQueues(ctx context.Context, p jobs.Principal) (*queueList, error) {
 	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.CountPrice)
 	if err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func (c *console) readQueues(ctx context.Context, p jobs.Principal) (*queueList,
 
 // readLanes reads all lanes, and of each lane, or of just one, the accounts with the most waiting
 // jobs.
-func (c *console) readLanes(ctx context.Context, p jobs.Principal, accounts int, of models.Tier) ([]laneView, error) {
+func (c *queuesController) readLanes(ctx context.Context, p jobs.Principal, accounts int, of models.Tier) ([]laneView, error) {
 	queues, err := c.Reader.Queues(ctx)
 	if err != nil {
 		return nil, err
@@ -249,6 +249,3 @@ func queuedJobs(q models.QueueCount) string {
 	}
 	return jobs.path("/jobs")
 }
-
-// lanePath returns the address of a lane's page.
-func lanePath(lane models.Tier) string { return "/queues/" + strings.ToLower(string(lane)) }

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/features/query"
-	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
@@ -76,28 +74,6 @@ func TestQueueFigures(t *testing.T) {
 		require.Regexp(t, `(?s)<tr id="lane-ENTERPRISE".*?<span class="under quiet">target 30 s</span>`, b.get(t, "/queues").Body)
 		b.Exec(t, "UPDATE jobs SET queued_at = clock_timestamp() - interval '1 minute'")
 		require.Regexp(t, `(?s)<tr id="lane-ENTERPRISE".*?<span class="under target-missed">target 30 s, missed</span>`, b.get(t, "/queues").Body)
-	})
-
-	t.Run("SayWhenAQueueIsEmpty", func(t *testing.T) {
-		t.Parallel()
-
-		for name, c := range map[string]struct {
-			depth int
-			drain estimate.Drain
-			want  string
-		}{
-			"known":            {2, estimate.Drain{Seconds: new(60.0)}, "1 min 00 s"},
-			"empty":            {0, estimate.Drain{Seconds: new(0.0)}, "empty"},
-			"paused":           {2, estimate.Drain{LeftOut: []estimate.LeftOut{{Obstacle: estimate.ObstaclePaused, Jobs: 2}}}, "not until resumed"},
-			"nothing can run":  {1, estimate.Drain{LeftOut: []estimate.LeftOut{{Obstacle: estimate.ObstacleNoCapacity, Jobs: 1}}}, "never, no worker and no pool can run it"},
-			"no worker":        {2, estimate.Drain{LeftOut: []estimate.LeftOut{{Obstacle: estimate.ObstacleNoWorker, Jobs: 2}}}, "n/a, no worker that can run them is ready"},
-			"halted":           {2, estimate.Drain{LeftOut: []estimate.LeftOut{{Obstacle: estimate.ObstacleHalted, Jobs: 2}}}, "not until resumed, all starts are halted"},
-			"paused or stuck":  {2, estimate.Drain{LeftOut: []estimate.LeftOut{{Obstacle: estimate.ObstaclePaused, Jobs: 1}, {Obstacle: estimate.ObstacleNoCapacity, Jobs: 1}}}, "never, 1 job: paused; 1 job: no worker and no pool can run it"},
-			"some are skipped": {2, estimate.Drain{Seconds: new(60.0), LeftOut: []estimate.LeftOut{{Obstacle: estimate.ObstaclePaused, Jobs: 1}}}, "1 min 00 s, without 1 job: paused"},
-		} {
-			q := queueView{QueueCount: models.QueueCount{Depth: c.depth}, Limit: query.QueueCapacity{Drain: c.drain}}
-			require.Equal(t, c.want, q.drains(), name)
-		}
 	})
 }
 

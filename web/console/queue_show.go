@@ -31,7 +31,7 @@ type headRow struct {
 	Why     []query.WaitingReason
 }
 
-func (c *console) queueShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *queuesController) queueShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	lane, _, err := c.queueOf(r)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (c *console) queueShow(w http.ResponseWriter, r *http.Request, p jobs.Princ
 	return render(w, r, http.StatusOK, queueShowPage(v, charts))
 }
 
-func (c *console) queueShowLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *queuesController) queueShowLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	lane, _, err := c.queueOf(r)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (c *console) queueShowLive(w http.ResponseWriter, r *http.Request, p jobs.P
 	})
 }
 
-func (c *console) readLane(ctx context.Context, p jobs.Principal, lane models.Tier) (*queueShow, error) {
+func (c *queuesController) readLane(ctx context.Context, p jobs.Principal, lane models.Tier) (*queueShow, error) {
 	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.CountPrice)
 	if err != nil {
 		return nil, err

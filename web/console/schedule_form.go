@@ -84,7 +84,7 @@ func (f *scheduleForm) title() string {
 	return "Edit a schedule"
 }
 
-func (c *console) newScheduleForm(values url.Values) *scheduleForm {
+func (c *schedulesController) newScheduleForm(values url.Values) *scheduleForm {
 	known := lo.Map(c.Reader.Catalogue.Current().Models(), func(m *catalogue.Model, _ int) string { return m.Name })
 	if model := values.Get("model"); model != "" { // it may have been removed
 		known = lo.Uniq(append(known, model))
@@ -92,11 +92,11 @@ func (c *console) newScheduleForm(values url.Values) *scheduleForm {
 	return &scheduleForm{Values: values, Models: known, Errors: map[string]string{}}
 }
 
-func (c *console) scheduleNew(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *schedulesController) scheduleNew(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	return render(w, r, http.StatusOK, scheduleFormPage(c.newScheduleForm(url.Values{"timezone": {"UTC"}})))
 }
 
-func (c *console) scheduleEdit(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *schedulesController) scheduleEdit(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	f, err := c.editedSchedule(r, p, nil)
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func (c *console) scheduleEdit(w http.ResponseWriter, r *http.Request, p jobs.Pr
 }
 
 // editedSchedule returns the form of a stored schedule, with these values or, if they are nil, its own.
-func (c *console) editedSchedule(r *http.Request, p jobs.Principal, values url.Values) (*scheduleForm, error) {
+func (c *schedulesController) editedSchedule(r *http.Request, p jobs.Principal, values url.Values) (*scheduleForm, error) {
 	s, err := c.Schedules.Get(r.Context(), p, scheduleID(r))
 	if err != nil {
 		return nil, err
@@ -209,7 +209,7 @@ func (f *scheduleForm) moment(name string) *time.Time {
 }
 
 // scheduleSend creates or updates a schedule, or shows when it would fire.
-func (c *console) scheduleSend(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *schedulesController) scheduleSend(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	f, err := c.sentSchedule(r, p)
 	if err != nil {
 		return err
@@ -238,7 +238,7 @@ func (c *console) scheduleSend(w http.ResponseWriter, r *http.Request, p jobs.Pr
 }
 
 // schedulePreview is the part of the form that says when the schedule would fire.
-func (c *console) schedulePreview(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *schedulesController) schedulePreview(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func (c *console) schedulePreview(w http.ResponseWriter, r *http.Request, _ jobs
 	return render(w, r, http.StatusOK, scheduleTimes(f))
 }
 
-func (c *console) sentSchedule(r *http.Request, p jobs.Principal) (*scheduleForm, error) {
+func (c *schedulesController) sentSchedule(r *http.Request, p jobs.Principal) (*scheduleForm, error) {
 	if err := readForm(r); err != nil {
 		return nil, err
 	}
@@ -257,7 +257,7 @@ func (c *console) sentSchedule(r *http.Request, p jobs.Principal) (*scheduleForm
 	return c.editedSchedule(r, p, r.PostForm)
 }
 
-func (c *console) previewSchedule(r *http.Request, f *scheduleForm, in schedule.Input) {
+func (c *schedulesController) previewSchedule(r *http.Request, f *scheduleForm, in schedule.Input) {
 	if len(f.Errors) > 0 {
 		return
 	}

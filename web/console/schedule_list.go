@@ -50,8 +50,6 @@ type scheduleRow struct {
 	Account string
 }
 
-func schedulePath(id models.ScheduleID) string { return "/schedules/" + string(id) }
-
 // state names the schedule's state, as a badge.
 func (r scheduleRow) state() string {
 	switch {
@@ -92,7 +90,7 @@ func perMinute(u *schedule.Usage) string {
 	return ui.Count(int(math.Ceil(u.PerMinute())), 0)
 }
 
-func (c *console) scheduleList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *schedulesController) scheduleList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readSchedules(r.Context(), p, r.URL.Query().Get("after"))
 	if err != nil {
 		return err
@@ -101,7 +99,7 @@ func (c *console) scheduleList(w http.ResponseWriter, r *http.Request, p jobs.Pr
 	return render(w, r, http.StatusOK, scheduleListPage(v))
 }
 
-func (c *console) scheduleListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *schedulesController) scheduleListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	return c.refresh(w, r, p, "/schedules/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
 		v, err := c.readSchedules(ctx, p, "")
 		if err != nil {
@@ -114,7 +112,7 @@ func (c *console) scheduleListLive(w http.ResponseWriter, r *http.Request, p job
 	})
 }
 
-func (c *console) readSchedules(ctx context.Context, p jobs.Principal, after string) (*scheduleList, error) {
+func (c *schedulesController) readSchedules(ctx context.Context, p jobs.Principal, after string) (*scheduleList, error) {
 	found, err := c.Schedules.List(ctx, p, "", paging.Request{First: schedulesShown, After: after})
 	if err != nil {
 		return nil, err

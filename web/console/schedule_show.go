@@ -129,7 +129,7 @@ func (v *scheduleShow) since() string {
 
 func scheduleID(r *http.Request) models.ScheduleID { return models.ScheduleID(r.PathValue("id")) }
 
-func (c *console) scheduleRow(ctx context.Context, p jobs.Principal, id models.ScheduleID) (scheduleRow, error) {
+func (c *schedulesController) scheduleRow(ctx context.Context, p jobs.Principal, id models.ScheduleID) (scheduleRow, error) {
 	s, err := c.Schedules.Get(ctx, p, id)
 	if err != nil {
 		return scheduleRow{}, err
@@ -138,7 +138,7 @@ func (c *console) scheduleRow(ctx context.Context, p jobs.Principal, id models.S
 	return scheduleRow{s, names[s.AccountID]}, err
 }
 
-func (c *console) scheduleShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *schedulesController) scheduleShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readSchedule(r.Context(), p, scheduleID(r))
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func (c *console) scheduleShow(w http.ResponseWriter, r *http.Request, p jobs.Pr
 	return render(w, r, http.StatusOK, scheduleShowPage(v))
 }
 
-func (c *console) readSchedule(ctx context.Context, p jobs.Principal, id models.ScheduleID) (v *scheduleShow, err error) {
+func (c *schedulesController) readSchedule(ctx context.Context, p jobs.Principal, id models.ScheduleID) (v *scheduleShow, err error) {
 	v = &scheduleShow{Now: time.Now()}
 	if v.scheduleRow, err = c.scheduleRow(ctx, p, id); err != nil {
 		return nil, err
@@ -170,18 +170,18 @@ func (c *console) readSchedule(ctx context.Context, p jobs.Principal, id models.
 	return v, nil
 }
 
-func (c *console) schedulePauseAsk(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *schedulesController) schedulePauseAsk(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	return c.schedulePausePage(w, r, p, http.StatusOK, &schedulePause{})
 }
 
-func (c *console) schedulePausePage(w http.ResponseWriter, r *http.Request, p jobs.Principal, status int, v *schedulePause) (err error) {
+func (c *schedulesController) schedulePausePage(w http.ResponseWriter, r *http.Request, p jobs.Principal, status int, v *schedulePause) (err error) {
 	if v.scheduleRow, err = c.scheduleRow(r.Context(), p, scheduleID(r)); err != nil {
 		return err
 	}
 	return render(w, r, status, schedulePauseForm(v))
 }
 
-func (c *console) schedulePause(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *schedulesController) schedulePause(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (c *console) schedulePause(w http.ResponseWriter, r *http.Request, p jobs.P
 	return c.done(w, r, schedulePath(scheduleID(r)), "The schedule is paused.")
 }
 
-func (c *console) scheduleResume(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *schedulesController) scheduleResume(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if _, err := c.Schedules.Resume(r.Context(), p, scheduleID(r)); err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (c *console) scheduleResume(w http.ResponseWriter, r *http.Request, p jobs.
 }
 
 // scheduleTrigger fires a schedule, once for each page with the button.
-func (c *console) scheduleTrigger(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *schedulesController) scheduleTrigger(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func (c *console) scheduleTrigger(w http.ResponseWriter, r *http.Request, p jobs
 	return c.done(w, r, schedulePath(scheduleID(r)), "The schedule fired: "+cmp.Or(string(slot.JobID), string(slot.WorkflowID))+".")
 }
 
-func (c *console) scheduleDeleteAsk(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *schedulesController) scheduleDeleteAsk(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.scheduleRow(r.Context(), p, scheduleID(r))
 	if err != nil {
 		return err
@@ -232,7 +232,7 @@ func (c *console) scheduleDeleteAsk(w http.ResponseWriter, r *http.Request, p jo
 	return render(w, r, http.StatusOK, scheduleDeletePage(v))
 }
 
-func (c *console) scheduleDelete(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *schedulesController) scheduleDelete(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	err := c.Schedules.Delete(r.Context(), p, scheduleID(r))
 	if err != nil && !apierror.HasCode(err, apierror.CodeNotFound) { // a second click finds it deleted
 		return err

@@ -208,22 +208,6 @@ func label(name string) string {
 	return apart(name)
 }
 
-// apart turns latestCheckpoint into words.
-func apart(name string) string {
-	var b strings.Builder
-	for i, r := range name {
-		switch {
-		case i == 0:
-			b.WriteString(strings.ToUpper(string(r)))
-		case r >= 'A' && r <= 'Z':
-			b.WriteString(" " + strings.ToLower(string(r)))
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
 // shortHint is the length up to which a description is shown whole below its field.
 const shortHint = 110
 

@@ -9,12 +9,12 @@ import (
 )
 
 // searchHelp explains the search language.
-func (c *console) searchHelp(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *jobController) searchHelp(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	return render(w, r, http.StatusOK, searchHelpPage())
 }
 
 // searchSuggest completes the term in the address for the search field, as JSON.
-func (c *console) searchSuggest(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) searchSuggest(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	term := r.URL.Query().Get("term")
 	some := []query.Suggestion{}
 	if len(term) <= maxTerm {

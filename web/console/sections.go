@@ -2,9 +2,7 @@ package console
 
 import (
 	"net/http"
-	"net/url"
 	"strings"
-	"sync"
 
 	"github.com/reelay/reelay/jobs"
 )
@@ -24,7 +22,7 @@ type section struct {
 	one string
 }
 
-// navigation lists all sections. A section is shown once its page has a route.
+// navigation lists all sections.
 var navigation = []group{
 	{"", []section{{"Overview", "/overview", "g o", ""}}},
 	{"Jobs", []section{
@@ -59,37 +57,10 @@ var navigation = []group{
 	}},
 }
 
-var shownGroups struct {
-	once   sync.Once
-	groups []group
-}
-
-// groups returns the navigation with the sections that have a page.
-func groups() []group {
-	shownGroups.once.Do(func() {
-		pages := http.NewServeMux()
-		for _, route := range new(console).routes() {
-			pages.Handle(route.pattern, http.NotFoundHandler())
-		}
-		for _, g := range navigation {
-			some := group{name: g.name}
-			for _, s := range g.sections {
-				if _, pattern := pages.Handler(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: s.path}}); pattern != "/" {
-					some.sections = append(some.sections, s)
-				}
-			}
-			if len(some.sections) > 0 {
-				shownGroups.groups = append(shownGroups.groups, some)
-			}
-		}
-	})
-	return shownGroups.groups
-}
-
 // sectionAt returns the section to which an address belongs: Jobs for an address of none.
 func sectionAt(path string) section {
 	first := section{"Jobs", "/jobs", "g j", "the job"}
-	for _, g := range groups() {
+	for _, g := range navigation {
 		for _, s := range g.sections {
 			if path == s.path || strings.HasPrefix(path, s.path+"/") || strings.HasPrefix(path, s.path+"?") {
 				return s
@@ -123,4 +94,4 @@ func (c *console) home(w http.ResponseWriter, r *http.Request, _ jobs.Principal)
 }
 
 // home is the address of the first page of the navigation.
-func home() string { return groups()[0].sections[0].path }
+func home() string { return navigation[0].sections[0].path }

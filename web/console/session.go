@@ -97,3 +97,11 @@ func localPath(next string) string {
 	}
 	return next
 }
+
+// origin is the address of this Reelay, as the browser has it.
+func (c *console) origin(r *http.Request) string {
+	if c.Secure || r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}

@@ -22,7 +22,7 @@ type ssoAttempt struct {
 }
 
 // ssoBegin sends a person to the OpenID provider.
-func (c *console) ssoBegin(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *accessController) ssoBegin(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	if c.SSO == nil {
 		return errNoPage
 	}
@@ -40,14 +40,14 @@ func (c *console) ssoBegin(w http.ResponseWriter, r *http.Request, _ jobs.Princi
 	return nil
 }
 
-func (c *console) setAttempt(w http.ResponseWriter, value string, maxAge int) {
+func (c *accessController) setAttempt(w http.ResponseWriter, value string, maxAge int) {
 	http.SetCookie(w, &http.Cookie{
 		Name: c.cookieName() + "-sso", Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, Secure: c.Secure, SameSite: http.SameSiteLaxMode,
 	})
 }
 
 // ssoFinish logs in a person whom the OpenID provider sends back.
-func (c *console) ssoFinish(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *accessController) ssoFinish(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	if c.SSO == nil {
 		return errNoPage
 	}
@@ -81,7 +81,7 @@ func (c *console) ssoFinish(w http.ResponseWriter, r *http.Request, _ jobs.Princ
 }
 
 // ssoFailed shows the login page with the other ways to log in.
-func (c *console) ssoFailed(w http.ResponseWriter, r *http.Request, next string, err error) error {
+func (c *accessController) ssoFailed(w http.ResponseWriter, r *http.Request, next string, err error) error {
 	if errors.Is(err, signon.ErrRefused) {
 		slog.WarnContext(r.Context(), "a single sign-on was refused", "address", address(r), "error", err)
 		return c.ssoRefused(w, r, next, "This login could not be verified, or took longer than 10 minutes. Begin again.")
@@ -95,7 +95,7 @@ func (c *console) ssoFailed(w http.ResponseWriter, r *http.Request, next string,
 	return render(w, r, http.StatusServiceUnavailable, loginPage(v))
 }
 
-func (c *console) ssoRefused(w http.ResponseWriter, r *http.Request, next, message string) error {
+func (c *accessController) ssoRefused(w http.ResponseWriter, r *http.Request, next, message string) error {
 	v := c.loginView(next)
 	v.SSOError = message
 	return render(w, r, http.StatusForbidden, loginPage(v))

@@ -1,25 +1,21 @@
+// Package static has the scripts, styles and pictures of the console.
 package console
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"fmt"
 	"io/fs"
-	"net/http"
 	"path"
 	"strings"
-	"time"
-
-	"github.com/reelay/reelay/jobs"
 )
 
 // `go tool task assets` fills the folder vendor. Without it the pages work, but do not
 // update live.
 //
-//go:embed static
-var staticFiles embed.FS
+//go:embed *
+var embedded embed.FS
 
 // staticFile is a file that the console serves.
 type staticFile struct {
@@ -27,10 +23,15 @@ type staticFile struct {
 	url     string // changes with the content
 }
 
-// asset returns the address of a static file, or "" if there is none: a file of the folder
-// static, or console.css, which is all style sheets of static/css in the order of their
-// names.
+// asset returns the address of a static file, or "" if there is none: a file of this folder,
+// or console.css, which is all style sheets of the folder css in the order of their names.
 func asset(name string) string { return assets[name].url }
+
+// readAsset returns the content of a static file and its address, if there is one.
+func readAsset(name string) (content []byte, url string, ok bool) {
+	file, ok := assets[name]
+	return file.content, file.url, ok
+}
 
 var assets = func() map[string]staticFile {
 	found := map[string]staticFile{}
@@ -39,13 +40,12 @@ var assets = func() map[string]staticFile {
 		found[name] = staticFile{content, "/static/" + name + "?v=" + hex.EncodeToString(sum[:8])}
 	}
 	var styles []byte
-	err := fs.WalkDir(staticFiles, "static", func(name string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(embedded, ".", func(name string, entry fs.DirEntry, err error) error {
 		kind := path.Ext(name)
 		if err != nil || kind != ".css" && kind != ".js" && kind != ".svg" {
 			return err
 		}
-		content, err := staticFiles.ReadFile(name)
-		name = strings.TrimPrefix(name, "static/")
+		content, err := embedded.ReadFile(name)
 		if strings.HasPrefix(name, "css/") {
 			styles = append(styles, content...)
 		} else {
@@ -59,17 +59,3 @@ var assets = func() map[string]staticFile {
 	add("console.css", styles)
 	return found
 }()
-
-func (c *console) static(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
-	name := strings.TrimPrefix(r.URL.Path, "/static/")
-	known, ok := assets[name]
-	if !ok {
-		return errNoPage
-	}
-	w.Header().Set("Cache-Control", "no-cache")
-	if r.URL.RequestURI() == known.url {
-		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-	}
-	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(known.content))
-	return nil
-}

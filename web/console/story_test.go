@@ -130,7 +130,7 @@ func TestRoleStory(t *testing.T) {
 	require.NoError(t, err)
 
 	got := b.post(t, path+"/cancel", nil)
-	require.Equal(t, loginPath(path), got.Header.Get("Location"), got.Body)
+	require.Equal(t, toLogin(path), got.Header.Get("Location"), got.Body)
 	require.Equal(t, http.StatusSeeOther, b.post(t, "/login", login).Status)
 	require.Contains(t, b.page(t, path), "Requires the role operator. Your role is viewer.")
 	got = b.post(t, path+"/cancel", nil)

@@ -36,7 +36,7 @@ type Redis struct {
 	Replicas, BehindBytes *int64
 }
 
-func (c *console) system(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *systemController) system(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	part, err := c.systemPart(r.Context(), p)
 	if err != nil {
 		return err
@@ -44,11 +44,11 @@ func (c *console) system(w http.ResponseWriter, r *http.Request, p jobs.Principa
 	return render(w, r, http.StatusOK, systemPage(part(time.Now())))
 }
 
-func (c *console) systemLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *systemController) systemLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	return c.refresh(w, r, p, "system", c.systemPart)
 }
 
-func (c *console) systemPart(ctx context.Context, _ jobs.Principal) (func(time.Time) templ.Component, error) {
+func (c *systemController) systemPart(ctx context.Context, _ jobs.Principal) (func(time.Time) templ.Component, error) {
 	v := systemView{}
 	var err error
 	if v.System, err = c.Reader.System(ctx); err != nil {

@@ -46,7 +46,7 @@ func (v *takesView) others() []takeRow {
 	return rest
 }
 
-func (c *console) takes(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) takes(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readTakes(r.Context(), p, models.TakesID(r.PathValue("id")))
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (c *console) takes(w http.ResponseWriter, r *http.Request, p jobs.Principal
 	return render(w, r, http.StatusOK, takesPage(v))
 }
 
-func (c *console) takesLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) takesLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	id := models.TakesID(r.PathValue("id"))
 	return c.refresh(w, r, p, "/takes/"+string(id)+"/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
 		v, err := c.readTakes(ctx, p, id)
@@ -69,7 +69,7 @@ func (c *console) takesLive(w http.ResponseWriter, r *http.Request, p jobs.Princ
 	})
 }
 
-func (c *console) readTakes(ctx context.Context, p jobs.Principal, id models.TakesID) (*takesView, error) {
+func (c *jobController) readTakes(ctx context.Context, p jobs.Principal, id models.TakesID) (*takesView, error) {
 	drafts, err := c.Reader.Takes(ctx, p, id)
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func seedOf(params json.RawMessage) string {
 	return given.Seed.String()
 }
 
-func (c *console) jobContinue(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) jobContinue(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	job, _, err := c.Submitter.Continue(r.Context(), p, models.JobID(r.PathValue("id")))
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (c *console) jobContinue(w http.ResponseWriter, r *http.Request, p jobs.Pri
 }
 
 // takesConfirm asks before the drafts that nobody continued are discarded.
-func (c *console) takesConfirm(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) takesConfirm(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readTakes(r.Context(), p, models.TakesID(r.PathValue("id")))
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func (c *console) takesConfirm(w http.ResponseWriter, r *http.Request, p jobs.Pr
 }
 
 // takesDiscard deletes the drafts that nobody continued, and cancels those that have not ended.
-func (c *console) takesDiscard(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) takesDiscard(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readTakes(r.Context(), p, models.TakesID(r.PathValue("id")))
 	if err != nil {
 		return err

@@ -74,7 +74,7 @@ func viewProblem(text string) string {
 	return ""
 }
 
-func (c *console) readViews(ctx context.Context, p jobs.Principal) ([]savedView, error) {
+func (c *jobController) readViews(ctx context.Context, p jobs.Principal) ([]savedView, error) {
 	views := c.Reader.Views()
 	found, err := views.List(ctx, p)
 	var all []savedView
@@ -84,7 +84,7 @@ func (c *console) readViews(ctx context.Context, p jobs.Principal) ([]savedView,
 	return all, err
 }
 
-func (c *console) viewList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) viewList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	rows, err := c.readViews(r.Context(), p)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (c *console) viewList(w http.ResponseWriter, r *http.Request, p jobs.Princi
 }
 
 // viewNew shows the form for the query in the address.
-func (c *console) viewNew(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *jobController) viewNew(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	q, err := readJobQuery(r.URL.Query())
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (c *console) viewNew(w http.ResponseWriter, r *http.Request, _ jobs.Princip
 	return render(w, r, http.StatusOK, viewFormPage(&viewForm{Query: q.values().Encode()}))
 }
 
-func (c *console) viewEdit(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) viewEdit(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	view, err := c.Reader.Views().Get(r.Context(), p, models.ViewID(r.PathValue("id")))
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (c *console) viewEdit(w http.ResponseWriter, r *http.Request, p jobs.Princi
 }
 
 // viewSave makes a view, or changes the one in the address.
-func (c *console) viewSave(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) viewSave(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (c *console) viewSave(w http.ResponseWriter, r *http.Request, p jobs.Princi
 	return c.done(w, r, savedView{SavedView: saved}.path(), "Saved the view "+ui.Clip(ui.Upright(saved.Name), 80)+".")
 }
 
-func (c *console) viewConfirm(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) viewConfirm(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	view, err := c.Reader.Views().Get(r.Context(), p, models.ViewID(r.PathValue("id")))
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (c *console) viewConfirm(w http.ResponseWriter, r *http.Request, p jobs.Pri
 }
 
 // viewDelete is harmless for a view that is gone already.
-func (c *console) viewDelete(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *jobController) viewDelete(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	err := c.Reader.Views().Delete(r.Context(), p, models.ViewID(r.PathValue("id")))
 	if err != nil && !apierror.HasCode(err, apierror.CodeNotFound) {
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -92,44 +91,14 @@ func TestFlash(t *testing.T) {
 		}
 
 		require.Contains(t, shown(base64.RawURLEncoding.EncodeToString([]byte("<script>alert(1)</script>"))), "&lt;script&gt;alert(1)&lt;/script&gt;")
-		for _, bad := range []string{"%%%", "=", base64.RawURLEncoding.EncodeToString([]byte("\xff")), base64.RawURLEncoding.EncodeToString([]byte(strings.Repeat("a", maxFlash+1)))} {
+		for _, bad := range []string{"%%%", "=", base64.RawURLEncoding.EncodeToString([]byte("\xff")), base64.RawURLEncoding.EncodeToString([]byte(strings.Repeat("a", 501)))} {
 			require.NotContains(t, shown(bad), `class="flash"`, bad)
 		}
-
-		long := httptest.NewRecorder()
-		require.NoError(t, new(console).done(long, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil), "/jobs", strings.Repeat("ä", maxFlash)))
-		cookie := long.Result().Cookies()[0]
-		message, err := base64.RawURLEncoding.DecodeString(cookie.Value)
-		require.NoError(t, err)
-		require.Equal(t, strings.Repeat("ä", maxFlash/2), string(message))
 	})
 }
 
 func TestNavigation(t *testing.T) {
 	t.Parallel()
-
-	t.Run("HasNoTwoSectionsWithTheSameKeys", func(t *testing.T) {
-		t.Parallel()
-
-		keys := map[string]string{"g n": "New job"}
-		for _, g := range navigation {
-			for _, s := range g.sections {
-				require.Empty(t, keys[s.keys], s.name)
-				keys[s.keys] = s.name
-			}
-		}
-	})
-
-	t.Run("LeadsBackToWhereAnActionWas", func(t *testing.T) {
-		t.Parallel()
-
-		for path, label := range map[string]string{
-			"/jobs": "Back to jobs", "/jobs?q=a": "Back to jobs", "/jobs/new": "Back to the form", "/jobs/job_1": "Back to the job",
-			"/workers": "Back to workers", "/pools/pol_1": "Back to the pool", "/models/apply": "Back to the form", "/asynqmon/x": "Back to asynq", "/nowhere": "Back to jobs",
-		} {
-			require.Equal(t, label, backLabel(path), path)
-		}
-	})
 
 	t.Run("NamesTheInstallationAndThePerson", func(t *testing.T) {
 		t.Parallel()

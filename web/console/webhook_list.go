@@ -60,13 +60,11 @@ type webhookSecret struct {
 	Rotated bool
 }
 
-func webhookPath(id models.WebhookEndpointID) string { return "/webhooks/" + string(id) }
-
 func endpointID(r *http.Request) models.WebhookEndpointID {
 	return models.WebhookEndpointID(r.PathValue("id"))
 }
 
-func (c *console) webhookList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *webhooksController) webhookList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v := &webhookList{Now: time.Now()}
 	rows, err := c.Reader.AllWebhookEndpoints(r.Context(), p, models.WebhookEndpointID(r.URL.Query().Get("after")), endpointsShown+1)
 	if err != nil {
@@ -92,7 +90,7 @@ func (c *console) webhookList(w http.ResponseWriter, r *http.Request, p jobs.Pri
 	return render(w, r, http.StatusOK, webhookListPage(v))
 }
 
-func (c *console) webhookShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *webhooksController) webhookShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readEndpoint(r.Context(), p, endpointID(r))
 	if err != nil {
 		return err
@@ -107,13 +105,13 @@ func (c *console) webhookShow(w http.ResponseWriter, r *http.Request, p jobs.Pri
 	if page.More {
 		v.Older = webhookPath(v.ID) + "?" + url.Values{"after": {page.End}, "failed": {r.URL.Query().Get("failed")}}.Encode()
 	}
-	if v.Tries, err = c.readTries(r.Context(), v.Deliveries); err != nil {
+	if v.Tries, err = readTries(r.Context(), c.Reader, v.Deliveries); err != nil {
 		return err
 	}
 	return render(w, r, http.StatusOK, webhookShowPage(v))
 }
 
-func (c *console) readEndpoint(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*webhookShow, error) {
+func (c *webhooksController) readEndpoint(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*webhookShow, error) {
 	endpoint, err := c.Reader.WebhookEndpoint(ctx, p, id)
 	if err != nil {
 		return nil, err
@@ -122,12 +120,12 @@ func (c *console) readEndpoint(ctx context.Context, p jobs.Principal, id models.
 	return &webhookShow{WebhookEndpoint: endpoint, Account: names[endpoint.AccountID], Own: endpoint.AccountID == p.AccountID, Now: time.Now()}, err
 }
 
-func (c *console) webhookNew(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *webhooksController) webhookNew(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	return render(w, r, http.StatusOK, webhookNewPage(&webhookForm{Values: url.Values{"id": {string(models.NewWebhookEndpointID())}, "format": {string(models.FormatStandard)}}}))
 }
 
 // webhookCreate makes an endpoint of the operator's own account, and shows its secret.
-func (c *console) webhookCreate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *webhooksController) webhookCreate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -146,7 +144,7 @@ func (c *console) webhookCreate(w http.ResponseWriter, r *http.Request, p jobs.P
 	return render(w, r, http.StatusOK, webhookSecretPage(&webhookSecret{endpoint, secret, false}))
 }
 
-func (c *console) webhookRotateAsk(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *webhooksController) webhookRotateAsk(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readEndpoint(r.Context(), p, endpointID(r))
 	if err != nil {
 		return err
@@ -154,7 +152,7 @@ func (c *console) webhookRotateAsk(w http.ResponseWriter, r *http.Request, p job
 	return render(w, r, http.StatusOK, webhookRotatePage(v))
 }
 
-func (c *console) webhookDeleteAsk(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *webhooksController) webhookDeleteAsk(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readEndpoint(r.Context(), p, endpointID(r))
 	if err != nil {
 		return err
@@ -162,7 +160,7 @@ func (c *console) webhookDeleteAsk(w http.ResponseWriter, r *http.Request, p job
 	return render(w, r, http.StatusOK, webhookDeletePage(v))
 }
 
-func (c *console) webhookRotate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *webhooksController) webhookRotate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	endpoint, secret, err := c.Webhooks.RotateSecret(r.Context(), p, endpointID(r))
 	if err != nil {
 		return err
@@ -170,7 +168,7 @@ func (c *console) webhookRotate(w http.ResponseWriter, r *http.Request, p jobs.P
 	return render(w, r, http.StatusOK, webhookSecretPage(&webhookSecret{endpoint, secret, true}))
 }
 
-func (c *console) webhookDelete(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *webhooksController) webhookDelete(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	err := c.Webhooks.DeleteEndpoint(r.Context(), p, endpointID(r))
 	if err != nil && !apierror.HasCode(err, apierror.CodeNotFound) { // a second click finds it deleted
 		return err
@@ -178,7 +176,7 @@ func (c *console) webhookDelete(w http.ResponseWriter, r *http.Request, p jobs.P
 	return c.done(w, r, "/webhooks", "The endpoint was deleted.")
 }
 
-func (c *console) webhookDisableAsk(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *webhooksController) webhookDisableAsk(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readEndpoint(r.Context(), p, endpointID(r))
 	if err != nil {
 		return err
@@ -186,21 +184,21 @@ func (c *console) webhookDisableAsk(w http.ResponseWriter, r *http.Request, p jo
 	return render(w, r, http.StatusOK, webhookDisablePage(v))
 }
 
-func (c *console) webhookDisable(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *webhooksController) webhookDisable(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if _, err := c.Webhooks.DisableEndpoint(r.Context(), p, endpointID(r)); err != nil {
 		return err
 	}
 	return c.done(w, r, webhookPath(endpointID(r)), "The endpoint is disabled.")
 }
 
-func (c *console) webhookEnable(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *webhooksController) webhookEnable(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if _, err := c.Webhooks.EnableEndpoint(r.Context(), p, endpointID(r)); err != nil {
 		return err
 	}
 	return c.done(w, r, webhookPath(endpointID(r)), "The endpoint is enabled.")
 }
 
-func (c *console) webhookTest(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *webhooksController) webhookTest(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if _, err := c.Webhooks.Test(r.Context(), p, endpointID(r)); err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func TestGallery(t *testing.T) {
 func TestJobForm(t *testing.T) {
 	t.Parallel()
 
-	soon := time.Now().UTC().AddDate(0, 0, 2).Format(pageTime)
+	soon := time.Now().UTC().AddDate(0, 0, 2).Format("2006-01-02T15:04")
 	full := url.Values{
 		"model": {"testcard"}, "prompt": {"<b>fog"}, "priority": {"7"}, "userId": {"u-1"}, "metadata": {`{"campaign": "<i>"}`}, "maxAttempts": {"2"},
 		"timeoutSeconds": {"600"}, "callbackUrl": {"https://example.com/told"}, "runAt": {"2026-01-01T00:00"}, "idempotencyKey": {"once"},

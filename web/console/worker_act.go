@@ -18,7 +18,7 @@ const (
 	preemptNotice = 10 * time.Second
 )
 
-func (c *console) workerDrain(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *workersController) workerDrain(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	return c.actOnWorker(w, r, func(ctx context.Context, row workerRow) (string, error) {
 		_, err := c.Fleet.DrainWorker(ctx, p, row.ID, drainWithin)
 		if row.Job == nil {
@@ -28,14 +28,14 @@ func (c *console) workerDrain(w http.ResponseWriter, r *http.Request, p jobs.Pri
 	})
 }
 
-func (c *console) workerPreempt(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *workersController) workerPreempt(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	return c.actOnWorker(w, r, func(ctx context.Context, row workerRow) (string, error) {
 		_, err := c.Fleet.PreemptWorker(ctx, p, row.ID, preemptNotice)
 		return "Preempting " + row.named() + row.jobGoes(": its job resumes on another worker."), err
 	})
 }
 
-func (c *console) workerTerminate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *workersController) workerTerminate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	return c.actOnWorker(w, r, func(ctx context.Context, row workerRow) (string, error) {
 		_, err := c.Fleet.TerminateWorker(ctx, p, row.ID)
 		return "Terminating " + row.named() + row.jobGoes(": its job is queued again, and resumes from its newest checkpoint."), err
@@ -43,7 +43,7 @@ func (c *console) workerTerminate(w http.ResponseWriter, r *http.Request, p jobs
 }
 
 // actOnWorker does something with a worker, and returns to the list with what was said of it.
-func (c *console) actOnWorker(w http.ResponseWriter, r *http.Request, act func(context.Context, workerRow) (string, error)) error {
+func (c *workersController) actOnWorker(w http.ResponseWriter, r *http.Request, act func(context.Context, workerRow) (string, error)) error {
 	row, err := c.workerRow(r.Context(), workerID(r))
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (r workerRow) jobGoes(where string) string {
 }
 
 // workerConfirm asks for confirmation before a machine is stopped without notice.
-func (c *console) workerConfirm(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *workersController) workerConfirm(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	row, err := c.workerRow(r.Context(), workerID(r))
 	if err != nil {
 		return err

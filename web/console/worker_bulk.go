@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
@@ -30,7 +31,7 @@ type workerVerb struct {
 	why func(row workerRow, now time.Time) string
 	// effect says what will happen to a worker.
 	effect func(row workerRow) string
-	act    func(ctx context.Context, c *console, p jobs.Principal, id models.WorkerID, form url.Values) error
+	act    func(ctx context.Context, operator *fleet.Operator, p jobs.Principal, id models.WorkerID, form url.Values) error
 }
 
 var workerVerbs = []workerVerb{
@@ -47,16 +48,16 @@ var workerVerbs = []workerVerb{
 			return "It leaves at once."
 		}
 		return fmt.Sprintf("Its job, at %s, may run for 5 min; then it is handed over with a checkpoint.", ui.Percent(row.Job.Percent))
-	}, act: func(ctx context.Context, c *console, p jobs.Principal, id models.WorkerID, _ url.Values) error {
-		_, err := c.Fleet.DrainWorker(ctx, p, id, drainWithin)
+	}, act: func(ctx context.Context, operator *fleet.Operator, p jobs.Principal, id models.WorkerID, _ url.Values) error {
+		_, err := operator.DrainWorker(ctx, p, id, drainWithin)
 		return err
 	}},
 	{name: "preempt", label: "Preempt", done: "Preempting", danger: true, why: func(row workerRow, _ time.Time) string {
 		return row.cannotPreempt()
 	}, effect: func(row workerRow) string {
 		return "Its machine ends after 10 s of notice, with all workers on it. " + row.handsOver()
-	}, act: func(ctx context.Context, c *console, p jobs.Principal, id models.WorkerID, _ url.Values) error {
-		_, err := c.Fleet.PreemptWorker(ctx, p, id, preemptNotice)
+	}, act: func(ctx context.Context, operator *fleet.Operator, p jobs.Principal, id models.WorkerID, _ url.Values) error {
+		_, err := operator.PreemptWorker(ctx, p, id, preemptNotice)
 		return err
 	}},
 	{name: "quarantine", label: "Quarantine", done: "Quarantined", why: overWhy, effect: func(row workerRow) string {
@@ -64,12 +65,12 @@ var workerVerbs = []workerVerb{
 			return "No worker on its machine gets a job until the quarantine ends."
 		}
 		return "No worker on its machine gets another job until the quarantine ends. Its current job continues."
-	}, act: func(ctx context.Context, c *console, p jobs.Principal, id models.WorkerID, form url.Values) error {
+	}, act: func(ctx context.Context, operator *fleet.Operator, p jobs.Principal, id models.WorkerID, form url.Values) error {
 		minutes, err := strconv.Atoi(strings.TrimSpace(form.Get("minutes")))
 		if err != nil {
 			return apierror.Invalid("minutes", "Minutes must be a whole number.")
 		}
-		_, err = c.Fleet.QuarantineWorker(ctx, p, id, minutes, strings.TrimSpace(form.Get("reason")))
+		_, err = operator.QuarantineWorker(ctx, p, id, minutes, strings.TrimSpace(form.Get("reason")))
 		return err
 	}},
 	{name: "release", label: "Release", done: "Released", why: func(row workerRow, now time.Time) string {
@@ -78,8 +79,8 @@ var workerVerbs = []workerVerb{
 		}
 		return overWhy(row, now)
 	}, effect: func(workerRow) string { return "The workers on its machine get jobs again." },
-		act: func(ctx context.Context, c *console, p jobs.Principal, id models.WorkerID, _ url.Values) error {
-			_, err := c.Fleet.ReleaseQuarantine(ctx, p, id)
+		act: func(ctx context.Context, operator *fleet.Operator, p jobs.Principal, id models.WorkerID, _ url.Values) error {
+			_, err := operator.ReleaseQuarantine(ctx, p, id)
 			return err
 		}},
 	{name: "terminate", label: "Terminate", done: "Terminated", danger: true, why: overWhy, effect: func(row workerRow) string {
@@ -87,8 +88,8 @@ var workerVerbs = []workerVerb{
 			return "Its machine ends now, without notice, unless other workers run on it. " + row.handsOver()
 		}
 		return "Reelay stops using it; the machine keeps running until you stop it. " + row.handsOver()
-	}, act: func(ctx context.Context, c *console, p jobs.Principal, id models.WorkerID, _ url.Values) error {
-		_, err := c.Fleet.TerminateWorker(ctx, p, id)
+	}, act: func(ctx context.Context, operator *fleet.Operator, p jobs.Principal, id models.WorkerID, _ url.Values) error {
+		_, err := operator.TerminateWorker(ctx, p, id)
 		return err
 	}},
 }
@@ -145,7 +146,7 @@ func workerPicks(form url.Values) (*workerVerb, []models.WorkerID, error) {
 }
 
 // workersConfirm says what an action will do to each of the chosen workers.
-func (c *console) workersConfirm(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *workersController) workersConfirm(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	v, err := c.readPicks(r.Context(), r.URL.Query())
 	if err != nil {
 		return err
@@ -154,7 +155,7 @@ func (c *console) workersConfirm(w http.ResponseWriter, r *http.Request, _ jobs.
 	return render(w, r, http.StatusOK, workerPickPage(v))
 }
 
-func (c *console) readPicks(ctx context.Context, form url.Values) (*workerPick, error) {
+func (c *workersController) readPicks(ctx context.Context, form url.Values) (*workerPick, error) {
 	verb, ids, err := workerPicks(form)
 	if err != nil {
 		return nil, err
@@ -169,7 +170,7 @@ func (c *console) readPicks(ctx context.Context, form url.Values) (*workerPick, 
 	if err != nil {
 		return nil, err
 	}
-	rows, err := c.workerRows(ctx, found, pools)
+	rows, err := workerRows(ctx, c.Reader, c.Fleet, found, pools)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +188,7 @@ func (c *console) readPicks(ctx context.Context, form url.Values) (*workerPick, 
 
 // workersAct acts on the chosen workers, one after the other. What changed since the page was shown
 // is left out, and counted.
-func (c *console) workersAct(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *workersController) workersAct(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -198,7 +199,7 @@ func (c *console) workersAct(w http.ResponseWriter, r *http.Request, p jobs.Prin
 	var first *apierror.Error
 	done, refused := 0, len(v.Skips)+v.Missing
 	for _, row := range v.Acts {
-		err := v.act(r.Context(), c, p, row.ID, r.PostForm)
+		err := v.act(r.Context(), c.Fleet, p, row.ID, r.PostForm)
 		var known *apierror.Error
 		switch {
 		case err == nil:

@@ -155,7 +155,7 @@ func TestWorkersAct(t *testing.T) {
 
 		b := operator(t)
 		static := b.Worker(t, "static-one").WorkerID
-		many := make([]models.WorkerID, maxPicked+1)
+		many := make([]models.WorkerID, 101)
 		for i := range many {
 			many[i] = models.NewWorkerID()
 		}

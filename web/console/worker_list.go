@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/a-h/templ"
+	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
@@ -75,7 +75,7 @@ func (r workerRow) offers() string {
 // present are the states of workers that are not terminated.
 var present = []models.WorkerStatus{models.WorkerBooting, models.WorkerIdle, models.WorkerBusy, models.WorkerDraining, models.WorkerLost}
 
-func (c *console) workerList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *workersController) workerList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	asked := workerListOf(r)
 	v, err := c.readWorkers(r.Context(), p, asked)
 	status := http.StatusOK
@@ -91,7 +91,7 @@ func (c *console) workerList(w http.ResponseWriter, r *http.Request, p jobs.Prin
 	return render(w, r, status, workerListPage(v))
 }
 
-func (c *console) workerListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *workersController) workerListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	asked := workerListOf(r)
 	return c.refresh(w, r, p, asked.path("/workers/live", asked.After), func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
 		v, err := c.readWorkers(ctx, p, asked)
@@ -111,7 +111,7 @@ func workerListOf(r *http.Request) workerList {
 	return workerList{Filter: filter, Problem: problem, After: r.URL.Query().Get("after")}
 }
 
-func (c *console) readWorkers(ctx context.Context, p jobs.Principal, v workerList) (*workerList, error) {
+func (c *workersController) readWorkers(ctx context.Context, p jobs.Principal, v workerList) (*workerList, error) {
 	size := workerListSize
 	if v.Filter.Grid {
 		size = workerGridSize
@@ -142,7 +142,7 @@ func (c *console) readWorkers(ctx context.Context, p jobs.Principal, v workerLis
 	if v.Matching, err = c.Reader.CountWorkers(ctx, filter); err != nil {
 		return nil, err
 	}
-	if v.Rows, err = c.workerRows(ctx, page.Items, pools); err != nil || v.After != "" || v.Filter.narrow() || v.Filter.Grid {
+	if v.Rows, err = workerRows(ctx, c.Reader, c.Fleet, page.Items, pools); err != nil || v.After != "" || v.Filter.narrow() || v.Filter.Grid {
 		return &v, err
 	}
 	v.Hosts, err = c.Reader.EatingHosts(ctx)
@@ -150,7 +150,7 @@ func (c *console) readWorkers(ctx context.Context, p jobs.Principal, v workerLis
 }
 
 // workerRow reads what a page shows of one worker.
-func (c *console) workerRow(ctx context.Context, id models.WorkerID) (workerRow, error) {
+func (c *workersController) workerRow(ctx context.Context, id models.WorkerID) (workerRow, error) {
 	worker, err := c.Reader.Worker(ctx, id)
 	if err != nil {
 		return workerRow{}, err
@@ -159,14 +159,15 @@ func (c *console) workerRow(ctx context.Context, id models.WorkerID) (workerRow,
 	if err != nil {
 		return workerRow{}, err
 	}
-	rows, err := c.workerRows(ctx, []*models.Worker{worker}, pools)
+	rows, err := workerRows(ctx, c.Reader, c.Fleet, []*models.Worker{worker}, pools)
 	if err != nil {
 		return workerRow{}, err
 	}
 	return rows[0], nil
 }
 
-func (c *console) workerRows(ctx context.Context, workers []*models.Worker, pools []*query.PoolStatus) ([]workerRow, error) {
+// workerRows returns the rows of workers. The pools are those that their names are taken from.
+func workerRows(ctx context.Context, reader *query.Reader, operator *fleet.Operator, workers []*models.Worker, pools []*query.PoolStatus) ([]workerRow, error) {
 	if len(workers) == 0 {
 		return nil, nil
 	}
@@ -174,19 +175,19 @@ func (c *console) workerRows(ctx context.Context, workers []*models.Worker, pool
 	for _, w := range workers {
 		ids = append(ids, w.ID)
 	}
-	held, err := c.Reader.CurrentJobs(ctx, ids)
+	held, err := reader.CurrentJobs(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	silent, err := c.Reader.SilentWorkers(ctx, ids)
+	silent, err := reader.SilentWorkers(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	states, err := c.Reader.GPUs(ctx, ids)
+	states, err := reader.GPUs(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	past, err := c.Reader.GPUHistory(ctx, ids)
+	past, err := reader.GPUHistory(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -198,8 +199,8 @@ func (c *console) workerRows(ctx context.Context, workers []*models.Worker, pool
 	}
 	var rows []workerRow
 	for _, w := range workers {
-		served, refused := c.Reader.Catalogue.Current().Split(w.Offer)
-		rows = append(rows, workerRow{w, names[w.PoolID], held[w.ID], gpus[w.ID], pasts[w.ID], c.Fleet.Hosts(w), c.Fleet.Preempts(w), slices.Contains(silent, w.ID), served, refused})
+		served, refused := reader.Catalogue.Current().Split(w.Offer)
+		rows = append(rows, workerRow{w, names[w.PoolID], held[w.ID], gpus[w.ID], pasts[w.ID], operator.Hosts(w), operator.Preempts(w), slices.Contains(silent, w.ID), served, refused})
 	}
 	return rows, nil
 }
@@ -233,13 +234,6 @@ func (r workerRow) drainable() bool {
 
 // name returns the name of a worker for display, with marks of direction spelled out.
 func (r workerRow) name() string { return workerName(r.Worker) }
-
-func workerName(w *models.Worker) string {
-	return cmp.Or(ui.Upright(w.Name()), ui.Short(string(w.ID)))
-}
-
-// workerPath returns the address of a worker's page.
-func workerPath(id models.WorkerID) templ.SafeURL { return templ.SafeURL("/workers/" + string(id)) }
 
 // preemptable reports whether the machine can be preempted.
 func (r workerRow) preemptable() bool { return r.Preemptable && !r.over() }

@@ -46,7 +46,7 @@ type workerAttempt struct {
 	Job *models.Job
 }
 
-func (c *console) workerShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *workersController) workerShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readWorker(r.Context(), p, workerID(r), r.URL.Query().Get("after"))
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (c *console) workerShow(w http.ResponseWriter, r *http.Request, p jobs.Prin
 	return render(w, r, http.StatusOK, workerShowPage(v))
 }
 
-func (c *console) workerShowLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *workersController) workerShowLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	id := workerID(r)
 	return c.refresh(w, r, p, "/workers/"+string(id)+"/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
 		v, err := c.readWorker(ctx, p, id, "")
@@ -73,7 +73,7 @@ func (c *console) workerShowLive(w http.ResponseWriter, r *http.Request, p jobs.
 	})
 }
 
-func (c *console) readWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, after string) (*workerShow, error) {
+func (c *workersController) readWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, after string) (*workerShow, error) {
 	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.CountPrice)
 	if err != nil {
 		return nil, err
@@ -204,15 +204,15 @@ func actName(e *models.AuditEntry) string {
 	return e.Action
 }
 
-func (c *console) drainAsk(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *workersController) drainAsk(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	return c.workerAskPage(w, r, "drain", "Drain", "It takes no more jobs. Its current job may run for 5 minutes.")
 }
 
-func (c *console) preemptAsk(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *workersController) preemptAsk(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	return c.workerAskPage(w, r, "preempt", "Preempt", "Its machine ends after 10 s of notice, as a cloud does with spot machines.")
 }
 
-func (c *console) workerAskPage(w http.ResponseWriter, r *http.Request, verb, label, effect string) error {
+func (c *workersController) workerAskPage(w http.ResponseWriter, r *http.Request, verb, label, effect string) error {
 	row, err := c.workerRow(r.Context(), workerID(r))
 	if err != nil {
 		return err

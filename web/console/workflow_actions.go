@@ -9,7 +9,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 )
 
-func (c *console) workflowCancelAsk(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *workflowsController) workflowCancelAsk(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	found, err := c.Workflows.Get(r.Context(), p, workflowID(r))
 	if err != nil {
 		return err
@@ -17,7 +17,7 @@ func (c *console) workflowCancelAsk(w http.ResponseWriter, r *http.Request, p jo
 	return render(w, r, http.StatusOK, workflowCancelPage(found))
 }
 
-func (c *console) workflowCancel(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *workflowsController) workflowCancel(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -25,12 +25,12 @@ func (c *console) workflowCancel(w http.ResponseWriter, r *http.Request, p jobs.
 	return c.workflowDone(w, r, err, "The workflow is being cancelled.")
 }
 
-func (c *console) workflowRetry(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *workflowsController) workflowRetry(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	_, err := c.Workflows.Retry(r.Context(), p, workflowID(r), false)
 	return c.workflowDone(w, r, err, "What failed runs again.")
 }
 
-func (c *console) workflowSkip(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *workflowsController) workflowSkip(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (c *console) workflowSkip(w http.ResponseWriter, r *http.Request, p jobs.Pr
 	return c.workflowDone(w, r, err, "The node "+text.Clip(text.Printable(key), 100)+" is skipped.")
 }
 
-func (c *console) workflowOverride(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *workflowsController) workflowOverride(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := readForm(r); err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (c *console) workflowOverride(w http.ResponseWriter, r *http.Request, p job
 
 // workflowDone returns to the workflow's page. A refusal is told there: a second click, or a node
 // that has gone on, is no error of the page.
-func (c *console) workflowDone(w http.ResponseWriter, r *http.Request, err error, told string) error {
+func (c *workflowsController) workflowDone(w http.ResponseWriter, r *http.Request, err error, told string) error {
 	if apierror.HasCode(err, apierror.CodeConflict) {
 		told = err.Error()
 	} else if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/a-h/templ"
@@ -19,28 +18,6 @@ import (
 
 // workflowsShown is the number of workflows on a page.
 const workflowsShown = 50
-
-// workflowQuery is which workflows a page shows.
-type workflowQuery struct {
-	// Schedule is the one that submitted them, or "".
-	Schedule models.ScheduleID
-	// After is where the page begins, or "" for the first one.
-	After string
-}
-
-func (q workflowQuery) path() string {
-	values := url.Values{}
-	if q.Schedule != "" {
-		values.Set("schedule", string(q.Schedule))
-	}
-	if q.After != "" {
-		values.Set("after", q.After)
-	}
-	if len(values) == 0 {
-		return "/workflows"
-	}
-	return "/workflows?" + values.Encode()
-}
 
 // workflowList is the view of the page with all workflows, or with those of a schedule.
 type workflowList struct {
@@ -69,8 +46,6 @@ type workflowRow struct {
 	Account string
 }
 
-func workflowPath(id models.WorkflowID) string { return "/workflows/" + string(id) }
-
 // done says how many nodes are done.
 func (r workflowRow) done() string {
 	return fmt.Sprintf("%d of %d", r.Completed+r.Skipped, r.Total)
@@ -84,9 +59,9 @@ func (r workflowRow) end(now time.Time) time.Time {
 	return r.CompletedAt
 }
 
-func (c *console) workflowList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *workflowsController) workflowList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	asked := r.URL.Query()
-	v, err := c.readWorkflows(r.Context(), p, workflowQuery{models.ScheduleID(asked.Get("schedule")), asked.Get("after")})
+	v, err := c.readWorkflows(r.Context(), p, workflowQuery{Schedule: models.ScheduleID(asked.Get("schedule")), After: asked.Get("after")})
 	if err != nil {
 		return err
 	}
@@ -94,7 +69,7 @@ func (c *console) workflowList(w http.ResponseWriter, r *http.Request, p jobs.Pr
 	return render(w, r, http.StatusOK, workflowListPage(v))
 }
 
-func (c *console) workflowListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *workflowsController) workflowListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	return c.refresh(w, r, p, "/workflows/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
 		v, err := c.readWorkflows(ctx, p, workflowQuery{})
 		if err != nil {
@@ -107,7 +82,7 @@ func (c *console) workflowListLive(w http.ResponseWriter, r *http.Request, p job
 	})
 }
 
-func (c *console) readWorkflows(ctx context.Context, p jobs.Principal, q workflowQuery) (*workflowList, error) {
+func (c *workflowsController) readWorkflows(ctx context.Context, p jobs.Principal, q workflowQuery) (*workflowList, error) {
 	if q.Schedule != "" && !q.Schedule.Valid() {
 		return nil, apierror.NotFound("schedule")
 	}
@@ -120,12 +95,12 @@ func (c *console) readWorkflows(ctx context.Context, p jobs.Principal, q workflo
 		return nil, err
 	}
 	if found.More {
-		v.Next = workflowQuery{q.Schedule, found.End}.path()
+		v.Next = workflowQuery{Schedule: q.Schedule, After: found.End}.path()
 	}
 	return v, nil
 }
 
-func (c *console) workflowRows(ctx context.Context, found []*models.Workflow) (rows []workflowRow, err error) {
+func (c *workflowsController) workflowRows(ctx context.Context, found []*models.Workflow) (rows []workflowRow, err error) {
 	if len(found) == 0 {
 		return nil, nil
 	}

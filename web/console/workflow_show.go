@@ -143,7 +143,7 @@ func workflowScripts() []string {
 	return []string{"job.js", "vendor/dagre.js", "workflow.js"}
 }
 
-func (c *console) workflowShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *workflowsController) workflowShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := c.readWorkflow(r.Context(), p, workflowID(r))
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (c *console) workflowShow(w http.ResponseWriter, r *http.Request, p jobs.Pr
 	return render(w, r, http.StatusOK, workflowShowPage(v))
 }
 
-func (c *console) workflowShowLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+func (c *workflowsController) workflowShowLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	id := workflowID(r)
 	if _, err := c.Workflows.Get(r.Context(), p, id); err != nil {
 		return err
@@ -169,7 +169,7 @@ func (c *console) workflowShowLive(w http.ResponseWriter, r *http.Request, p job
 	})
 }
 
-func (c *console) readWorkflow(ctx context.Context, p jobs.Principal, id models.WorkflowID) (*workflowShow, error) {
+func (c *workflowsController) readWorkflow(ctx context.Context, p jobs.Principal, id models.WorkflowID) (*workflowShow, error) {
 	found, err := c.Workflows.Get(ctx, p, id)
 	if err != nil {
 		return nil, err

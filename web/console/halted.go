@@ -1,0 +1,18 @@
+package console
+
+import (
+	"strings"
+
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+)
+
+// haltedWords name a target in a sentence, and say what its halt means.
+var haltedWords = map[models.HaltTarget][2]string{
+	models.HaltSchedules: {"Schedules", "no slot of a schedule fires"},
+	models.HaltLeases:    {"Leases", "no worker gets a job"},
+}
+
+func haltNames(what []models.HaltTarget) string {
+	return strings.ToLower(strings.Join(lo.Map(what, func(t models.HaltTarget, _ int) string { return haltedWords[t][0] }), " and "))
+}
