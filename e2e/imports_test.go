@@ -35,7 +35,7 @@ func TestImports(t *testing.T) {
 		{"jobs", false, []string{"github.com/hibiken/asynq", "github.com/redis/go-redis/v9", "github.com/99designs/gqlgen", "net/http", module + "/graph", module + "/web/door", module + "/web/console"}},
 		{"graph", true, []string{module + "/web/door", module + "/web/console"}},
 		{"graph", false, []string{"github.com/uptrace/bun"}},
-		{"web/console", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web/rest", module + "/web/videos"}},
+		{"web/console/...", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web/rest", module + "/web/videos"}},
 		{"web/rest", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web/console", module + "/web/videos"}},
 		{"web/videos", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web/console", module + "/web/rest"}},
 		{"web/door", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web/console", module + "/web/rest", module + "/web/videos"}},

@@ -33,6 +33,8 @@ import (
 	"github.com/reelay/reelay/migrations"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/console"
+	"github.com/reelay/reelay/web/console/apidocs"
+	"github.com/reelay/reelay/web/console/system"
 	"github.com/reelay/reelay/web/door"
 	"github.com/reelay/reelay/web/rest"
 	"github.com/reelay/reelay/web/videos"
@@ -278,7 +280,7 @@ func byPrefix(restAPI, videosAPI, others http.Handler) http.Handler {
 // explored serves GraphiQL to browsers that open the URL of the GraphQL API.
 func explored(pages, api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if console.AsksForGraphiQL(r) {
+		if apidocs.AsksForGraphiQL(r) {
 			pages.ServeHTTP(w, r)
 			return
 		}
@@ -302,7 +304,7 @@ func (s *stack) scraped(inside http.Handler) http.Handler {
 
 // monitor serves asynqmon over its own connections.
 func (s *stack) monitor() http.Handler {
-	monitor := console.Monitor(s.asynq)
+	monitor := system.Monitor(s.asynq)
 	s.closers = append(s.closers, func() { monitor.Close() })
 	return monitor
 }

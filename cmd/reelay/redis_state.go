@@ -6,21 +6,21 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reelay/reelay/web/console"
+	"github.com/reelay/reelay/web/console/system"
 )
 
 // redisTimeout bounds how long the system page waits for Redis.
 const redisTimeout = time.Second
 
 // redisState describes Redis, or returns nil if it does not answer.
-func (s *stack) redisState(ctx context.Context) *console.Redis {
+func (s *stack) redisState(ctx context.Context) *system.Redis {
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
 	began := time.Now()
 	if err := s.redis.Ping(ctx).Err(); err != nil {
 		return nil
 	}
-	state := &console.Redis{Ping: time.Since(began)}
+	state := &system.Redis{Ping: time.Since(began)}
 	info, err := s.redis.Info(ctx).Result()
 	if err != nil {
 		return state

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/console/shell"
 	"github.com/stretchr/testify/require"
 )
 
@@ -23,10 +24,10 @@ func logInAs(t *testing.T, b *browser, role models.Role) {
 func TestRoles(t *testing.T) {
 	t.Parallel()
 
-	for role, may := range map[models.Role]func(method string, r route) bool{
-		models.RoleViewer:   func(method string, r route) bool { return (method == http.MethodGet || r.own) && !r.admin },
-		models.RoleOperator: func(_ string, r route) bool { return !r.admin },
-		models.RoleAdmin:    func(string, route) bool { return true },
+	for role, may := range map[models.Role]func(method string, r shell.Route) bool{
+		models.RoleViewer:   func(method string, r shell.Route) bool { return (method == http.MethodGet || r.Own) && !r.Admin },
+		models.RoleOperator: func(_ string, r shell.Route) bool { return !r.Admin },
+		models.RoleAdmin:    func(string, shell.Route) bool { return true },
 	} {
 		t.Run(string(role), func(t *testing.T) {
 			t.Parallel()
@@ -38,7 +39,7 @@ func TestRoles(t *testing.T) {
 
 			for request, route := range requests(t, b, job, worker.WorkerID) {
 				method, path, _ := strings.Cut(request, " ")
-				if route.open || strings.HasSuffix(path, "/live") || may(method, route) && method == http.MethodPost {
+				if route.Open || strings.HasSuffix(path, "/live") || may(method, route) && method == http.MethodPost {
 					continue // streams do not end, and the tests of the actions perform them
 				}
 				got := b.request(t, method, path, nil, nil)
@@ -72,17 +73,18 @@ func TestForms(t *testing.T) {
 	t.Run("AllHaveAToken", func(t *testing.T) {
 		t.Parallel()
 
-		pages, err := filepath.Glob("*.templ")
+		pages, err := filepath.Glob("*/*.templ")
 		require.NoError(t, err)
+		require.NotEmpty(t, pages)
 		form := regexp.MustCompile(`<form\b[^>]*method="post"[^>]*>`)
 		for _, page := range pages {
 			text, err := os.ReadFile(page)
 			require.NoError(t, err)
 			for _, at := range form.FindAllIndex(text, -1) {
-				if page == "login.templ" {
+				if page == "access/login.templ" {
 					continue // there is no session yet
 				}
-				require.True(t, strings.HasPrefix(strings.TrimSpace(string(text[at[1]:])), "@formToken()"), "%s: %s needs @formToken() as its first child", page, text[at[0]:at[1]])
+				require.Regexp(t, `^\s*@(shell\.)?FormToken\(\)`, string(text[at[1]:]), "%s: %s needs @shell.FormToken() as its first child", page, text[at[0]:at[1]])
 			}
 		}
 	})
@@ -92,7 +94,7 @@ func TestForms(t *testing.T) {
 
 		b := operator(t)
 		job := b.Submit(t)
-		for name, token := range map[string]string{"none": "", "another session's": NewFormToken("another"), "no token": "shared"} {
+		for name, token := range map[string]string{"none": "", "another session's": shell.NewFormToken("another"), "no token": "shared"} {
 			got := b.post(t, "/jobs/"+string(job.ID)+"/cancel", url.Values{"csrf": {token}})
 			require.Equal(t, http.StatusForbidden, got.Status, name)
 			require.Contains(t, got.Body, "This form belongs to another login", name)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/reelay/reelay/web/console/static"
 	"github.com/stretchr/testify/require"
 )
 
@@ -30,7 +31,7 @@ func TestCompression(t *testing.T) {
 
 		b := operator(t)
 		b.Submit(t)
-		for _, path := range []string{"/jobs", "/jobs/new", asset("console.css"), asset("console.js")} {
+		for _, path := range []string{"/jobs", "/jobs/new", static.Asset("console.css"), static.Asset("console.js")} {
 			res := b.zipped(t, path)
 			require.Equal(t, "gzip", res.Header.Get("Content-Encoding"), path)
 			require.Contains(t, res.Header.Values("Vary"), "Accept-Encoding", path)

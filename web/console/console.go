@@ -26,6 +26,24 @@ import (
 	"github.com/reelay/reelay/internal/signon"
 	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/submit"
+	"github.com/reelay/reelay/web/console/access"
+	"github.com/reelay/reelay/web/console/alerts"
+	"github.com/reelay/reelay/web/console/apidocs"
+	"github.com/reelay/reelay/web/console/bulkops"
+	"github.com/reelay/reelay/web/console/changes"
+	"github.com/reelay/reelay/web/console/deadletters"
+	"github.com/reelay/reelay/web/console/job"
+	"github.com/reelay/reelay/web/console/model"
+	"github.com/reelay/reelay/web/console/overview"
+	"github.com/reelay/reelay/web/console/pools"
+	"github.com/reelay/reelay/web/console/queues"
+	"github.com/reelay/reelay/web/console/schedules"
+	"github.com/reelay/reelay/web/console/shell"
+	"github.com/reelay/reelay/web/console/system"
+	"github.com/reelay/reelay/web/console/trends"
+	"github.com/reelay/reelay/web/console/webhooks"
+	"github.com/reelay/reelay/web/console/workers"
+	"github.com/reelay/reelay/web/console/workflows"
 )
 
 // Config is what the console reads and calls.
@@ -49,7 +67,7 @@ type Config struct {
 	Schedules *schedule.Schedules
 	Workflows *workflow.Workflows
 	// Logs reads stored logs; nil if pages show none.
-	Logs Logs
+	Logs shell.Logs
 	// SSO is the OpenID provider at which members can log in; nil for none.
 	SSO *signon.Provider
 	// Alerts are those that fire.
@@ -60,7 +78,7 @@ type Config struct {
 	// run from the console.
 	Examine func(ctx context.Context, progress func(done, of int, next string)) ([]doctor.Finding, error)
 	// Redis describes Redis, or returns nil if it does not answer; it is nil if that is never known.
-	Redis func(context.Context) *Redis
+	Redis func(context.Context) *system.Redis
 	// OpenAPI is the document of the REST API, for the page about it; nil for no page.
 	OpenAPI []byte
 	// ObjectsOrigin is the origin of links to videos, such as
@@ -77,43 +95,43 @@ type Config struct {
 
 // New returns the console. It responds to unknown paths with its error page.
 func New(config Config) http.Handler {
-	pages := newShell(shellConfig{
+	pages := shell.New(shell.Config{
 		Keys: config.Keys, Reader: config.Reader, Logs: config.Logs, ObjectsOrigin: config.ObjectsOrigin,
 		Name: config.Name, Secure: config.Secure, CheckLoginsEvery: config.CheckLoginsEvery,
 	})
-	return pages.handler(routes(pages, config))
+	return pages.Handler(routes(pages, config))
 }
 
 // routes lists the pages of all sections.
-func routes(pages *console, config Config) []route {
-	charts := newChartReader(config.Reader)
+func routes(pages *shell.Shell, config Config) []shell.Route {
+	charts := trends.NewReader(config.Reader)
 	return slices.Concat(
-		pages.ownRoutes(),
-		accessRoutes(pages, accessConfig{Keys: config.Keys, Members: config.Members, Accounts: config.Accounts, Reader: config.Reader, Schedules: config.Schedules, SSO: config.SSO, Secure: config.Secure}),
-		overviewRoutes(pages, overviewConfig{Reader: config.Reader, Alerts: config.Alerts}, charts),
-		jobRoutes(pages, jobConfig{Reader: config.Reader, Watcher: config.Watcher, Submitter: config.Submitter, Canceller: config.Canceller, Deleter: config.Deleter, Operator: config.Operator, Letters: config.Letters, Retrier: config.Retrier, Logs: config.Logs}),
-		bulkopsRoutes(pages, bulkopsConfig{Bulk: config.Bulk}),
-		deadlettersRoutes(pages, deadlettersConfig{Reader: config.Reader, Letters: config.Letters, Bulk: config.Bulk}),
-		schedulesRoutes(pages, schedulesConfig{Reader: config.Reader, Schedules: config.Schedules}),
-		workflowsRoutes(pages, workflowsConfig{Reader: config.Reader, Workflows: config.Workflows}),
-		queuesRoutes(pages, queuesConfig{Reader: config.Reader, Operator: config.Operator}, charts),
-		poolsRoutes(pages, poolsConfig{Reader: config.Reader, Fleet: config.Fleet, Pools: config.Pools}),
-		workersRoutes(pages, workersConfig{Reader: config.Reader, Fleet: config.Fleet}),
-		modelRoutes(pages, modelConfig{Reader: config.Reader, Registry: config.Registry}),
-		alertsRoutes(pages, alertsConfig{Reader: config.Reader, Alerts: config.Alerts}),
-		webhooksRoutes(pages, webhooksConfig{Reader: config.Reader, Webhooks: config.Webhooks}),
-		changesRoutes(pages, changesConfig{Reader: config.Reader}),
-		systemRoutes(pages, systemConfig{Reader: config.Reader, Operator: config.Operator, Monitor: config.Monitor, Examine: config.Examine, Redis: config.Redis}),
-		apidocsRoutes(pages, apidocsConfig{OpenAPI: config.OpenAPI}),
+		pages.Routes(),
+		access.Routes(pages, access.Config{Keys: config.Keys, Members: config.Members, Accounts: config.Accounts, Reader: config.Reader, Schedules: config.Schedules, SSO: config.SSO, Secure: config.Secure}),
+		overview.Routes(pages, overview.Config{Reader: config.Reader, Alerts: config.Alerts}, charts),
+		job.Routes(pages, job.Config{Reader: config.Reader, Watcher: config.Watcher, Submitter: config.Submitter, Canceller: config.Canceller, Deleter: config.Deleter, Operator: config.Operator, Letters: config.Letters, Retrier: config.Retrier, Logs: config.Logs}),
+		bulkops.Routes(pages, bulkops.Config{Bulk: config.Bulk}),
+		deadletters.Routes(pages, deadletters.Config{Reader: config.Reader, Letters: config.Letters, Bulk: config.Bulk}),
+		schedules.Routes(pages, schedules.Config{Reader: config.Reader, Schedules: config.Schedules}),
+		workflows.Routes(pages, workflows.Config{Reader: config.Reader, Workflows: config.Workflows}),
+		queues.Routes(pages, queues.Config{Reader: config.Reader, Operator: config.Operator}, charts),
+		pools.Routes(pages, pools.Config{Reader: config.Reader, Fleet: config.Fleet, Pools: config.Pools}),
+		workers.Routes(pages, workers.Config{Reader: config.Reader, Fleet: config.Fleet}),
+		model.Routes(pages, model.Config{Reader: config.Reader, Registry: config.Registry}),
+		alerts.Routes(pages, alerts.Config{Reader: config.Reader, Alerts: config.Alerts}),
+		webhooks.Routes(pages, webhooks.Config{Reader: config.Reader, Webhooks: config.Webhooks}),
+		changes.Routes(pages, changes.Config{Reader: config.Reader}),
+		system.Routes(pages, system.Config{Reader: config.Reader, Operator: config.Operator, Monitor: config.Monitor, Examine: config.Examine, Redis: config.Redis}),
+		apidocs.Routes(pages, apidocs.Config{OpenAPI: config.OpenAPI}),
 	)
 }
 
 // Pages returns the patterns of all pages that are read, for measurements.
 func Pages() []string {
 	var all []string
-	for _, route := range routes(newShell(shellConfig{}), Config{}) {
-		if strings.HasPrefix(route.pattern, "GET ") {
-			all = append(all, route.pattern)
+	for _, route := range routes(shell.New(shell.Config{}), Config{}) {
+		if strings.HasPrefix(route.Pattern, "GET ") {
+			all = append(all, route.Pattern)
 		}
 	}
 	return all

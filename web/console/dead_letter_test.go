@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/console/address"
 	"github.com/stretchr/testify/require"
 )
 
@@ -75,7 +76,7 @@ func TestDeadLetterGroup(t *testing.T) {
 		long := strings.Repeat("a line before\n", 2000)
 		letter := b.dies(t, two, models.FailUnauthorized, "key 3 is refused", long+"\x1b[31m<b>red\x1b[0m\u202e\n10 %\r90 %\rlast words\n")
 
-		got := b.get(t, causePath("", letter.Fingerprint, false)).Body
+		got := b.get(t, address.Cause("", letter.Fingerprint, false)).Body
 
 		require.Regexp(t, `(?s)<strong>3</strong> open`, got)
 		require.Contains(t, got, `href="/jobs/`+string(letter.JobID)+`"`)
@@ -84,7 +85,7 @@ func TestDeadLetterGroup(t *testing.T) {
 		require.Equal(t, 40, strings.Count(got[strings.Index(got, `class="log-tail"`):], "<li>"), "no more lines than these are shown")
 		require.Contains(t, got, `/artifacts/`+string(letter.LogID))
 		require.Contains(t, got, "The provider refused its credentials.")
-		require.Equal(t, http.StatusNotFound, b.get(t, causePath("", "0000000000000000", false)).Status)
+		require.Equal(t, http.StatusNotFound, b.get(t, address.Cause("", "0000000000000000", false)).Status)
 	})
 
 	t.Run("RedrivesACanaryFirst", func(t *testing.T) {
@@ -94,7 +95,7 @@ func TestDeadLetterGroup(t *testing.T) {
 		worker := b.Worker(t, "one")
 		letter := b.dies(t, worker, models.FailUnauthorized, "key 1 is refused", "")
 		b.dies(t, worker, models.FailUnauthorized, "key 2 is refused", "")
-		path := causePath("/redrive", letter.Fingerprint, false)
+		path := address.Cause("/redrive", letter.Fingerprint, false)
 		form := url.Values{"canary": {"1"}, "perMinute": {"600"}, "limit": {"2"}}
 
 		require.Contains(t, b.get(t, path).Body, "Redrive 2 jobs?")
@@ -107,15 +108,15 @@ func TestDeadLetterGroup(t *testing.T) {
 		}
 		for range 2 { // a double click starts one operation
 			got := b.post(t, path, form)
-			require.Equal(t, causePath("", letter.Fingerprint, false), got.Header.Get("Location"), got.Body)
+			require.Equal(t, address.Cause("", letter.Fingerprint, false), got.Header.Get("Location"), got.Body)
 		}
 
 		require.Equal(t, 1, b.Count(t, "bulk_operations"))
-		require.Contains(t, b.get(t, causePath("", letter.Fingerprint, false)).Body, "Redrive of 2 jobs: 0 done, 0 failed.")
+		require.Contains(t, b.get(t, address.Cause("", letter.Fingerprint, false)).Body, "Redrive of 2 jobs: 0 done, 0 failed.")
 		_, err := b.Bulk.Pass(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, models.ResolvedRedriven, b.letter(t, letter.ID).Resolution, "the oldest is the canary")
-		require.Regexp(t, `<strong>1</strong> open`, b.get(t, causePath("", letter.Fingerprint, false)).Body)
+		require.Regexp(t, `<strong>1</strong> open`, b.get(t, address.Cause("", letter.Fingerprint, false)).Body)
 	})
 
 	t.Run("DiscardsAllWithANote", func(t *testing.T) {
@@ -126,7 +127,7 @@ func TestDeadLetterGroup(t *testing.T) {
 		letter := b.dies(t, worker, models.FailUnauthorized, "key 1 is refused", "")
 		b.dies(t, worker, models.FailUnauthorized, "key 2 is refused", "")
 		other := b.dies(t, worker, models.FailUnauthorized, "no such door", "")
-		path := causePath("/discard", letter.Fingerprint, false)
+		path := address.Cause("/discard", letter.Fingerprint, false)
 
 		require.Contains(t, b.get(t, path).Body, "Discard 2 dead letters?")
 		require.Equal(t, http.StatusUnprocessableEntity, b.post(t, path, url.Values{"note": {strings.Repeat("x", 1001)}}).Status)
@@ -137,7 +138,7 @@ func TestDeadLetterGroup(t *testing.T) {
 
 		require.Equal(t, "a <rehearsal>", b.letter(t, letter.ID).Note)
 		require.Empty(t, b.letter(t, other.ID).Resolution)
-		require.Contains(t, b.get(t, causePath("", letter.Fingerprint, false)).Body, "None is open.")
+		require.Contains(t, b.get(t, address.Cause("", letter.Fingerprint, false)).Body, "None is open.")
 		require.Regexp(t, `(?s)discarded.*a &lt;rehearsal&gt;`, b.get(t, "/dead-letters/"+string(letter.ID)).Body)
 		acts, err := models.ListAudit(t.Context(), b.DB, letter.Fingerprint, "", 10)
 		require.NoError(t, err)

@@ -13,6 +13,8 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/console/address"
+	"github.com/reelay/reelay/web/console/shell"
 	"github.com/stretchr/testify/require"
 )
 
@@ -31,14 +33,14 @@ func requireEveryPage(t *testing.T, pages map[string]string) {
 	t.Helper()
 	mux := http.NewServeMux()
 	missing := map[string]bool{}
-	for _, r := range routes(newShell(shellConfig{}), Config{}) {
-		mux.Handle(r.pattern, http.NotFoundHandler())
-		method, path, ok := strings.Cut(r.pattern, " ")
+	for _, r := range routes(shell.New(shell.Config{}), Config{}) {
+		mux.Handle(r.Pattern, http.NotFoundHandler())
+		method, path, ok := strings.Cut(r.Pattern, " ")
 		if !ok {
-			method, path = http.MethodGet, r.pattern
+			method, path = http.MethodGet, r.Pattern
 		}
 		if method == http.MethodGet && noPages[path] == "" && !strings.HasSuffix(path, "/live") {
-			missing[r.pattern] = true
+			missing[r.Pattern] = true
 		}
 	}
 	for _, path := range pages {
@@ -160,9 +162,9 @@ var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
 		"webhooks": "/webhooks", "new webhook": "/webhooks/new", "webhook": "/webhooks/" + string(endpoint.ID), "rotate": "/webhooks/" + string(endpoint.ID) + "/rotate", "disable webhook": "/webhooks/" + string(endpoint.ID) + "/disable", "delete webhook": "/webhooks/" + string(endpoint.ID) + "/delete",
 		"worker": on(""), "drain": on("/drain"), "preempt": on("/preempt"), "quarantine": on("/quarantine"), "queue": "/queues/enterprise",
 		"remove model": "/models/show/drill/remove", "alerts": "/alerts", "past alerts": "/alerts?history=1", "alert rule": "/alerts/rules/queue-depth", "silence": "/alerts/silence?rule=queue-depth",
-		"schedules": "/schedules", "schedule": schedulePath(active.ID), "paused schedule": schedulePath(paused.ID), "pause schedule": schedulePath(active.ID) + "/pause", "delete schedule": schedulePath(done.ID) + "/delete",
-		"schedule of a workflow": schedulePath(nightly.ID), "edit schedule of a workflow": schedulePath(nightly.ID) + "/edit", "workflows of a schedule": "/workflows?schedule=" + string(nightly.ID),
-		"workflows": "/workflows", "workflow": workflowPath(film.ID), "cancel workflow": workflowPath(film.ID) + "/cancel",
+		"schedules": "/schedules", "schedule": address.Schedule(active.ID), "paused schedule": address.Schedule(paused.ID), "pause schedule": address.Schedule(active.ID) + "/pause", "delete schedule": address.Schedule(done.ID) + "/delete",
+		"schedule of a workflow": address.Schedule(nightly.ID), "edit schedule of a workflow": address.Schedule(nightly.ID) + "/edit", "workflows of a schedule": "/workflows?schedule=" + string(nightly.ID),
+		"workflows": "/workflows", "workflow": address.Workflow(film.ID), "cancel workflow": address.Workflow(film.ID) + "/cancel",
 		"accounts": "/accounts", "new account": "/accounts/new", "edit account": "/accounts/" + string(b.Account.ID) + "/edit", "members": "/members", "member": "/members/" + string(invitation.Member.ID), "join": "/join/" + invitation.Token,
 		"keys": "/keys", "new key": "/keys/new", "revoke": "/keys/" + string(key.KeyID) + "/revoke", "audit": "/audit", "changes": "/changes", "me": "/me",
 	}

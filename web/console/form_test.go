@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/console/shell"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/html"
 )
@@ -142,8 +143,8 @@ func TestEveryForm(t *testing.T) {
 		maps.Copy(pages, seed(t, b))
 	}
 	mux := http.NewServeMux()
-	for _, r := range routes(newShell(shellConfig{}), Config{}) {
-		mux.Handle(r.pattern, http.NotFoundHandler())
+	for _, r := range routes(shell.New(shell.Config{}), Config{}) {
+		mux.Handle(r.Pattern, http.NotFoundHandler())
 	}
 	routeOf := func(f *shownForm) (pattern string) {
 		address, err := url.Parse(f.action)

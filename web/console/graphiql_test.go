@@ -7,6 +7,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/reelay/reelay/internal/chromium"
+	"github.com/reelay/reelay/web/console/apidocs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -67,7 +68,7 @@ func TestGraphiQL(t *testing.T) {
 			if c.upgrade != "" {
 				r.Header.Set("Upgrade", c.upgrade)
 			}
-			require.Equal(t, c.asks, AsksForGraphiQL(r), c)
+			require.Equal(t, c.asks, apidocs.AsksForGraphiQL(r), c)
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/console/address"
 	"github.com/stretchr/testify/require"
 )
 
@@ -184,7 +185,7 @@ func TestJobList(t *testing.T) {
 
 		b := operator(t)
 		first := b.Submit(t)
-		for range jobListSize {
+		for range address.JobsOnPage {
 			b.Submit(t)
 		}
 

@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/console/address"
 	"github.com/stretchr/testify/require"
 )
 
@@ -342,7 +343,7 @@ func TestJobWebhooks(t *testing.T) {
 		b.Exec(t, `INSERT INTO webhook_tries (delivery_id, try_no, at, duration_ms, status_code) SELECT delivery_id, 3, at, 5, 503 FROM webhook_tries WHERE try_no = 1`)
 		b.Exec(t, "UPDATE webhook_tries SET at = '2020-01-31T12:00:00Z'::timestamptz + try_no * interval '1 second'")
 
-		page := b.page(t, string(jobPath(job.ID)))
+		page := b.page(t, string(address.Job(job.ID)))
 
 		require.Equal(t, 1, strings.Count(page, "The call failed: this machine gave no HTTP answer."))
 		require.Regexp(t, `(?s)>31 Jan 2020 12:00:01 UTC</time>.*2 times, last\s+<time data-at="full"[^>]*>31 Jan 2020 12:00:02 UTC</time>.*>31 Jan 2020 12:00:03 UTC</time>.*status 503\.`, page)

@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/features/bulk"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/console/address"
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,7 +17,7 @@ func TestKeysAreNamed(t *testing.T) {
 	b := admin(t)
 	b.SeedCatalogue(t)
 	s := b.schedule(t, "news")
-	require.Equal(t, http.StatusSeeOther, b.post(t, schedulePath(s.ID)+"/pause", url.Values{"reason": {"holidays"}}).Status)
+	require.Equal(t, http.StatusSeeOther, b.post(t, address.Schedule(s.ID)+"/pause", url.Values{"reason": {"holidays"}}).Status)
 	worker, job := b.Worker(t, "one"), b.Submit(t)
 	enrolled, err := b.Reader.WorkersByID(t.Context(), []models.WorkerID{worker.WorkerID})
 	require.NoError(t, err)
@@ -35,10 +36,10 @@ func TestKeysAreNamed(t *testing.T) {
 	for path, want := range map[string][]string{
 		"/models":                             {actor},
 		"/models/show/own?version=1":          {"by <span " + actor},
-		schedulePath(s.ID):                    {"by <span " + actor + ": holidays", named(s.CreatedBy, "test CLIENT")},
+		address.Schedule(s.ID):                {"by <span " + actor + ": holidays", named(s.CreatedBy, "test CLIENT")},
 		"/workers/" + string(worker.WorkerID): {named(enrolled[0].EnrolmentKeyID, "test WORKER")},
 		"/bulk/" + string(operation.ID):       {actor},
-		string(jobPath(job.ID)):               {named(job.CreatedBy, "test CLIENT"), "Cancelled by", actor, "by</span>   <span " + actor},
+		string(address.Job(job.ID)):           {named(job.CreatedBy, "test CLIENT"), "Cancelled by", actor, "by</span>   <span " + actor},
 	} {
 		page := b.page(t, path)
 		for _, part := range want {

@@ -8,6 +8,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/reelay/reelay/internal/chromium"
+	"github.com/reelay/reelay/web/console/address"
 	"github.com/stretchr/testify/require"
 )
 
@@ -136,7 +137,7 @@ func TestKeyboard(t *testing.T) {
 			chromedp.KeyEvent("z"),
 			chromedp.Evaluate(due, &utc),
 			chromedp.KeyEvent("z"),
-			chromium.Visit(b.url+schedulePath(s.ID)),
+			chromium.Visit(b.url+address.Schedule(s.ID)),
 			chromium.Until(`document.querySelector(".facts time[data-at=full]").textContent.includes("GMT+5:30")`),
 			chromedp.Evaluate(`document.querySelector(".facts time[data-at=full]").textContent`, &end),
 		))

@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/internal/chromium"
 	"github.com/reelay/reelay/internal/faultproxy"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/console/address"
 	"github.com/stretchr/testify/require"
 )
 
@@ -121,7 +122,7 @@ func TestLivePage(t *testing.T) {
 		b := operator(t)
 		pool := b.pool(t, "l4", nil)
 		b.decide(t, pool, 0, 1)
-		ctx, complaints := b.open(t, string(poolPath(pool.ID)))
+		ctx, complaints := b.open(t, string(address.Pool(pool.ID)))
 		// By script, since an update of the page can move what a mouse aims at.
 		require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate(`document.querySelector("details summary").click()`, nil)))
 

@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/internal/signon"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/console/shell"
 	"github.com/stretchr/testify/require"
 )
 
@@ -97,7 +98,7 @@ func (b *browser) token(t *testing.T) string {
 	require.NoError(t, err)
 	for _, cookie := range b.client.Jar.Cookies(home) {
 		if cookie.Name == "reelay" {
-			return NewFormToken(cookie.Value)
+			return shell.NewFormToken(cookie.Value)
 		}
 	}
 	return ""

@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/reelay/reelay/internal/chromium"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/console/trends"
 	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 )
@@ -164,7 +165,7 @@ func TestOverview(t *testing.T) {
 		b := operator(t)
 		b.withPast(t)
 
-		for _, span := range chartRanges {
+		for _, span := range trends.Ranges {
 			page := b.page(t, "/overview?range="+span.Name)
 			charts := regexp.MustCompile(`data-chart="([^"]+)"`).FindAllStringSubmatch(page, -1)
 			require.Len(t, charts, 12)
@@ -352,7 +353,7 @@ func TestChartLabels(t *testing.T) {
 		return err
 	})))
 	for _, width := range []int64{1280, 390} {
-		for _, span := range chartRanges {
+		for _, span := range trends.Ranges {
 			var over, ticks []string
 			var legend string
 			require.NoError(t, chromedp.Run(ctx, look(width, "light"), chromium.Visit(b.url+"/overview?range="+span.Name),

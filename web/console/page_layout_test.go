@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/internal/chromium"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/console/address"
 	"github.com/stretchr/testify/require"
 )
 
@@ -116,7 +117,7 @@ func TestRowsAt1280(t *testing.T) {
 		require.NoError(t, chromedp.Run(ctx, look(1280, "light"), chromium.Visit(b.url+path), chromium.Complete(), chromedp.Evaluate(script, result)))
 	}
 
-	for path, actions := range map[string]int{"/workers": 4, workflowPath(film.ID): 2} {
+	for path, actions := range map[string]int{"/workers": 4, address.Workflow(film.ID): 2} {
 		var places [][]float64
 		evaluate(path, `[...document.querySelectorAll("td.actions")].map((cell) => [...cell.children].map((each) => each.getBoundingClientRect().top))`, &places)
 		most := 0

@@ -18,6 +18,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/console/address"
 	"github.com/stretchr/testify/require"
 )
 
@@ -80,7 +81,7 @@ func busy(t *testing.T) (b *browser, pages map[string]string) {
 	require.NoError(t, b.Checkpoints.Pass(t.Context()))
 	dead := b.dies(t, b.Worker(t, "host-with-a-rather-long-name-in-europe-west4-a"), models.FailUnauthorized, "the server refused the key", strings.Repeat("a line of a log\n", 50))
 	return b, map[string]string{
-		"dead letters": "/dead-letters", "cause": causePath("", dead.Fingerprint, false), "redrive all": causePath("/redrive", dead.Fingerprint, false), "discard all": causePath("/discard", dead.Fingerprint, false),
+		"dead letters": "/dead-letters", "cause": address.Cause("", dead.Fingerprint, false), "redrive all": address.Cause("/redrive", dead.Fingerprint, false), "discard all": address.Cause("/discard", dead.Fingerprint, false),
 		"dead letter": "/dead-letters/" + string(dead.ID), "redrive": "/dead-letters/" + string(dead.ID) + "/redrive", "discard": "/dead-letters/" + string(dead.ID) + "/discard",
 		"overview": "/overview?range=24h", "heat map": "/heatmap",
 		"jobs": "/jobs", "no match": "/jobs?q=zzzz", "bad search": "/jobs?q=status:queued+foo:bar", "running job": "/jobs/" + string(running.ID),

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/console/address"
 	"github.com/stretchr/testify/require"
 )
 
@@ -91,7 +92,7 @@ func TestPools(t *testing.T) {
 		b.Exec(t, `INSERT INTO history_pools (seconds, at, pool, region, gpu_type, idle, busy, booting)
 			SELECT seconds, at, 'l4', 'local', 'any', 2 * minutes, minutes, 0 FROM history WHERE seconds = 600`)
 
-		got := b.get(t, string(poolPath(pool.ID))).Body
+		got := b.get(t, string(address.Pool(pool.ID))).Body
 
 		for _, shown := range []string{
 			"0 → 3", `<summary>Inputs</summary>`, "&#34;waitingJobs&#34;: 2", "wanted 3 to 3 workers, and decided 1 time.",
@@ -117,7 +118,7 @@ func TestPools(t *testing.T) {
 		}
 		b.decide(t, pool, 2, 3)
 
-		for _, path := range []string{"/queues", string(poolPath(pool.ID))} {
+		for _, path := range []string{"/queues", string(address.Pool(pool.ID))} {
 			got := b.get(t, path).Body
 			require.Equal(t, 2, strings.Count(got, "2 waiting &lt;jobs&gt; need more workers."), path)
 			require.Regexp(t, `(?s)7 times since <time data-at="moment"`, got, path)
@@ -133,8 +134,8 @@ func TestPools(t *testing.T) {
 		free := b.pool(t, "free", nil)
 		dear := b.pool(t, "dear", func(s *models.PoolSpec) { s.PricePerHourUSD = 3.1 })
 
-		require.Contains(t, b.get(t, string(poolPath(free.ID))).Body, "No chart: a worker cost $0 in the last 24 hours.")
-		priced := b.get(t, string(poolPath(dear.ID))).Body
+		require.Contains(t, b.get(t, string(address.Pool(free.ID))).Body, "No chart: a worker cost $0 in the last 24 hours.")
+		priced := b.get(t, string(address.Pool(dear.ID))).Body
 		require.Contains(t, priced, "$3.10/h")
 		require.NotContains(t, priced, "No chart")
 	})
@@ -144,7 +145,7 @@ func TestPools(t *testing.T) {
 
 		b := operator(t)
 		pool := b.pool(t, "l4", nil)
-		path := string(poolPath(pool.ID))
+		path := string(address.Pool(pool.ID))
 		worker := b.Worker(t, "one")
 		b.Exec(t, "UPDATE workers SET pool_id = ? WHERE id = ?", pool.ID, worker.WorkerID)
 

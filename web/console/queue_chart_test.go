@@ -6,6 +6,7 @@ import (
 
 	"github.com/reelay/reelay/features/history"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/console/trends"
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,7 +17,7 @@ func TestQueueCharts(t *testing.T) {
 	b.withPast(t)
 
 	for _, path := range []string{"/queues", "/queues/pro"} {
-		for _, span := range chartRanges {
+		for _, span := range trends.Ranges {
 			got := b.page(t, path+"?range="+span.Name)
 			for _, id := range []string{"depth", "waits", "submitted", "throughput"} {
 				require.Regexp(t, `id="chart-`+id+`" data-chart="\{`, got, path)

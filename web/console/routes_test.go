@@ -12,19 +12,21 @@ import (
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/console/shell"
+	"github.com/reelay/reelay/web/console/system"
 	"github.com/stretchr/testify/require"
 )
 
 // requests is one request to each route: its method and its path, with the id of
 // a thing of the kind that the route is about.
-func requests(t *testing.T, b *browser, job *models.Job, worker models.WorkerID) map[string]route {
+func requests(t *testing.T, b *browser, job *models.Job, worker models.WorkerID) map[string]shell.Route {
 	t.Helper()
 	pool := b.pool(t, "walked", nil)
-	found := map[string]route{}
-	for _, r := range routes(newShell(shellConfig{}), Config{}) {
-		method, path, ok := strings.Cut(r.pattern, " ")
+	found := map[string]shell.Route{}
+	for _, r := range routes(shell.New(shell.Config{}), Config{}) {
+		method, path, ok := strings.Cut(r.Pattern, " ")
 		if !ok {
-			method, path = http.MethodGet, r.pattern
+			method, path = http.MethodGet, r.Pattern
 		}
 		id := string(job.ID)
 		if strings.HasPrefix(path, "/workers") {
@@ -59,7 +61,7 @@ func TestRoutes(t *testing.T) {
 		job, worker := b.Submit(t), b.Worker(t, "one")
 
 		for request, route := range requests(t, b, job, worker.WorkerID) {
-			if route.open {
+			if route.Open {
 				continue
 			}
 			method, path, _ := strings.Cut(request, " ")
@@ -68,8 +70,8 @@ func TestRoutes(t *testing.T) {
 			if method == http.MethodGet {
 				require.Equal(t, toLogin(path), got.Header.Get("Location"), request)
 			} else {
-				require.NotEmpty(t, route.back, "%s: where the button of the action is", request)
-				want := strings.ReplaceAll(route.back, "{id}", idIn(route.pattern, path))
+				require.NotEmpty(t, route.Back, "%s: where the button of the action is", request)
+				want := strings.ReplaceAll(route.Back, "{id}", idIn(route.Pattern, path))
 				require.Equal(t, toLogin(want), got.Header.Get("Location"), "%s: where the button of the action is", request)
 			}
 			require.NotContains(t, got.Body, "lighthouse", request)
@@ -201,7 +203,7 @@ func TestMonitor(t *testing.T) {
 
 		stack := jobstest.New(t)
 		config := configure(stack)
-		monitor := Monitor(asynq.RedisClientOpt{Addr: "127.0.0.1:1"})
+		monitor := system.Monitor(asynq.RedisClientOpt{Addr: "127.0.0.1:1"})
 		t.Cleanup(func() { monitor.Close() })
 		config.Monitor = monitor
 		b := serve(t, stack, config)

@@ -86,10 +86,10 @@ func (r *runOns) node(c *component, node, next parser.Node, ends int, children f
 	case *parser.Text:
 		return r.text(c, n.Range.From.Line, n.Value, n.Value, ends)
 	case *parser.StringExpression:
-		switch name, _, _ := strings.Cut(n.Expression.Value, "("); name {
-		case "verbatim":
+		switch name, _, _ := strings.Cut(n.Expression.Value, "("); strings.TrimPrefix(name, "shell.") {
+		case "Verbatim":
 			return endsApart
-		case "listed", "because":
+		case "Listed", "Because":
 			ends = endsApart // they begin with what belongs before them
 		}
 		first, last := literalEnds(n.Expression.Value)
@@ -286,11 +286,12 @@ func TestTextDoesNotRunTogether(t *testing.T) {
 			}
 		}
 	}
-	for pkg, folder := range map[string]string{"console": ".", "ui": "../ui"} {
-		files, err := filepath.Glob(filepath.Join(folder, "*.templ"))
+	for _, pattern := range []string{"*/*.templ", "../ui/*.templ"} {
+		files, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		require.NotEmpty(t, files)
 		for _, file := range files {
+			pkg := filepath.Base(filepath.Dir(file))
 			parsed, err := parser.Parse(file)
 			require.NoError(t, err, file)
 			for _, node := range parsed.Nodes {

@@ -9,11 +9,12 @@ import (
 	"github.com/reelay/reelay/features/schedule"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/console/address"
 	"github.com/stretchr/testify/require"
 )
 
 var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
-	return map[string]string{"new schedule": "/schedules/new", "edit a schedule": schedulePath(b.schedule(t, "to edit").ID) + "/edit"}
+	return map[string]string{"new schedule": "/schedules/new", "edit a schedule": address.Schedule(b.schedule(t, "to edit").ID) + "/edit"}
 })
 
 func TestScheduleForm(t *testing.T) {
@@ -73,7 +74,7 @@ func TestScheduleForm(t *testing.T) {
 		b := operator(t)
 		s, err := b.Schedules.Create(t.Context(), b.Client, schedule.Input{Name: "theirs", EverySeconds: 60, Request: schedule.Request{Job: &submit.Submission{Model: "testcard", Prompt: "fog", Priority: 70, Metadata: []byte(`{"a": "b"}`)}}})
 		require.NoError(t, err)
-		path := schedulePath(s.ID) + "/edit"
+		path := address.Schedule(s.ID) + "/edit"
 		f := b.formTo(t, path, path)
 		f.fields.Set("prompt", "rain")
 		require.Equal(t, http.StatusSeeOther, b.post(t, path, f.fields).Status)
@@ -94,7 +95,7 @@ func TestScheduleForm(t *testing.T) {
 
 		b := operator(t)
 		s := filmSchedule(t, b)
-		path := schedulePath(s.ID) + "/edit"
+		path := address.Schedule(s.ID) + "/edit"
 		require.Contains(t, b.get(t, path).Body, "reelay schedules apply -f")
 		f := b.formTo(t, path, path)
 		require.Empty(t, f.fields["prompt"], "it has no fields of a job")

@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/console/address"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -83,7 +84,7 @@ func TestSchedule(t *testing.T) {
 
 		require.Equal(t, http.StatusOK, got.Status, got.Body)
 		require.Regexp(t, `(?s)is-active.*>ant<.*is-ended.*>ended<.*is-paused.*>paused<.*is-active.*>zebra<`, got.Body)
-		require.Contains(t, got.Body, `data-row data-href="`+schedulePath(s.ID)+`"`)
+		require.Contains(t, got.Body, `data-row data-href="`+address.Schedule(s.ID)+`"`)
 		require.Contains(t, got.Body, text.MomentInFull(s.NextFireAt.UTC(), time.Now()))
 		require.Contains(t, got.Body, "Europe/Berlin")
 		require.Contains(t, got.Body, ">never<")
@@ -134,7 +135,7 @@ func TestSchedule(t *testing.T) {
 		require.NoError(t, err)
 		b.Exec(t, `INSERT INTO schedule_slots (schedule_id, slot, cause, state, reason, tier, ended_at) VALUES (?, now() - interval '1 day', 'CRON', 'REFUSED', 'the quota is used up', 'PRO', now())`, s.ID)
 
-		got := b.get(t, schedulePath(s.ID))
+		got := b.get(t, address.Schedule(s.ID))
 
 		require.Equal(t, http.StatusOK, got.Status, got.Body)
 		for _, text := range []string{
@@ -156,18 +157,18 @@ func TestSchedule(t *testing.T) {
 		b := operator(t)
 		s := filmSchedule(t, b)
 		require.Contains(t, b.get(t, "/schedules").Body, "harbour film, 2 jobs")
-		f := b.formTo(t, schedulePath(s.ID), schedulePath(s.ID)+"/trigger")
+		f := b.formTo(t, address.Schedule(s.ID), address.Schedule(s.ID)+"/trigger")
 		fired := b.post(t, f.action, f.fields)
 		require.Equal(t, http.StatusSeeOther, fired.Status, fired.Body)
 		slots, err := models.ListSlots(t.Context(), b.DB, s.ID, time.Time{}, 1)
 		require.NoError(t, err)
-		made := workflowPath(slots[0].WorkflowID)
+		made := address.Workflow(slots[0].WorkflowID)
 
-		page := b.get(t, schedulePath(s.ID)).Body
+		page := b.get(t, address.Schedule(s.ID)).Body
 		for _, text := range []string{"harbour film, 2 jobs", "shots.s2", "dawn ", `href="` + made, `href="/workflows?schedule=` + string(s.ID)} {
 			require.Contains(t, page, text)
 		}
-		require.Regexp(t, `href="`+schedulePath(s.ID)+`"[^>]*>nightly<`, b.get(t, made).Body, "its page links the schedule")
+		require.Regexp(t, `href="`+address.Schedule(s.ID)+`"[^>]*>nightly<`, b.get(t, made).Body, "its page links the schedule")
 		other := b.SubmitWorkflow(t, b.Client, "other", "s1")
 		list := b.get(t, "/workflows?schedule="+string(s.ID)).Body
 		require.Contains(t, list, made)
@@ -180,17 +181,17 @@ func TestSchedule(t *testing.T) {
 
 		b := operator(t)
 		s := b.schedule(t, "news")
-		pause, resume := schedulePath(s.ID)+"/pause", schedulePath(s.ID)+"/resume"
+		pause, resume := address.Schedule(s.ID)+"/pause", address.Schedule(s.ID)+"/resume"
 
 		require.Contains(t, b.get(t, pause).Body, "Pause news?")
 		require.Equal(t, http.StatusUnprocessableEntity, b.post(t, pause, url.Values{"reason": {"a\x07b"}}).Status)
 		for _, reason := range []string{"the holidays", "again"} {
 			got := b.post(t, pause, url.Values{"reason": {reason}})
 			require.Equal(t, http.StatusSeeOther, got.Status, got.Body)
-			require.Equal(t, schedulePath(s.ID), got.Header.Get("Location"))
+			require.Equal(t, address.Schedule(s.ID), got.Header.Get("Location"))
 		}
 		require.Equal(t, "the holidays", b.reloaded(t, s).PauseReason, "a second click changes nothing")
-		shown := b.get(t, schedulePath(s.ID)).Body
+		shown := b.get(t, address.Schedule(s.ID)).Body
 		require.Contains(t, shown, "The schedule is paused.")
 		require.Contains(t, shown, "the holidays")
 		require.Regexp(t, `by <span title="key_[0-9a-f-]+">test OPERATOR</span>: the holidays`, shown)
@@ -200,7 +201,7 @@ func TestSchedule(t *testing.T) {
 			require.Equal(t, http.StatusSeeOther, b.post(t, resume, nil).Status)
 		}
 		require.False(t, b.reloaded(t, s).Paused())
-		require.NotContains(t, b.get(t, schedulePath(s.ID)).Body, "the holidays")
+		require.NotContains(t, b.get(t, address.Schedule(s.ID)).Body, "the holidays")
 	})
 
 	t.Run("FiresOnceForEachPage", func(t *testing.T) {
@@ -208,11 +209,11 @@ func TestSchedule(t *testing.T) {
 
 		b := operator(t)
 		s := b.schedule(t, "news")
-		trigger := schedulePath(s.ID) + "/trigger"
+		trigger := address.Schedule(s.ID) + "/trigger"
 		before := b.Count(t, "jobs")
 
 		require.Equal(t, http.StatusUnprocessableEntity, b.post(t, trigger, nil).Status)
-		first := b.formTo(t, schedulePath(s.ID), trigger)
+		first := b.formTo(t, address.Schedule(s.ID), trigger)
 		var clicks sync.WaitGroup
 		for range 3 {
 			clicks.Go(func() { assert.Equal(t, http.StatusSeeOther, b.post(t, trigger, first.fields).Status) })
@@ -220,9 +221,9 @@ func TestSchedule(t *testing.T) {
 		clicks.Wait()
 		require.Equal(t, http.StatusSeeOther, b.post(t, trigger, first.fields).Status)
 		require.Equal(t, before+1, b.Count(t, "jobs"), "a second click fires nothing")
-		require.Contains(t, b.get(t, schedulePath(s.ID)).Body, "The schedule was triggered since this page was opened.")
+		require.Contains(t, b.get(t, address.Schedule(s.ID)).Body, "The schedule was triggered since this page was opened.")
 
-		require.Equal(t, http.StatusSeeOther, b.post(t, trigger, b.formTo(t, schedulePath(s.ID), trigger).fields).Status)
+		require.Equal(t, http.StatusSeeOther, b.post(t, trigger, b.formTo(t, address.Schedule(s.ID), trigger).fields).Status)
 		require.Equal(t, before+2, b.Count(t, "jobs"), "a new page fires again")
 	})
 
@@ -231,7 +232,7 @@ func TestSchedule(t *testing.T) {
 
 		b := operator(t)
 		s := b.schedule(t, "news")
-		page := schedulePath(s.ID) + "/delete"
+		page := address.Schedule(s.ID) + "/delete"
 
 		require.Contains(t, b.get(t, page).Body, "Delete this schedule?")
 		require.False(t, b.reloaded(t, s).Paused(), "the question deletes nothing")
@@ -266,14 +267,14 @@ func TestSchedule(t *testing.T) {
 		s := b.schedule(t, "news")
 		b.Exec(t, "UPDATE schedules SET name = ?0, next_slot = NULL, next_fire_at = NULL, paused_at = now(), paused_by = ?0, pause_reason = ?0", markup)
 
-		for _, path := range []string{"/schedules", schedulePath(s.ID), schedulePath(s.ID) + "/pause", schedulePath(s.ID) + "/delete"} {
+		for _, path := range []string{"/schedules", address.Schedule(s.ID), address.Schedule(s.ID) + "/pause", address.Schedule(s.ID) + "/delete"} {
 			got := b.get(t, path)
 			require.Equal(t, http.StatusOK, got.Status, path)
 			require.Contains(t, got.Body, "&lt;img class=pwned", path)
 			require.NotContains(t, got.Body, "<img class=pwned", path)
 			require.NotContains(t, got.Body, "\u202e", path)
 		}
-		require.Contains(t, b.get(t, schedulePath(s.ID)).Body, "fog &#34;&gt;&lt;img")
+		require.Contains(t, b.get(t, address.Schedule(s.ID)).Body, "fog &#34;&gt;&lt;img")
 	})
 
 	t.Run("IsReadOnlyForViewers", func(t *testing.T) {
@@ -283,13 +284,13 @@ func TestSchedule(t *testing.T) {
 		s := b.schedule(t, "news")
 		logInAs(t, b, models.RoleViewer)
 
-		for path, buttons := range map[string]int{schedulePath(s.ID): 1, schedulePath(s.ID) + "/pause": 1, schedulePath(s.ID) + "/delete": 1} {
+		for path, buttons := range map[string]int{address.Schedule(s.ID): 1, address.Schedule(s.ID) + "/pause": 1, address.Schedule(s.ID) + "/delete": 1} {
 			forms := b.posted(t, path)
 			require.Len(t, forms, buttons, path)
 			require.Contains(t, forms[0].buttons[0], "disabled", path)
 		}
 		for _, verb := range []string{"/pause", "/resume", "/trigger", "/delete"} {
-			require.Equal(t, http.StatusForbidden, b.post(t, schedulePath(s.ID)+verb, nil).Status, verb)
+			require.Equal(t, http.StatusForbidden, b.post(t, address.Schedule(s.ID)+verb, nil).Status, verb)
 		}
 		require.False(t, b.reloaded(t, s).Paused())
 	})

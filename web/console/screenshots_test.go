@@ -22,6 +22,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/console/address"
 	"github.com/stretchr/testify/require"
 )
 
@@ -79,7 +80,7 @@ func exhibit(t *testing.T) (b *browser, pages map[string]string) {
 	}))
 	return b, map[string]string{
 		"overview": "/overview", "jobs": "/jobs", "job": "/jobs/" + string(resumed.ID), "workers": "/workers", "queues": "/queues", "dead-letters": "/dead-letters",
-		"gallery": "/gallery", "heat-map": "/heatmap", "workflow": workflowPath(harbour.ID),
+		"gallery": "/gallery", "heat-map": "/heatmap", "workflow": address.Workflow(harbour.ID),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/web/console/static"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,7 +20,7 @@ func TestStatic(t *testing.T) {
 
 		b := stranger(t)
 
-		got := b.get(t, asset("console.css"))
+		got := b.get(t, static.Asset("console.css"))
 		require.Equal(t, http.StatusOK, got.Status)
 		require.Equal(t, "text/css; charset=utf-8", got.Header.Get("Content-Type"))
 		require.Equal(t, "public, max-age=31536000, immutable", got.Header.Get("Cache-Control"))
@@ -44,7 +45,7 @@ func TestStatic(t *testing.T) {
 			if strings.HasPrefix(path.Base(name), "graphiql") || name == "monitor.css" {
 				continue
 			}
-			got := b.request(t, http.MethodGet, asset(name), nil, http.Header{"Accept-Encoding": {"gzip"}})
+			got := b.request(t, http.MethodGet, static.Asset(name), nil, http.Header{"Accept-Encoding": {"gzip"}})
 			require.Equal(t, http.StatusOK, got.Status, name)
 			sizes[name] = len(got.Body)
 			total += len(got.Body)

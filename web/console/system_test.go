@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/console/system"
 	"github.com/stretchr/testify/require"
 )
 
@@ -151,8 +152,8 @@ func TestSystemPage(t *testing.T) {
 		t.Parallel()
 		stack := jobstest.New(t)
 		config := configure(stack)
-		config.Redis = func(context.Context) *Redis {
-			return &Redis{Version: "7.0.<15>", Ping: 1234 * time.Microsecond, UsedBytes: new(int64(3 << 20)), Replicas: new(int64(1)), BehindBytes: new(int64(2048))}
+		config.Redis = func(context.Context) *system.Redis {
+			return &system.Redis{Version: "7.0.<15>", Ping: 1234 * time.Microsecond, UsedBytes: new(int64(3 << 20)), Replicas: new(int64(1)), BehindBytes: new(int64(2048))}
 		}
 		b := serve(t, stack, config)
 		b.logIn(t)

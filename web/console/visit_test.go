@@ -13,6 +13,8 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/console/address"
+	"github.com/reelay/reelay/web/console/static"
 	"github.com/stretchr/testify/require"
 )
 
@@ -37,7 +39,7 @@ func TestFlash(t *testing.T) {
 		require.Contains(t, removed.Header.Get("Set-Cookie"), "HttpOnly")
 
 		const said = `<p class="flash" role="status">Removed drill.</p>`
-		b.get(t, asset("console.css"))
+		b.get(t, static.Asset("console.css"))
 		require.Contains(t, b.get(t, "/models").Body, said)
 		require.NotContains(t, b.get(t, "/models").Body, "flash")
 	})
@@ -74,7 +76,7 @@ func TestFlash(t *testing.T) {
 		require.Equal(t, "Draining busy: it takes no more jobs, and ends after its job, at the latest in 5 min.", said(of(busy, "drain"), nil))
 		require.Equal(t, "Terminating busy: its job is queued again, and resumes from its newest checkpoint.", said(of(busy, "terminate"), nil))
 		require.Equal(t, "Terminating idle-&lt;b&gt;.", said(of(idle, "terminate"), nil))
-		path := string(poolPath(pool.ID))
+		path := string(address.Pool(pool.ID))
 		require.Equal(t, "Paused the pool spot: it boots no workers. Those that it has go on.", said(path+"/pause", nil))
 		require.Equal(t, "Resumed the pool spot.", said(path+"/resume", nil))
 		require.Equal(t, "Deleted the pool.", said(path+"/delete", nil))

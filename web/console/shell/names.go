@@ -1,0 +1,19 @@
+package shell
+
+import (
+	"context"
+
+	"github.com/reelay/reelay/models"
+)
+
+func (c *Shell) AccountNames(ctx context.Context, ids []models.AccountID) (map[models.AccountID]string, error) {
+	names := map[models.AccountID]string{}
+	if len(ids) == 0 {
+		return names, nil
+	}
+	accounts, err := c.Reader.Accounts(ctx, ids)
+	for _, a := range accounts {
+		names[a.ID] = a.Name
+	}
+	return names, err
+}
