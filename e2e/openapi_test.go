@@ -81,7 +81,7 @@ func (s *stack) things(t *testing.T) map[string][]map[string]string {
 	}
 	film := workflow()
 	schedule := func() map[string]string {
-		return map[string]string{"id": post("/api/v1/jobs/recurring", map[string]any{"every_seconds": 3600, "payload": quick}, "recurring_id")}
+		return map[string]string{"id": post("/api/v1/schedules", map[string]any{"every_seconds": 3600, "payload": quick}, "schedule_id")}
 	}
 	waiting := later()
 	both := []map[string]string{done, waiting, draft}
@@ -90,8 +90,8 @@ func (s *stack) things(t *testing.T) map[string][]map[string]string {
 		"getVideo": both, "getVideoEvents": both, "getVideoFile": both, "getJob": both,
 		"cancelVideo": {later(), done}, "cancelJob": {later(), later(), done}, "continueJob": {draft, done},
 		"getWorkflow": whole, "retryWorkflow": whole, "cancelWorkflow": {{"id": workflow()}},
-		"skipWorkflowNode": {{"id": workflow(), "key": "a"}}, "overrideWorkflowDependency": {{"id": workflow(), "key": "b"}},
-		"getRecurring": {schedule()}, "deleteRecurring": {schedule(), schedule()},
+		"skipWorkflowJob": {{"id": workflow(), "key": "a"}}, "overrideDependency": {{"id": workflow(), "key": "b"}},
+		"getSchedule": {schedule()}, "deleteSchedule": {schedule(), schedule()},
 		"getDesiredWorkers": {{"name": "local"}}, "resume": {{"what": "schedules"}, {"what": "leases"}},
 	}
 }

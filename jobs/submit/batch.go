@@ -363,7 +363,7 @@ func (b *submitBatch) parentsOf(call *submitCall, one *submission) ([]change.Par
 	for _, id := range one.dependsOn {
 		job := b.parents[id]
 		if job == nil || job.AccountID != call.account {
-			return nil, apierror.NotFound("job to depend on")
+			return nil, apierror.NotFound("job to depend on").In("dependsOn")
 		}
 		parents = append(parents, change.Parent{Job: job, OnFailure: one.policy()})
 	}

@@ -57,7 +57,7 @@ func (in *Submission) validConditions() error {
 	in.DependsOn = slices.Compact(slices.Sorted(slices.Values(in.DependsOn)))
 	for _, id := range in.DependsOn {
 		if !id.Valid() {
-			return apierror.NotFound("job to depend on")
+			return apierror.NotFound("job to depend on").In("dependsOn")
 		}
 	}
 	return validRetry(in.Retry)
@@ -89,7 +89,7 @@ func (s *Submitter) parents(ctx context.Context, db bun.IDB, job *models.Job, id
 		return nil, fmt.Errorf("read what the job depends on: %w", err)
 	}
 	if len(found) != len(ids) || slices.ContainsFunc(found, func(parent *models.Job) bool { return parent.AccountID != job.AccountID }) {
-		return nil, apierror.NotFound("job to depend on")
+		return nil, apierror.NotFound("job to depend on").In("dependsOn")
 	}
 	return found, nil
 }

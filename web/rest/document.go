@@ -15,7 +15,7 @@ import (
 // requests are the schemas of bodies of requests, which have no other fields than they describe.
 // Later releases can add fields to responses.
 var requests = []string{
-	"VideoRequest", "JobRequest", "RecurringRequest", "WorkflowRequest", "WorkflowNodeRequest", "RetryPolicy", "DraftAsked", "InputRequest", "HaltRequest",
+	"VideoRequest", "JobRequest", "ScheduleRequest", "WorkflowRequest", "WorkflowNodeRequest", "RetryPolicy", "DraftAsked", "InputRequest", "HaltRequest",
 }
 
 // encoded returns the OpenAPI document: what huma describes, and what the domain and the handler
@@ -180,7 +180,7 @@ func completeResponse(status string, response node) {
 // tagOf returns the group of the operations on a path.
 func tagOf(path string) string {
 	for _, group := range []struct{ prefix, tag string }{
-		{videosPath, "Videos"}, {recurringPath, "Schedules"}, {workflowsPath, "Workflows"}, {jobsPath, "Jobs"},
+		{videosPath, "Videos"}, {schedulesPath, "Schedules"}, {workflowsPath, "Workflows"}, {jobsPath, "Jobs"},
 		{inputsPath, "Inputs"}, {"/api/v1/models", "Models"}, {"/api/v1/drafts", "Drafts"},
 	} {
 		if strings.HasPrefix(path, group.prefix) {
@@ -192,18 +192,18 @@ func tagOf(path string) string {
 
 // links say, by operation and status, which operations take a part of the response.
 var links = map[string]map[string]node{
-	"createVideo":     {"202": linksTo("$response.body#/job_id", "getVideo", "cancelVideo", "getVideoEvents", "getVideoFile")},
-	"createJob":       {"201": linksTo("$response.body#/job_id", "getJob", "cancelJob", "continueJob")},
-	"createRecurring": {"201": linksTo("$response.body#/recurring_id", "getRecurring", "deleteRecurring")},
+	"createVideo":    {"202": linksTo("$response.body#/job_id", "getVideo", "cancelVideo", "getVideoEvents", "getVideoFile")},
+	"createJob":      {"201": linksTo("$response.body#/job_id", "getJob", "cancelJob", "continueJob")},
+	"createSchedule": {"201": linksTo("$response.body#/schedule_id", "getSchedule", "deleteSchedule")},
 	"createWorkflow": {"201": merged(
 		linksTo("$response.body#/workflow_id", "getWorkflow", "cancelWorkflow", "retryWorkflow"),
-		node{"skipWorkflowNode": linkTo("skipWorkflowNode", node{"id": "$response.body#/workflow_id", "key": "$response.body#/nodes/0/key"})},
+		node{"skipWorkflowJob": linkTo("skipWorkflowJob", node{"id": "$response.body#/workflow_id", "key": "$response.body#/nodes/0/key"})},
 	)},
 	"continueJob":   {"201": linksTo("$response.body#/job_id", "getJob")},
 	"listVideos":    {"200": node{"next": linkTo("listVideos", node{"after": "$response.body#/next"})}},
 	"listJobs":      {"200": node{"next": linkTo("listJobs", node{"after": "$response.body#/next"})}},
 	"listWorkflows": {"200": node{"next": linkTo("listWorkflows", node{"cursor": "$response.body#/next_cursor"})}},
-	"listRecurring": {"200": node{"next": linkTo("listRecurring", node{"cursor": "$response.body#/next_cursor"})}},
+	"listSchedules": {"200": node{"next": linkTo("listSchedules", node{"cursor": "$response.body#/next_cursor"})}},
 }
 
 func linkTo(operation string, params node) node {

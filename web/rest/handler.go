@@ -181,7 +181,9 @@ func wantsStream(r *http.Request) (bool, error) {
 }
 
 // takesLarge reports whether an operation takes a workflow, and so a large body.
-func takesLarge(pattern string) bool { return pattern == createWorkflow || pattern == createRecurring }
+func takesLarge(pattern string) bool {
+	return pattern == createWorkflow || pattern == createSchedule || pattern == createRecurring
+}
 
 func isTooLarge(err error) bool {
 	refusal, ok := errors.AsType[*door.Refusal](err)

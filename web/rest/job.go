@@ -26,6 +26,7 @@ type jobRequest struct {
 	RetryPolicy *retryPolicy `json:"retry_policy,omitempty"`
 	CallbackURL *string      `json:"callback_url,omitempty" doc:"An https URL that receives a webhook when a run of the job ends: see docs/users/webhooks.md."`
 	AtMostOnce  *bool        `json:"at_most_once,omitempty" doc:"Never start the job twice: if its only attempt ends without a result, the job fails. Not with retry_policy, unless max_retries alone is 0."`
+	Placing
 	Bearing
 	Own
 	Draft          *draftAsked `json:"draft,omitempty" doc:"Ends the job after some steps, with a preview and without a video: see docs/users/drafts.md."`
@@ -53,19 +54,24 @@ type scheduled struct {
 
 // jobView is a job of any type.
 type jobView struct {
-	JobID       models.JobID `json:"job_id"`
-	JobType     string       `json:"job_type" doc:"The type of the job, such as video.generate."`
-	Model       string       `json:"model"`
-	Status      string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked"`
-	ExecuteAt   *time.Time   `json:"execute_at" doc:"The earliest start."`
-	StartedAt   *time.Time   `json:"started_at"`
-	CompletedAt *time.Time   `json:"completed_at" doc:"When the job ended."`
-	DeletedAt   *time.Time   `json:"deleted_at,omitempty" doc:"When the job was deleted: its prompt, its files and its texts are gone. Only of a deleted job."`
-	Retries     int          `json:"retries" doc:"The number of attempts after the first."`
-	Waited      *float64     `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together. The current wait is added when it ends."`
-	Ran         *float64     `json:"ran_seconds" doc:"Seconds that workers have held this run, all attempts together. The current attempt is added when it ends."`
-	PreviewURL  *string      `json:"preview_url" doc:"A signed link to the newest picture of the unfinished video. Null if its runtime sends none, and once the job has ended; of a completed draft, its clip or picture."`
-	AtMostOnce  bool         `json:"at_most_once,omitempty" doc:"True if the job is never started twice."`
+	JobID          models.JobID   `json:"job_id"`
+	JobType        string         `json:"job_type" doc:"The type of the job, such as video.generate."`
+	Model          string         `json:"model"`
+	Status         string         `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked"`
+	ExecuteAt      *time.Time     `json:"execute_at" doc:"The earliest start."`
+	StartedAt      *time.Time     `json:"started_at"`
+	CompletedAt    *time.Time     `json:"completed_at" doc:"When the job ended."`
+	DeletedAt      *time.Time     `json:"deleted_at,omitempty" doc:"When the job was deleted: its prompt, its files and its texts are gone. Only of a deleted job."`
+	Retries        int            `json:"retries" doc:"The number of attempts after the first."`
+	Waited         *float64       `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together. The current wait is added when it ends."`
+	Ran            *float64       `json:"ran_seconds" doc:"Seconds that workers have held this run, all attempts together. The current attempt is added when it ends."`
+	PreviewURL     *string        `json:"preview_url" doc:"A signed link to the newest picture of the unfinished video. Null if its runtime sends none, and once the job has ended; of a completed draft, its clip or picture."`
+	AtMostOnce     bool           `json:"at_most_once,omitempty" doc:"True if the job is never started twice."`
+	TimeoutSeconds int            `json:"timeout_seconds" doc:"Seconds that one attempt may run."`
+	ExpiresAt      *time.Time     `json:"expires_at,omitempty" doc:"The job fails if no worker has started it by then."`
+	Region         string         `json:"region,omitempty" doc:"The region that the job prefers, or that it must run in if require_region is true."`
+	RequireRegion  bool           `json:"require_region,omitempty" doc:"True if the job runs only in its region."`
+	DependsOn      []models.JobID `json:"depends_on,omitempty" nullable:"false" doc:"The jobs that must be completed before this one starts."`
 	query.Bears
 	query.Given
 	HasHandle bool           `json:"has_handle,omitempty" doc:"True if the next attempt adopts what this one runs at an external service."`
@@ -106,7 +112,8 @@ func (s *service) registerJobs(api huma.API) {
 	}, s.getJob)
 	serve(api, huma.Operation{
 		OperationID: "cancelJob", Method: http.MethodDelete, Path: jobsPath + "/{id}", Summary: "Cancel a job of any type",
-		Errors: []int{http.StatusNotFound, http.StatusConflict},
+		Description: "Cancels the job. It does not delete it: the job stays, with its events and files. Cancelling again returns the same job.",
+		Errors:      []int{http.StatusNotFound, http.StatusConflict},
 	}, s.cancelJob)
 	serve(api, huma.Operation{
 		OperationID: "continueJob", Method: http.MethodPost, Path: jobsPath + "/{id}/continue", DefaultStatus: http.StatusCreated, Summary: "Make the video of a draft",
@@ -119,6 +126,7 @@ func (s *service) registerJobs(api huma.API) {
 var jobNames = map[string]string{
 	"type": "job_type", "tier": "priority", "runAt": "execute_at", "idempotencyKey": "idempotency_key", "callbackUrl": "callback_url", "prompt": "payload.prompt", "params": "payload", "userId": "user_id",
 	"maxAttempts": "retry_policy.max_retries", "retry": "retry_policy", "retry.initialDelaySeconds": "retry_policy.initial_delay_sec",
+	"dependsOn": "depends_on", "timeoutSeconds": "timeout_seconds", "expiresAt": "expires_at", "requireRegion": "require_region",
 	"maxPreemptions": "max_preemptions", "finishBy": "finish_by", "maxPricePerHour": "max_price_per_hour",
 }
 
@@ -187,6 +195,9 @@ func (s *service) jobSubmission(p jobs.Principal, in *jobInput) (submit.Submissi
 		AtMostOnce: asked.AtMostOnce != nil && *asked.AtMostOnce,
 	}
 	asked.Own.addTo(&submission)
+	if err := asked.Placing.addTo(&submission); err != nil {
+		return submission, err
+	}
 	if err := asked.Bearing.addTo(&submission); err != nil {
 		return submission, err
 	}
@@ -305,6 +316,9 @@ func (s *service) viewJob(ctx context.Context, job *models.Job) (*jobView, strin
 // viewOutcome returns the view of a job without its inputs, and its ETag.
 func (s *service) viewOutcome(ctx context.Context, job *models.Job) (shown *jobView, etag string, err error) {
 	shown = view(job)
+	if shown.DependsOn, err = s.parents(ctx, job); err != nil {
+		return nil, "", err
+	}
 	if job.DraftSteps == 0 && job.Status != models.JobCompleted && (job.PreviewID == "" || job.Status.Terminal()) {
 		etag, err = tag(query.Summary{}, shown)
 		return shown, etag, err
@@ -333,8 +347,18 @@ func view(job *models.Job) *jobView {
 		JobID: job.ID, JobType: job.Type, Model: job.Model, Status: strings.ToLower(string(job.Status)),
 		ExecuteAt: knownTime(job.RunAt), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt), DeletedAt: knownTime(job.DeletedAt), Retries: max(0, job.AttemptNo-1),
 		Waited: job.QueuedSeconds, Ran: job.LeasedSeconds, Continues: job.Continues, AtMostOnce: job.AtMostOnce, HasHandle: job.HasHandle(),
+		TimeoutSeconds: job.TimeoutSeconds, ExpiresAt: knownTime(job.ExpiresAt), Region: job.Region, RequireRegion: job.RequireRegion,
 		Inputs: []jobInputView{}, Bears: query.BearsOf(job), Given: query.GivenOf(job),
 	}
+}
+
+// parents returns the jobs that a job depends on.
+func (s *service) parents(ctx context.Context, job *models.Job) (ids []models.JobID, err error) {
+	found, err := s.Reader.Parents(ctx, []models.JobID{job.ID})
+	for _, parent := range found[job.ID] {
+		ids = append(ids, parent.ID)
+	}
+	return ids, err
 }
 
 // result is the result of a completed job.

@@ -6,6 +6,7 @@ import (
 	"image/color"
 	"maps"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,7 +45,7 @@ func TestCreateJob(t *testing.T) {
 		require.InDelta(t, 0.5, *job.RetryPolicy.InitialDelaySeconds, 0)
 		read := a.get(t, work+"/"+id)
 		require.Equal(t, map[string]any{
-			"job_id": id, "job_type": "video.generate", "model": "testcard", "status": "scheduled", "execute_at": at.Format(time.RFC3339), "started_at": nil, "completed_at": nil,
+			"job_id": id, "job_type": "video.generate", "model": "testcard", "status": "scheduled", "timeout_seconds": 600.0, "execute_at": at.Format(time.RFC3339), "started_at": nil, "completed_at": nil,
 			"retries": 0.0, "waited_seconds": 0.0, "ran_seconds": 0.0, "preview_url": nil, "result": nil, "inputs": []any{},
 			"user_id": nil, "metadata": nil,
 		}, read.body)
@@ -243,6 +244,44 @@ func TestOwn(t *testing.T) {
 				require.Regexp(t, `"metadata":\{"deep":\{"of": ?\["é", ?null\]\},"order":12345678901234567890\}`, got.raw, view)
 			}
 		})
+	}
+}
+
+// TestPlacing tests that REST takes when and where a job may run, as GraphQL and the CLI do, and shows it.
+func TestPlacing(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	parent := a.post(t, work, map[string]any{"payload": map[string]any{"prompt": "a"}}).body["job_id"].(string)
+	asked := map[string]any{
+		"payload": map[string]any{"prompt": "b"}, "depends_on": []string{parent}, "region": "europe-west4", "require_region": true,
+		"timeout_seconds": 90, "expires_at": time.Now().Add(48 * time.Hour).UTC().Truncate(time.Second).Format(time.RFC3339),
+	}
+
+	made := a.post(t, work, asked)
+
+	require.Equal(t, http.StatusCreated, made.status, made.raw)
+	require.Equal(t, "blocked", made.body["status"])
+	shown := a.get(t, work+"/"+made.body["job_id"].(string))
+	require.Equal(t, []any{parent}, shown.body["depends_on"])
+	for name := range asked {
+		if name != "payload" {
+			require.Equal(t, fmt.Sprint(asked[name]), fmt.Sprint(shown.body[name]), name)
+		}
+	}
+	require.NotContains(t, a.get(t, work+"/"+parent).raw, "depends_on")
+	again := a.ask(t, http.MethodGet, work+"/"+made.body["job_id"].(string), "", http.Header{"If-None-Match": {shown.header.Get("ETag")}})
+	require.Equal(t, http.StatusNotModified, again.status)
+
+	for field, bad := range map[string]any{
+		"depends_on":      []string{"job_01937d3e-0000-7000-8000-000000000000"},
+		"require_region":  true,
+		"timeout_seconds": 18001,
+		"expires_at":      "2020-01-01T00:00:00Z",
+		"region":          strings.Repeat("x", 300),
+	} {
+		refused := a.post(t, work, map[string]any{"payload": map[string]any{"prompt": "b"}, field: bad})
+		require.Contains(t, []int{http.StatusUnprocessableEntity, http.StatusNotFound}, refused.status, refused.raw)
+		require.Contains(t, refused.raw, field)
 	}
 }
 

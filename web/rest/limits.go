@@ -77,6 +77,8 @@ var bodyLimits = map[string]node{
 	"metadata": {
 		"maxProperties": submit.MaxMetadataKeys, "propertyNames": node{"maxLength": submit.MaxMetadataKeyBytes, "pattern": `^[^\x00]*$`},
 	},
+	"JobRequest.depends_on":            {"items": merged(node{"type": "string"}, idOf("job"))},
+	"JobRequest.region":                printable(0, text.MaxName),
 	"VideoRequest.prompt":              prompt,
 	"VideoRequest.priority_tier":       among(models.Tiers),
 	"VideoRequest.reference_image_url": {"minLength": 1, "maxLength": outbound.MaxURLBytes},
@@ -86,10 +88,10 @@ var bodyLimits = map[string]node{
 	"WorkflowRequest.reuse":            idOf("wfl"),
 	"WorkflowNodeRequest.key":          nodeKey,
 	"WorkflowNodeRequest.after":        {"items": node{"type": "string", "minLength": 1, "maxLength": workflow.MaxKey, "pattern": workflow.KeyForm}},
-	"RecurringRequest.name":            named(schedule.MaxName),
-	"RecurringRequest.cron_expression": {"minLength": 1, "maxLength": cron.MaxLength},
-	"RecurringRequest.every_seconds":   {"minimum": 1, "maximum": schedule.MaxEvery},
-	"RecurringRequest.timezone":        {"minLength": 1, "maxLength": schedule.MaxZone, "pattern": schedule.ZoneForm},
+	"ScheduleRequest.name":             named(schedule.MaxName),
+	"ScheduleRequest.cron_expression":  {"minLength": 1, "maxLength": cron.MaxLength},
+	"ScheduleRequest.every_seconds":    {"minimum": 1, "maximum": schedule.MaxEvery},
+	"ScheduleRequest.timezone":         {"minLength": 1, "maxLength": schedule.MaxZone, "pattern": schedule.ZoneForm},
 	"InputRequest.content_type":        among(append(slices.Clone(picture.ContentTypes), media.ContentTypes...)),
 	"InputRequest.size_bytes":          {"minimum": 1, "maximum": media.MaxBytes},
 	"InputRequest.checksum":            {"minLength": 8, "maxLength": 8, "pattern": `^[A-Za-z0-9+/]{5}[AQgw]==$`},
@@ -124,9 +126,9 @@ var paramLimits = map[string]node{
 	"Last-Event-ID":   {"type": "integer", "minimum": 0, "maximum": maxSeq},
 	"getVideo.id":     idOf("job"), "cancelVideo.id": idOf("job"), "getVideoEvents.id": idOf("job"), "getVideoFile.id": idOf("job"),
 	"getJob.id": idOf("job"), "cancelJob.id": idOf("job"), "continueJob.id": idOf("job"),
-	"getRecurring.id": idOf("sch"), "deleteRecurring.id": idOf("sch"),
-	"getWorkflow.id": idOf("wfl"), "cancelWorkflow.id": idOf("wfl"), "retryWorkflow.id": idOf("wfl"), "skipWorkflowNode.id": idOf("wfl"),
-	"overrideWorkflowDependency.id": idOf("wfl"),
+	"getSchedule.id": idOf("sch"), "deleteSchedule.id": idOf("sch"),
+	"getWorkflow.id": idOf("wfl"), "cancelWorkflow.id": idOf("wfl"), "retryWorkflow.id": idOf("wfl"), "skipWorkflowJob.id": idOf("wfl"),
+	"overrideDependency.id": idOf("wfl"),
 }
 
 // oneOrMore limits a parameter with values separated by commas. It may also be empty.

@@ -3,6 +3,7 @@
 package rest
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -28,7 +29,13 @@ func New(config Config) http.Handler {
 	})
 	h := &handler{inside: mux, authenticate: config.Keys.Authenticate, base: config.Base, bodies: map[string]bool{}, filled: map[string][]string{}, large: config.Large}
 	h.methods = map[string][]string{}
+	paths := maps.Clone(described.Paths)
 	for path, item := range described.Paths {
+		if rest, ok := strings.CutPrefix(path, schedulesPath); ok {
+			paths[recurringPath+rest] = item
+		}
+	}
+	for path, item := range paths {
 		h.bodies[http.MethodPost+" "+path] = item.Post != nil && item.Post.RequestBody != nil
 		for method, op := range map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodDelete: item.Delete} {
 			if op != nil {
@@ -65,7 +72,7 @@ func (s *service) register(mux *http.ServeMux) *huma.OpenAPI {
 	s.registerVideos(api)
 	s.registerEvents(api)
 	s.registerJobs(api)
-	s.registerRecurring(api)
+	s.registerSchedules(api)
 	s.registerWorkflows(api)
 	s.registerLists(api)
 	s.registerEstimates(api)

@@ -148,7 +148,7 @@ func (s *service) registerWorkflows(api huma.API) {
 		return s.workflowView(ctx, now, err)
 	})
 	serve(api, huma.Operation{
-		OperationID: "skipWorkflowNode", Method: http.MethodPost, Path: workflowsPath + "/{id}/nodes/{key}/skip", DefaultStatus: http.StatusOK, Summary: "Treat a node as completed",
+		OperationID: "skipWorkflowJob", Method: http.MethodPost, Path: workflowsPath + "/{id}/nodes/{key}/skip", DefaultStatus: http.StatusOK, Summary: "Treat a node as completed",
 		Description: "The nodes after it run as if it were completed. If it waits, it is cancelled. It is a CONFLICT if it runs, is completed, or its result is used. Skips are in the audit log.",
 		Errors:      []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, in *workflowNodeID) (*workflowOutput, error) {
@@ -156,7 +156,7 @@ func (s *service) registerWorkflows(api huma.API) {
 		return s.workflowView(ctx, now, err)
 	})
 	serve(api, huma.Operation{
-		OperationID: "overrideWorkflowDependency", Method: http.MethodPost, Path: workflowsPath + "/{id}/nodes/{key}/override", DefaultStatus: http.StatusOK, Summary: "Stop a node from waiting for a parent",
+		OperationID: "overrideDependency", Method: http.MethodPost, Path: workflowsPath + "/{id}/nodes/{key}/override", DefaultStatus: http.StatusOK, Summary: "Stop a node from waiting for a parent",
 		Description: "It is a CONFLICT if the node does not wait for it, or uses its result. Overrides are in the audit log.",
 		Errors:      []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, in *workflowOverride) (*workflowOutput, error) {

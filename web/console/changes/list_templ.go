@@ -241,7 +241,7 @@ func changeListPage(v *changeList) templ.Component {
 	})
 }
 
-// changeTitle says what was changed, and leads to it.
+// Title says what was changed, and leads to it.
 func Title(change *query.Change) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -474,7 +474,7 @@ func facets(label string, all []address.Facet) templ.Component {
 	})
 }
 
-// welcome is shown while there is no job at all.
+// Welcome is shown while there is no job at all.
 func Welcome(origin string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

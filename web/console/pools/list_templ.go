@@ -87,7 +87,7 @@ func poolListPage(v *poolList) templ.Component {
 	})
 }
 
-// noPools says how the first pool is made.
+// None says how the first pool is made.
 func None() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -163,7 +163,7 @@ func poolTable(v *poolList) templ.Component {
 	})
 }
 
-// poolBar shows the busy and the other workers of a pool as parts of its maximum.
+// Bar shows the busy and the other workers of a pool as parts of its maximum.
 func Bar(pool *query.PoolStatus) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

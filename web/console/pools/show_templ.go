@@ -606,7 +606,7 @@ func poolPart(v *poolShow) templ.Component {
 	})
 }
 
-// noDecisions says why a pool has no decisions.
+// NoDecisions says why a pool has no decisions.
 func NoDecisions(pool *query.PoolStatus) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1499,7 +1499,7 @@ func loadTable(loads []estimate.LoadTime) templ.Component {
 	})
 }
 
-// decidedAt says when the scaler decided something, and how often it decided the same.
+// DecidedAt says when the scaler decided something, and how often it decided the same.
 func DecidedAt(d query.Same[*models.ScalingDecision], now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -808,7 +808,7 @@ func queueCells(q QueueView, now time.Time) templ.Component {
 	})
 }
 
-// queueState says whether a queue is paused, and which models of a lane are if not all of it is.
+// State says whether a queue is paused, and which models of a lane are if not all of it is.
 func State(q QueueView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -866,7 +866,7 @@ func State(q QueueView) templ.Component {
 	})
 }
 
-// oldestWait shows how long the longest waiting job has waited. The time stands still while its
+// OldestWait shows how long the longest waiting job has waited. The time stands still while its
 // queue is paused or leases are halted.
 func OldestWait(q QueueView, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {

@@ -106,7 +106,7 @@ func scheduleTable(v *scheduleList) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if len(v.Rows) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<p class=\"empty\">No schedules. A schedule submits a job or a workflow again and again. Make one <a href=\"/schedules/new\">here</a>, with <code>reelay schedules apply -f</code>, or with <code>POST /api/v1/jobs/recurring</code>.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<p class=\"empty\">No schedules. A schedule submits a job or a workflow again and again. Make one <a href=\"/schedules/new\">here</a>, with <code>reelay schedules apply -f</code>, or with <code>POST /api/v1/schedules</code>.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -335,7 +335,7 @@ func scheduleTable(v *scheduleList) templ.Component {
 	})
 }
 
-// slotCells are the cells with how many slots an account has, and may have.
+// SlotCells are the cells with how many slots an account has, and may have.
 func SlotCells(u *schedule.Usage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -8,7 +8,7 @@ package shell
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-// formToken is the first child of each form that posts. The console refuses a form without
+// FormToken is the first child of each form that posts. The console refuses a form without
 // the token of the viewer's session.
 func FormToken() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {

@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "github.com/reelay/reelay/internal/text"
 
-// actLines shows what an act changed, one value a line. The rest of many lines is folded.
+// ActLines shows what an act changed, one value a line. The rest of many lines is folded.
 func ActLines(lines []string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -8,7 +8,7 @@ package shell
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-// confirmation is a page that asks before a dangerous action.
+// Confirmation is a page that asks before a dangerous action.
 type Confirmation struct {
 	// Question is the heading, such as "Discard 3 drafts?".
 	Question string
@@ -25,7 +25,7 @@ type Confirmation struct {
 	Problem string
 }
 
-// confirmPage asks before a dangerous action. Its children say what will happen, and may hold
+// ConfirmPage asks before a dangerous action. Its children say what will happen, and may hold
 // fields of the form.
 func ConfirmPage(v Confirmation) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {

@@ -8,7 +8,7 @@ package shell
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-// problem marks a field that was refused.
+// Problem marks a field that was refused.
 func Problem(errors map[string]string, name string) templ.Attributes {
 	if errors[name] == "" {
 		return nil
@@ -16,7 +16,7 @@ func Problem(errors map[string]string, name string) templ.Attributes {
 	return templ.Attributes{"aria-invalid": "true", "aria-describedby": name + "-error"}
 }
 
-// fieldError shows why a field was refused.
+// FieldError shows why a field was refused.
 func FieldError(errors map[string]string, name string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

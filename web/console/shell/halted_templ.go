@@ -131,7 +131,7 @@ func haltBanner(halts []models.Halt) templ.Component {
 	})
 }
 
-// pauseNote says who paused a queue, when and why.
+// PauseNote says who paused a queue, when and why.
 func PauseNote(p *models.Pause, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -187,7 +187,7 @@ func PauseNote(p *models.Pause, now time.Time) templ.Component {
 	})
 }
 
-// waitingReason says what holds a job back. If an operator stopped it: who, when and why.
+// WaitingReason says what holds a job back. If an operator stopped it: who, when and why.
 func WaitingReason(why query.WaitingReason) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

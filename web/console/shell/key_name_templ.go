@@ -14,7 +14,7 @@ import (
 	"github.com/reelay/reelay/web/ui"
 )
 
-// keyName says who did something: the name of a key, with its id on demand, or what is no id of a key.
+// KeyName says who did something: the name of a key, with its id on demand, or what is no id of a key.
 func KeyName(names KeyNames, by string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

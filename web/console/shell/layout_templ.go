@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// chrome is what surrounds a page.
+// Chrome is what surrounds a page.
 type Chrome struct {
 	Title    string
 	Section  string // whose entry in the navigation is marked
@@ -626,7 +626,7 @@ func references() templ.Component {
 // no part of a page. What a person has opened stays open.
 const htmxConfig = `{"includeIndicatorCSS": false, "morphIgnore": ["data-htmx-powered", "open"], "noSwap": [204, 304, "4xx", "5xx"], "defaultTimeout": 10000, "sse": {"reconnectMaxDelay": 5000}}`
 
-// live is the part of a page that a stream keeps current. live.js shows in #stale that the
+// Live is the part of a page that a stream keeps current. live.js shows in #stale that the
 // stream is interrupted.
 func Live(url string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {

@@ -54,7 +54,7 @@ func OlderLink(url string) templ.Component {
 	})
 }
 
-// foldSwitch shows on a phone what narrows a list: the parts of the class folds.
+// FoldSwitch shows on a phone what narrows a list: the parts of the class folds.
 func FoldSwitch() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -84,7 +84,7 @@ func FoldSwitch() templ.Component {
 	})
 }
 
-// stalePage stands for a page of a list that does not exist any more.
+// StalePage stands for a page of a list that does not exist any more.
 func StalePage(newest string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -127,7 +127,7 @@ func StalePage(newest string) templ.Component {
 	})
 }
 
-// filterField is one field of a form that narrows a list.
+// FilterField is one field of a form that narrows a list.
 func FilterField(values url.Values, problems map[string]string, name, label, kind, example string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -8,7 +8,7 @@ package shell
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-// logTailPart shows the end of a log inline, with a link to the whole.
+// LogTailPart shows the end of a log inline, with a link to the whole.
 func LogTailPart(tail *LogTail) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// chartStyles is the style sheet of uPlot.
+// Styles is the style sheet of uPlot.
 func Styles() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// deliveryRows lists deliveries, each with its tries. back is the page to return to after one is
+// Deliveries lists deliveries, each with its tries. back is the page to return to after one is
 // sent again: job or endpoint.
 func Deliveries(deliveries []*models.WebhookDelivery, tries map[models.WebhookDeliveryID][]*models.WebhookTry, back string, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {

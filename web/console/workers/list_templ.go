@@ -389,7 +389,7 @@ func workerFilters(v *List) templ.Component {
 	})
 }
 
-// workerBulkBar acts on the selected workers. jobs.js hides it while nothing is selected.
+// BulkBar acts on the selected workers. jobs.js hides it while nothing is selected.
 func BulkBar() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -950,7 +950,7 @@ func workerTile(row workerRow, v *List) templ.Component {
 	})
 }
 
-// workerLines is the table of workers, without the way to other pages.
+// Lines is the table of workers, without the way to other pages.
 func Lines(v *List) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -2001,7 +2001,7 @@ func workerAskPage(row workerRow, verb, question, effect string) templ.Component
 	})
 }
 
-// reclamationTable lists what the provider took of a pool, and what that cost.
+// Reclamations lists what the provider took of a pool, and what that cost.
 func Reclamations(found []*models.Reclamation, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestRecurring(t *testing.T) {
+func TestSchedules(t *testing.T) {
 	t.Parallel()
 
 	a := newAPI(t)
-	const path = "/api/v1/jobs/recurring"
+	const path = "/api/v1/schedules"
 	request := func(change map[string]any) map[string]any {
 		asked := map[string]any{
 			"job_type": "video.generate", "model": "testcard", "cron_expression": "0 9 * * MON-FRI", "timezone": "Europe/Berlin", "priority": "low",
@@ -31,7 +31,7 @@ func TestRecurring(t *testing.T) {
 
 	made := a.post(t, path, request(nil))
 	require.Equal(t, http.StatusCreated, made.status, made.raw)
-	id, _ := made.body["recurring_id"].(string)
+	id, _ := made.body["schedule_id"].(string)
 	require.True(t, models.ScheduleID(id).Valid(), made.raw)
 	require.NotNil(t, made.body["next_execute_at"])
 	require.Equal(t, "every weekday at 09:00, Europe/Berlin", made.body["description"])
@@ -40,12 +40,12 @@ func TestRecurring(t *testing.T) {
 	require.Equal(t, "testcard every weekday at 09:00", made.body["name"])
 	second := a.post(t, path, request(nil))
 	require.Regexp(t, `^testcard every weekday at 09:00 \(\d+ \w+ \d\d:\d\d UTC\)$`, second.body["name"])
-	second = a.ask(t, http.MethodDelete, path+"/"+fmt.Sprint(second.body["recurring_id"]), "", nil)
+	second = a.ask(t, http.MethodDelete, path+"/"+fmt.Sprint(second.body["schedule_id"]), "", nil)
 	require.Equal(t, http.StatusNoContent, second.status)
 
 	require.Equal(t, map[string]any{"per_minute": 1.0 / 60, "max_per_minute": 3000.0, "waiting": 0.0, "max_waiting": 6000.0}, a.get(t, path).body["slots"])
 	all := a.ask(t, http.MethodGet, path, "", as(a.Secrets[models.RoleOperator])).body
-	require.Len(t, all["recurring"], 1)
+	require.Len(t, all["schedules"], 1)
 	require.Nil(t, all["slots"], "an operator sees the schedules of all accounts")
 
 	// A repeated request with its key makes one schedule, at once or later.
@@ -53,7 +53,7 @@ func TestRecurring(t *testing.T) {
 	var both sync.WaitGroup
 	ids := make([]any, 4)
 	for n := range ids {
-		both.Go(func() { ids[n] = a.post(t, path, request(keyed)).body["recurring_id"] })
+		both.Go(func() { ids[n] = a.post(t, path, request(keyed)).body["schedule_id"] })
 	}
 	both.Wait()
 	require.NotNil(t, ids[0])
@@ -63,14 +63,22 @@ func TestRecurring(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, a.ask(t, http.MethodDelete, path+"/"+fmt.Sprint(ids[0]), "", nil).status)
 	again := a.post(t, path, request(keyed))
 	require.Equal(t, http.StatusCreated, again.status, again.raw)
-	require.Equal(t, http.StatusNoContent, a.ask(t, http.MethodDelete, path+"/"+fmt.Sprint(again.body["recurring_id"]), "", nil).status)
+	require.Equal(t, http.StatusNoContent, a.ask(t, http.MethodDelete, path+"/"+fmt.Sprint(again.body["schedule_id"]), "", nil).status)
 	keyed["idempotency_key"] = " "
 	require.Equal(t, "INVALID_INPUT idempotency_key", a.post(t, path, request(keyed)).code())
 
-	require.Equal(t, id, a.get(t, path+"/"+id).body["recurring_id"])
-	require.Len(t, a.get(t, path).body["recurring"], 1)
+	require.Equal(t, id, a.get(t, path+"/"+id).body["schedule_id"])
+	require.Len(t, a.get(t, path).body["schedules"], 1)
+	const alias = "/api/v1/jobs/recurring"
+	require.Equal(t, id, a.get(t, alias+"/"+id).body["recurring_id"])
+	require.Equal(t, id, a.get(t, alias).body["recurring"].([]any)[0].(map[string]any)["recurring_id"])
+	require.NotNil(t, a.get(t, alias).body["slots"])
+	old := a.post(t, alias, request(map[string]any{"name": "old"}))
+	require.Equal(t, http.StatusCreated, old.status, old.raw)
+	require.True(t, strings.HasSuffix(old.header.Get("Location"), alias+"/"+old.body["recurring_id"].(string)))
+	require.Equal(t, http.StatusNoContent, a.ask(t, http.MethodDelete, alias+"/"+old.body["recurring_id"].(string), "", nil).status)
 	stranger := as(a.Secrets[models.RoleOperator])
-	require.Len(t, a.ask(t, http.MethodGet, path, "", stranger).body["recurring"], 1, "operators see all")
+	require.Len(t, a.ask(t, http.MethodGet, path, "", stranger).body["schedules"], 1, "operators see all")
 
 	for says, change := range map[string]map[string]any{
 		`INVALID_INPUT cron_expression: The cron expression is not valid: the minute "61" is not allowed`:      {"cron_expression": "61 * * * *"},

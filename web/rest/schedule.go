@@ -17,13 +17,16 @@ import (
 )
 
 const (
+	schedulesPath = "/api/v1/schedules"
+	// recurringPath is an alias of schedulesPath, for which programs were written.
 	recurringPath = jobsPath + "/recurring"
-	// createRecurring is a pattern of the mux.
+	// createSchedule and createRecurring are patterns of the mux.
+	createSchedule  = http.MethodPost + " " + schedulesPath
 	createRecurring = http.MethodPost + " " + recurringPath
 )
 
-// recurringRequest makes a schedule that submits a job or a workflow again and again.
-type recurringRequest struct {
+// scheduleRequest makes a schedule that submits a job or a workflow again and again.
+type scheduleRequest struct {
 	Name           *string    `json:"name,omitempty" doc:"Name, unique in the account. Default: the model or the workflow, and its times, such as testcard every weekday at 09:00."`
 	JobType        *string    `json:"job_type,omitempty" doc:"The type of the job. The default is the model's type." example:"video.generate"`
 	Model          *string    `json:"model,omitempty" doc:"A model's name. The default is the first model of the catalogue with this type."`
@@ -44,40 +47,64 @@ type recurringRequest struct {
 	Workflow *workflowRequest `json:"workflow,omitempty" doc:"Workflow to submit instead of a job: the body of POST /api/v1/workflows without reuse and idempotency_key. Excludes payload, job_type, model, priority, callback_url, user_id and metadata."`
 }
 
-// recurring is a schedule.
-type recurring struct {
-	RecurringID    models.ScheduleID `json:"recurring_id"`
-	Name           string            `json:"name"`
-	CronExpression string            `json:"cron_expression,omitempty"`
-	EverySeconds   int               `json:"every_seconds,omitempty"`
-	Timezone       string            `json:"timezone"`
-	Description    string            `json:"description" doc:"The times in words."`
-	Model          string            `json:"model,omitempty" doc:"The job's model, unless it submits a workflow."`
-	Workflow       string            `json:"workflow,omitempty" doc:"The workflow's name, if it submits one."`
-	Paused         bool              `json:"paused"`
-	NextExecuteAt  *time.Time        `json:"next_execute_at" doc:"Next slot. Null while the schedule is paused, and after its last slot."`
-	LastExecuteAt  *time.Time        `json:"last_execute_at"`
+// scheduleView is a schedule.
+type scheduleView struct {
+	ScheduleID models.ScheduleID `json:"schedule_id"`
+	scheduleFacts
 }
 
-type recurringInput struct {
+// recurringView is a schedule at the alias.
+type recurringView struct {
+	RecurringID models.ScheduleID `json:"recurring_id"`
+	scheduleFacts
+}
+
+// scheduleFacts is what is shown of a schedule besides its id.
+type scheduleFacts struct {
+	Name           string     `json:"name"`
+	CronExpression string     `json:"cron_expression,omitempty"`
+	EverySeconds   int        `json:"every_seconds,omitempty"`
+	Timezone       string     `json:"timezone"`
+	Description    string     `json:"description" doc:"The times in words."`
+	Model          string     `json:"model,omitempty" doc:"The job's model, unless it submits a workflow."`
+	Workflow       string     `json:"workflow,omitempty" doc:"The workflow's name, if it submits one."`
+	Paused         bool       `json:"paused"`
+	NextExecuteAt  *time.Time `json:"next_execute_at" doc:"Next slot. Null while the schedule is paused, and after its last slot."`
+	LastExecuteAt  *time.Time `json:"last_execute_at"`
+}
+
+type scheduleInput struct {
 	IdempotencyHeader
-	Body recurringRequest
+	Body scheduleRequest
 }
 
-type recurringOutput struct {
+// scheduleOutput is the response with a schedule.
+type scheduleOutput[V any] struct {
 	Location string `header:"Location"`
-	Body     recurring
+	Body     V
 }
 
-type recurringID struct {
+type scheduleID struct {
 	ID models.ScheduleID `path:"id" doc:"Id of the schedule: sch_…"`
+}
+
+// pageOfSchedules is what a page of schedules says beside them.
+type pageOfSchedules struct {
+	NextCursor string     `json:"next_cursor,omitempty" doc:"Cursor of the next page. Absent on the last page."`
+	Slots      *slotUsage `json:"slots,omitempty" doc:"What all schedules of the caller's account use of its limits. Left out for operators, who see the schedules of all accounts."`
+}
+
+type scheduleList struct {
+	Body struct {
+		Schedules []scheduleView `json:"schedules" nullable:"false"`
+		pageOfSchedules
+	}
 }
 
 type recurringList struct {
 	Body struct {
-		Recurring  []recurring `json:"recurring" nullable:"false"`
-		NextCursor string      `json:"next_cursor,omitempty" doc:"Cursor of the next page. Absent on the last page."`
-		Slots      *slotUsage  `json:"slots,omitempty" doc:"What all schedules of the caller's account use of its limits. Left out for operators, who see the schedules of all accounts."`
+		Recurring []recurringView `json:"recurring"`
+		pageOfSchedules
 	}
 }
 
@@ -89,51 +116,95 @@ type slotUsage struct {
 	MaxWaiting   *int    `json:"max_waiting" doc:"Null is no limit."`
 }
 
-type recurringPage struct {
+type schedulePage struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"Maximum number of schedules on a page."`
 	Cursor string `query:"cursor" doc:"Cursor: the next_cursor of the previous page."`
 }
 
-func (s *service) registerRecurring(api huma.API) {
-	serve(api, huma.Operation{
-		OperationID: "createRecurring", Method: http.MethodPost, Path: recurringPath, DefaultStatus: http.StatusCreated, Summary: "Create a schedule",
+func (s *service) registerSchedules(api huma.API) {
+	create := huma.Operation{
+		OperationID: "createSchedule", Method: http.MethodPost, Path: schedulesPath, DefaultStatus: http.StatusCreated, Summary: "Create a schedule",
 		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
 		RequestBody: example("A video every weekday", map[string]any{
 			"job_type": "video.generate", "model": "testcard", "cron_expression": "0 9 * * MON-FRI", "timezone": "Europe/Berlin", "priority": "normal",
 			"payload": map[string]any{"prompt": "The weather of today", "durationSeconds": 4},
 		}),
-	}, s.createRecurring)
-	serve(api, huma.Operation{
-		OperationID: "listRecurring", Method: http.MethodGet, Path: recurringPath, Summary: "List schedules",
-	}, s.listRecurring)
-	serve(api, huma.Operation{
-		OperationID: "getRecurring", Method: http.MethodGet, Path: recurringPath + "/{id}", Summary: "Read a schedule",
+	}
+	list := huma.Operation{OperationID: "listSchedules", Method: http.MethodGet, Path: schedulesPath, Summary: "List schedules"}
+	get := huma.Operation{
+		OperationID: "getSchedule", Method: http.MethodGet, Path: schedulesPath + "/{id}", Summary: "Read a schedule",
 		Errors: []int{http.StatusNotFound},
-	}, func(ctx context.Context, in *recurringID) (*recurringOutput, error) {
-		found, err := s.Schedules.Get(ctx, callerOf(ctx).Principal, in.ID)
-		return newRecurring(ctx, found, err)
-	})
-	serve(api, huma.Operation{
-		OperationID: "deleteRecurring", Method: http.MethodDelete, Path: recurringPath + "/{id}", DefaultStatus: http.StatusNoContent, Summary: "Delete a schedule",
+	}
+	drop := huma.Operation{
+		OperationID: "deleteSchedule", Method: http.MethodDelete, Path: schedulesPath + "/{id}", DefaultStatus: http.StatusNoContent, Summary: "Delete a schedule",
 		Description: "Jobs and workflows that it has submitted stay.",
 		Errors:      []int{http.StatusNotFound},
-	}, func(ctx context.Context, in *recurringID) (*struct{}, error) {
-		return nil, s.Schedules.Delete(ctx, callerOf(ctx).Principal, in.ID)
+	}
+	serve(api, create, s.createSchedule)
+	serve(api, list, s.listSchedules)
+	serve(api, get, s.getSchedule)
+	serve(api, drop, s.deleteSchedule)
+
+	serve(api, aliased(create), func(ctx context.Context, in *scheduleInput) (*scheduleOutput[recurringView], error) {
+		return asRecurring(s.createSchedule(ctx, in))
 	})
+	serve(api, aliased(list), func(ctx context.Context, in *schedulePage) (*recurringList, error) {
+		found, err := s.listSchedules(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		out := &recurringList{}
+		out.Body.Recurring = lo.Map(found.Body.Schedules, func(one scheduleView, _ int) recurringView { return recurringView{one.ScheduleID, one.scheduleFacts} })
+		out.Body.pageOfSchedules = found.Body.pageOfSchedules
+		return out, nil
+	})
+	serve(api, aliased(get), func(ctx context.Context, in *scheduleID) (*scheduleOutput[recurringView], error) {
+		return asRecurring(s.getSchedule(ctx, in))
+	})
+	serve(api, aliased(drop), s.deleteSchedule)
 }
 
-// recurringNames are the request's names of a schedule's fields.
-var recurringNames = map[string]string{
+// aliased returns an operation on schedules at the alias, which the document does not show.
+func aliased(op huma.Operation) huma.Operation {
+	op.Path, op.Hidden = strings.Replace(op.Path, schedulesPath, recurringPath, 1), true
+	op.OperationID = strings.Replace(op.OperationID, "Schedule", "Recurring", 1)
+	return op
+}
+
+// asRecurring returns a response as the alias gives it.
+func asRecurring(out *scheduleOutput[scheduleView], err error) (*scheduleOutput[recurringView], error) {
+	if err != nil {
+		return nil, err
+	}
+	return &scheduleOutput[recurringView]{
+		Location: strings.Replace(out.Location, schedulesPath, recurringPath, 1), Body: recurringView{out.Body.ScheduleID, out.Body.scheduleFacts},
+	}, nil
+}
+
+func (s *service) getSchedule(ctx context.Context, in *scheduleID) (*scheduleOutput[scheduleView], error) {
+	found, err := s.Schedules.Get(ctx, callerOf(ctx).Principal, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	return viewSchedule(ctx, found), nil
+}
+
+func (s *service) deleteSchedule(ctx context.Context, in *scheduleID) (*struct{}, error) {
+	return nil, s.Schedules.Delete(ctx, callerOf(ctx).Principal, in.ID)
+}
+
+// scheduleNames are the request's names of a schedule's fields.
+var scheduleNames = map[string]string{
 	"cron": "cron_expression", "idempotencyKey": "idempotency_key", "everySeconds": "every_seconds", "startAt": "start_at", "endAt": "end_at",
 	"job.prompt": "payload.prompt", "job.params": "payload", "job.type": "job_type", "job.model": "model", "job.tier": "priority", "job.callbackUrl": "callback_url",
 	"job.userId": "user_id", "job.metadata": "metadata",
 }
 
-// recurringWords names the fields of an error as requests do.
-func recurringWords(err error) error {
+// scheduleWords names the fields of an error as requests do.
+func scheduleWords(err error) error {
 	var e *apierror.Error
 	if !errors.As(err, &e) || !strings.HasPrefix(e.Field, "workflow.") {
-		return renamed(err, recurringNames)
+		return renamed(err, scheduleNames)
 	}
 	inner := *e
 	return inWorkflow(workflowWords(inner.In(strings.TrimPrefix(e.Field, "workflow."))))
@@ -150,7 +221,7 @@ func inWorkflow(err error) error {
 }
 
 // request reads what is to be submitted.
-func (s *service) request(p jobs.Principal, asked *recurringRequest) (r schedule.Request, err error) {
+func (s *service) request(p jobs.Principal, asked *scheduleRequest) (r schedule.Request, err error) {
 	switch {
 	case asked.Workflow == nil && asked.Payload == nil:
 		return r, apierror.Invalid("payload", "Give either payload or workflow.")
@@ -177,7 +248,7 @@ func (s *service) request(p jobs.Principal, asked *recurringRequest) (r schedule
 	return schedule.Request{Workflow: graph}, nil
 }
 
-func (s *service) createRecurring(ctx context.Context, in *recurringInput) (*recurringOutput, error) {
+func (s *service) createSchedule(ctx context.Context, in *scheduleInput) (*scheduleOutput[scheduleView], error) {
 	asked, p := in.Body, callerOf(ctx).Principal
 	if err := notEmpty(given{"name", asked.Name}, given{"cron_expression", asked.CronExpression}, given{"timezone", asked.Timezone}); err != nil {
 		return nil, err
@@ -196,22 +267,21 @@ func (s *service) createRecurring(ctx context.Context, in *recurringInput) (*rec
 		CatchUp: models.CatchUp(strings.ToUpper(value(asked.CatchUp))), Overlap: models.RunOverlap(strings.ToUpper(value(asked.Overlap))),
 		StartAt: asked.StartAt, EndAt: asked.EndAt, Request: request,
 	})
-	return newRecurring(ctx, made, recurringWords(err))
+	if err != nil {
+		return nil, scheduleWords(err)
+	}
+	return viewSchedule(ctx, made), nil
 }
 
-func (s *service) listRecurring(ctx context.Context, in *recurringPage) (*recurringList, error) {
+func (s *service) listSchedules(ctx context.Context, in *schedulePage) (*scheduleList, error) {
 	page, err := s.Schedules.List(ctx, callerOf(ctx).Principal, "", paging.Request{First: in.Limit, After: in.Cursor})
 	if err != nil {
 		return nil, err
 	}
-	out := &recurringList{}
-	out.Body.Recurring = []recurring{}
+	out := &scheduleList{}
+	out.Body.Schedules = []scheduleView{}
 	for _, one := range page.Items {
-		shown, err := newRecurring(ctx, one, nil)
-		if err != nil {
-			return nil, err
-		}
-		out.Body.Recurring = append(out.Body.Recurring, shown.Body)
+		out.Body.Schedules = append(out.Body.Schedules, viewSchedule(ctx, one).Body)
 	}
 	if page.More {
 		out.Body.NextCursor = page.End
@@ -227,12 +297,10 @@ func (s *service) listRecurring(ctx context.Context, in *recurringPage) (*recurr
 	return out, err
 }
 
-func newRecurring(ctx context.Context, one *models.Schedule, err error) (*recurringOutput, error) {
-	if err != nil {
-		return nil, err
-	}
-	return &recurringOutput{Location: callerOf(ctx).base + recurringPath + "/" + string(one.ID), Body: recurring{
-		RecurringID: one.ID, Name: one.Name, CronExpression: one.Cron, EverySeconds: one.EverySeconds, Timezone: one.Timezone, Description: schedule.Describe(one),
+// viewSchedule is the response with a schedule.
+func viewSchedule(ctx context.Context, one *models.Schedule) *scheduleOutput[scheduleView] {
+	return &scheduleOutput[scheduleView]{Location: callerOf(ctx).base + schedulesPath + "/" + string(one.ID), Body: scheduleView{one.ID, scheduleFacts{
+		Name: one.Name, CronExpression: one.Cron, EverySeconds: one.EverySeconds, Timezone: one.Timezone, Description: schedule.Describe(one),
 		Model: one.Model, Workflow: one.Workflow, Paused: one.Paused(), NextExecuteAt: knownTime(one.NextFireAt), LastExecuteAt: knownTime(one.LastFireAt),
-	}}, nil
+	}}}
 }
