@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -13,30 +12,8 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
-	"github.com/reelay/reelay/features/alert"
 	"github.com/reelay/reelay/internal/text"
 )
-
-// checkAlerts reads the receivers and rules of alerts.
-func (c *config) checkAlerts() error {
-	c.alerts = alert.Default()
-	if c.alertsFile == "" {
-		return nil
-	}
-	data, err := os.ReadFile(c.alertsFile)
-	if err == nil {
-		c.alerts, err = alert.Read(c.alertsFile, data)
-	}
-	if err != nil {
-		return fmt.Errorf("REELAY_ALERTS is %q: it must be a file of receivers of alerts: %w", c.alertsFile, err)
-	}
-	return nil
-}
-
-// alerts is where operators see alerts.
-func (s *stack) alerts() *alert.Desk {
-	return &alert.Desk{DB: s.db, Config: s.cfg.alerts, URL: s.cfg.publicURL}
-}
 
 func alertsCommand() *cobra.Command {
 	cmd := listAlerts(&cobra.Command{
@@ -172,7 +149,7 @@ func alertsAcknowledgeCommand() *cobra.Command {
 			return nil, nil, err
 		}
 		return a, func(out io.Writer) error {
-			_, err := fmt.Fprintf(out, "%s is acknowledged: %s\n", a.Name, clean(a.Message))
+			_, err := fmt.Fprintf(out, "%s is acknowledged: %s\n", a.Name, output.Clean(a.Message))
 			return err
 		}, nil
 	})
@@ -239,14 +216,4 @@ func alertsTestCommand() *cobra.Command {
 			return err
 		}, nil
 	})
-}
-
-// oneArg requires one argument.
-func oneArg(name, what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return fmt.Errorf("%s is missing, or there is more than one: give %s", name, what)
-		}
-		return nil
-	}
 }

@@ -48,9 +48,9 @@ func symptoms(c client.AttentionCause) string {
 
 // causeLine is a cause in one line of `reelay top`.
 func causeLine(c client.AttentionCause) string {
-	parts := []string{clean(c.Title)}
+	parts := []string{output.Clean(c.Title)}
 	if c.Detail != "" {
-		parts = append(parts, clean(c.Detail))
+		parts = append(parts, output.Clean(c.Detail))
 	}
 	if c.Since != nil {
 		parts = append(parts, ago(c.Since))

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/stretchr/testify/require"
 )
 
@@ -73,7 +74,7 @@ func TestLine(t *testing.T) {
 		t.Parallel()
 
 		for width := 1; width < 120; width++ {
-			require.LessOrEqual(t, runes(view{width: width}.line(progress, trail{})), width)
+			require.LessOrEqual(t, output.Width(view{width: width}.line(progress, trail{})), width)
 		}
 	})
 	t.Run("HasColorOnlyWhenWanted", func(t *testing.T) {

@@ -260,5 +260,5 @@ func printBulk(out io.Writer, b *client.BulkOperation) error {
 	for _, e := range b.Errors {
 		rows = append(rows, []string{strings.Join(e.Field, ", "), e.Code, e.Message})
 	}
-	return printTable(out, []string{"JOB", "CODE", "ERROR"}, rows)
+	return output.WriteRows(out, []string{"JOB", "CODE", "ERROR"}, rows)
 }

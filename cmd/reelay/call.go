@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"syscall"
 
@@ -27,9 +26,6 @@ type apiCall struct {
 	yes    yesFlag
 }
 
-// printer writes an answer for people to read.
-type printer func(io.Writer) error
-
 // command completes cmd with the flags of every API command. do makes the calls: it
 // returns the answer that --output json prints, and what is printed for people.
 func (a *apiCall) command(cmd *cobra.Command, do func(ctx context.Context, c *client.Client, args []string) (answer any, text printer, err error)) *cobra.Command {
@@ -39,7 +35,7 @@ func (a *apiCall) command(cmd *cobra.Command, do func(ctx context.Context, c *cl
 		a.yes.addFlag(cmd)
 	}
 	if a.kind != "" {
-		cmd.ValidArgsFunction = completeIDs(a.kind)
+		takesIDs(cmd, a.kind)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := a.output.Check(); err != nil {
@@ -82,14 +78,6 @@ func (a *apiCall) confirm(cmd *cobra.Command, c *client.Client, args []string) e
 func question(format string) func(context.Context, *client.Client, []string) (string, error) {
 	return func(_ context.Context, _ *client.Client, args []string) (string, error) {
 		return fmt.Sprintf(format, args[0]), nil
-	}
-}
-
-// line prints one formatted line.
-func line(format string, args ...any) printer {
-	return func(out io.Writer) error {
-		_, err := fmt.Fprintf(out, format+"\n", args...)
-		return err
 	}
 }
 

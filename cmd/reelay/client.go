@@ -223,23 +223,3 @@ func (t *target) missing(endpoint, key string) error {
 	return fmt.Errorf("no API is configured: start one with `reelay up`, log in to one with `reelay login`, or set REELAY_ENDPOINT and REELAY_API_KEY (there is no %s)",
 		filepath.Join(t.data, credentialsFile))
 }
-
-func firstOf(values ...string) string {
-	for _, v := range values {
-		if v = strings.TrimSpace(v); v != "" {
-			return v
-		}
-	}
-	return ""
-}
-
-// readCredentials reads the credentials of a running `up` from its data folder. It
-// refuses a file that other users can read.
-func readCredentials(data string) (credentials, error) {
-	var c credentials
-	path := filepath.Join(data, credentialsFile)
-	if err := readPrivate(path, "`reelay up`", &c); err != nil {
-		return c, err
-	}
-	return c, nil
-}

@@ -2,64 +2,15 @@ package main
 
 import (
 	"context"
-	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/samber/lo"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
-
-// quickly returns a context for calls that a person waits for without having asked for them.
-func quickly(ctx context.Context) (context.Context, context.CancelFunc) {
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	return context.WithTimeout(ctx, 2*time.Second)
-}
-
-// completion returns what a word can be completed to. A failure completes nothing.
-type completion = func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective)
-
-// fromAPI completes words that the API knows. ask returns them, each with a tab and a
-// description if it has one.
-func fromAPI(role target, ask func(ctx context.Context, c *client.Client) ([]string, error)) completion {
-	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-		t := role
-		t.readFlags(cmd.Flags())
-		c, err := t.client(io.Discard)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := quickly(cmd.Context())
-		defer cancel()
-		words, err := ask(ctx, c)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		// What is given already is not offered again.
-		words = slices.DeleteFunc(words, func(w string) bool {
-			value, _, _ := strings.Cut(w, "\t")
-			return !strings.HasPrefix(value, word) || slices.Contains(args, value)
-		})
-		return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-	}
-}
-
-// readFlags reads the flags of a command that has a target.
-func (t *target) readFlags(f *pflag.FlagSet) {
-	for name, to := range map[string]*string{"endpoint": &t.endpoint, "key": &t.key, "data": &t.data, "ca-file": &t.caFile, "context": &t.context} {
-		if flag := f.Lookup(name); flag != nil {
-			*to = flag.Value.String()
-			if name == "data" {
-				t.dataGiven = flag.Changed
-			}
-		}
-	}
-}
 
 // completeIDs completes the ids of a kind, newest first.
 func completeIDs(kind string) completion {
@@ -69,7 +20,7 @@ func completeIDs(kind string) completion {
 		return fromAPI(target{}, func(ctx context.Context, c *client.Client) ([]string, error) {
 			list, err := output.Page[client.ListedJob](c.Jobs(ctx, client.JobFilter{}, first, ""))
 			return described(list, func(j client.ListedJob) (string, string) {
-				return j.Id, strings.ToLower(string(j.Status)) + " " + clip(clean(valueOr(j.Prompt, j.Model)), 50)
+				return j.Id, strings.ToLower(string(j.Status)) + " " + output.Clip(output.Clean(lo.FromPtrOr(j.Prompt, j.Model)), 50)
 			}), err
 		})
 	case "wrk":
@@ -82,7 +33,7 @@ func completeIDs(kind string) completion {
 	case "dead":
 		return fromAPI(target{operator: true}, func(ctx context.Context, c *client.Client) ([]string, error) {
 			list, err := output.Page[client.DeadLetter](c.DeadLetters(ctx, client.DeadLetterFilter{}, first, ""))
-			return described(list, func(d client.DeadLetter) (string, string) { return d.Id, clip(clean(d.Reason), 50) }), err
+			return described(list, func(d client.DeadLetter) (string, string) { return d.Id, output.Clip(output.Clean(d.Reason), 50) }), err
 		})
 	case "bulk":
 		return fromAPI(target{operator: true}, func(ctx context.Context, c *client.Client) ([]string, error) {
@@ -92,28 +43,28 @@ func completeIDs(kind string) completion {
 	case "key":
 		return fromAPI(target{admin: true}, func(ctx context.Context, c *client.Client) ([]string, error) {
 			list, err := complete(c.APIKeys(ctx, ""))
-			return described(list, func(k client.ApiKey) (string, string) { return k.Id, clean(k.Name) }), err
+			return described(list, func(k client.ApiKey) (string, string) { return k.Id, output.Clean(k.Name) }), err
 		})
 	case "whk":
 		return fromAPI(target{}, func(ctx context.Context, c *client.Client) ([]string, error) {
 			list, err := complete(c.WebhookEndpoints(ctx))
-			return described(list, func(e client.WebhookEndpoint) (string, string) { return e.Id, clean(e.Url) }), err
+			return described(list, func(e client.WebhookEndpoint) (string, string) { return e.Id, output.Clean(e.Url) }), err
 		})
 	case "alr":
 		return fromAPI(target{operator: true}, func(ctx context.Context, c *client.Client) ([]string, error) {
 			list, err := complete(c.Alerts(ctx, true))
-			return described(list, func(a client.Alert) (string, string) { return a.Id, clip(clean(a.Message), 60) }), err
+			return described(list, func(a client.Alert) (string, string) { return a.Id, output.Clip(output.Clean(a.Message), 60) }), err
 		})
 	case "sil":
 		return fromAPI(target{operator: true}, func(ctx context.Context, c *client.Client) ([]string, error) {
 			list, err := complete(c.AlertSilences(ctx))
-			return described(list, func(s client.AlertSilence) (string, string) { return s.Id, clip(clean(s.Reason), 60) }), err
+			return described(list, func(s client.AlertSilence) (string, string) { return s.Id, output.Clip(output.Clean(s.Reason), 60) }), err
 		})
 	case workflowKind:
 		return fromAPI(target{}, func(ctx context.Context, c *client.Client) ([]string, error) {
 			list, err := output.Page[client.Workflow](c.Workflows(ctx, "", nil, first, ""))
 			return described(list, func(w client.Workflow) (string, string) {
-				return w.Id, strings.ToLower(string(w.Status)) + " " + clip(clean(w.Name), 50)
+				return w.Id, strings.ToLower(string(w.Status)) + " " + output.Clip(output.Clean(w.Name), 50)
 			}), err
 		})
 	case "whd":
@@ -125,19 +76,9 @@ func completeIDs(kind string) completion {
 	return noFiles
 }
 
-// described returns the items of a list as completions.
-func described[T any](list output.List[T], word func(T) (value, description string)) []string {
-	var words []string
-	for _, item := range list.Items {
-		value, description := word(item)
-		words = append(words, value+"\t"+description)
-	}
-	return words
-}
-
 var completeModels = fromAPI(target{}, func(ctx context.Context, c *client.Client) ([]string, error) {
 	list, err := complete(c.Models(ctx))
-	return described(list, func(m client.Model) (string, string) { return m.Name, clip(clean(m.Description), 60) }), err
+	return described(list, func(m client.Model) (string, string) { return m.Name, output.Clip(output.Clean(m.Description), 60) }), err
 })
 
 var completePools = fromAPI(target{operator: true}, func(ctx context.Context, c *client.Client) ([]string, error) {
@@ -152,37 +93,18 @@ var completeAccounts = fromAPI(target{operator: true}, func(ctx context.Context,
 
 var completeMembers = fromAPI(target{admin: true}, func(ctx context.Context, c *client.Client) ([]string, error) {
 	list, err := complete(c.Members(ctx))
-	return described(list, func(m client.Member) (string, string) { return clean(m.Email), strings.ToLower(string(m.Role)) }), err
+	return described(list, func(m client.Member) (string, string) { return output.Clean(m.Email), strings.ToLower(string(m.Role)) }), err
 })
 
 var completeAlertRules = fromAPI(target{operator: true}, func(ctx context.Context, c *client.Client) ([]string, error) {
 	list, err := complete(c.AlertRules(ctx))
-	return described(list, func(r client.AlertRule) (string, string) { return r.Name, clean(r.Title) }), err
+	return described(list, func(r client.AlertRule) (string, string) { return r.Name, output.Clean(r.Title) }), err
 })
 
 var completeReceivers = fromAPI(target{operator: true}, func(ctx context.Context, c *client.Client) ([]string, error) {
 	list, err := complete(c.AlertRoutes(ctx))
-	return described(list, func(r client.AlertRoute) (string, string) { return clean(r.Name), string(r.Kind) }), err
+	return described(list, func(r client.AlertRoute) (string, string) { return output.Clean(r.Name), string(r.Kind) }), err
 })
-
-// noFiles completes nothing, instead of the names of files.
-func noFiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return nil, cobra.ShellCompDirectiveNoFileComp
-}
-
-// choices completes fixed words. After a comma, it completes the next word of a list.
-func choices[T ~string](all []T) completion {
-	return func(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
-		before := word[:strings.LastIndex(word, ",")+1]
-		var found []string
-		for _, one := range all {
-			if value := before + strings.ToLower(string(one)); strings.HasPrefix(value, word) {
-				found = append(found, value)
-			}
-		}
-		return found, cobra.ShellCompDirectiveNoFileComp
-	}
-}
 
 // flagWords are the completions of flags that mean the same for all commands.
 var flagWords = map[string]completion{
@@ -228,8 +150,11 @@ func completeFlags(cmd *cobra.Command) {
 	}
 }
 
-// argWords completes the arguments of a command by what its usage calls them.
+// argWords completes the arguments of a command by the kind of ids that it takes, or by what its usage calls them.
 func argWords(cmd *cobra.Command) completion {
+	if kind := kindOf(cmd); kind != "" {
+		return completeIDs(kind)
+	}
 	_, argument, _ := strings.Cut(cmd.Use, " ")
 	switch {
 	case strings.HasPrefix(argument, "JOB"):
@@ -260,14 +185,4 @@ func argWords(cmd *cobra.Command) completion {
 		return firstOnly(completeModels, noFiles)
 	}
 	return noFiles
-}
-
-// firstOnly completes the first argument by one function, and those after it by another.
-func firstOnly(first, others completion) completion {
-	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-		if len(args) == 0 {
-			return first(cmd, args, word)
-		}
-		return others(cmd, args, word)
-	}
 }

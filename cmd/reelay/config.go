@@ -386,3 +386,35 @@ func (c *config) gceProvider() *gce.Provider {
 func (c *config) enrolment() fleet.Enrolment {
 	return fleet.Enrolment{Endpoint: c.publicURL, KeyFile: os.Getenv("REELAY_AGENT_KEY_FILE")}
 }
+
+// checkAlerts reads the receivers and rules of alerts.
+func (c *config) checkAlerts() error {
+	c.alerts = alert.Default()
+	if c.alertsFile == "" {
+		return nil
+	}
+	data, err := os.ReadFile(c.alertsFile)
+	if err == nil {
+		c.alerts, err = alert.Read(c.alertsFile, data)
+	}
+	if err != nil {
+		return fmt.Errorf("REELAY_ALERTS is %q: it must be a file of receivers of alerts: %w", c.alertsFile, err)
+	}
+	return nil
+}
+
+// checkPrices reads the sources of prices.
+func (c *config) checkPrices() error {
+	c.priceSources = nil
+	if c.prices == "" {
+		return nil
+	}
+	data, err := os.ReadFile(c.prices)
+	if err == nil {
+		c.priceSources, err = prices.ReadSources(c.prices, data)
+	}
+	if err != nil {
+		return fmt.Errorf("REELAY_PRICES is %q: it must be a file of sources of prices: %w", c.prices, err)
+	}
+	return nil
+}

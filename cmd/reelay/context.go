@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -61,27 +59,6 @@ func readContexts(getenv func(string) string) (*contexts, error) {
 		return nil, err
 	}
 	return all, nil
-}
-
-// readPrivate reads a JSON file that has keys. It refuses one that other users can read. writer
-// is what wrote it.
-func readPrivate(path, writer string, v any) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("%s contains keys and can be read by other users: run `chmod 600 %s`", path, path)
-	}
-	if err := json.NewDecoder(io.LimitReader(file, 1<<20)).Decode(v); err != nil {
-		return fmt.Errorf("%s was not written by %s: %w", path, writer, err)
-	}
-	return nil
 }
 
 func (c *contexts) write() error {

@@ -14,19 +14,6 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// credentials are the keys of a running `up`, for its user and for the CLI.
-type credentials struct {
-	Endpoint    string `json:"endpoint"`
-	AdminKey    string `json:"adminKey"`
-	OperatorKey string `json:"operatorKey"`
-	ClientKey   string `json:"clientKey"`
-	WorkerKey   string `json:"workerKey"`
-	// CAFile is the certificate to trust if the API's certificate is self-signed.
-	CAFile string `json:"caFile,omitempty"`
-}
-
-const credentialsFile = "credentials.json"
-
 // credentials returns the keys in the file. It creates those that are missing or unknown
 // to the database, and reports whether any key is new.
 func (s *stack) credentials(ctx context.Context, path, endpoint, caFile string) (c credentials, made bool, err error) {
@@ -76,17 +63,4 @@ func (s *stack) firstMember(ctx context.Context, publicURL string) (link string,
 		return "", err
 	}
 	return publicURL + "/join/" + invitation.Token, nil
-}
-
-// writePrivate replaces a file and makes it readable only by its owner.
-func writePrivate(path string, v any) error {
-	data, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	fresh := path + ".new"
-	if err := os.WriteFile(fresh, append(data, '\n'), 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return os.Rename(fresh, path)
 }

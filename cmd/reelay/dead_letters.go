@@ -157,7 +157,7 @@ func deadLettersShowCommand() *cobra.Command {
 func printDeadLetter(to io.Writer, d *client.DeadLetter) error {
 	out := bufio.NewWriter(to)
 	field := func(name, format string, args ...any) {
-		fmt.Fprintf(out, "%-13s%s\n", name, clean(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(out, "%-13s%s\n", name, output.Clean(fmt.Sprintf(format, args...)))
 	}
 	field("dead letter", "%s", d.Id)
 	field("state", "%s", deadLetterState(*d))
@@ -167,7 +167,7 @@ func printDeadLetter(to io.Writer, d *client.DeadLetter) error {
 	field("job", "%s, %s now, run %d", d.Job.Id, d.Job.Status, d.Run)
 	field("model", "%s  %s", d.Model, d.Job.Params)
 	if d.Job.Prompt != nil {
-		field("prompt", "%s", clip(*d.Job.Prompt, 2000))
+		field("prompt", "%s", output.Clip(*d.Job.Prompt, 2000))
 	}
 	field("why", "%s: %s", d.FailureClass, d.Reason)
 	field("fingerprint", "%s", d.Fingerprint)

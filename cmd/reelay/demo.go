@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/spf13/cobra"
 )
 
@@ -141,7 +142,7 @@ func newDemo(keys credentials, d *display, video *demoVideo) (*demo, error) {
 	return &demo{video: video, display: d, client: c, operator: c.WithKey(keys.OperatorKey), names: map[string]string{}}, nil
 }
 
-func (d *demo) play(ctx context.Context, prompt, output string) error {
+func (d *demo) play(ctx context.Context, prompt, path string) error {
 	params := fields{}
 	for name, value := range d.video.params {
 		if err := params.set(name, value); err != nil {
@@ -153,7 +154,7 @@ func (d *demo) play(ctx context.Context, prompt, output string) error {
 		return apiError(err)
 	}
 	d.job = submission.Job.Id
-	d.display.note(fmt.Sprintf("\nPrompt: %s\nJob:    %s\n", clean(prompt), d.job))
+	d.display.note(fmt.Sprintf("\nPrompt: %s\nJob:    %s\n", output.Clean(prompt), d.job))
 	job, err := follow(ctx, d.client, d.job, d.display, func(job *client.Job) error { return d.scene(ctx, job) })
 	if err != nil {
 		return err
@@ -161,7 +162,7 @@ func (d *demo) play(ctx context.Context, prompt, output string) error {
 	if err := ending(job); err != nil {
 		return err
 	}
-	return d.finale(ctx, job, output)
+	return d.finale(ctx, job, path)
 }
 
 // scene handles each state of the job: it preempts the worker in the middle and then
@@ -213,7 +214,7 @@ func (d *demo) holder(ctx context.Context) (*client.Worker, error) {
 	}
 	var holder *client.Worker
 	for _, edge := range page.Edges {
-		d.names[edge.Node.Id] = clean(edge.Node.ProviderInstanceId)
+		d.names[edge.Node.Id] = output.Clean(edge.Node.ProviderInstanceId)
 		if job := edge.Node.CurrentJob; job != nil && job.Id == d.job {
 			holder = &edge.Node
 		}
@@ -230,7 +231,7 @@ func (d *demo) story(at time.Time, format string, args ...any) {
 }
 
 // finale downloads the video, checks what happened and prints the summary.
-func (d *demo) finale(ctx context.Context, job *client.Job, output string) error {
+func (d *demo) finale(ctx context.Context, job *client.Job, path string) error {
 	history, err := d.client.JobHistory(ctx, d.job)
 	if err != nil {
 		return apiError(err)
@@ -238,11 +239,11 @@ func (d *demo) finale(ctx context.Context, job *client.Job, output string) error
 	if err := d.tell(ctx, history); err != nil {
 		return err
 	}
-	file, err := save(ctx, d.client, job, output, d.display)
+	file, err := save(ctx, d.client, job, path, d.display)
 	if err != nil {
 		return err
 	}
-	video, err := probe(ctx, output)
+	video, err := probe(ctx, path)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ type filmDemo struct {
 }
 
 // play submits the film, kills the worker of a shot half-way, and downloads what comes of it.
-func (d *filmDemo) play(ctx context.Context, output string) error {
+func (d *filmDemo) play(ctx context.Context, path string) error {
 	film, err := storyboard.Read("demo_film.yaml", demoFilm)
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func (d *filmDemo) play(ctx context.Context, output string) error {
 			return err
 		}
 		if now.Status.Terminal() {
-			return d.finale(ctx, now, output)
+			return d.finale(ctx, now, path)
 		}
 		select {
 		case <-ctx.Done():
@@ -108,7 +108,7 @@ func (d *filmDemo) scene(ctx context.Context, w *client.WorkflowDetail) error {
 }
 
 // finale downloads the film, checks what happened and prints the summary.
-func (d *filmDemo) finale(ctx context.Context, w *client.WorkflowDetail, output string) error {
+func (d *filmDemo) finale(ctx context.Context, w *client.WorkflowDetail, path string) error {
 	if err := workflowEnding(w); err != nil {
 		return err
 	}
@@ -129,11 +129,11 @@ func (d *filmDemo) finale(ctx context.Context, w *client.WorkflowDetail, output 
 	if err != nil {
 		return apiError(err)
 	}
-	file, err := save(ctx, d.client, job, output, d.display)
+	file, err := save(ctx, d.client, job, path, d.display)
 	if err != nil {
 		return err
 	}
-	video, err := probe(ctx, output)
+	video, err := probe(ctx, path)
 	if err != nil {
 		return err
 	}

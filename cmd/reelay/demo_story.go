@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 )
 
 // eventPayload is the payload of the events that the demo shows.
@@ -57,7 +58,7 @@ func (d *demo) nameOf(ctx context.Context, worker string) (string, error) {
 	if err != nil {
 		return "", apiError(err)
 	}
-	d.names[worker] = clean(w.ProviderInstanceId)
+	d.names[worker] = output.Clean(w.ProviderInstanceId)
 	return d.names[worker], nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/reelay/reelay/gpu/runtimes/diffusers"
 )
 
@@ -62,7 +63,7 @@ func (o *demoOptions) makeTiny(ctx context.Context, d *display, folder string) (
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		return nil, fmt.Errorf("%s cannot make the weights: %w: %s\n"+
 			"Install what it needs (torch, 3 GB): pip install ./gpu/runtimes/python ./gpu/runtimes/diffusers, "+
-			"or run `go tool task demo -- --model tiny-ltx` in a clone", o.python, err, clean(lines[len(lines)-1]))
+			"or run `go tool task demo -- --model tiny-ltx` in a clone", o.python, err, output.Clean(lines[len(lines)-1]))
 	}
 	catalogue := filepath.Join(filepath.Dir(weights), "models")
 	if err := os.MkdirAll(catalogue, 0o755); err != nil {

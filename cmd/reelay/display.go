@@ -110,7 +110,7 @@ func (d *display) transfer(done, total int64) {
 	head := fmt.Sprintf("%3.0f %% ", math.Floor(percent))
 	cells := min(v.width-len(head)-len(text), maxBar)
 	if cells < minBar {
-		d.replace(clip(head+text, v.width))
+		d.replace(output.Clip(head+text, v.width))
 		return
 	}
 	d.replace(head + v.bar(percent, trail{}, cells) + text)
@@ -192,11 +192,11 @@ const (
 func (v view) line(p client.Progress, t trail) string {
 	head := fmt.Sprintf("%3.0f %% ", math.Floor(p.Percent))
 	text := "  " + describe(p)
-	cells := min(max(v.width-len(head)-runes(text), minBar), maxBar)
+	cells := min(max(v.width-len(head)-output.Width(text), minBar), maxBar)
 	if v.width < len(head)+minBar {
-		return clip(head, v.width)
+		return output.Clip(head, v.width)
 	}
-	return head + v.bar(p.Percent, t, cells) + clip(text, v.width-len(head)-cells)
+	return head + v.bar(p.Percent, t, cells) + output.Clip(text, v.width-len(head)-cells)
 }
 
 // bar fills cells up to percent. Lost work that is repeated is shaded; the points where
@@ -235,7 +235,7 @@ func describe(p client.Progress) string {
 	case p.Phase == client.PhaseDone:
 		return parts[0]
 	case p.Message != nil && *p.Message != "":
-		parts = append(parts, clean(*p.Message))
+		parts = append(parts, output.Clean(*p.Message))
 	case p.Frame != nil && p.TotalFrames != nil:
 		parts = append(parts, fmt.Sprintf("frame %d of %d", *p.Frame, *p.TotalFrames))
 	}
@@ -244,24 +244,3 @@ func describe(p client.Progress) string {
 	}
 	return strings.Join(parts, " · ")
 }
-
-// formatSize formats a number of bytes with a unit.
-func formatSize(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	case n >= 1<<10:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	}
-	return fmt.Sprintf("%d B", n)
-}
-
-// clean makes text safe for a terminal: it removes escape sequences and control characters.
-func clean(words string) string { return output.Clean(words) }
-
-func runes(s string) int { return output.Width(s) }
-
-// clip shortens plain text to a width.
-func clip(text string, width int) string { return output.Clip(text, width) }

@@ -152,18 +152,19 @@ func (a awayObjects) Delete(context.Context, string) error                      
 var levels = []struct {
 	level doctor.Level
 	word  string
-	color string // of the terminal
+	color output.Color
 }{
-	{doctor.LevelOK, "ok", "32"},
-	{doctor.LevelAdvice, "advice", "33"},
-	{doctor.LevelUnknown, "unknown", "35"},
-	{doctor.LevelBroken, "broken", "31"},
+	{doctor.LevelOK, "ok", output.Green},
+	{doctor.LevelAdvice, "advice", output.Yellow},
+	{doctor.LevelUnknown, "unknown", output.Magenta},
+	{doctor.LevelBroken, "broken", output.Red},
 }
 
 // printFindings prints the findings and a summary. The worst finding comes last, next to
 // the summary. Passed checks are only counted, unless verbose is set.
 func printFindings(out io.Writer, found []doctor.Finding, verbose bool) error {
-	d := newDisplay(out)
+	screen := output.ScreenOf(out)
+	var page strings.Builder
 	counts := map[doctor.Level]int{}
 	gap := "" // between findings and the summary
 	for _, l := range levels {
@@ -173,7 +174,7 @@ func printFindings(out io.Writer, found []doctor.Finding, verbose bool) error {
 			}
 			counts[l.level]++
 			if l.level != doctor.LevelOK || verbose {
-				d.note(finding(f, d.paint(fmt.Sprintf("%-8s", l.word), l.color)))
+				fmt.Fprintln(&page, finding(f, screen.Paint(l.color, fmt.Sprintf("%-8s", l.word))))
 				gap = "\n"
 			}
 		}
@@ -184,20 +185,12 @@ func printFindings(out io.Writer, found []doctor.Finding, verbose bool) error {
 			parts = append(parts, fmt.Sprintf("%d %s", n, l.word))
 		}
 	}
-	summary := fmt.Sprintf("%s%d checks: %s.", gap, len(found), strings.Join(parts, ", "))
+	fmt.Fprintf(&page, "%s%d checks: %s.", gap, len(found), strings.Join(parts, ", "))
 	if !verbose && counts[doctor.LevelOK] > 0 {
-		summary += " --verbose shows those that passed, too."
+		page.WriteString(" --verbose shows those that passed, too.")
 	}
-	d.note(summary)
-	return d.err
-}
-
-// paint colours text if the output supports colours.
-func (d *display) paint(text, color string) string {
-	if !d.color {
-		return text
-	}
-	return "\x1b[" + color + "m" + text + "\x1b[0m"
+	_, err := fmt.Fprintln(screen, page.String())
+	return err
 }
 
 func finding(f doctor.Finding, level string) string {
@@ -207,7 +200,7 @@ func finding(f doctor.Finding, level string) string {
 	text := fmt.Sprintf("%s %-19s expected: %s", level, f.Check, f.Holds)
 	line := func(what, said string) {
 		if said != "" {
-			text += fmt.Sprintf("\n         %-6s %s", what, clean(said))
+			text += fmt.Sprintf("\n         %-6s %s", what, output.Clean(said))
 		}
 	}
 	line("Found", f.Found)

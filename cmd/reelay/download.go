@@ -228,13 +228,3 @@ func videoSeconds(job *client.Job) float64 {
 	}
 	return output.DurationSeconds
 }
-
-// checkFolder returns an error if the folder of a file is missing.
-func checkFolder(path string) error {
-	folder := filepath.Dir(path)
-	info, err := os.Stat(folder)
-	if err != nil || !info.IsDir() {
-		return fmt.Errorf("the folder %s for the file %s does not exist: create it first", folder, filepath.Base(path))
-	}
-	return nil
-}

@@ -65,7 +65,7 @@ func draftUsageCommand() *cobra.Command {
 			}{{"undecided", usage.Undecided}, {"continued", usage.Continued}, {"discarded", usage.Discarded}} {
 				rows = append(rows, []string{r.name, strconv.Itoa(r.sum.Drafts), fmt.Sprintf("%.1f s", r.sum.GpuSeconds)})
 			}
-			return printTable(out, []string{"OUTCOME", "DRAFTS", "GPU TIME"}, rows)
+			return output.WriteRows(out, []string{"OUTCOME", "DRAFTS", "GPU TIME"}, rows)
 		}, err
 	})
 	cmd.Flags().IntVar(&days, "days", 30, "how many days to look back, 1 to 90")
@@ -103,7 +103,7 @@ func (o *draftOptions) run(cmd *cobra.Command) error {
 	}
 	for _, result := range made.Results {
 		if result.Job == nil && result.Error != nil {
-			return fmt.Errorf("%d of %d drafts were accepted; the next one was refused: %s", made.Accepted, len(made.Results), clean(result.Error.Message))
+			return fmt.Errorf("%d of %d drafts were accepted; the next one was refused: %s", made.Accepted, len(made.Results), output.Clean(result.Error.Message))
 		}
 	}
 	id := *made.Results[0].Job.Draft.Takes

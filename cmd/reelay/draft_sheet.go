@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"golang.org/x/image/draw"
 	"golang.org/x/image/font"
 	"golang.org/x/image/font/basicfont"
@@ -60,7 +61,7 @@ func seedOf(draft *client.Job) string {
 	if json.Unmarshal(draft.Params, &params) != nil || params.Seed == "" {
 		return "?"
 	}
-	return clean(params.Seed.String())
+	return output.Clean(params.Seed.String())
 }
 
 // contactSheet draws previews in rows, each with its label below it.

@@ -35,7 +35,7 @@ func eventsCommand() *cobra.Command {
 		Args:    jobArg,
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
-	cmd.ValidArgsFunction = completeIDs("job")
+	takesIDs(cmd, "job")
 	o.target.addFlags(cmd)
 	o.output.AddFlags(cmd)
 	f := cmd.Flags()

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/reelay/reelay/internal/text"
+	"github.com/samber/lo"
 	"github.com/spf13/cobra"
 )
 
@@ -57,7 +59,7 @@ func explainJob(job *client.JobHistory, now time.Time) explanation {
 	case client.JobStatusCancelled:
 		why := "It was cancelled."
 		if c := job.Cancellation; c != nil && c.By != "" {
-			why = strings.TrimSuffix("It was cancelled by "+c.By+": "+valueOr(c.Reason, ""), ": ")
+			why = strings.TrimSuffix("It was cancelled by "+c.By+": "+lo.FromPtrOr(c.Reason, ""), ": ")
 		}
 		e.Why = append(e.Why, why)
 		next("Nothing. `reelay retry %s` runs it again.", job.Id)
@@ -167,7 +169,7 @@ func printJobExplanation(e explanation) printer {
 			lines []string
 		}{{"why", e.Why}, {"needs", e.Needs}, {"next", e.Next}} {
 			for _, one := range part.lines {
-				fmt.Fprintf(&b, "%-8s%s\n", part.name, clean(text.Clip(one, 2000)))
+				fmt.Fprintf(&b, "%-8s%s\n", part.name, output.Clean(text.Clip(one, 2000)))
 				part.name = ""
 			}
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
+	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 )
 
@@ -189,7 +190,7 @@ func TestFiguresAgree(t *testing.T) {
 	require.Contains(t, queues, "not until resumed")
 	require.Contains(t, queues, "no pool and no worker serves it")
 	for _, q := range now.Queues {
-		if valueOr(q.Model, "") == "dead" {
+		if lo.FromPtrOr(q.Model, "") == "dead" {
 			require.Equal(t, "no pool and no worker serves it", queueState(q))
 			require.Empty(t, q.ServedBy)
 		} else if q.Tier == client.TierEnterprise {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,7 +78,7 @@ var workerTable = output.Table[client.Worker]{
 			}
 			return w.Pool.Name
 		}},
-		{Title: "ZONE", Wide: true, Value: func(w client.Worker) any { return cmp.Or(valueOr(w.Zone, ""), w.Region) }},
+		{Title: "ZONE", Wide: true, Value: func(w client.Worker) any { return cmp.Or(lo.FromPtrOr(w.Zone, ""), w.Region) }},
 		{Title: "CLASS", Wide: true, Value: func(w client.Worker) any { return w.CapacityClass }},
 		{Title: "MODELS", Minor: true, Kind: output.Long, Value: func(w client.Worker) any { return w.Models }},
 		{Title: "GPU", Minor: true, Value: func(w client.Worker) any { return w.GpuType }},
@@ -134,12 +135,12 @@ func sumGPUs(gpus []client.GPUState) (sums gpuSums) {
 		if g.MemoryUsedBytes != nil && g.MemoryTotalBytes != nil {
 			used, total = used+float64(*g.MemoryUsedBytes), total+float64(*g.MemoryTotalBytes)
 		}
-		hottest = max(hottest, valueOr(g.TemperatureC, 0))
-		power += valueOr(g.PowerW, 0)
-		if n := valueOr(g.EccUncorrected, 0); n > 0 {
+		hottest = max(hottest, lo.FromPtrOr(g.TemperatureC, 0))
+		power += lo.FromPtrOr(g.PowerW, 0)
+		if n := lo.FromPtrOr(g.EccUncorrected, 0); n > 0 {
 			errors = append(errors, fmt.Sprintf("%d ECC", n))
 		}
-		if xid := valueOr(g.Xid, 0); xid > 0 {
+		if xid := lo.FromPtrOr(g.Xid, 0); xid > 0 {
 			errors = append(errors, fmt.Sprintf("XID %d", xid))
 		}
 	}
@@ -159,18 +160,15 @@ func sumGPUs(gpus []client.GPUState) (sums gpuSums) {
 	return sums
 }
 
-// valueOr returns an optional value, or the given default.
-func valueOr[T any](value *T, otherwise T) T {
-	if value == nil {
-		return otherwise
-	}
-	return *value
-}
-
 // placeOf returns the machine of a worker, with its number if it is not the machine's first.
 func placeOf(machine string, slot int) string {
 	if slot == 0 {
 		return machine
 	}
 	return fmt.Sprintf("%s/%d", machine, slot)
+}
+
+// liveWorkers are the states of workers that have not ended.
+func liveWorkers() []client.WorkerStatus {
+	return slices.DeleteFunc(slices.Clone(client.AllWorkerStatus), func(s client.WorkerStatus) bool { return s == client.WorkerStatusTerminated })
 }

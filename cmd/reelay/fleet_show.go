@@ -9,6 +9,7 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/samber/lo"
 	"github.com/spf13/cobra"
 )
 
@@ -27,7 +28,7 @@ func workersShowCommand() *cobra.Command {
 func printWorker(to io.Writer, w *client.Worker) error {
 	out := bufio.NewWriter(to)
 	field := func(name, format string, args ...any) {
-		fmt.Fprintf(out, "%-12s%s\n", name, clean(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(out, "%-12s%s\n", name, output.Clean(fmt.Sprintf(format, args...)))
 	}
 	field("worker", "%s", w.Id)
 	field("status", "%s", workerState(*w))
@@ -41,7 +42,7 @@ func printWorker(to io.Writer, w *client.Worker) error {
 	if w.Pool != nil {
 		field("pool", "%s", w.Pool.Name)
 	}
-	field("place", "%s", strings.TrimSuffix(w.Region+", "+valueOr(w.Zone, ""), ", "))
+	field("place", "%s", strings.TrimSuffix(w.Region+", "+lo.FromPtrOr(w.Zone, ""), ", "))
 	field("GPU", "%d × %s, %s", w.GpuCount, w.GpuType, w.CapacityClass)
 	field("models", "%s", orNone(w.Models))
 	for _, r := range w.RefusedModels {
@@ -70,7 +71,7 @@ func printWorker(to io.Writer, w *client.Worker) error {
 			}
 			rows = append(rows, row)
 		}
-		if err := printTable(output.ScreenOf(to).On(out), []string{"GPU", "USE", "MEMORY", "TEMP", "POWER", "ERRORS"}, rows); err != nil {
+		if err := output.WriteRows(output.ScreenOf(to).On(out), []string{"GPU", "USE", "MEMORY", "TEMP", "POWER", "ERRORS"}, rows); err != nil {
 			return err
 		}
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
-	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/text"
+	"github.com/samber/lo"
 	"github.com/spf13/cobra"
 )
 
@@ -50,12 +50,12 @@ func getCommand() *cobra.Command {
 func printJob(to io.Writer, job *client.JobHistory) error {
 	out := bufio.NewWriter(to)
 	field := func(name string, format string, args ...any) {
-		fmt.Fprintf(out, "%-10s %s\n", name, clean(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(out, "%-10s %s\n", name, output.Clean(fmt.Sprintf(format, args...)))
 	}
 	field("job", "%s", job.Id)
 	field("status", "%s", job.Status)
 	if job.Prompt != nil {
-		field("prompt", "%s", clip(*job.Prompt, 2000))
+		field("prompt", "%s", output.Clip(*job.Prompt, 2000))
 	}
 	field("progress", "%s", standing(&job.Job))
 	for _, reason := range waiting(job) {
@@ -64,7 +64,7 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 	if job.Cancellation != nil {
 		field("cancel", "%s", proof(job.Cancellation))
 		if by := job.Cancellation.By; by != "" {
-			field("asked by", "%s", strings.TrimSuffix(by+": "+valueOr(job.Cancellation.Reason, ""), ": "))
+			field("asked by", "%s", strings.TrimSuffix(by+": "+lo.FromPtrOr(job.Cancellation.Reason, ""), ": "))
 		}
 	}
 	field("model", "%s, version %d%s  %s", job.Model, job.ModelVersion, named(job.Alias), job.Params)
@@ -93,7 +93,7 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 		field("key", "%s", *job.IdempotencyKey)
 	}
 	if job.Metadata != nil {
-		field("metadata", "%s", clip(string(*job.Metadata), 2000))
+		field("metadata", "%s", output.Clip(string(*job.Metadata), 2000))
 	}
 	field("created", "%s", output.Moment(job.CreatedAt))
 	if job.ExpiresAt != nil && job.StartedAt == nil && !job.Status.Terminal() {
@@ -121,7 +121,7 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 		field("continues", "%s", job.Continues.Id)
 	}
 	if job.Output != nil {
-		field("output", "%s", clip(string(*job.Output), 2000))
+		field("output", "%s", output.Clip(string(*job.Output), 2000))
 	}
 	for _, a := range job.Artifacts {
 		if job.Result == nil && a.Type == client.ArtifactTypeThumbnail {
@@ -131,7 +131,7 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 	if len(job.Attempts) > 0 {
 		fmt.Fprintln(out)
 		header := []string{"ATTEMPT", "STATUS", "WORKER", "RESUMED FROM STEP", "GPU SECONDS", "WASTED", "LOG", "WHY"}
-		if err := printTable(output.ScreenOf(to).On(out), header, attemptRows(job.Attempts)); err != nil {
+		if err := output.WriteRows(output.ScreenOf(to).On(out), header, attemptRows(job.Attempts)); err != nil {
 			return err
 		}
 	}
@@ -189,7 +189,7 @@ func waiting(job *client.JobHistory) []string {
 		return nil
 	}
 	if len(job.WaitingFor) == 0 {
-		return []string{query.NothingHolds}
+		return []string{"Nothing holds it back. It is about to proceed."}
 	}
 	var reasons []string
 	for _, reason := range job.WaitingFor {
@@ -199,7 +199,7 @@ func waiting(job *client.JobHistory) []string {
 			if reason.Code == client.WaitingCodeCapacityNotBooting {
 				says = " The newest: "
 			}
-			message += says + clean(*reason.Cause)
+			message += says + output.Clean(*reason.Cause)
 		}
 		reasons = append(reasons, message)
 	}
@@ -229,7 +229,7 @@ func proof(c *client.Cancellation) string {
 }
 
 // workerOf names a worker: by its machine for those who may know it, else by its id.
-func workerOf(w *client.AttemptWorker) string { return clean(valueOr(w.Name, w.Id)) }
+func workerOf(w *client.AttemptWorker) string { return output.Clean(lo.FromPtrOr(w.Name, w.Id)) }
 
 func attemptRows(attempts []client.Attempt) [][]string {
 	var rows [][]string
@@ -243,7 +243,7 @@ func attemptRows(attempts []client.Attempt) [][]string {
 		}
 		rows = append(rows, []string{
 			fmt.Sprint(a.AttemptNo), string(a.Status), worker, orDash(a.ResumedFromStep),
-			fmt.Sprintf("%.1f", a.GpuSeconds), fmt.Sprintf("%.1f", a.WastedGpuSeconds), log, clip(why(a.FailureClass, a.FailureReason), 80),
+			fmt.Sprintf("%.1f", a.GpuSeconds), fmt.Sprintf("%.1f", a.WastedGpuSeconds), log, output.Clip(why(a.FailureClass, a.FailureReason), 80),
 		})
 	}
 	return rows

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/spf13/cobra"
 )
 
@@ -79,7 +80,7 @@ func printHalts(halts []client.Halt) printer {
 			return err
 		}
 		for _, h := range halts {
-			if _, err := fmt.Fprintf(out, "%s: halted by %s %s: %s\n", strings.ToLower(string(h.What)), clean(h.By), ago(&h.Since), clean(h.Reason)); err != nil {
+			if _, err := fmt.Fprintf(out, "%s: halted by %s %s: %s\n", strings.ToLower(string(h.What)), output.Clean(h.By), ago(&h.Since), output.Clean(h.Reason)); err != nil {
 				return err
 			}
 		}

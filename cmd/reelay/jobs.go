@@ -128,3 +128,11 @@ func jobArgs(_ *cobra.Command, args []string) error {
 	}
 	return nil
 }
+
+// jobArg checks the one argument of the commands about a job.
+func jobArg(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("give the id of one job, such as job_0195…; there are %d arguments", len(args))
+	}
+	return nil
+}

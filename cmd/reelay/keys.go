@@ -8,14 +8,11 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
-	"github.com/reelay/reelay/features/auth"
-	"github.com/reelay/reelay/internal/apierror"
-	"github.com/reelay/reelay/models"
 	"github.com/spf13/cobra"
-	"github.com/uptrace/bun"
 )
 
-func keysCommand() *cobra.Command {
+// keysCommand takes the command that creates the first key, which needs the database.
+func keysCommand(bootstrap *cobra.Command) *cobra.Command {
 	cmd := listKeys(&cobra.Command{
 		Use:   "keys",
 		Short: "List, create and revoke API keys (for admins)",
@@ -26,52 +23,8 @@ func keysCommand() *cobra.Command {
 	})
 	cmd.AddCommand(
 		listKeys(&cobra.Command{Use: "list", Short: "List keys, newest first, including expired and revoked ones", Args: cobra.NoArgs}),
-		keysBootstrapCommand(), keysCreateCommand(), keysRevokeCommand())
+		bootstrap, keysCreateCommand(), keysRevokeCommand())
 	return cmd
-}
-
-func keysBootstrapCommand() *cobra.Command {
-	var account, name string
-	var another, asJSON bool
-	var document output.Options
-	cmd := &cobra.Command{
-		Use:   "bootstrap",
-		Short: "Create the first ADMIN key, directly in the database",
-		Long: "Creates an ADMIN key in the database at DATABASE_URL, and its account if no account has that name. It\n" +
-			"refuses if a valid ADMIN key exists, unless --another is given, for example because that key is lost.\n" +
-			"Run `reelay migrate` first.",
-		Example: "  DATABASE_URL=postgres://… reelay keys bootstrap",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			key, secret, err := bootstrap(cmd.Context(), account, name, another)
-			if jobsErr, ok := errors.AsType[*apierror.Error](err); ok && jobsErr.Code == apierror.CodeConflict {
-				return fmt.Errorf("%w If it is lost, add --another", err)
-			}
-			if err != nil {
-				return err
-			}
-			created := &client.CreatedApiKey{Id: string(key.ID), Secret: secret, Role: client.Role(key.Role)}
-			if asJSON {
-				return document.Print(output.ScreenOf(cmd.OutOrStdout()), created, nil)
-			}
-			return createdKey(created)(cmd.OutOrStdout())
-		},
-	}
-	f := cmd.Flags()
-	f.StringVar(&account, "account", "house", "name of the key's account")
-	f.StringVar(&name, "name", "bootstrap", "name of the key")
-	f.BoolVar(&another, "another", false, "create a key even if a valid ADMIN key exists")
-	document.AddDocumentFlags(cmd, &asJSON)
-	return cmd
-}
-
-func bootstrap(ctx context.Context, account, name string, another bool) (key *models.APIKey, secret string, err error) {
-	cfg := readConfig()
-	err = cfg.withDatabase(ctx, func(db *bun.DB) error {
-		key, secret, err = (&auth.Keys{DB: db}).Bootstrap(ctx, account, name, another)
-		return err
-	})
-	return key, secret, err
 }
 
 func createdKey(key *client.CreatedApiKey) printer {
@@ -80,6 +33,9 @@ func createdKey(key *client.CreatedApiKey) printer {
 
 // keyRoles are the roles that a key can have.
 var keyRoles = []client.Role{client.RoleClient, client.RoleWorker, client.RoleViewer, client.RoleOperator, client.RoleAdmin}
+
+// maxKeyDays is the longest life of a key: ten years.
+const maxKeyDays = 3650
 
 func keysCreateCommand() *cobra.Command {
 	var account, role, name string
@@ -93,8 +49,8 @@ func keysCreateCommand() *cobra.Command {
 	}
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) (err error) {
 		as, err = parseEnum("role", role, keyRoles)
-		if err == nil && (days < 0 || days > maxDays) {
-			err = fmt.Errorf("--expires-in-days is %d: it must be from 1 to %d, or 0 for never", days, maxDays)
+		if err == nil && (days < 0 || days > maxKeyDays) {
+			err = fmt.Errorf("--expires-in-days is %d: it must be from 1 to %d, or 0 for never", days, maxKeyDays)
 		}
 		if err == nil && (account == "" || name == "") {
 			err = errors.New("--account and --name are required")
@@ -117,7 +73,7 @@ func keysCreateCommand() *cobra.Command {
 		}
 		var expires time.Time
 		if days > 0 {
-			expires = time.Now().Add(time.Duration(days) * day)
+			expires = time.Now().Add(time.Duration(days) * 24 * time.Hour)
 		}
 		key, err := c.CreateAPIKey(ctx, id, as, name, expires)
 		if err != nil {

@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
-	"github.com/reelay/reelay/features/query"
 	"github.com/spf13/cobra"
 )
 
@@ -60,13 +60,17 @@ func listJobs(cmd *cobra.Command) *cobra.Command {
 	return list.command(cmd)
 }
 
-// note says what the words of a search match.
+// quotedValue matches a value in quotation marks, with what is before it.
+var quotedValue = regexp.MustCompile(`(^|[\s:,-])"[^"]*"`)
+
+// note says what the words of a search match, if it has any: terms without a key.
 func (o *listOptions) note() string {
-	search, err := query.ParseSearch(o.search)
-	if err != nil {
-		return ""
+	for term := range strings.FieldsSeq(quotedValue.ReplaceAllString(o.search, "${1}x")) {
+		if !strings.Contains(term, ":") {
+			return "Words match ids, idempotency keys and metadata values. Prompts are encrypted and cannot be searched."
+		}
 	}
-	return search.Note()
+	return ""
 }
 
 // listedJob is a row of the table of jobs.

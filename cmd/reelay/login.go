@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
@@ -65,7 +66,7 @@ func (o *loginOptions) run(cmd *cobra.Command, address string) error {
 	}
 	who := string(v.Role)
 	if v.Account != nil {
-		who += " of " + clean(v.Account.Name)
+		who += " of " + output.Clean(v.Account.Name)
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Logged in to %s as %s. The context %s is the current one.\n", one.Endpoint, who, one.Name)
 	return err

@@ -35,7 +35,7 @@ func logsCommand() *cobra.Command {
 		Args:    jobArg,
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
-	cmd.ValidArgsFunction = completeIDs("job")
+	takesIDs(cmd, "job")
 	o.target.addFlags(cmd)
 	f := cmd.Flags()
 	f.IntVar(&o.attempt, "attempt", 0, "number of the attempt (default: the newest with a log)")

@@ -9,20 +9,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/version"
 	"github.com/spf13/cobra"
-)
-
-// Exit statuses.
-const (
-	exitFailed      = 1
-	exitUsage       = 2
-	exitInterrupted = 128 + int(syscall.SIGINT)
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -60,10 +52,6 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 	}
 	return report(errs, err)
 }
-
-// errInterrupted is the error of a command that was interrupted and has nothing else to
-// report.
-var errInterrupted = &statusError{exitInterrupted, errors.New("interrupted before it finished")}
 
 // processContext returns a context that ends when this process is asked to stop, or
 // when a process in REELAY_FOLLOW ends. A second request ends the process at once.
@@ -111,7 +99,7 @@ func rootCommand() *cobra.Command {
 		&cobra.Group{ID: "run", Title: "Running Reelay:"})
 	addGroup(root, "jobs", submitCommand(), draftCommand(), takesCommand(), continueCommand(), watchCommand(), getCommand(), explainCommand(), listCommand(), batchCommand(), downloadCommand(), logsCommand(), eventsCommand(), openCommand(),
 		cancelCommand(), retryCommand(), deleteCommand(), jobsCommand(), bulkCommand(), schedulesCommand(), workflowsCommand(), storyboardCommand(), estimateCommand(), modelsCommand(), webhooksCommand())
-	addGroup(root, "fleet", topCommand(), attentionCommand(), workersCommand(), poolsCommand(), queuesCommand(), haltCommand(), resumeCommand(), deadLettersCommand(), alertsCommand(), accountsCommand(), keysCommand(), membersCommand(), changesCommand(), auditCommand())
+	addGroup(root, "fleet", topCommand(), attentionCommand(), workersCommand(), poolsCommand(), queuesCommand(), haltCommand(), resumeCommand(), deadLettersCommand(), alertsCommand(), accountsCommand(), keysCommand(keysBootstrapCommand()), membersCommand(membersBootstrapCommand()), changesCommand(), auditCommand())
 	addGroup(root, "run", demoCommand(), upCommand(), apiCommand(), controlCommand(), storeCommand(), migrateCommand(), doctorCommand(), simulateCommand())
 	addGroup(root, "run", agentCommands()...)
 	root.AddCommand(referenceCommand())
@@ -132,27 +120,6 @@ func addGroup(root *cobra.Command, group string, commands ...*cobra.Command) {
 	}
 }
 
-// family makes a command that only has subcommands. Without one it shows its help.
-func family(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
-	cmd.Args = noSuchCommand
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	cmd.AddCommand(commands...)
-	return cmd
-}
-
-// noSuchCommand refuses the arguments of a command that only has subcommands.
-func noSuchCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	// A third of the letters may be wrong, and at most two.
-	cmd.SuggestionsMinimumDistance = min(2, len(args[0])/3)
-	if similar := slices.Compact(cmd.SuggestionsFor(args[0])); len(similar) > 0 {
-		return fmt.Errorf("there is no command %q; did you mean %s?", args[0], strings.Join(similar, " or "))
-	}
-	return fmt.Errorf("there is no command %q", args[0])
-}
-
 // unknownCommand returns an error if the command line names a command that does not exist. With flags,
 // cobra would say that the parent has no such flag, or show the parent's help.
 func unknownCommand(root *cobra.Command, args []string) error {
@@ -162,47 +129,3 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	}
 	return cmd.Args(cmd, rest[:1])
 }
-
-// usageError is the error of an invalid command line.
-type usageError struct {
-	cmd   *cobra.Command // nil if the caller does not know it
-	cause error
-}
-
-func (e *usageError) Error() string { return e.cause.Error() }
-func (e *usageError) Unwrap() error { return e.cause }
-
-// jobArg checks the one argument of the commands about a job.
-func jobArg(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("give the id of one job, such as job_0195…; there are %d arguments", len(args))
-	}
-	return nil
-}
-
-// report prints the error and returns the exit status. A reader that closed our output
-// has seen enough: that is not a failure.
-func report(errs io.Writer, err error) int {
-	if err == nil || errors.Is(err, syscall.EPIPE) {
-		return 0
-	}
-	fmt.Fprintln(errs, "reelay: "+err.Error())
-	if usage, ok := errors.AsType[*usageError](err); ok {
-		if usage.cmd != nil {
-			fmt.Fprintf(errs, "Usage: %s\nSee `%s --help`.\n", usage.cmd.UseLine(), usage.cmd.CommandPath())
-		}
-		return exitUsage
-	}
-	if told, ok := errors.AsType[*statusError](err); ok {
-		return told.status
-	}
-	return exitFailed
-}
-
-// statusError is an error with its own exit status.
-type statusError struct {
-	status int
-	error
-}
-
-func (e *statusError) Unwrap() error { return e.error }

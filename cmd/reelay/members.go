@@ -11,7 +11,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func membersCommand() *cobra.Command {
+// membersCommand takes the command that creates the first member, which needs the database.
+func membersCommand(bootstrap *cobra.Command) *cobra.Command {
 	cmd := listMembers(&cobra.Command{
 		Use:   "members",
 		Short: "Manage the people who log in to the console (for admins)",
@@ -22,7 +23,7 @@ func membersCommand() *cobra.Command {
 	})
 	cmd.AddCommand(
 		listMembers(&cobra.Command{Use: "list", Short: "List members by e-mail address", Args: cobra.NoArgs}),
-		membersBootstrapCommand(), membersCreateCommand(), membersSetRoleCommand(),
+		bootstrap, membersCreateCommand(), membersSetRoleCommand(),
 		memberCommand("disable", "End a member's logins and refuse new ones", (*client.Client).DisableMember, "is disabled, and its logins are ended"),
 		memberCommand("enable", "Let a disabled member log in again", (*client.Client).EnableMember, "can log in again"),
 		membersResetCommand())
@@ -175,12 +176,7 @@ func membersResetCommand() *cobra.Command {
 	})
 }
 
-func oneMember(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return errors.New("give the e-mail address of one member, such as ana@example.com")
-	}
-	return nil
-}
+var oneMember = oneArg("MEMBER", "the e-mail address of a member, such as ana@example.com")
 
 // memberID returns the id of a member with an e-mail address, or the id itself.
 func memberID(ctx context.Context, c *client.Client, name string) (string, error) {

@@ -24,7 +24,7 @@ func membersBootstrapCommand() *cobra.Command {
 			"the link at REELAY_PUBLIC_URL with which it chooses a password. It refuses if there is a member, unless --another is\n" +
 			"given, for example because no admin can log in. Run `reelay migrate` first.",
 		Example: "  DATABASE_URL=postgres://… REELAY_PUBLIC_URL=https://reelay.example.com reelay members bootstrap ana@example.com",
-		Args:    oneMember,
+		Args:    oneArg("EMAIL", "the e-mail address of the member, such as ana@example.com"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg := readConfig()
 			invitation, err := bootstrapMember(cmd.Context(), cfg, account, args[0], another)

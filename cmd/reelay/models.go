@@ -186,7 +186,7 @@ func removal(at *time.Time, by *string) string {
 		says += " " + ago(at)
 	}
 	if by != nil {
-		says += " by " + clean(*by)
+		says += " by " + output.Clean(*by)
 	}
 	return says
 }
@@ -226,7 +226,7 @@ func printModel(to io.Writer, m *client.Model) error {
 	}
 	field("version", "%d%s", m.Version, origin)
 	field("type", "%s", m.Type)
-	field("description", "%s", clean(m.Description))
+	field("description", "%s", output.Clean(m.Description))
 	field("state", "%s", modelState(m.State))
 	if m.Runtime != nil {
 		field("runtime", "%s", *m.Runtime)
@@ -247,11 +247,11 @@ func printModel(to io.Writer, m *client.Model) error {
 		value *json.RawMessage
 	}{{"settings", m.Settings}, {"quality", m.Quality}} {
 		if part.value != nil {
-			field(part.name, "%s", clean(string(*part.value)))
+			field(part.name, "%s", output.Clean(string(*part.value)))
 		}
 	}
 	fmt.Fprintln(out)
-	if err := printTable(output.ScreenOf(to).On(out), []string{"PARAMETER", "DEFAULT", "MEANING"}, paramRows(m.ParamsSchema)); err != nil {
+	if err := output.WriteRows(output.ScreenOf(to).On(out), []string{"PARAMETER", "DEFAULT", "MEANING"}, paramRows(m.ParamsSchema)); err != nil {
 		return err
 	}
 	return out.Flush()
@@ -326,7 +326,7 @@ func printChanges(to io.Writer, changes []client.ModelChange) error {
 		kind := map[bool]string{true: "alias", false: "model"}[c.IsAlias]
 		fmt.Fprintf(out, "%-9s  %s %s, version %d\n", strings.ToLower(string(c.Kind)), kind, c.Name, c.Version)
 		for _, d := range c.Differences {
-			fmt.Fprintf(out, "           %s: %s → %s\n", clean(d.Path), shownValue(d.Before), shownValue(d.After))
+			fmt.Fprintf(out, "           %s: %s → %s\n", output.Clean(d.Path), shownValue(d.Before), shownValue(d.After))
 		}
 	}
 	return out.Flush()
@@ -337,7 +337,7 @@ func shownValue(v *json.RawMessage) string {
 	if v == nil {
 		return "none"
 	}
-	return clean(string(*v))
+	return output.Clean(string(*v))
 }
 
 func modelsRemoveCommand() *cobra.Command {
@@ -427,11 +427,11 @@ func printRemoved(out io.Writer, removed []client.RemovedModel) error {
 	for _, r := range removed {
 		by := "-"
 		if r.RemovedBy != nil {
-			by = clean(*r.RemovedBy)
+			by = output.Clean(*r.RemovedBy)
 		}
 		rows = append(rows, []string{r.Name, fmt.Sprint(r.Version), strings.ToLower(string(r.Origin)), ago(r.RemovedAt), by})
 	}
-	return printTable(out, []string{"NAME", "VERSION", "SOURCE", "REMOVED", "BY"}, rows)
+	return output.WriteRows(out, []string{"NAME", "VERSION", "SOURCE", "REMOVED", "BY"}, rows)
 }
 
 // paramRows reads a JSON Schema as far as it is simple; --json shows all of it.

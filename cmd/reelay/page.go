@@ -89,6 +89,3 @@ func joinNote(sentence, note string) string {
 	}
 	return sentence + " " + note
 }
-
-// complete is the answer of a call that returns a whole list.
-func complete[T any](items []T, err error) (output.List[T], error) { return output.All(items), err }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/internal/wellformed"
 )
@@ -148,4 +150,40 @@ func parseEnums[T ~string](name string, values []string, all []T) ([]T, error) {
 func oneOf[T ~string](all []T) string {
 	last := len(all) - 1
 	return text.Join(all[:last]) + " or " + string(all[last])
+}
+
+var errIncomplete = errors.New("its JSON is incomplete: a bracket, brace or quotation mark is not closed")
+
+// unreadable describes a JSON error.
+func unreadable(err error) error {
+	var syntax *json.SyntaxError // of an array's element
+	var refused *jsontext.SyntacticError
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return errIncomplete
+	case errors.As(err, &syntax):
+		return fmt.Errorf("it is not valid JSON: %w at byte %d", err, syntax.Offset)
+	case errors.As(err, &refused):
+		return fmt.Errorf("it is not valid JSON: %w at byte %d", refused.Err, refused.ByteOffset)
+	}
+	return err
+}
+
+// parseLane parses the name of a lane, in upper or lower case.
+func parseLane(name string) (client.Tier, error) {
+	for _, lane := range client.AllTier {
+		if strings.EqualFold(name, string(lane)) {
+			return lane, nil
+		}
+	}
+	return "", fmt.Errorf("there is no lane %q: it must be %s", name, strings.ToLower(oneOf(client.AllTier)))
+}
+
+func firstOf(values ...string) string {
+	for _, v := range values {
+		if v = strings.TrimSpace(v); v != "" {
+			return v
+		}
+	}
+	return ""
 }

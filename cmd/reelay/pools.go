@@ -70,13 +70,13 @@ var poolTable = output.Table[client.Pool]{
 		{Title: "WHY", Kind: output.Long, Minor: true, Value: func(p client.Pool) any {
 			switch {
 			case p.Paused && p.PausedBy != nil:
-				return "paused by " + clean(*p.PausedBy)
+				return "paused by " + output.Clean(*p.PausedBy)
 			case p.State == client.PoolStateNotBooting:
 				return notStarting(&p)
 			case p.State == client.PoolStateRefused && p.BackoffReason != nil:
-				return clean(*p.BackoffReason)
+				return output.Clean(*p.BackoffReason)
 			case p.State == client.PoolStateFailing && p.ProviderProblem != nil:
-				return clean(*p.ProviderProblem)
+				return output.Clean(*p.ProviderProblem)
 			}
 			return nil
 		}},
@@ -126,5 +126,5 @@ func printCheckpointPlans(out io.Writer, pools []poolPlans) error {
 			rows = append(rows, []string{pool.Pool, p.Model, every, save, fmt.Sprintf("1 in %.3g busy h", p.HoursBetweenLosses), waste})
 		}
 	}
-	return printTable(out, []string{"POOL", "MODEL", "CHECKPOINT EVERY", "SAVE TAKES", "LOSSES", "WASTE"}, rows)
+	return output.WriteRows(out, []string{"POOL", "MODEL", "CHECKPOINT EVERY", "SAVE TAKES", "LOSSES", "WASTE"}, rows)
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
-	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/samber/lo"
 	"github.com/spf13/cobra"
@@ -67,19 +66,19 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 	field("name", "%s  (%s)", p.Name, p.Id)
 	field("state", "%s", poolState(p))
 	if p.Paused {
-		field("paused", "%s by %s", ago(p.PausedAt), clean(valueOr(p.PausedBy, "unknown")))
+		field("paused", "%s by %s", ago(p.PausedAt), output.Clean(lo.FromPtrOr(p.PausedBy, "unknown")))
 	}
 	if p.BackoffReason != nil && *p.BackoffReason != "" {
-		field("refused", "%s", clean(*p.BackoffReason))
+		field("refused", "%s", output.Clean(*p.BackoffReason))
 	}
 	if p.BootFailures > 0 {
 		field("did not start", "%s", notStarting(p))
 	}
 	if p.ProviderProblem != nil && *p.ProviderProblem != "" {
-		field("provider fails", "since %s: %s", ago(p.ProviderProblemSince), clean(*p.ProviderProblem))
+		field("provider fails", "since %s: %s", ago(p.ProviderProblemSince), output.Clean(*p.ProviderProblem))
 	}
 	for _, warning := range p.Warnings {
-		field("warning", "%s", clean(warning))
+		field("warning", "%s", output.Clean(warning))
 	}
 	field("workers", "%d booting, %d idle, %d busy, %d draining; the scaler wants %d", p.Booting, p.Idle, p.Busy, p.Draining, p.Desired)
 	field("limits", "%d to %d workers, %d kept warm", p.MinWorkers, p.MaxWorkers, p.WarmWorkers)
@@ -116,10 +115,10 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 		if load.Fetches > 0 {
 			took += fmt.Sprintf(", and %s to download the weights", text.Seconds(load.FetchSeconds))
 		}
-		field(lo.Ternary(i == 0, "loads", ""), "%s in %s  (%s measured)", clean(load.Model), took, text.Count(load.Loads, "load"))
+		field(lo.Ternary(i == 0, "loads", ""), "%s in %s  (%s measured)", output.Clean(load.Model), took, text.Count(load.Loads, "load"))
 	}
 	if p.Settings != nil && string(*p.Settings) != "{}" {
-		field("settings", "%s", clean(string(*p.Settings)))
+		field("settings", "%s", output.Clean(string(*p.Settings)))
 	}
 	if len(history) > 0 {
 		fmt.Fprintln(out)
@@ -134,17 +133,22 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 		if d.Error != nil && *d.Error != "" {
 			reason += " But: " + *d.Error
 		}
-		return decided{d.From, d.To, clean(reason)}
+		return decided{d.From, d.To, output.Clean(reason)}
 	}
-	for _, same := range query.FoldSame(history, said) {
-		at, d := ago(&same.Newest.At), said(same.Newest)
-		if same.Count > 1 {
-			at = fmt.Sprintf("%s, %d times since %s", at, same.Count, ago(&same.Oldest.At))
+	for len(history) > 0 {
+		d, times := said(history[0]), 1
+		for times < len(history) && said(history[times]) == d {
+			times++
 		}
+		at := ago(&history[0].At)
+		if times > 1 {
+			at = fmt.Sprintf("%s, %d times since %s", at, times, ago(&history[times-1].At))
+		}
+		history = history[times:]
 		rows = append(rows, []string{at, fmt.Sprintf("%d → %d", d.from, d.to), d.reason})
 	}
 	if len(rows) > 0 {
-		if err := printTable(output.ScreenOf(to).On(out), []string{"DECIDED", "WORKERS", "REASON"}, rows); err != nil {
+		if err := output.WriteRows(output.ScreenOf(to).On(out), []string{"DECIDED", "WORKERS", "REASON"}, rows); err != nil {
 			return err
 		}
 	}
@@ -155,7 +159,7 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 func notStarting(p *client.Pool) string {
 	says := text.Count(p.BootFailures, "machine") + " in a row"
 	if p.BootFailure != nil {
-		says += ": " + clean(*p.BootFailure)
+		says += ": " + output.Clean(*p.BootFailure)
 	}
 	switch at := p.BootRetryAt; {
 	case at != nil && at.After(time.Now()):
@@ -199,7 +203,7 @@ func printExplanation(out io.Writer, pool *client.Pool, e *client.PoolExplanatio
 	case e.Workers > e.Desired:
 		does = fmt.Sprintf("Nothing is drained yet: a worker is drained after %s idle.", text.Setting(time.Duration(pool.ScaleDownCooldownSeconds)*time.Second))
 	}
-	_, err := fmt.Fprintf(out, "%s has %d of the %d workers that it should have. %s\n%s\n", pool.Name, e.Workers, e.Desired, does, clean(e.Reason))
+	_, err := fmt.Fprintf(out, "%s has %d of the %d workers that it should have. %s\n%s\n", pool.Name, e.Workers, e.Desired, does, output.Clean(e.Reason))
 	return err
 }
 
@@ -226,10 +230,10 @@ func printPoolChanges(to io.Writer, changes []client.PoolChange) error {
 	for _, c := range changes {
 		fmt.Fprintf(out, "%-9s  pool %s\n", strings.ToLower(string(c.Kind)), c.Name)
 		for _, warning := range c.Warnings {
-			fmt.Fprintf(out, "           warning: %s\n", clean(warning))
+			fmt.Fprintf(out, "           warning: %s\n", output.Clean(warning))
 		}
 		for _, d := range c.Differences {
-			fmt.Fprintf(out, "           %s: %s → %s\n", clean(d.Path), shownValue(d.Before), shownValue(d.After))
+			fmt.Fprintf(out, "           %s: %s → %s\n", output.Clean(d.Path), shownValue(d.Before), shownValue(d.After))
 		}
 	}
 	return out.Flush()

@@ -2,30 +2,13 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/reelay/reelay/client"
-	"github.com/reelay/reelay/features/prices"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/reelay/reelay/internal/text"
 )
-
-// checkPrices reads the sources of prices.
-func (c *config) checkPrices() error {
-	c.priceSources = nil
-	if c.prices == "" {
-		return nil
-	}
-	data, err := os.ReadFile(c.prices)
-	if err == nil {
-		c.priceSources, err = prices.ReadSources(c.prices, data)
-	}
-	if err != nil {
-		return fmt.Errorf("REELAY_PRICES is %q: it must be a file of sources of prices: %w", c.prices, err)
-	}
-	return nil
-}
 
 // priceNow is what a worker of a pool costs per hour.
 func priceNow(p client.Pool) string {
@@ -53,7 +36,7 @@ func printPrice(field func(name, format string, args ...any), p *client.Pool) {
 		field("constant price", "$%.4g, if the source %s gives none", p.PricePerHourUsd, *p.PriceSource)
 	}
 	if p.Price.Problem != nil && *p.Price.Problem != "" {
-		field("price problem", "%s", clean(*p.Price.Problem))
+		field("price problem", "%s", output.Clean(*p.Price.Problem))
 	}
 	for i, step := range p.Price.Ahead {
 		if i == maxShownAhead {
@@ -83,7 +66,7 @@ func adviceWords(a *client.PoolAdvice) string {
 	add("%.0f %% obtainable", a.Obtainability, 0.01)
 	add("most run %.3g h", a.UptimeSeconds, 3600)
 	if a.Problem != nil && *a.Problem != "" {
-		said = append(said, clean(*a.Problem))
+		said = append(said, output.Clean(*a.Problem))
 	}
 	return strings.Join(said, ", ")
 }

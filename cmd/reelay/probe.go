@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 )
 
 // probed is what ffprobe reports about a file.
@@ -39,7 +41,7 @@ func probe(ctx context.Context, path string) (*probed, error) {
 	cmd.Stderr = &problems
 	out, err := cmd.Output()
 	if err != nil || problems.Len() > 0 {
-		return nil, fmt.Errorf("ffprobe cannot decode %s: %s", path, clean(strings.TrimSpace(problems.String())))
+		return nil, fmt.Errorf("ffprobe cannot decode %s: %s", path, output.Clean(strings.TrimSpace(problems.String())))
 	}
 	return parseProbe(out)
 }

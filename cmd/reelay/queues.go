@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/reelay/reelay/internal/text"
+	"github.com/samber/lo"
 	"github.com/spf13/cobra"
 )
 
@@ -39,7 +40,7 @@ func listQueues(cmd *cobra.Command) *cobra.Command {
 var queueTable = output.Table[client.Queue]{
 	Columns: []output.Column[client.Queue]{
 		{Title: "LANE", Value: func(q client.Queue) any { return q.Tier }},
-		{Title: "MODEL", Value: func(q client.Queue) any { return valueOr(q.Model, "all") }},
+		{Title: "MODEL", Value: func(q client.Queue) any { return lo.FromPtrOr(q.Model, "all") }},
 		{Title: "WAITING", Value: func(q client.Queue) any { return q.Depth }},
 		{Title: "PROMOTED", Wide: true, Value: func(q client.Queue) any { return q.Promoted }},
 		{Title: "RUNNING", Value: func(q client.Queue) any { return q.Running }},
@@ -157,16 +158,6 @@ func laneArg(_ *cobra.Command, args []string) error {
 	}
 	_, err := parseLane(args[0])
 	return err
-}
-
-// parseLane parses the name of a lane, in upper or lower case.
-func parseLane(name string) (client.Tier, error) {
-	for _, lane := range client.AllTier {
-		if strings.EqualFold(name, string(lane)) {
-			return lane, nil
-		}
-	}
-	return "", fmt.Errorf("there is no lane %q: it must be %s", name, strings.ToLower(oneOf(client.AllTier)))
 }
 
 func queueName(lane client.Tier, model string) string {

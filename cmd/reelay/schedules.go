@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/reelay/reelay/internal/text"
+	"github.com/samber/lo"
 	"github.com/spf13/cobra"
 )
 
@@ -47,9 +48,9 @@ var scheduleTable = output.Table[client.Schedule]{
 // scheduleSubmits names the model of the job that a schedule submits, or its workflow.
 func scheduleSubmits(s client.Schedule) string {
 	if s.Workflow != nil {
-		return fmt.Sprintf("workflow %s (%s)", clean(s.Workflow.Name), text.Count(s.Workflow.Jobs, "job"))
+		return fmt.Sprintf("workflow %s (%s)", output.Clean(s.Workflow.Name), text.Count(s.Workflow.Jobs, "job"))
 	}
-	return clean(valueOr(s.Model, ""))
+	return output.Clean(lo.FromPtrOr(s.Model, ""))
 }
 
 func scheduleState(s client.Schedule) string {
@@ -120,15 +121,15 @@ func printSchedule(out io.Writer, c *client.Client, s *client.ScheduleDetail) er
 	field := func(name, format string, args ...any) {
 		fmt.Fprintf(out, "%-12s"+format+"\n", append([]any{name}, args...)...)
 	}
-	field("name", "%s  (%s)", clean(s.Name), s.Id)
+	field("name", "%s  (%s)", output.Clean(s.Name), s.Id)
 	field("state", "%s", scheduleState(s.Schedule))
 	if s.Paused {
-		field("paused", "%s by %s: %s", ago(s.PausedAt), clean(valueOr(s.PausedBy, "unknown")), clean(valueOr(s.PauseReason, "no reason given")))
+		field("paused", "%s by %s: %s", ago(s.PausedAt), output.Clean(lo.FromPtrOr(s.PausedBy, "unknown")), output.Clean(lo.FromPtrOr(s.PauseReason, "no reason given")))
 	}
 	if s.HeldAt != nil {
 		field("held", "%s: too many slots of the account wait to be submitted", ago(s.HeldAt))
 	}
-	field("fires", "%s", clean(s.Description))
+	field("fires", "%s", output.Clean(s.Description))
 	if s.Cron != nil {
 		field("cron", "%s", *s.Cron)
 	}
@@ -146,7 +147,7 @@ func printSchedule(out io.Writer, c *client.Client, s *client.ScheduleDetail) er
 			became += "  " + slot.Workflow.Id + "  " + strings.ToLower(string(slot.Workflow.Status))
 		}
 		if slot.Reason != nil {
-			became += "  " + clean(*slot.Reason)
+			became += "  " + output.Clean(*slot.Reason)
 		}
 		field("slot", "%s  %s", inZone(slot.At, s.Timezone), became)
 	}
@@ -192,7 +193,7 @@ func schedulesPauseCommand() *cobra.Command {
 			if err != nil {
 				return nil, nil, err
 			}
-			return s, line("%s is paused.", clean(s.Name)), nil
+			return s, line("%s is paused.", output.Clean(s.Name)), nil
 		})
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who see it later")
 	return cmd
@@ -206,9 +207,9 @@ func schedulesResumeCommand() *cobra.Command {
 				return nil, nil, err
 			}
 			if s.NextFireAt == nil {
-				return s, line("%s is resumed, but has ended.", clean(s.Name)), nil
+				return s, line("%s is resumed, but has ended.", output.Clean(s.Name)), nil
 			}
-			return s, line("%s fires next at %s.", clean(s.Name), inZone(*s.NextFireAt, s.Timezone)), nil
+			return s, line("%s fires next at %s.", output.Clean(s.Name), inZone(*s.NextFireAt, s.Timezone)), nil
 		})
 }
 
@@ -250,6 +251,6 @@ func schedulesDeleteCommand() *cobra.Command {
 var completeSchedules = fromAPI(target{}, func(ctx context.Context, c *client.Client) ([]string, error) {
 	list, err := output.Page[client.Schedule](c.Schedules(ctx, "", 100, ""))
 	return described(list, func(s client.Schedule) (string, string) {
-		return s.Name, scheduleState(s) + " " + clip(clean(s.Description), 50)
+		return s.Name, scheduleState(s) + " " + output.Clip(output.Clean(s.Description), 50)
 	}), err
 })

@@ -116,7 +116,7 @@ func schedulesApplyCommand() *cobra.Command {
 		for _, in := range all {
 			s, err := c.ApplySchedule(ctx, in)
 			if err != nil {
-				return nil, nil, fmt.Errorf("the schedule %s: %w", clean(in.Name), err)
+				return nil, nil, fmt.Errorf("the schedule %s: %w", output.Clean(in.Name), err)
 			}
 			applied = append(applied, *s)
 		}
@@ -126,7 +126,7 @@ func schedulesApplyCommand() *cobra.Command {
 				if s.NextFireAt != nil {
 					next = "next at " + inZone(*s.NextFireAt, s.Timezone)
 				}
-				fmt.Fprintf(out, "%s: %s; %s\n", clean(s.Name), clean(s.Description), next)
+				fmt.Fprintf(out, "%s: %s; %s\n", output.Clean(s.Name), output.Clean(s.Description), next)
 			}
 			return nil
 		}, nil

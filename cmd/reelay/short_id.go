@@ -62,3 +62,6 @@ func fullIDs(ctx context.Context, c *client.Client, kind string, texts []string)
 	}
 	return ids, nil
 }
+
+// workflowKind is the kind of the ids of workflows.
+const workflowKind = "wfl"

@@ -135,7 +135,7 @@ func simulateOne(ctx context.Context, errs io.Writer, s *simulate.Scenario, what
 		progress = func(done float64) {
 			if percent := int(100 * done); percent != told {
 				told = percent
-				fmt.Fprintf(errs, "\r\x1b[K%s: %d %%", clean(what), percent)
+				fmt.Fprintf(errs, "\r\x1b[K%s: %d %%", output.Clean(what), percent)
 			}
 		}
 		defer fmt.Fprint(errs, "\r\x1b[K")
@@ -150,14 +150,14 @@ func (o *simulation) write(out io.Writer, results []*simulate.Result) error {
 			return err
 		}
 	case o.json == "-":
-		return printJSON(out, results)
+		return output.JSON(out, results)
 	default:
 		if err := printSimulation(out, results); err != nil {
 			return err
 		}
 	}
 	if o.json != "" {
-		if err := writeFile(o.json, func(w io.Writer) error { return printJSON(w, results) }); err != nil {
+		if err := writeFile(o.json, func(w io.Writer) error { return output.JSON(w, results) }); err != nil {
 			return err
 		}
 	}
@@ -188,7 +188,7 @@ func listScenarios(out io.Writer) error {
 	for _, s := range all {
 		rows = append(rows, []string{s.Name, s.Description})
 	}
-	return printTable(out, []string{"SCENARIO", "WHAT IT SHOWS"}, rows)
+	return output.WriteRows(out, []string{"SCENARIO", "WHAT IT SHOWS"}, rows)
 }
 
 // printSimulation prints two tables: the lanes, and the machines. Each run has its column.
@@ -207,7 +207,7 @@ func printSimulation(out io.Writer, results []*simulate.Result) error {
 				shortSeconds(l.Wait.P99), goal, met, shortSeconds(l.Done.P50), shortSeconds(l.Done.P95)})
 		}
 	}
-	if err := printTable(out, []string{"RUN", "LANE", "JOBS", "WAIT P50", "P95", "P99", "TARGET", "MET", "DONE P50", "P95"}, lanes); err != nil {
+	if err := output.WriteRows(out, []string{"RUN", "LANE", "JOBS", "WAIT P50", "P95", "P99", "TARGET", "MET", "DONE P50", "P95"}, lanes); err != nil {
 		return err
 	}
 	fmt.Fprintln(out)
@@ -222,7 +222,7 @@ func printSimulation(out io.Writer, results []*simulate.Result) error {
 			rows[i] = append(rows[i], f.Of(r))
 		}
 	}
-	return printTable(out, header, rows)
+	return output.WriteRows(out, header, rows)
 }
 
 func shortSeconds(s float64) string { return simulate.Seconds(s) }

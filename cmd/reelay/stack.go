@@ -18,6 +18,7 @@ import (
 	"github.com/reelay/reelay/adapters/rate"
 	"github.com/reelay/reelay/adapters/ready"
 	"github.com/reelay/reelay/adapters/remote"
+	"github.com/reelay/reelay/features/alert"
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/features/bulk"
 	"github.com/reelay/reelay/features/fleet"
@@ -344,4 +345,9 @@ var poolChecks = map[string]func(*models.Pool) error{
 
 func (s *stack) fleetOperator() *fleet.Operator {
 	return &fleet.Operator{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers()}
+}
+
+// alerts is where operators see alerts.
+func (s *stack) alerts() *alert.Desk {
+	return &alert.Desk{DB: s.db, Config: s.cfg.alerts, URL: s.cfg.publicURL}
 }

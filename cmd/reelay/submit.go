@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -250,7 +249,7 @@ func (o *submitOptions) paramTexts(ctx context.Context, c *client.Client, in *cl
 	}
 	params := fields{}
 	_ = json.Unmarshal(*in.Params, &params) // it was made of fields
-	params.texts(ctx, c, in.Model, o.param)
+	texts(ctx, c, in.Model, params, o.param)
 	in.Params = params.message()
 }
 
@@ -426,17 +425,4 @@ func unanswered(ctx context.Context, err error) error {
 		return errors.New("stopped before an answer came")
 	}
 	return fmt.Errorf("stopped before a retry: %w", err)
-}
-
-// checkOutput returns an error, before anything is submitted, if the file could not be
-// written.
-func checkOutput(path string, force bool) error {
-	info, err := os.Stat(path)
-	switch {
-	case err == nil && info.IsDir():
-		return fmt.Errorf("%s is a folder: name a file in it", path)
-	case err == nil && !force:
-		return fmt.Errorf("%s exists: choose another file, or replace it with --force", path)
-	}
-	return checkFolder(path)
 }

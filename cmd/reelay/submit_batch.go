@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 )
 
 const (
@@ -228,7 +229,7 @@ func inBatch(metadata *json.RawMessage, name string) (*json.RawMessage, error) {
 	}
 	var given string
 	if own := all[batchField]; own != nil && (json.Unmarshal(own, &given) != nil || given != name) {
-		return nil, fmt.Errorf("metadata.%s is %s, but that field has the name of the batch, %s: leave it out", batchField, clip(string(own), 40), name)
+		return nil, fmt.Errorf("metadata.%s is %s, but that field has the name of the batch, %s: leave it out", batchField, output.Clip(string(own), 40), name)
 	}
 	all[batchField] = jsonText(name)
 	return all.message(), nil

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/internal/wellformed"
@@ -131,23 +130,6 @@ func elements(in io.Reader, yield func(entry) bool) {
 	if err != nil {
 		yield(entry{unit: "element", at: at, err: unreadable(err)})
 	}
-}
-
-var errIncomplete = errors.New("its JSON is incomplete: a bracket, brace or quotation mark is not closed")
-
-// unreadable describes a JSON error.
-func unreadable(err error) error {
-	var syntax *json.SyntaxError // of an array's element
-	var refused *jsontext.SyntacticError
-	switch {
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return errIncomplete
-	case errors.As(err, &syntax):
-		return fmt.Errorf("it is not valid JSON: %w at byte %d", err, syntax.Offset)
-	case errors.As(err, &refused):
-		return fmt.Errorf("it is not valid JSON: %w at byte %d", refused.Err, refused.ByteOffset)
-	}
-	return err
 }
 
 // readSubmission decodes a submission field by field, so that an error can name the

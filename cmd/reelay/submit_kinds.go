@@ -104,7 +104,7 @@ func (k *paramKinds) kind(model, param string) (kind string) {
 
 // texts writes parameters of pairs that a model takes as texts as texts, whatever they look like: 7 in
 // --param style=7. It asks for the model only if a value looks like something else.
-func (f fields) texts(ctx context.Context, c *client.Client, model string, pairs []string) {
+func texts(ctx context.Context, c *client.Client, model string, f fields, pairs []string) {
 	var kinds *paramKinds
 	for _, pair := range pairs {
 		name, value, _ := strings.Cut(pair, "=")

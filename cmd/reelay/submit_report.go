@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/samber/lo"
 )
@@ -89,7 +90,7 @@ func (b *batch) note(page *filePage) error {
 			continue
 		}
 		if b.report.Rejected <= shownRefusals {
-			b.display.note(clean(fmt.Sprintf("%s %d: %s: %s", row.entry.unit, row.Line, row.Error.Code, row.Error.Message)))
+			b.display.note(output.Clean(fmt.Sprintf("%s %d: %s: %s", row.entry.unit, row.Line, row.Error.Code, row.Error.Message)))
 		} else if b.report.Rejected == shownRefusals+1 {
 			b.display.note("… and more, which are not shown: --rejected FILE keeps all of them")
 		}
@@ -131,11 +132,11 @@ func (b *batch) progress(end int64, last bool) {
 		}
 	}
 	if wait, why := b.gate.left(); wait > time.Second && !last {
-		line += fmt.Sprintf(" · waiting %s: %s", text.Duration(wait.Round(time.Second)), clean(why))
+		line += fmt.Sprintf(" · waiting %s: %s", text.Duration(wait.Round(time.Second)), output.Clean(why))
 	}
 	r.told, r.toldOf = time.Now(), n
 	if b.display.tty && !last {
-		b.display.replace(clip(line, b.display.width()-1))
+		b.display.replace(output.Clip(line, b.display.width()-1))
 	} else {
 		b.display.note(line)
 	}

@@ -62,11 +62,6 @@ func topCommand() *cobra.Command {
 	return cmd
 }
 
-// liveWorkers are the states of workers that have not ended.
-func liveWorkers() []client.WorkerStatus {
-	return slices.DeleteFunc(slices.Clone(client.AllWorkerStatus), func(s client.WorkerStatus) bool { return s == client.WorkerStatusTerminated })
-}
-
 func readOverview(ctx context.Context, c *client.Client) (*overview, error) {
 	queues, err := c.Queues(ctx)
 	if err != nil {
@@ -199,7 +194,6 @@ func known(v *float64, format func(float64) string) string {
 	return format(*v)
 }
 
-func decimal(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") }
 func dollars(v float64) string { return fmt.Sprintf("$%.2f", v) }
 func percent(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }
 

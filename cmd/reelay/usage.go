@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -105,4 +106,45 @@ func argsError(cmd *cobra.Command, args []string, err error) error {
 		return fmt.Errorf("%s is missing", wanted)
 	}
 	return fmt.Errorf("there are %d arguments, %q: give %s", len(args), strings.Join(args, " "), wanted)
+}
+
+// family makes a command that only has subcommands. Without one it shows its help.
+func family(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	cmd.Args = noSuchCommand
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+// noSuchCommand refuses the arguments of a command that only has subcommands.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	// A third of the letters may be wrong, and at most two.
+	cmd.SuggestionsMinimumDistance = min(2, len(args[0])/3)
+	if similar := slices.Compact(cmd.SuggestionsFor(args[0])); len(similar) > 0 {
+		return fmt.Errorf("there is no command %q; did you mean %s?", args[0], strings.Join(similar, " or "))
+	}
+	return fmt.Errorf("there is no command %q", args[0])
+}
+
+// usageError is the error of an invalid command line.
+type usageError struct {
+	cmd   *cobra.Command // nil if the caller does not know it
+	cause error
+}
+
+func (e *usageError) Error() string { return e.cause.Error() }
+
+func (e *usageError) Unwrap() error { return e.cause }
+
+// oneArg requires one argument.
+func oneArg(name, what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("%s is missing, or there is more than one: give %s", name, what)
+		}
+		return nil
+	}
 }

@@ -1,12 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"strings"
-	"time"
-
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/spf13/cobra"
@@ -61,103 +55,4 @@ func watchCommand() *cobra.Command {
 type watchedJob struct {
 	*client.Job
 	WaitingFor []client.WaitingReason `json:"waitingFor,omitempty"`
-}
-
-// readReasons asks why a job waits, so that people do not wait in silence. A failure of that is not
-// one of the watch: then nothing is known.
-func readReasons(ctx context.Context, c *client.Client, job *client.Job) []client.WaitingReason {
-	switch job.Status {
-	case client.JobStatusQueued, client.JobStatusBlocked, client.JobStatusScheduled:
-	default:
-		return nil
-	}
-	reasons, err := c.WaitingFor(ctx, job.Id)
-	if err != nil {
-		return nil
-	}
-	return reasons
-}
-
-const (
-	// watchEvery is the shortest interval between two states of a watched job.
-	watchEvery = 200 * time.Millisecond
-	// firstTries is how many times a watch may fail before its first state.
-	firstTries = 4
-	// giveUpAfter is how long a watch continues without an answer.
-	giveUpAfter = 10 * time.Minute
-)
-
-// follow watches a job until it ends and returns it. It calls show with every state; an
-// error from show ends the watch.
-func follow(ctx context.Context, c *client.Client, id string, d *display, show func(*client.Job) error) (*client.Job, error) {
-	defer d.keep()
-	var newest *client.Job
-	failures, since := 0, time.Now()
-	for job, err := range c.WatchJob(ctx, id, watchEvery) {
-		if err != nil {
-			failures++
-			if ctx.Err() != nil {
-				d.keep()
-				return nil, interrupted(id)
-			}
-			e, ok := errors.AsType[*client.Error](err)
-			gone := newest == nil && failures >= firstTries || time.Since(since) > giveUpAfter
-			if !ok || !e.Retryable() || gone {
-				return nil, apiError(err)
-			}
-			if failures == 1 && newest != nil {
-				d.note("the connection broke; reconnecting")
-			}
-			continue
-		}
-		newest, failures, since = job, 0, time.Now()
-		d.reasons = readReasons(ctx, c, job)
-		if err := show(job); err != nil {
-			return nil, err
-		}
-	}
-	if newest == nil || !newest.Status.Terminal() {
-		return nil, interrupted(id)
-	}
-	return newest, nil
-}
-
-// interrupted returns the error of a watch that the user stopped.
-func interrupted(id string) error {
-	return &statusError{exitInterrupted,
-		fmt.Errorf("stopped watching; the job continues. Watch it with `reelay watch %s`, cancel it with `reelay cancel %s`", id, id)}
-}
-
-// ending returns nil for a completed job, or an error that says why it did not complete.
-func ending(job *client.Job) error {
-	switch job.Status {
-	case client.JobStatusCompleted:
-		return nil
-	case client.JobStatusCancelled:
-		return fmt.Errorf("%s was cancelled", job.Id)
-	}
-	return fmt.Errorf("%s failed: %s", job.Id, failure(job))
-}
-
-// failure returns the reason why a job failed.
-func failure(job *client.Job) string {
-	if job.DeletedAt != nil {
-		return why(job.FailureClass, new("the job was deleted, together with the reason"))
-	}
-	return why(job.FailureClass, job.FailureReason)
-}
-
-// why returns the class and the message of a failure, as far as they are known.
-func why(class *client.FailureClass, reason *string) string {
-	var known []string
-	if class != nil {
-		known = append(known, string(*class))
-	}
-	if reason != nil && *reason != "" {
-		known = append(known, clean(*reason))
-	}
-	if len(known) == 0 {
-		return "-"
-	}
-	return strings.Join(known, ": ")
 }

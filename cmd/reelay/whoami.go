@@ -58,7 +58,7 @@ func whoamiCommand() *cobra.Command {
 				if me.Account == nil {
 					return nil
 				}
-				_, err := fmt.Fprintf(out, "%-10s%s, %s, %s\n", "account", clean(me.Account.Name), me.Account.Tier, me.Account.ID)
+				_, err := fmt.Fprintf(out, "%-10s%s, %s, %s\n", "account", output.Clean(me.Account.Name), me.Account.Tier, me.Account.ID)
 				return err
 			})
 		},
@@ -111,7 +111,7 @@ func openCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.ValidArgsFunction = completeIDs("job")
+	takesIDs(cmd, "job")
 	t.addFlags(cmd)
 	cmd.Flags().BoolVarP(&onlyPrint, "print", "p", false, "only print the address")
 	return cmd
@@ -176,7 +176,7 @@ func askVersion(cmd *cobra.Command, c *client.Client) *serverVersion {
 	defer cancel()
 	var err error
 	if v.Version, err = c.ServerVersion(ctx); err != nil {
-		v.Problem, _, _ = strings.Cut(clean(apiError(err).Error()), "\n")
+		v.Problem, _, _ = strings.Cut(output.Clean(apiError(err).Error()), "\n")
 	}
 	return v
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
 )
 
 const (
@@ -103,13 +104,13 @@ func (s *seenNodes) show(d *display, w *client.WorkflowDetail) {
 	}
 	if d.tty {
 		d.show(nodeLines(d, w.Jobs))
-		d.replace(clip(summary, d.width()-1))
+		d.replace(output.Clip(summary, d.width()-1))
 		return
 	}
 	for _, n := range w.Jobs {
 		if state := nodeState(n); s.states[n.Key] != state {
 			s.states[n.Key] = state
-			d.note(clean(strings.TrimSuffix(fmt.Sprintf("%s: %s, %s", n.Key, strings.ToLower(state), nodeReason(n)), ", ")))
+			d.note(output.Clean(strings.TrimSuffix(fmt.Sprintf("%s: %s, %s", n.Key, strings.ToLower(state), nodeReason(n)), ", ")))
 		}
 	}
 	if len(w.Jobs) == 0 && s.counts != w.Counts {
@@ -129,7 +130,7 @@ func nodeLines(d *display, nodes []client.WorkflowNode) (lines []string) {
 	}
 	width := 0
 	for _, n := range nodes {
-		width = max(width, runes(n.Key))
+		width = max(width, output.Width(n.Key))
 	}
 	for _, n := range nodes {
 		percent := n.Job.Progress.Percent
@@ -142,9 +143,9 @@ func nodeLines(d *display, nodes []client.WorkflowNode) (lines []string) {
 		} else if reason != "" {
 			state = reason
 		}
-		head := fmt.Sprintf("%-*s ", width, clean(n.Key))
+		head := fmt.Sprintf("%-*s ", width, output.Clean(n.Key))
 		line := head + view{color: d.color}.bar(percent, trail{}, nodeBar)
-		lines = append(lines, line+clip(fmt.Sprintf(" %3.0f %%  %s", math.Floor(percent), state), d.width()-1-runes(head)-nodeBar))
+		lines = append(lines, line+output.Clip(fmt.Sprintf(" %3.0f %%  %s", math.Floor(percent), state), d.width()-1-output.Width(head)-nodeBar))
 	}
 	if all > nodeRows {
 		lines = append(lines, fmt.Sprintf("… and %d more", all-nodeRows))

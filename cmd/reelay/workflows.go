@@ -14,9 +14,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// workflowKind is the kind of the ids of workflows.
-const workflowKind = "wfl"
-
 func workflowsCommand() *cobra.Command {
 	cmd := listWorkflows(&cobra.Command{
 		Use:   "workflows",
@@ -178,7 +175,7 @@ func printWorkflow(out io.Writer, c *client.Client, w *client.WorkflowDetail) er
 		return err
 	}
 	if w.CancelReason != nil {
-		fmt.Fprintf(out, "cancelled: %s\n", clean(*w.CancelReason))
+		fmt.Fprintf(out, "cancelled: %s\n", output.Clean(*w.CancelReason))
 	}
 	fmt.Fprintln(out, pageLine(c, w))
 	nameNodes(w.Jobs)
@@ -231,7 +228,7 @@ func nodeReason(n client.WorkflowNode) string {
 	case job.Status.Terminal():
 		return ""
 	case len(job.WaitingFor) > 0:
-		return clean(job.WaitingFor[0].Message)
+		return output.Clean(job.WaitingFor[0].Message)
 	}
 	p := n.Job.Progress
 	return describe(client.Progress{Phase: p.Phase, Message: p.Message, EtaSeconds: p.EtaSeconds})
@@ -301,7 +298,7 @@ func workflowsOverrideCommand() *cobra.Command {
 		node := args[1]
 		return changeNodes(ctx, c, args[0], args[2:], func(id, parent string) (*client.Workflow, string, error) {
 			w, err := c.OverrideDependency(ctx, id, node, parent)
-			return w, "does not hold up " + clean(node) + " any more", err
+			return w, "does not hold up " + output.Clean(node) + " any more", err
 		})
 	})
 }
@@ -330,7 +327,7 @@ func changeNodes(ctx context.Context, c *client.Client, workflow string, keys []
 		if err != nil {
 			return nil, nil, doneBefore(key, lines, len(keys), err)
 		}
-		w, lines = now, append(lines, clean(key)+" "+what)
+		w, lines = now, append(lines, output.Clean(key)+" "+what)
 	}
 	return w, line("%s", strings.Join(append(lines, "Follow the workflow with: reelay workflows show "+w.Id), "\n")), nil
 }

@@ -6,12 +6,13 @@ import "strings"
 type Color string
 
 const (
-	Green  Color = "\x1b[32m"
-	Yellow Color = "\x1b[33m"
-	Red    Color = "\x1b[31m"
-	Cyan   Color = "\x1b[36m"
-	Dim    Color = "\x1b[2m"
-	Bold   Color = "\x1b[1m"
+	Green   Color = "\x1b[32m"
+	Yellow  Color = "\x1b[33m"
+	Red     Color = "\x1b[31m"
+	Magenta Color = "\x1b[35m"
+	Cyan    Color = "\x1b[36m"
+	Dim     Color = "\x1b[2m"
+	Bold    Color = "\x1b[1m"
 
 	reset = "\x1b[0m"
 )
