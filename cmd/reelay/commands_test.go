@@ -198,28 +198,6 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-// TestFollowLogs follows an attempt that repeats itself, to its end.
-func TestFollowLogs(t *testing.T) {
-	t.Parallel()
-
-	for name, c := range map[string]struct {
-		printed, log, rest string
-		end                int64
-	}{
-		"repeated lines":          {"tick\ntick\n", "tick\ntick\ntick\nend\n", "tick\nend\n", 10},
-		"nothing new":             {"one\n", "one\n", "", 4},
-		"a log without its start": {"c\nd\n", "[4 earlier bytes were dropped]\nc\nd\ne\n", "e\n", 8},
-		"nothing in common":       {"loading\n", "a\nb\n", "a\nb\n", 8},
-		"nothing printed":         {"", "a\n", "a\n", 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-
-			require.Equal(t, c.rest, (&followed{end: c.end, tail: c.printed}).rest(c.log))
-		})
-	}
-}
-
 func TestGraphQLPages(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -237,19 +215,6 @@ func TestGraphQLPages(t *testing.T) {
 
 	require.Zero(t, status, errs)
 	require.Equal(t, "c1\nc2\n", out)
-}
-
-func TestAsk(t *testing.T) {
-	t.Parallel()
-
-	for answer, agrees := range map[string]bool{"y\n": true, "YES\n": true, "\n": false, "n\n": false, "": false, "yellow\n": false} {
-		var out strings.Builder
-
-		err := ask(strings.NewReader(answer), &out, "Delete 1 job?")
-
-		require.Equal(t, agrees, err == nil, answer)
-		require.Equal(t, "Delete 1 job? [y/N] ", out.String())
-	}
 }
 
 // TestContexts runs each command line as a process, because they share a folder of settings.

@@ -77,12 +77,17 @@ func TestDoctor(t *testing.T) {
 				require.NoError(t, os.WriteFile(filepath.Join(data, storesFile), []byte(c.file), 0o600))
 			}
 
-			status, out, errs := call(t, t.Context(), "doctor", "--data", data)
+			var out, errs strings.Builder
+			cmd := doctorCommand()
+			cmd.SilenceErrors, cmd.SilenceUsage = true, true
+			cmd.SetArgs([]string{"--data", data})
+			cmd.SetOut(&out)
+			status := report(&errs, cmd.ExecuteContext(t.Context()))
 
 			require.Equal(t, 2, status, name)
-			require.Empty(t, out, name)
-			require.Contains(t, errs, c.says, name)
-			require.NotContains(t, errs, "hidden", name)
+			require.Empty(t, out.String(), name)
+			require.Contains(t, errs.String(), c.says, name)
+			require.NotContains(t, errs.String(), "hidden", name)
 		}
 	})
 }

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/client"
-	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/reelay/reelay/features/history"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/jobstest"
@@ -20,6 +19,7 @@ import (
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
 	"github.com/samber/lo"
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 )
 
@@ -134,13 +134,20 @@ func TestFiguresAgree(t *testing.T) {
 
 	var rest, graphql map[string]any
 	require.NoError(t, json.Unmarshal([]byte(read("/api/v1/overview")), &rest))
-	now, err := readOverview(t.Context(), operator)
+	state, err := operator.Overview(t.Context())
 	require.NoError(t, err)
-	data, err := json.Marshal(now.Overview)
+	data, err := json.Marshal(state)
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(data, &graphql))
-	var top strings.Builder
-	require.NoError(t, now.print(&output.Screen{Writer: &top}))
+	printed := func(cmd *cobra.Command, args ...string) string {
+		var out strings.Builder
+		cmd.SetArgs(append(args, "--endpoint", s.publicURL, "--key", key))
+		cmd.SetOut(&out)
+		cmd.SetErr(io.Discard) // it warns of --key
+		require.NoError(t, cmd.ExecuteContext(t.Context()))
+		return out.String()
+	}
+	top := printed(topCommand(), "--once")
 	overview, queues, metrics := textOf(read("/overview")), textOf(read("/queues")), read("/metrics")
 
 	require.Len(t, graphql, len(rest), "REST and GraphQL have the same figures")
@@ -160,7 +167,7 @@ func TestFiguresAgree(t *testing.T) {
 		for surface, c := range map[string]struct {
 			show func(float64) string
 			in   string
-		}{"top": {how.top, top.String()}, "overview": {how.overview, overview}, "queues": {how.queues, queues}, "metrics": {how.metric, metrics}} {
+		}{"top": {how.top, top}, "overview": {how.overview, overview}, "queues": {how.queues, queues}, "metrics": {how.metric, metrics}} {
 			if c.show != nil {
 				require.Contains(t, c.in, c.show(other.(float64)), "%s shows %s", surface, name)
 			}
@@ -182,16 +189,18 @@ func TestFiguresAgree(t *testing.T) {
 		left[l.(map[string]any)["reason"].(string)] = l.(map[string]any)["jobs"].(float64)
 	}
 	require.Equal(t, map[string]float64{"PAUSED": 3, "NO_CAPACITY": 2}, left)
-	for _, in := range []string{overview, top.String()} {
+	for _, in := range []string{overview, top} {
 		require.Contains(t, in, "3 jobs: paused")
 		require.Contains(t, in, "2 jobs: no worker and no pool can run them")
 	}
 	require.Contains(t, metrics, `reelay_queue_stuck_jobs{reason="PAUSED",tier="BATCH"} 3`)
 	require.Contains(t, queues, "not until resumed")
 	require.Contains(t, queues, "no pool and no worker serves it")
-	for _, q := range now.Queues {
+	listed, err := operator.Queues(t.Context())
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^\S+ +dead .* no pool and no worker serves it$`, printed(queuesCommand()))
+	for _, q := range listed {
 		if lo.FromPtrOr(q.Model, "") == "dead" {
-			require.Equal(t, "no pool and no worker serves it", queueState(q))
 			require.Empty(t, q.ServedBy)
 		} else if q.Tier == client.TierEnterprise {
 			require.Equal(t, []string{"spots"}, q.ServedBy)

@@ -94,7 +94,7 @@ func TestModelsCommand(t *testing.T) {
 	t.Run("RefusesAFileThatItCannotRead", func(t *testing.T) {
 		t.Parallel()
 		large := filepath.Join(t.TempDir(), "large.yaml")
-		require.NoError(t, os.WriteFile(large, make([]byte, maxSpecFile+1), 0o600))
+		require.NoError(t, os.WriteFile(large, make([]byte, 256<<10+1), 0o600))
 
 		for path, says := range map[string]string{"": "name the file with -f FILE", "/nowhere.yaml": "no such file", large: "longer than 262144 bytes"} {
 			status, _, errs := call(t, t.Context(), "models", "apply", "-f", path, "--endpoint", "http://127.0.0.1:1", "--key", "rl_x")

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -28,12 +27,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
-		main()
-	}
-	modelstest.Main(m.Run)
-}
+func TestMain(m *testing.M) { modelstest.Main(m.Run) }
 
 // strained is a complete API whose stores a test may overload.
 type strained struct {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/reelay/reelay/client"
 	"github.com/stretchr/testify/require"
 )
 
@@ -236,7 +237,14 @@ func TestSubmitFile(t *testing.T) {
 		require.Equal(t, 1, status)
 		require.Contains(t, errs, "4 of 6 were refused")
 		require.NotContains(t, errs, "submitted", "nothing but the results")
-		var report batchReport
+		var report struct {
+			Accepted, Rejected int
+			Results            []struct {
+				Line  int
+				JobID string
+				Error *client.SubmissionRefusal
+			}
+		}
 		require.NoError(t, json.Unmarshal([]byte(out), &report))
 		require.Equal(t, 2, report.Accepted)
 		require.Equal(t, 4, report.Rejected)

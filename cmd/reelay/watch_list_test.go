@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/stretchr/testify/require"
 )
 
@@ -26,15 +25,6 @@ func TestInterruptedWatch(t *testing.T) {
 			require.Contains(t, errs, "the job continues")
 		})
 	}
-}
-
-func TestFigures(t *testing.T) {
-	t.Parallel()
-
-	parts := []string{"3 queued", "1 running", "no worker"}
-	require.Equal(t, "jobs   3 queued · 1 running · no worker\n", figures("jobs", parts, 0))
-	require.Equal(t, "jobs   3 queued\n       1 running\n       no worker\n", figures("jobs", parts, 20))
-	require.Equal(t, "jobs   3 queued · 1 running\n       no worker\n", figures("jobs", parts, 27))
 }
 
 // TestWatchList covers --watch of lists.
@@ -73,15 +63,6 @@ func TestWatchList(t *testing.T) {
 		require.Equal(t, exitFailed, status)
 		require.Equal(t, 1, strings.Count(out, "PRO"))
 		require.Contains(t, errs, "key")
-	})
-
-	t.Run("WritesOverTheOldPage", func(t *testing.T) {
-		t.Parallel()
-		var out strings.Builder
-
-		require.NoError(t, redraw(&output.Screen{Writer: &out, Width: 20, Height: 5}, "a title that is too long", "1\n2\n3\n"))
-
-		require.Equal(t, "\x1b[Ha title that is too…\x1b[K\n1\x1b[K\n2\x1b[K\n…\x1b[K\n\x1b[J", out.String())
 	})
 
 	t.Run("RefusesAnotherInterval", func(t *testing.T) {

@@ -254,17 +254,6 @@ func TestWorkflows(t *testing.T) {
 		}
 	})
 
-	t.Run("NamesTheNodesThatANodeWaitsFor", func(t *testing.T) {
-		t.Parallel()
-		nodes := []client.WorkflowNode{{Key: "shots.fog", Job: client.WorkflowNodeJob{Id: "job_1"}}, {Key: "film", Job: client.WorkflowNodeJob{
-			Id: "job_2", Status: client.JobStatusBlocked, WaitingFor: []client.WorkflowNodeReason{{Message: "1 job must complete first: job_1."}},
-		}}}
-
-		nameNodes(nodes)
-
-		require.Equal(t, "1 job must complete first: shots.fog.", nodeReason(nodes[1]))
-	})
-
 	t.Run("RefusesFilesThatAreNoWorkflow", func(t *testing.T) {
 		t.Parallel()
 		s, args := serveScreeningRoom(t)
@@ -284,7 +273,7 @@ func TestWorkflows(t *testing.T) {
 			"name: x\njobs:\n- key: a\n  job: {prompt: x, priority: 010}":          `:4: priority is 010, which some programs read as octal`,
 			"name: caf\xe9":                                                        "line 1 is not valid UTF-8: save the file as UTF-8",
 			"a: &a [x]\nb: *a":                                                     "anchors, aliases and tags of YAML are not supported",
-			"# " + strings.Repeat("x", maxWorkflow):                                "is longer than 10485760 bytes",
+			"# " + strings.Repeat("x", 10<<20):                                     "is longer than 10485760 bytes",
 		} {
 			status, _, errs := call(t, t.Context(), append(args, "workflows", "run", "-f", shots(t, text))...)
 			require.Equal(t, 1, status)
