@@ -25,17 +25,19 @@ type depguardRule struct {
 	Deny  []struct{ Pkg, Desc string }
 }
 
-// covers reports whether the rule applies to a file. "!$test" excludes tests.
+// covers reports whether the rule applies to a file. "!" excludes files, and "!$test" tests.
 func (r depguardRule) covers(t *testing.T, file string) bool {
 	t.Helper()
 	if slices.Contains(r.Files, "!$test") && strings.HasSuffix(file, "_test.go") {
 		return false
 	}
-	return len(r.Files) == 0 || slices.ContainsFunc(r.Files, func(glob string) bool {
+	matches := func(glob string) bool {
 		covered, err := doublestar.Match(glob, "/"+file)
 		require.NoError(t, err)
 		return covered
-	})
+	}
+	excludes := func(glob string) bool { return strings.HasPrefix(glob, "!") && matches(glob[1:]) }
+	return len(r.Files) == 0 || slices.ContainsFunc(r.Files, matches) && !slices.ContainsFunc(r.Files, excludes)
 }
 
 // refuses returns why the rule forbids an import, or "".

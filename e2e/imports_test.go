@@ -44,6 +44,11 @@ func TestImports(t *testing.T) {
 		{"internal/sse", true, []string{module + "/jobs", module + "/models"}},
 		{"gpu/runtime", true, []string{module + "/client", module + "/jobs", module + "/models"}},
 		{"client", true, []string{module + "/jobs", module + "/models", "github.com/uptrace/bun"}},
+		{"cmd/reelay/internal/commands/completion", true, []string{ // which imports the other commands
+			module + "/jobs", module + "/models", module + "/graph", module + "/cmd/reelay/internal/servers",
+			"github.com/uptrace/bun", "github.com/redis/go-redis/v9", "github.com/hibiken/asynq",
+		}},
+		{"cmd/reelay/internal/demo", true, []string{module + "/jobs", module + "/models", module + "/graph", module + "/cmd/reelay/internal/servers", "github.com/uptrace/bun"}},
 		{"cmd/reelay-agent", true, []string{
 			module + "/jobs", module + "/models", module + "/graph", module + "/web/door", module + "/web/console", "github.com/uptrace/bun",
 			"github.com/redis/go-redis/v9", "github.com/hibiken/asynq", "cloud.google.com/go/storage", module + "/gpu/provider/gce", "google.golang.org/api/compute/v1", "github.com/99designs/gqlgen/graphql/handler",

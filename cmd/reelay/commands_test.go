@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
 	"github.com/stretchr/testify/require"
 )
 
@@ -123,24 +124,24 @@ func TestCommands(t *testing.T) {
 		status int
 		says   string
 	}{
-		"no job":                     {"delete", exitUsage, "give the ids of jobs"},
-		"a wrong priority":           {"jobs set-priority high job_1", exitUsage, "from -100 to 100"},
-		"a wrong tier":               {"jobs set-tier gold job_1", exitUsage, "there is no lane"},
-		"no filter":                  {"bulk start cancel", exitUsage, "say which jobs"},
-		"a wrong action":             {"bulk start explode", exitUsage, "cancel, retry, redrive, delete, set-tier or set-priority"},
-		"set-tier without a tier":    {"bulk start set-tier --all", exitUsage, "--to pro"},
-		"set-priority without one":   {"bulk start set-priority --all", exitUsage, "--to 50"},
-		"set-priority of words":      {"bulk start set-priority --to high --all", exitUsage, "from -100 to 100"},
-		"a priority of others":       {"bulk start cancel --to 5 --all", exitUsage, "leave it out"},
-		"a bulk start without --yes": {"bulk start cancel --all", exitFailed, "confirm with --yes"},
-		"redrive of nothing":         {"dead-letters redrive", exitUsage, "name a dead letter"},
-		"discard of nothing":         {"dead-letters discard", exitUsage, "--fingerprint"},
-		"a wrong class":              {"dead-letters list --class sick", exitUsage, "transient"},
-		"no query":                   {"graphql", exitUsage, "there is no query"},
-		"two queries":                {"graphql {a} -f b.graphql", exitUsage, "given twice"},
-		"a log of two kinds":         {"logs job_1 -f --attempt 2", exitUsage, "use one of them"},
-		"a file for an estimate":     {"estimate --prompt x --image /etc/hosts", exitUsage, "uploads nothing"},
-		"an unknown format":          {"top -o xml", exitUsage, "table, wide, json, yaml or name"},
+		"no job":                     {"delete", terminal.ExitUsage, "give the ids of jobs"},
+		"a wrong priority":           {"jobs set-priority high job_1", terminal.ExitUsage, "from -100 to 100"},
+		"a wrong tier":               {"jobs set-tier gold job_1", terminal.ExitUsage, "there is no lane"},
+		"no filter":                  {"bulk start cancel", terminal.ExitUsage, "say which jobs"},
+		"a wrong action":             {"bulk start explode", terminal.ExitUsage, "cancel, retry, redrive, delete, set-tier or set-priority"},
+		"set-tier without a tier":    {"bulk start set-tier --all", terminal.ExitUsage, "--to pro"},
+		"set-priority without one":   {"bulk start set-priority --all", terminal.ExitUsage, "--to 50"},
+		"set-priority of words":      {"bulk start set-priority --to high --all", terminal.ExitUsage, "from -100 to 100"},
+		"a priority of others":       {"bulk start cancel --to 5 --all", terminal.ExitUsage, "leave it out"},
+		"a bulk start without --yes": {"bulk start cancel --all", terminal.ExitFailed, "confirm with --yes"},
+		"redrive of nothing":         {"dead-letters redrive", terminal.ExitUsage, "name a dead letter"},
+		"discard of nothing":         {"dead-letters discard", terminal.ExitUsage, "--fingerprint"},
+		"a wrong class":              {"dead-letters list --class sick", terminal.ExitUsage, "transient"},
+		"no query":                   {"graphql", terminal.ExitUsage, "there is no query"},
+		"two queries":                {"graphql {a} -f b.graphql", terminal.ExitUsage, "given twice"},
+		"a log of two kinds":         {"logs job_1 -f --attempt 2", terminal.ExitUsage, "use one of them"},
+		"a file for an estimate":     {"estimate --prompt x --image /etc/hosts", terminal.ExitUsage, "uploads nothing"},
+		"an unknown format":          {"top -o xml", terminal.ExitUsage, "table, wide, json, yaml or name"},
 	} {
 		t.Run("Refuses "+name, func(t *testing.T) {
 			t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
 	"github.com/stretchr/testify/require"
 )
 
@@ -25,6 +26,6 @@ func TestDownloadOutput(t *testing.T) {
 	require.Equal(t, 1, status)
 	require.Contains(t, errs, "--force")
 	status, _, errs = call(t, t.Context(), append(args, "--kind", "film")...)
-	require.Equal(t, exitUsage, status)
+	require.Equal(t, terminal.ExitUsage, status)
 	require.Contains(t, errs, `--kind is "film": it must be video, thumbnail, output, preview, spritesheet, log or evidence`)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 
+	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
 	"github.com/stretchr/testify/require"
 )
 
@@ -11,7 +12,7 @@ func TestDraftOfNoSeeds(t *testing.T) {
 
 	status, _, errs := call(t, t.Context(), "draft", "--prompt", "a fox", "--steps", "2", "--seeds", "0", "--endpoint", "http://127.0.0.1:1", "--key", "k")
 
-	require.Equal(t, exitUsage, status)
+	require.Equal(t, terminal.ExitUsage, status)
 	require.Contains(t, errs, "--seeds must be from 1 to 64")
 }
 

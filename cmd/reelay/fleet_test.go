@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
 	"github.com/stretchr/testify/require"
 )
 
@@ -63,6 +64,6 @@ func TestWorkersCommand(t *testing.T) {
 	for _, args := range [][]string{{"workers", "drain"}, {"workers", "preempt", "a", "b"}, {"workers", "resume", "a"}, {"workers", "drain", "a", "--deadline", "soon"}} {
 		status, _, errs := call(t, t.Context(), args...)
 
-		require.Equal(t, exitUsage, status, errs)
+		require.Equal(t, terminal.ExitUsage, status, errs)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 
+	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
 	"github.com/stretchr/testify/require"
 )
 
@@ -34,7 +35,7 @@ func TestHaltCommands(t *testing.T) {
 	}
 	for _, args := range [][]string{{"halt", "everything", "--reason", "x"}, {"resume"}, {"resume", "leases", "schedules"}} {
 		status, _, errs := call(t, t.Context(), args...)
-		require.Equal(t, exitUsage, status, errs)
+		require.Equal(t, terminal.ExitUsage, status, errs)
 	}
 	status, _, errs := call(t, t.Context(), "halt", "leases", "--endpoint", "http://127.0.0.1:1", "--key", "rl_x")
 	require.NotZero(t, status)

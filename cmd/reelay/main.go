@@ -12,6 +12,18 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/reelay/reelay/cmd/reelay/internal/commands/access"
+	"github.com/reelay/reelay/cmd/reelay/internal/commands/completion"
+	"github.com/reelay/reelay/cmd/reelay/internal/commands/fleet"
+	"github.com/reelay/reelay/cmd/reelay/internal/commands/jobs"
+	"github.com/reelay/reelay/cmd/reelay/internal/commands/operations"
+	"github.com/reelay/reelay/cmd/reelay/internal/commands/submission"
+	"github.com/reelay/reelay/cmd/reelay/internal/commands/workflows"
+	"github.com/reelay/reelay/cmd/reelay/internal/connect"
+	"github.com/reelay/reelay/cmd/reelay/internal/demo"
+	"github.com/reelay/reelay/cmd/reelay/internal/servers"
+	"github.com/reelay/reelay/cmd/reelay/internal/simulation"
+	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/version"
 	"github.com/spf13/cobra"
@@ -22,10 +34,10 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 // run executes one command line as this process and returns its exit status.
 func run(args []string, out, errs io.Writer) int {
 	ctx := context.Background()
-	if cmd, _, err := rootCommand().Find(args); err != nil || cmd.Annotations[ownSignals] == "" {
+	if cmd, _, err := rootCommand().Find(args); err != nil || cmd.Annotations[servers.OwnSignals] == "" {
 		var stop func()
 		if ctx, stop, err = processContext(); err != nil {
-			return report(errs, err)
+			return terminal.Report(errs, err)
 		}
 		defer stop()
 	}
@@ -48,9 +60,9 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 		err = root.ExecuteContext(ctx)
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		err = errInterrupted
+		err = terminal.ErrInterrupted
 	}
-	return report(errs, err)
+	return terminal.Report(errs, err)
 }
 
 // processContext returns a context that ends when this process is asked to stop, or
@@ -78,7 +90,7 @@ func processContext() (context.Context, func(), error) {
 }
 
 func rootCommand() *cobra.Command {
-	root := family(&cobra.Command{
+	root := terminal.Family(&cobra.Command{
 		Use:   "reelay",
 		Short: "Turn prompts into videos on GPUs that may vanish",
 		Long: "Reelay turns prompts into videos on GPUs that may vanish. If a worker goes away, its job resumes from its\n" +
@@ -97,19 +109,21 @@ func rootCommand() *cobra.Command {
 		&cobra.Group{ID: "fleet", Title: "The fleet:"},
 		&cobra.Group{ID: "access", Title: "Access:"},
 		&cobra.Group{ID: "run", Title: "Running Reelay:"})
-	addGroup(root, "jobs", submitCommand(), draftCommand(), takesCommand(), continueCommand(), watchCommand(), getCommand(), explainCommand(), listCommand(), batchCommand(), downloadCommand(), logsCommand(), eventsCommand(), openCommand(),
-		cancelCommand(), retryCommand(), deleteCommand(), jobsCommand(), bulkCommand(), schedulesCommand(), workflowsCommand(), storyboardCommand(), estimateCommand(), modelsCommand(), webhooksCommand())
-	addGroup(root, "fleet", topCommand(), attentionCommand(), workersCommand(), poolsCommand(), queuesCommand(), haltCommand(), resumeCommand(), deadLettersCommand(), alertsCommand(), accountsCommand(), keysCommand(keysBootstrapCommand()), membersCommand(membersBootstrapCommand()), changesCommand(), auditCommand())
-	addGroup(root, "run", demoCommand(), upCommand(), apiCommand(), controlCommand(), storeCommand(), migrateCommand(), doctorCommand(), simulateCommand())
-	addGroup(root, "run", agentCommands()...)
+	addGroup(root, "jobs", submission.SubmitCommand(), submission.DraftCommand(), submission.TakesCommand(), submission.ContinueCommand(), jobs.WatchCommand(), jobs.GetCommand(), jobs.ExplainCommand(), jobs.ListCommand(), submission.BatchCommand(), jobs.DownloadCommand(), jobs.LogsCommand(), jobs.EventsCommand(), connect.OpenCommand(),
+		jobs.CancelCommand(), jobs.RetryCommand(), jobs.DeleteCommand(), jobs.Command(), operations.BulkCommand(), workflows.SchedulesCommand(), workflows.Command(), workflows.StoryboardCommand(), submission.EstimateCommand(), fleet.ModelsCommand(), operations.WebhooksCommand())
+	addGroup(root, "fleet", operations.TopCommand(), operations.AttentionCommand(), fleet.WorkersCommand(), fleet.PoolsCommand(), fleet.QueuesCommand(), operations.HaltCommand(), operations.ResumeCommand(), operations.DeadLettersCommand(), operations.AlertsCommand(), access.AccountsCommand(), access.KeysCommand(servers.KeysBootstrapCommand()), access.MembersCommand(servers.MembersBootstrapCommand()), operations.ChangesCommand(), operations.AuditCommand())
+	addGroup(root, "run", demo.Command(), servers.UpCommand(), servers.APICommand(), servers.ControlCommand(), servers.StoreCommand(), servers.MigrateCommand(), servers.DoctorCommand(), simulation.Command())
+	addGroup(root, "run", servers.AgentCommands()...)
 	root.AddCommand(referenceCommand())
-	addGroup(root, "access", loginCommand(), logoutCommand(), contextCommand(), whoamiCommand(), graphqlCommand(), versionCommand())
+	addGroup(root, "access", connect.LoginCommand(), connect.LogoutCommand(), connect.ContextCommand(), connect.WhoamiCommand(), connect.GraphQLCommand(), connect.VersionCommand())
 	root.PersistentFlags().Bool("no-color", false, "print no colours, as with the environment variable NO_COLOR")
 	root.SetHelpCommandGroupID("run")
 	root.SetCompletionCommandGroupID("run")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{cmd, flagError(cmd, err)} })
-	checkArgs(root)
-	completeFlags(root)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return terminal.UsageError(cmd, terminal.FlagError(cmd, err))
+	})
+	terminal.CheckArgs(root)
+	completion.AddTo(root)
 	return root
 }
 

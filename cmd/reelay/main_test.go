@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/connect"
+	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
 	"github.com/stretchr/testify/require"
 )
 
@@ -173,7 +175,7 @@ func TestReport(t *testing.T) {
 	t.Run("SucceedsIfTheReaderClosesThePipe", func(t *testing.T) {
 		t.Parallel()
 
-		require.Zero(t, report(os.Stderr, &os.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.EPIPE}))
+		require.Zero(t, terminal.Report(os.Stderr, &os.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.EPIPE}))
 	})
 }
 
@@ -198,11 +200,11 @@ func TestAPIError(t *testing.T) {
 
 	const says = "Too many jobs wait. Try again in 2 s."
 
-	err := apiError(&client.Error{Code: client.CodeUnavailable, Message: says, RetryAfter: 2 * time.Second})
+	err := connect.WithAdvice(&client.Error{Code: client.CodeUnavailable, Message: says, RetryAfter: 2 * time.Second})
 
 	require.EqualError(t, err, says, "the server says when")
 
-	err = apiError(&client.Error{Code: client.CodeUnauthenticated, Message: "send the header Authorization"})
+	err = connect.WithAdvice(&client.Error{Code: client.CodeUnauthenticated, Message: "send the header Authorization"})
 
 	require.EqualError(t, err, "the key is missing, unknown or revoked: check REELAY_API_KEY or --key")
 }
@@ -267,7 +269,7 @@ func TestSubmit(t *testing.T) {
 
 		status, _, errs := sendJob(t, ctx, url)
 
-		require.Equal(t, exitInterrupted, status)
+		require.Equal(t, terminal.ExitInterrupted, status)
 		require.Contains(t, errs, "stopped before an answer came\nThe job may have been accepted.")
 		require.Contains(t, errs, "--idempotency-key "+server.received()[0])
 	})
@@ -282,7 +284,7 @@ func TestSubmit(t *testing.T) {
 
 		status := execute(ctx, []string{"submit", "--prompt", "fox", "--endpoint", url, "--key", "rl_x"}, io.Discard, errs)
 
-		require.Equal(t, exitInterrupted, status)
+		require.Equal(t, terminal.ExitInterrupted, status)
 		require.Contains(t, errs.String(), "waiting for 20 s, then trying again: It may submit 5 jobs a minute, and has.\n")
 		require.Contains(t, errs.String(), "reelay: stopped before a retry: It may submit 5 jobs a minute, and has.\nThe job was not accepted\n")
 	})

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/internal/version"
 	"github.com/stretchr/testify/require"
@@ -17,6 +18,13 @@ import (
 // asProgram is the environment variable that makes this test's executable run as the program
 // itself.
 const asProgram = "REELAY_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
 
 // program returns a command line as a separate process, without a terminal.
 func program(t *testing.T, args ...string) *exec.Cmd {
@@ -56,7 +64,7 @@ func TestProgram(t *testing.T) {
 			require.NoError(t, cmd.Process.Signal(signal))
 
 			require.Error(t, cmd.Wait())
-			require.Equal(t, exitInterrupted, cmd.ProcessState.ExitCode(), errs)
+			require.Equal(t, terminal.ExitInterrupted, cmd.ProcessState.ExitCode(), errs)
 			require.Len(t, server.received(), 1, "it asks no more")
 			require.Contains(t, errs.String(), "--idempotency-key "+server.received()[0])
 			require.NotContains(t, errs.String(), "\x1b", "there is no terminal")
@@ -94,7 +102,7 @@ func TestProgram(t *testing.T) {
 
 		require.Error(t, cmd.Run())
 
-		require.Equal(t, exitFailed, cmd.ProcessState.ExitCode())
+		require.Equal(t, terminal.ExitFailed, cmd.ProcessState.ExitCode())
 		require.Contains(t, errs.String(), "no space left on device")
 	})
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
 	"github.com/stretchr/testify/require"
 )
 
@@ -102,7 +103,7 @@ func TestQueuesCommand(t *testing.T) {
 		for _, args := range [][]string{{"queues", "pause", "gold"}, {"queues", "resume"}, {"queues", "halt"}} {
 			status, _, errs := call(t, t.Context(), args...)
 
-			require.Equal(t, exitUsage, status, errs)
+			require.Equal(t, terminal.ExitUsage, status, errs)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/reelay/reelay/cmd/reelay/internal/connect"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -79,9 +80,9 @@ type flagGroup struct {
 
 func flagGroups() []flagGroup {
 	api, answer, list := &cobra.Command{}, &cobra.Command{}, &cobra.Command{}
-	new(target).addFlags(api)
+	new(connect.Target).AddFlags(api)
 	new(output.Options).AddFlags(answer)
-	(&lister[int]{}).command(list)
+	(&connect.Lister[int]{}).Command(list)
 	list.Flags().VisitAll(func(f *pflag.Flag) {
 		f.Hidden = api.Flags().Lookup(f.Name) != nil || answer.Flags().Lookup(f.Name) != nil
 	})

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
 	"github.com/stretchr/testify/require"
 )
 
@@ -81,7 +82,7 @@ func TestShortIDs(t *testing.T) {
 
 			status, _, errs := call(t, t.Context(), "cancel", "01937d3e", "--endpoint", url, "--key", "rl_x")
 
-			require.Equal(t, exitFailed, status)
+			require.Equal(t, terminal.ExitFailed, status)
 			require.Contains(t, errs, c.says)
 			require.NotContains(t, asked, "cancelJob")
 		})

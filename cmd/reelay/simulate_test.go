@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
 	"github.com/reelay/reelay/features/simulate"
 	"github.com/stretchr/testify/require"
 )
@@ -42,11 +43,11 @@ func TestSimulate(t *testing.T) {
 		"Variants":     {[]string{file, "--json", result, "--html", page, "--seed", "7"}, 0, "ALWAYS"},
 		"Compare":      {[]string{file, "--compare", "always"}, 0, "ALWAYS"},
 		"JSON":         {[]string{file, "--json", "-"}, 0, `"scenario": "never"`},
-		"NoScenario":   {nil, exitUsage, "name a scenario or a file"},
-		"NoSuch":       {[]string{"nope"}, exitFailed, "there is no scenario nope: name a file, or one of"},
-		"NoSuchFile":   {[]string{"./nope.yaml"}, exitFailed, "no such file"},
-		"BadFile":      {[]string{bad}, exitFailed, `bad.yaml:2: unknown field "worklaod"`},
-		"NoSuchFolder": {[]string{file, "--html", folder + "/no/report.html"}, exitFailed, "does not exist: create it first"},
+		"NoScenario":   {nil, terminal.ExitUsage, "name a scenario or a file"},
+		"NoSuch":       {[]string{"nope"}, terminal.ExitFailed, "there is no scenario nope: name a file, or one of"},
+		"NoSuchFile":   {[]string{"./nope.yaml"}, terminal.ExitFailed, "no such file"},
+		"BadFile":      {[]string{bad}, terminal.ExitFailed, `bad.yaml:2: unknown field "worklaod"`},
+		"NoSuchFolder": {[]string{file, "--html", folder + "/no/report.html"}, terminal.ExitFailed, "does not exist: create it first"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
 	"github.com/stretchr/testify/require"
 )
 
@@ -195,7 +196,7 @@ func TestSubmitFile(t *testing.T) {
 
 		status, _, errs := call(t, ctx, append(args, "--file", shots(t, strings.Repeat(`{"prompt":"a fox"}`+"\n", 5)))...)
 
-		require.Equal(t, exitInterrupted, status)
+		require.Equal(t, terminal.ExitInterrupted, status)
 		require.Contains(t, errs, "2 submitted\n")
 	})
 
@@ -299,7 +300,7 @@ func TestSubmitFile(t *testing.T) {
 
 		status, _, errs := call(t, ctx, append(args, "--file", file)...)
 
-		require.Equal(t, exitInterrupted, status)
+		require.Equal(t, terminal.ExitInterrupted, status)
 		require.Contains(t, errs, "may have been accepted. Run the same command again to continue: it submits only what is missing")
 		c.before = nil
 		there := len(c.jobs)
@@ -333,7 +334,7 @@ func TestSubmitFile(t *testing.T) {
 		}
 		require.Len(t, c.calls, 2)
 		status, _, errs := call(t, t.Context(), append(args, "--file", shots(t, "{}"), "--prompt", "x")...)
-		require.Equal(t, exitUsage, status)
+		require.Equal(t, terminal.ExitUsage, status)
 		require.Contains(t, errs, "--prompt cannot be used with --file")
 		for flags, says := range map[string]string{
 			"--format xml":            "--format is \"xml\": it must be csv or jsonl",
@@ -341,11 +342,11 @@ func TestSubmitFile(t *testing.T) {
 			"--idempotency-key again": "--idempotency-key cannot be used with --file",
 		} {
 			status, _, errs := call(t, t.Context(), append(append(args, "--file", shots(t, "{}")), strings.Fields(flags)...)...)
-			require.Equal(t, exitUsage, status)
+			require.Equal(t, terminal.ExitUsage, status)
 			require.Contains(t, errs, says)
 		}
 		status, _, errs = call(t, t.Context(), append(args, "--prompt", "x", "--batch", "b")...)
-		require.Equal(t, exitUsage, status)
+		require.Equal(t, terminal.ExitUsage, status)
 		require.Contains(t, errs, "--batch goes with --file only")
 	})
 }
@@ -453,6 +454,6 @@ func TestBatch(t *testing.T) {
 	require.Equal(t, 1, status)
 	require.Contains(t, errs, "there is no batch none")
 	status, _, errs = call(t, t.Context(), append(args, "batch", "a b")...)
-	require.Equal(t, exitUsage, status)
+	require.Equal(t, terminal.ExitUsage, status)
 	require.Contains(t, errs, "is not the name of a batch")
 }

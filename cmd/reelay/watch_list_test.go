@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,7 +22,7 @@ func TestInterruptedWatch(t *testing.T) {
 
 			status, _, errs := call(t, ctx, append(strings.Fields(command), "--endpoint", "http://127.0.0.1:1", "--key", "rl_x")...)
 
-			require.Equal(t, exitInterrupted, status, errs)
+			require.Equal(t, terminal.ExitInterrupted, status, errs)
 			require.Contains(t, errs, "the job continues")
 		})
 	}
@@ -60,7 +61,7 @@ func TestWatchList(t *testing.T) {
 
 		status, out, errs := call(t, t.Context(), "queues", "-w=1s", "--endpoint", url, "--key", "rl_x")
 
-		require.Equal(t, exitFailed, status)
+		require.Equal(t, terminal.ExitFailed, status)
 		require.Equal(t, 1, strings.Count(out, "PRO"))
 		require.Contains(t, errs, "key")
 	})
@@ -70,7 +71,7 @@ func TestWatchList(t *testing.T) {
 		for _, every := range []string{"0s", "1ms", "2", "never", "2h"} {
 			status, _, errs := call(t, t.Context(), "queues", "--watch="+every)
 
-			require.Equal(t, exitUsage, status)
+			require.Equal(t, terminal.ExitUsage, status)
 			require.Contains(t, errs, "from 1s to 1h")
 		}
 	})

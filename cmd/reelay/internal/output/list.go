@@ -71,3 +71,6 @@ func (l *List[T]) More(out io.Writer) error {
 	_, err := fmt.Fprintf(out, "%d%s; next page: --after %s\n", len(l.Items), count, *l.EndCursor)
 	return err
 }
+
+// Complete is the answer of a call that returns a whole list.
+func Complete[T any](items []T, err error) (List[T], error) { return All(items), err }

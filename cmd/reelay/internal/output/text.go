@@ -98,3 +98,35 @@ func orDash(s string) string {
 	}
 	return s
 }
+
+// Since returns the approximate time since t.
+func Since(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return Ago(*t)
+}
+
+// OrDash returns the value as text, or a dash if there is none.
+func OrDash[T any](v *T) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprint(*v)
+}
+
+// Size formats a number of bytes with a unit.
+func Size(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+// Decimal returns a number with one decimal, or with none if it is whole.
+func Decimal(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") }

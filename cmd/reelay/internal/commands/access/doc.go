@@ -1,0 +1,2 @@
+// Package access has the commands about accounts, keys and members.
+package access

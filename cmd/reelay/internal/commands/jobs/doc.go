@@ -1,0 +1,2 @@
+// Package jobs has the commands about jobs that exist: list, show, watch, change and download them.
+package jobs

@@ -1,0 +1,118 @@
+package servers
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/reelay/reelay/features/upkeep"
+	"github.com/stretchr/testify/require"
+)
+
+func TestRetention(t *testing.T) {
+	const jobsDays, eventsDays, videosDays = "REELAY_RETENTION_JOBS_DAYS", "REELAY_RETENTION_EVENTS_DAYS", "REELAY_RETENTION_FILMS_DAYS"
+
+	t.Run("IsParsedInDays", func(t *testing.T) {
+		for name, c := range map[string]struct {
+			env  map[string]string
+			want upkeep.Retention
+		}{
+			"nothing set":              {nil, upkeep.Retention{Jobs: 180 * day, Events: 90 * day, Videos: 30 * day}},
+			"all set":                  {map[string]string{jobsDays: "10", eventsDays: "9", videosDays: "1"}, upkeep.Retention{Jobs: 10 * day, Events: 9 * day, Videos: day}},
+			"nothing outlives its job": {map[string]string{jobsDays: "20"}, upkeep.Retention{Jobs: 20 * day, Events: 20 * day, Videos: 20 * day}},
+		} {
+			for _, setting := range []string{jobsDays, eventsDays, videosDays} {
+				t.Setenv(setting, c.env[setting])
+			}
+			cfg := readConfig()
+
+			require.NoError(t, cfg.check(), name)
+			require.Equal(t, c.want, cfg.retention, name)
+		}
+	})
+
+	t.Run("RefusesInvalidValues", func(t *testing.T) {
+		for _, setting := range []string{jobsDays, eventsDays, videosDays} {
+			for _, value := range []string{"0", "-1", "3651", "1.5", "30d", "99999999999999999999"} {
+				t.Setenv(setting, value)
+				cfg := readConfig()
+
+				require.ErrorContains(t, cfg.check(), setting+` is "`+value+`": it must be a number of days from 1 to `, setting)
+			}
+			t.Setenv(setting, "")
+		}
+		t.Setenv(videosDays, "181")
+		cfg := readConfig()
+		require.ErrorContains(t, cfg.check(), "from 1 to 180", "a video does not outlive its job")
+	})
+}
+
+func TestUserQueuePercent(t *testing.T) {
+	const setting = "REELAY_USER_QUEUE_PERCENT"
+
+	t.Run("DefaultsToHalf", func(t *testing.T) {
+		for value, want := range map[string]int{"": 50, "1": 1, "100": 100} {
+			t.Setenv(setting, value)
+			cfg := readConfig()
+
+			require.NoError(t, cfg.check())
+			require.Equal(t, want, cfg.userShare)
+		}
+	})
+
+	t.Run("IsAPercentage", func(t *testing.T) {
+		for _, value := range []string{"0", "101", "-1", "50%", "half"} {
+			t.Setenv(setting, value)
+			cfg := readConfig()
+
+			require.ErrorContains(t, cfg.check(), setting+` is "`+value+`": it must be a number from 1 to 100`)
+		}
+	})
+}
+
+func TestModels(t *testing.T) {
+	const setting = "REELAY_MODELS"
+
+	t.Run("AreAlsoReadFromAFolder", func(t *testing.T) {
+		t.Setenv(setting, "../../../../bench/models")
+		cfg := readConfig()
+		require.NoError(t, cfg.check())
+
+		_, known, err := cfg.loadModels()
+
+		require.NoError(t, err)
+		_, err = known.Model("bench.noop")
+		require.NoError(t, err)
+	})
+
+	t.Run("RefusesAFolderWithoutAList", func(t *testing.T) {
+		t.Setenv(setting, t.TempDir())
+		cfg := readConfig()
+
+		require.ErrorContains(t, cfg.check(), setting+` is "`)
+	})
+}
+
+func TestConfig_ReportsAllErrorsAtOnce(t *testing.T) {
+	for name, value := range map[string]string{
+		"REELAY_LISTEN": "nowhere", "REELAY_PUBLIC_URL": "ftp://reelay.example", "REELAY_DATABASE_CONNECTIONS": "0", "REELAY_INTROSPECTION": "maybe",
+		"REELAY_LOG": "xml", "REELAY_CONSOLE_NAME": strings.Repeat("a", 41), "REELAY_GCE_ENDPOINT": "ftp://google", "REELAY_GCE_IDENTITY_PROJECTS": "My_Project", "REELAY_GCE_IDENTITY_KEYS_URL": "certs.json", "REELAY_CLUSTER": strings.Repeat("a", 64), "REELAY_PROVIDERS": "/nowhere", "REELAY_PRICES": "/nowhere", "REELAY_ALERTS": "/nowhere", "REELAY_METRICS_OPEN": "yes", "REELAY_HOSTS": "a b", "REELAY_ORIGINS": "https://app.example", "REELAY_TLS_CERT": "/nowhere.pem", "REELAY_VIDEO_MODELS": "sora-2",
+		"REELAY_SPOT_PERCENT": "70 %", "REELAY_RESERVE_PERCENT": "-1", "REELAY_FORECAST": "off",
+		"REELAY_USER_QUEUE_PERCENT": "101", "REELAY_RETENTION_JOBS_DAYS": "0", "GCS_BUCKET": "gs://films",
+		"DATABASE_URL": "mysql://user:hunter2@host/x", "REDIS_URL": "http://:hunter2@host", "REELAY_SECRETS_FILE": "",
+	} {
+		t.Setenv(name, value)
+	}
+	cfg := readConfig()
+
+	err := cfg.need()
+
+	for _, named := range []string{
+		"REELAY_LISTEN", "REELAY_PUBLIC_URL", "REELAY_DATABASE_CONNECTIONS", "REELAY_INTROSPECTION", "REELAY_LOG", "REELAY_CONSOLE_NAME", "REELAY_GCE_ENDPOINT", "REELAY_GCE_IDENTITY_PROJECTS", "REELAY_GCE_IDENTITY_KEYS_URL", "REELAY_CLUSTER", "REELAY_PROVIDERS", "REELAY_PRICES", "REELAY_ALERTS", "REELAY_METRICS_OPEN", "REELAY_HOSTS", "REELAY_ORIGINS",
+		"REELAY_TLS_KEY", "REELAY_VIDEO_MODELS", "REELAY_USER_QUEUE_PERCENT",
+		"REELAY_SPOT_PERCENT", "REELAY_RESERVE_PERCENT", "REELAY_FORECAST", "REELAY_RETENTION_JOBS_DAYS", "GCS_BUCKET", "DATABASE_URL", "REDIS_URL",
+		"REELAY_SECRETS_FILE",
+	} {
+		require.Equal(t, 1, strings.Count("\n"+err.Error(), "\n"+named), "%s in %v", named, err)
+	}
+	require.NotContains(t, err.Error(), "hunter2")
+}

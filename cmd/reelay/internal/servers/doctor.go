@@ -1,0 +1,263 @@
+package servers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/reelay/reelay/adapters/blob"
+	"github.com/reelay/reelay/adapters/ready"
+	"github.com/reelay/reelay/cmd/reelay/internal/credentials"
+	"github.com/reelay/reelay/cmd/reelay/internal/input"
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
+	"github.com/reelay/reelay/features/doctor"
+	"github.com/reelay/reelay/gpu/provider/gce"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/change"
+	"github.com/reelay/reelay/models"
+	"github.com/spf13/cobra"
+)
+
+// exitUnexamined is the exit status if the stores could not be examined.
+const exitUnexamined = 2
+
+// DoctorCommand returns `reelay doctor`.
+func DoctorCommand() *cobra.Command {
+	var data string
+	var checkup doctor.Checkup
+	var asJSON, verbose, withGCE bool
+	var document output.Options
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check that nothing is lost, duplicated or stuck",
+		Long: "Checks the guarantees of Reelay on a live system: its rows, its objects, Redis, and the configuration of\n" +
+			"the stores. It changes nothing, except that it writes one small object to the store and deletes it. Each\n" +
+			"finding says why it matters and what to do. See docs/operators/doctor.md.\n\n" +
+			"It finds the stores by DATABASE_URL, REDIS_URL, GCS_BUCKET and STORAGE_EMULATOR_HOST, or by the file that a\n" +
+			"running `reelay up` wrote to --data.\n\n" +
+			"Exit status: 0 if nothing is broken (there may be advice); 1 if something is broken; 2 if it could not check\n" +
+			"everything.",
+		Example: "  reelay doctor\n  reelay doctor --full --json\n  reelay doctor --gce",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			found, err := examine(cmd.Context(), data, checkup, withGCE)
+			if err != nil {
+				return terminal.StatusError(exitUnexamined, err)
+			}
+			if asJSON {
+				err = document.Print(output.ScreenOf(cmd.OutOrStdout()), map[string]any{"level": doctor.Worst(found), "findings": found}, nil)
+			} else {
+				err = printFindings(cmd.OutOrStdout(), found, verbose)
+			}
+			return errors.Join(err, verdict(found))
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&data, "data", ".reelay", "data folder of the running 'reelay up'")
+	flags.BoolVar(&checkup.Full, "full", false, "read every job, not only the newest and the active ones")
+	flags.BoolVar(&checkup.Hash, "hash", false, "read the bytes of videos and checkpoints, not only their metadata in the store")
+	flags.BoolVar(&withGCE, "gce", false, "also check whether the pools on Compute Engine can have machines: access, quota, images, machine types, network")
+	flags.BoolVarP(&verbose, "verbose", "v", false, "also print the checks that passed")
+	document.AddDocumentFlags(cmd, &asJSON)
+	return cmd
+}
+
+// verdict returns the error for the exit status.
+func verdict(found []doctor.Finding) error {
+	switch doctor.Worst(found) {
+	case doctor.LevelBroken:
+		return errors.New("something is broken")
+	case doctor.LevelUnknown:
+		return terminal.StatusError(exitUnexamined, errors.New("not everything could be examined"))
+	}
+	return nil
+}
+
+// examine runs the checks on the configured stores.
+func examine(ctx context.Context, data string, c doctor.Checkup, withGCE bool) ([]doctor.Finding, error) {
+	cfg, err := findStores(data)
+	if err != nil {
+		return nil, err
+	}
+	db, closeDB, err := models.OpenPatient(ctx, cfg.databaseURL, 4)
+	if _, refused := errors.AsType[*pgconn.ConnectError](err); refused && os.Getenv("DATABASE_URL") == "" {
+		return nil, fmt.Errorf("the PostgreSQL of `reelay up` does not answer: start it with `reelay up --data %s` (%w)", data, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w; is it running?", err)
+	}
+	defer closeDB()
+	s := &stack{cfg: cfg, notifier: &change.Notifier{}}
+	defer s.Close()
+	if err := s.openRedis(); err != nil {
+		return nil, err
+	}
+	objects, closeObjects := examinedObjects(ctx, cfg)
+	defer closeObjects()
+	index := s.notifier.Index
+	others := []doctor.Examiner{index.(*ready.Index)}
+	if withGCE {
+		pools, err := models.ListPools(ctx, db, models.NoPoolLock)
+		if err != nil {
+			return nil, fmt.Errorf("list pools: %w", err)
+		}
+		others = append(others, &gce.Examiner{Provider: cfg.gceProvider(), Pools: pools})
+	}
+	doctor := &doctor.Doctor{DB: db, Objects: objects, Index: index, Others: others}
+	return doctor.Examine(ctx, c)
+}
+
+// examine runs the checks over connections of their own.
+func (s *stack) examine(ctx context.Context) ([]doctor.Finding, error) {
+	return s.watchedExamination(ctx, nil)
+}
+
+// watchedExamination is examine for the console, which shows how far it is.
+func (s *stack) watchedExamination(ctx context.Context, progress func(done, of int, next string)) ([]doctor.Finding, error) {
+	db, closeDB, err := models.OpenPatient(ctx, s.cfg.databaseURL, 2)
+	if err != nil {
+		return nil, err
+	}
+	defer closeDB()
+	d := &doctor.Doctor{DB: db, Objects: s.objects, Index: s.notifier.Index}
+	if index, ok := s.notifier.Index.(doctor.Examiner); ok {
+		d.Others = append(d.Others, index)
+	}
+	return d.Examine(ctx, doctor.Checkup{Progress: progress})
+}
+
+// examinedObjects opens the object store. A store that cannot be opened is a finding.
+func examinedObjects(ctx context.Context, cfg config) (doctor.ExaminedObjects, func()) {
+	store, err := blob.Open(ctx, blob.Config{
+		Bucket: cfg.bucket, EmulatorHost: cfg.emulatorHost, LinkKey: make([]byte, 32), // the doctor signs no links
+	})
+	if err != nil {
+		return awayObjects{err}, func() {}
+	}
+	return store, func() { store.Close() }
+}
+
+// awayObjects is an object store that cannot be opened.
+type awayObjects struct{ err error }
+
+func (a awayObjects) Stat(context.Context, string) (jobs.Object, error)          { return jobs.Object{}, a.err }
+func (a awayObjects) Open(context.Context, string, int64) (io.ReadCloser, error) { return nil, a.err }
+func (a awayObjects) Put(context.Context, string, []byte) error                  { return a.err }
+func (a awayObjects) Delete(context.Context, string) error                       { return a.err }
+
+var levels = []struct {
+	level doctor.Level
+	word  string
+	color output.Color
+}{
+	{doctor.LevelOK, "ok", output.Green},
+	{doctor.LevelAdvice, "advice", output.Yellow},
+	{doctor.LevelUnknown, "unknown", output.Magenta},
+	{doctor.LevelBroken, "broken", output.Red},
+}
+
+// printFindings prints the findings and a summary. The worst finding comes last, next to
+// the summary. Passed checks are only counted, unless verbose is set.
+func printFindings(out io.Writer, found []doctor.Finding, verbose bool) error {
+	screen := output.ScreenOf(out)
+	var page strings.Builder
+	counts := map[doctor.Level]int{}
+	gap := "" // between findings and the summary
+	for _, l := range levels {
+		for _, f := range found {
+			if f.Level != l.level {
+				continue
+			}
+			counts[l.level]++
+			if l.level != doctor.LevelOK || verbose {
+				fmt.Fprintln(&page, finding(f, screen.Paint(l.color, fmt.Sprintf("%-8s", l.word))))
+				gap = "\n"
+			}
+		}
+	}
+	var parts []string
+	for _, l := range levels {
+		if n := counts[l.level]; n > 0 || l.level == doctor.LevelOK {
+			parts = append(parts, fmt.Sprintf("%d %s", n, l.word))
+		}
+	}
+	fmt.Fprintf(&page, "%s%d checks: %s.", gap, len(found), strings.Join(parts, ", "))
+	if !verbose && counts[doctor.LevelOK] > 0 {
+		page.WriteString(" --verbose shows those that passed, too.")
+	}
+	_, err := fmt.Fprintln(screen, page.String())
+	return err
+}
+
+func finding(f doctor.Finding, level string) string {
+	if f.Level == doctor.LevelOK {
+		return fmt.Sprintf("%s %-19s %s", level, f.Check, f.Holds)
+	}
+	text := fmt.Sprintf("%s %-19s expected: %s", level, f.Check, f.Holds)
+	line := func(what, said string) {
+		if said != "" {
+			text += fmt.Sprintf("\n         %-6s %s", what, output.Clean(said))
+		}
+	}
+	line("Found", f.Found)
+	for _, id := range f.IDs {
+		line("", id)
+	}
+	if more := f.Count - len(f.IDs); more > 0 && len(f.IDs) > 0 {
+		line("", fmt.Sprintf("and %d more", more))
+	}
+	line("Why", f.Matters)
+	line("Fix", f.Fix)
+	return text
+}
+
+// stores are the addresses of the stores of a running `up`.
+type stores struct {
+	DatabaseURL  string `json:"databaseUrl"`
+	RedisURL     string `json:"redisUrl"`
+	Bucket       string `json:"bucket"`
+	EmulatorHost string `json:"emulatorHost"`
+}
+
+const storesFile = "stores.json"
+
+func (c *config) writeStores(data string) error {
+	return credentials.WritePrivate(filepath.Join(data, storesFile), stores{c.databaseURL, c.redisURL, c.bucket, c.emulatorHost})
+}
+
+// findStores returns the configuration from the environment. Stores that it does not name
+// are those of the `up` that runs on the data folder.
+func findStores(data string) (config, error) {
+	cfg := readConfig()
+	if err := cfg.check(); err != nil {
+		return cfg, err
+	}
+	if cfg.databaseURL != "" && cfg.redisURL != "" && cfg.bucket != "" {
+		return cfg, nil
+	}
+	path := filepath.Join(data, storesFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return cfg, fmt.Errorf("no stores are configured: start Reelay with `reelay up`, or set DATABASE_URL, REDIS_URL and GCS_BUCKET (there is no %s)", path)
+	}
+	if err != nil {
+		return cfg, err
+	}
+	var s stores
+	if err := json.Unmarshal(text, &s); err != nil {
+		return cfg, fmt.Errorf("%s was not written by `reelay up`: %w; restart it", path, err)
+	}
+	cfg.databaseURL, cfg.redisURL = input.First(cfg.databaseURL, s.DatabaseURL), input.First(cfg.redisURL, s.RedisURL)
+	if cfg.bucket == "" {
+		cfg.bucket, cfg.emulatorHost = s.Bucket, s.EmulatorHost
+	}
+	return cfg, nil
+}

@@ -1,0 +1,32 @@
+package servers
+
+import (
+	"testing"
+
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/modelstest"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMembersBootstrap(t *testing.T) {
+	t.Parallel()
+	cfg := readConfig()
+	cfg.databaseURL, cfg.publicURL = modelstest.DSN(t), "https://reelay.example.com"
+
+	first, err := bootstrapMember(t.Context(), cfg, "house", "Ana@example.com", false)
+	_, second := bootstrapMember(t.Context(), cfg, "house", "ben@example.com", false)
+	other, third := bootstrapMember(t.Context(), cfg, "house", "ben@example.com", true)
+
+	require.NoError(t, err)
+	require.Equal(t, "ana@example.com", first.Member.Email)
+	require.Equal(t, models.RoleAdmin, first.Member.Role)
+	require.NotEmpty(t, first.Token)
+	require.True(t, apierror.HasCode(second, apierror.CodeConflict), second)
+	require.NoError(t, third)
+	require.Equal(t, first.Member.AccountID, other.Member.AccountID)
+
+	cfg.publicURL = ""
+	_, err = bootstrapMember(t.Context(), cfg, "house", "cas@example.com", true)
+	require.ErrorContains(t, err, "REELAY_PUBLIC_URL is not set")
+}

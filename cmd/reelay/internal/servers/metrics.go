@@ -1,0 +1,71 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/adapters/metrics"
+	"github.com/reelay/reelay/internal/tracing"
+)
+
+// routeOf classes a request for its duration. Probes and scrapes have no class.
+func routeOf(r *http.Request) metrics.Route {
+	if isStream(r) || r.Header.Get("Upgrade") != "" {
+		return metrics.RouteStream
+	}
+	switch first, _, _ := strings.Cut(strings.TrimLeft(r.URL.Path, "/"), "/"); first {
+	case "healthz", "readyz", "metrics":
+		return ""
+	case "graphql":
+		return metrics.RouteGraphQL
+	case "api":
+		return metrics.RouteREST
+	case "v1":
+		return metrics.RouteVideos
+	case "objects":
+		return metrics.RouteObjects
+	}
+	return metrics.RouteConsole
+}
+
+// traced adopts the W3C traceparent of a request. If it has one, and this process exports spans, the
+// request is a span of that trace. Other requests are none: workers call all the time.
+func traced(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		parent := r.Header.Get(tracing.Header)
+		route := routeOf(r)
+		if parent == "" || route == metrics.RouteStream {
+			next.ServeHTTP(w, r)
+			return
+		}
+		ctx, end := tracing.Serve(tracing.Adopt(r.Context(), parent), r.Method+" "+string(route))
+		defer end(false)
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// serveMetrics serves the metrics of a control process, which has no API, and /healthz, until ctx
+// ends. It does nothing if no address is configured.
+func (s *stack) serveMetrics(ctx context.Context) error {
+	if s.cfg.metricsListen == "" {
+		return nil
+	}
+	listener, err := listen(s.cfg.metricsListen)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
+	mux.Handle("GET /metrics", s.scraped(s.metrics.Handler()))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader}
+	defer context.AfterFunc(ctx, func() { server.Close() })()
+	slog.InfoContext(ctx, "control serves its metrics", "address", listener.Addr().String())
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

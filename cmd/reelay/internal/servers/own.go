@@ -1,0 +1,108 @@
+package servers
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/reelay/reelay/internal/localstack"
+	"golang.org/x/sync/errgroup"
+)
+
+// ownServices are the stores that `up` started itself.
+type ownServices struct {
+	postgres *localstack.Postgres
+	redis    *localstack.Redis
+	store    *store
+}
+
+// startOwn starts the stores that cfg does not name, and sets their addresses in cfg. The
+// result must be stopped even after an error.
+func startOwn(ctx context.Context, cfg *config, data string) (*ownServices, error) {
+	own := &ownServices{}
+	var starting errgroup.Group
+	if cfg.databaseURL == "" {
+		starting.Go(func() (err error) {
+			own.postgres, err = localstack.StartPostgres(ctx, localstack.PostgresConfig{Dir: filepath.Join(data, "postgres")})
+			return err
+		})
+	}
+	if cfg.redisURL == "" {
+		starting.Go(func() (err error) {
+			own.redis, err = localstack.StartRedis(ctx, localstack.RedisConfig{Dir: filepath.Join(data, "redis")})
+			return err
+		})
+	}
+	if cfg.bucket == "" {
+		starting.Go(func() (err error) {
+			own.store, err = startStore(ctx, filepath.Join(data, "objects"))
+			return err
+		})
+	}
+	if err := starting.Wait(); err != nil {
+		return own, err
+	}
+	if own.postgres != nil {
+		cfg.databaseURL = own.postgres.DSN()
+	}
+	if own.redis != nil {
+		cfg.redisURL = own.redis.URL()
+	}
+	if own.store != nil {
+		cfg.bucket, cfg.emulatorHost = storeBucket, own.store.host()
+	}
+	return own, nil
+}
+
+// list adds them to the roster.
+func (o *ownServices) list(r *roster) {
+	if o.postgres != nil {
+		r.set("postgres", o.postgres.Pid())
+	}
+	if o.redis != nil {
+		r.set("redis", o.redis.Pid())
+	}
+	if o.store != nil {
+		r.set("store", o.store.Pid())
+	}
+}
+
+// keep restarts stores that end, with the same data and address, until ctx ends. It
+// returns an error if a restart cannot succeed.
+func (o *ownServices) keep(ctx context.Context, r *roster) error {
+	group, ctx := errgroup.WithContext(ctx)
+	keep := func(name string, child *localstack.Child, restart func(context.Context) (*localstack.Child, error)) {
+		keeper := localstack.Keeper{Name: name, Permanent: localstack.Permanent, Start: func(ctx context.Context) (*localstack.Child, error) {
+			again, err := restart(ctx)
+			if err == nil {
+				r.set(name, again.Pid())
+			}
+			return again, err
+		}}
+		group.Go(func() error { return keeper.Run(ctx, child) })
+	}
+	if o.postgres != nil {
+		keep("postgres", o.postgres.Child, o.postgres.Restart)
+	}
+	if o.redis != nil {
+		keep("redis", o.redis.Child, o.redis.Restart)
+	}
+	if o.store != nil {
+		keep("store", o.store.Child, o.store.restart)
+	}
+	return group.Wait()
+}
+
+func (o *ownServices) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if o.store != nil {
+		o.store.stop(ctx)
+	}
+	if o.redis != nil {
+		o.redis.Stop(ctx)
+	}
+	if o.postgres != nil {
+		o.postgres.Stop(ctx)
+	}
+}

@@ -1,0 +1,353 @@
+package servers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"github.com/reelay/reelay/adapters/blob"
+	"github.com/reelay/reelay/adapters/metrics"
+	"github.com/reelay/reelay/adapters/rate"
+	"github.com/reelay/reelay/adapters/ready"
+	"github.com/reelay/reelay/adapters/remote"
+	"github.com/reelay/reelay/features/alert"
+	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/features/bulk"
+	"github.com/reelay/reelay/features/fleet"
+	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/registry"
+	"github.com/reelay/reelay/features/schedule"
+	"github.com/reelay/reelay/features/video"
+	"github.com/reelay/reelay/features/webhook"
+	"github.com/reelay/reelay/features/workflow"
+	"github.com/reelay/reelay/gpu/provider/command"
+	"github.com/reelay/reelay/gpu/provider/gce"
+	"github.com/reelay/reelay/gpu/provider/local"
+	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/internal/seal"
+	"github.com/reelay/reelay/internal/tracing"
+	"github.com/reelay/reelay/internal/version"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/change"
+	"github.com/reelay/reelay/jobs/checkpoints"
+	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/jobs/inputs"
+	"github.com/reelay/reelay/jobs/operate"
+	"github.com/reelay/reelay/jobs/submit"
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/videos"
+	"github.com/uptrace/bun"
+)
+
+// stack is the domain and its stores, shared by api, control and up.
+type stack struct {
+	cfg       config
+	db        *bun.DB
+	workers   *bun.DB // the same database, over connections of their own
+	redis     redis.UniversalClient
+	asynq     asynq.RedisConnOpt
+	objects   *blob.Store
+	sealer    *seal.Sealer
+	catalogue *catalogue.Catalogue
+	registry  *registry.Registry
+	metrics   *metrics.Metrics
+	refusals  *jobs.Refusals
+	notifier  *change.Notifier
+	// videoModels maps the model names of the Videos API to those of the catalogue.
+	videoModels videos.Models
+	estimates   *estimate.Estimator
+	checkpoints *checkpoints.Plans
+	clock       *jobs.Clock
+	reads       *query.Shares
+	rates       *rate.Limiter
+	graphql     *graph.API // once its handler is made
+
+	closers []func()
+}
+
+// queueTimeout limits asynq's own calls, which no request waits for.
+const queueTimeout = time.Second
+
+// openStack connects to all stores. Links to objects start with publicURL.
+func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err error) {
+	cfg.outbound = cfg.outbound.Except(hostPort(publicURL), hostPort(cfg.databaseURL), hostPort(cfg.redisURL), hostPort(cfg.emulatorHost)).Except(cfg.own...)
+	s := &stack{cfg: cfg}
+	stopTracing, err := tracing.SetUp(ctx, "reelay", version.Current().String())
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, stopTracing)
+	s.metrics = metrics.New(s.sources())
+	s.notifier = &change.Notifier{Waiters: &jobs.Waiters{}, Observer: s.metrics}
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	secrets, err := seal.Load(cfg.secretsFile)
+	if err != nil {
+		return nil, err
+	}
+	if s.sealer, err = seal.New(secrets.Keyset); err != nil {
+		return nil, err
+	}
+	folder, known, err := cfg.loadModels()
+	if err != nil {
+		return nil, err
+	}
+	s.catalogue = catalogue.Of(known)
+	s.catalogue.Guard(cfg.outbound)
+	if s.videoModels, err = videos.ReadModels(cfg.videoModels); err != nil {
+		return nil, fmt.Errorf("REELAY_VIDEO_MODELS: %w", err)
+	}
+	if err := s.openDatabase(ctx); err != nil {
+		return nil, err
+	}
+	s.notifier.DB = s.db
+	s.refusals = &jobs.Refusals{Observer: s.metrics, DB: s.db}
+	s.registry = &registry.Registry{DB: s.db, Catalogue: s.catalogue, Folder: folder}
+	if err := s.registry.Pass(ctx); err != nil { // the next pass reads it again
+		slog.WarnContext(ctx, "the catalogue was not read", "error", err)
+	}
+	if unknown := s.videoModels.Unknown(s.catalogue.Current()); unknown != "" {
+		slog.WarnContext(ctx, "REELAY_VIDEO_MODELS names a model that is not a video model of the catalogue", "model", unknown)
+	}
+	s.clock = &jobs.Clock{DB: s.workers}
+	if err := s.clock.Pass(ctx); err != nil { // the next pass reads it again
+		slog.WarnContext(ctx, "PostgreSQL's clock was not read", "error", err)
+	}
+	if err := s.openRedis(); err != nil {
+		return nil, err
+	}
+	s.objects, err = blob.Open(ctx, blob.Config{
+		Bucket: cfg.bucket, EmulatorHost: cfg.emulatorHost, LinkKey: secrets.LinkKey, Now: s.clock.Now,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, func() { s.objects.Close() })
+	conns := cfg.connections()
+	s.reads = query.NewShares(conns.ordinary/2, conns.reads)
+	s.estimates = &estimate.Estimator{DB: s.db, Catalogue: s.catalogue, LateAfter: jobs.LateAfter()}
+	s.checkpoints = &checkpoints.Plans{DB: s.db}
+	// With another keyset every leased job would fail. Other errors, such as a missing
+	// schema, do not matter here.
+	if err := s.reader().CheckKeyset(ctx); errors.Is(err, seal.ErrWrongKey) {
+		return nil, err
+	}
+	return s, nil
+}
+
+// sources are what the gauges of the metrics are read from.
+func (s *stack) sources() metrics.Sources {
+	return metrics.Sources{
+		Queues:  func(ctx context.Context) ([]models.QueueCount, error) { return s.reader().Queues(ctx) },
+		Plans:   func() []checkpoints.PoolPlan { return s.checkpoints.All() },
+		GPUs:    func(ctx context.Context) ([]models.PoolGPUs, error) { return s.reader().PoolGPUs(ctx) },
+		Pools:   func(ctx context.Context) ([]*query.PoolStatus, error) { return s.reader().Pools(ctx) },
+		Drafts:  func(ctx context.Context) (models.DraftUsage, error) { return s.reader().RecentDrafts(ctx) },
+		Drains:  func(ctx context.Context) (*estimate.Drains, error) { return s.reader().Drains(ctx) },
+		Workers: func(ctx context.Context) ([]models.WorkerCount, error) { return s.reader().WorkerCounts(ctx) },
+		Health:  func(ctx context.Context) (*models.Health, error) { return s.reader().Health(ctx) },
+	}
+}
+
+// hostPort returns the host:port of a URL or of a host:port, or "" for anything else.
+func hostPort(raw string) string {
+	if !strings.Contains(raw, "://") {
+		return raw
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.Hostname() == "" {
+		return ""
+	}
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), defaultPorts[u.Scheme]))
+}
+
+var defaultPorts = map[string]string{
+	"https": "443", "http": "80", "postgres": "5432", "postgresql": "5432", "redis": "6379", "rediss": "6379",
+}
+
+// connections says how a process divides its connections to PostgreSQL.
+type connections struct{ workers, reads, ordinary int }
+
+// connections reserves half of them for workers, so that many submits cannot delay a
+// heartbeat, and an eighth for large reads, so that reads cannot delay a submit.
+func (c config) connections() connections {
+	all := connections{workers: c.databaseMax / 2, reads: c.databaseMax / 8}
+	all.ordinary = c.databaseMax - all.workers - all.reads
+	return all
+}
+
+// openDatabase connects to PostgreSQL and waits until it is available: processes may be
+// started in any order.
+func (s *stack) openDatabase(ctx context.Context) error {
+	conns := s.cfg.connections()
+	for _, pool := range []struct {
+		db           **bun.DB
+		conns, reads int
+	}{{&s.db, conns.ordinary, conns.reads}, {&s.workers, conns.workers, 0}} {
+		opened, closeDB, err := awaitDatabase(ctx, s.cfg.databaseURL, pool.conns, pool.reads)
+		if err != nil {
+			return err
+		}
+		*pool.db = opened
+		s.closers = append(s.closers, closeDB)
+	}
+	return nil
+}
+
+const (
+	// awaitEvery is the interval between tries while PostgreSQL is unavailable, and
+	// sayEvery the interval between the log lines about it.
+	awaitEvery = 250 * time.Millisecond
+	sayEvery   = 10 * time.Second
+)
+
+func awaitDatabase(ctx context.Context, dsn string, conns, reads int) (*bun.DB, func(), error) {
+	var said time.Time
+	for {
+		db, closeDB, err := models.OpenShared(ctx, dsn, conns, reads)
+		if err == nil || !models.IsOutage(err) || models.IsMisconfigured(err) || ctx.Err() != nil {
+			return db, closeDB, err
+		}
+		if time.Since(said) >= sayEvery {
+			said = time.Now()
+			slog.WarnContext(ctx, "waiting for PostgreSQL", "error", err)
+		}
+		select {
+		case <-time.After(awaitEvery):
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+}
+
+func (s *stack) openRedis() error {
+	client, err := ready.NewClient(s.cfg.redisURL)
+	if err != nil {
+		return fmt.Errorf("REDIS_URL: %w", err)
+	}
+	if s.asynq, err = asynq.ParseRedisURI(s.cfg.redisURL); err != nil {
+		return fmt.Errorf("REDIS_URL: %w", err)
+	}
+	if queue, ok := s.asynq.(asynq.RedisClientOpt); ok {
+		queue.DialTimeout, queue.ReadTimeout, queue.WriteTimeout = queueTimeout, queueTimeout, queueTimeout
+		s.asynq = queue
+	}
+	s.redis = client
+	index, news := ready.New(s.redis, redisPrefix), ready.NewNews(s.redis, redisPrefix)
+	s.notifier.Index, s.notifier.News = index, news
+	s.rates = rate.New(s.redis, redisPrefix)
+	s.closers = append(s.closers, func() { news.Close(); s.redis.Close() })
+	return nil
+}
+
+// redisPrefix is the prefix of all our keys except asynq's.
+const redisPrefix = "reelay"
+
+// Close closes the connections, the newest first.
+func (s *stack) Close() {
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		s.closers[i]()
+	}
+	s.closers = nil
+}
+
+// keys are checked over the workers' connections: it takes the key to know who
+// calls.
+func (s *stack) keys() *auth.Keys { return auth.NewKeys(s.workers) }
+
+func (s *stack) members() *auth.Members { return &auth.Members{DB: s.db, SSO: s.cfg.sso.policy()} }
+
+func (s *stack) reader() *query.Reader {
+	r := query.NewReader(s.db, s.sealer, s.objects, s.catalogue)
+	r.Estimates, r.Shares, r.Clock, r.Checkpoints = s.estimates, s.reads, s.clock, s.checkpoints
+	return r
+}
+
+func (s *stack) retrier() *operate.Retrier {
+	return &operate.Retrier{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier}
+}
+
+func (s *stack) letters() *operate.DeadLetters {
+	return &operate.DeadLetters{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier, Inputs: s.inputs()}
+}
+
+func (s *stack) inputs() *inputs.Inputs {
+	return &inputs.Inputs{DB: s.db, Objects: s.objects, Remote: remote.New(s.cfg.outbound)}
+}
+
+// bulk is used by api, which starts operations, and by control, which runs them.
+func (s *stack) bulk() *bulk.Bulk {
+	return &bulk.Bulk{DB: s.db, Verbs: bulk.Roles{
+		Canceller: &operate.Canceller{DB: s.db, Notifier: s.notifier},
+		Retrier:   s.retrier(), Letters: s.letters(), Deleter: s.deleter(), Operator: s.operator(),
+	}.Verbs()}
+}
+
+// schedules is used by api, which changes and triggers them, and by control, which fires them.
+func (s *stack) schedules(submitter *submit.Submitter) *schedule.Schedules {
+	return &schedule.Schedules{Runner: schedule.Runner{
+		DB: s.db, Submitter: submitter, Canceller: &operate.Canceller{DB: s.db, Notifier: s.notifier}, Workflows: s.workflows(submitter), Sealer: s.sealer, Observe: s.metrics.Slot,
+	}}
+}
+
+func (s *stack) workflows(submitter *submit.Submitter) *workflow.Workflows {
+	return &workflow.Workflows{Workflows: operate.Workflows{DB: s.db, Catalogue: s.catalogue, Notifier: s.notifier}, Submitter: submitter}
+}
+
+func (s *stack) webhooks() *webhook.Endpoints {
+	return &webhook.Endpoints{DB: s.db, Sealer: s.sealer, Outbound: s.cfg.outbound}
+}
+
+// videos is used by api, and by control, which deletes videos whose jobs had to end
+// first.
+func (s *stack) videos(submitter *submit.Submitter) *video.Videos {
+	return &video.Videos{
+		Reader: s.reader(), Submitter: submitter, Canceller: &operate.Canceller{DB: s.db, Notifier: s.notifier}, Deleter: s.deleter(),
+	}
+}
+
+func (s *stack) submitter() *submit.Submitter {
+	return &submit.Submitter{
+		DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier, Inputs: s.inputs(), Outbound: s.cfg.outbound, UserShare: s.cfg.userShare,
+	}
+}
+
+func (s *stack) deleter() *operate.Deleter { return &operate.Deleter{DB: s.db, Notifier: s.notifier} }
+
+func (s *stack) operator() *operate.Operator {
+	return &operate.Operator{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
+}
+
+func (s *stack) pools() *fleet.Pools {
+	return &fleet.Pools{DB: s.db, Catalogue: s.catalogue, Notifier: s.notifier, Checks: poolChecks, Policy: s.cfg.scaling, Doubts: s.cfg.doubts}
+}
+
+// poolChecks has the providers that a pool may name. The api checks pools of all of them, also
+// those with which it cannot start machines itself.
+var poolChecks = map[string]func(*models.Pool) error{
+	command.Name: command.CheckPool,
+	gce.Name:     gce.CheckPool,
+	local.Name:   fleet.NoSettings,
+	fleet.Static: fleet.NotScaled,
+}
+
+func (s *stack) fleetOperator() *fleet.Operator {
+	return &fleet.Operator{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers()}
+}
+
+// alerts is where operators see alerts.
+func (s *stack) alerts() *alert.Desk {
+	return &alert.Desk{DB: s.db, Config: s.cfg.alerts, URL: s.cfg.publicURL}
+}

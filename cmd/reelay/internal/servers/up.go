@@ -1,0 +1,294 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+
+	"github.com/reelay/reelay/cmd/reelay/internal/credentials"
+	"github.com/reelay/reelay/internal/localstack"
+	"github.com/reelay/reelay/internal/seal"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+)
+
+// upOptions are the flags of `reelay up`.
+type upOptions struct {
+	data        string
+	api         int
+	control     int
+	agents      int
+	agentsMax   int
+	idleSeconds int
+	selfSigned  bool
+	runtimes    []string // of the agents, besides the built-in ones
+	models      []string // of the agents
+}
+
+// UpCommand returns `reelay up`.
+func UpCommand() *cobra.Command {
+	var o upOptions
+	var listenAt string
+	cfg := readConfig()
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Run all of Reelay on this machine",
+		Long: "Runs everything in one process tree: a private PostgreSQL and Redis, an object store on disk, the\n" +
+			"API with its console, control, and a pool of agents. They serve the testcard, http.call and, with ffmpeg,\n" +
+			"video.stitch and video.thumbnail; with --runtime and --models also models of your own. A process that ends unexpectedly is restarted.\n\n" +
+			"Ctrl-C stops everything; the data stay in --data for the next start. If DATABASE_URL, REDIS_URL or\n" +
+			"GCS_BUCKET is set, that store is used instead.",
+		Example: "  reelay up\n  reelay up --agents 2 --agents-max 4\n  reelay up --api 3 --control 2\n  reelay up --listen 127.0.0.1:0 --data /tmp/try\n  reelay up --tls-self-signed\n  reelay up --runtime 'diffusers=python3 -m reelay_diffusers' --models testcard,wan-1.3b",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("listen") {
+				cfg.listen = listenAt
+			}
+			if err := errors.Join(cfg.check(), o.check(cmd.Flags().Changed("agents-max"), cfg)); err != nil {
+				return err
+			}
+			cfg.setUpLog()
+			return up(cmd.Context(), cfg, o, func(r running) { r.print(cmd.OutOrStdout()) })
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&listenAt, "listen", "127.0.0.1:8080", "address to serve on; port 0 picks a free port")
+	flags.StringVar(&o.data, "data", ".reelay", "folder for all data")
+	flags.IntVar(&o.api, "api", 1, "API processes, all at the same address")
+	flags.IntVar(&o.control, "control", 1, "control processes")
+	flags.IntVar(&o.agents, "agents", 2, "minimum number of agents; 0 runs none")
+	flags.IntVar(&o.agentsMax, "agents-max", 0, "maximum number of agents when many jobs wait (default: the value of --agents)")
+	flags.IntVar(&o.idleSeconds, "agents-idle", 60, "seconds after which an idle agent above --agents is stopped")
+	flags.StringArrayVar(&o.runtimes, "runtime", nil, "another runtime of the agents, as 'name=command …'; may be repeated")
+	flags.StringSliceVar(&o.models, "models", nil, "models that the agents serve, which must be in the catalogue (default: those of the built-in runtimes)")
+	cfg.tls.addFlags(flags)
+	flags.BoolVar(&o.selfSigned, "tls-self-signed", false, "serve HTTPS with a self-signed certificate in --data, for trying it out")
+	return cmd
+}
+
+const (
+	maxAgents    = 64
+	maxProcesses = 16
+)
+
+func (o *upOptions) check(maxGiven bool, cfg config) error {
+	if !maxGiven {
+		o.agentsMax = o.agents
+	}
+	switch {
+	case o.api < 1 || o.api > maxProcesses:
+		return fmt.Errorf("--api is %d: it must be from 1 to %d", o.api, maxProcesses)
+	case o.control < 1 || o.control > maxProcesses:
+		return fmt.Errorf("--control is %d: it must be from 1 to %d", o.control, maxProcesses)
+	case o.agents < 0 || o.agents > maxAgents:
+		return fmt.Errorf("--agents is %d: it must be from 0 to %d", o.agents, maxAgents)
+	case o.agentsMax < o.agents || o.agentsMax > maxAgents:
+		return fmt.Errorf("--agents-max is %d: it must be from --agents (%d) to %d", o.agentsMax, o.agents, maxAgents)
+	case o.idleSeconds < 0:
+		return fmt.Errorf("--agents-idle is %d: it must be 0 or more", o.idleSeconds)
+	case o.selfSigned && cfg.tls.used():
+		return errors.New("--tls-self-signed and --tls-cert are both set: use one of them")
+	case o.data == "":
+		return errors.New("--data is empty: it must be a folder")
+	}
+	if o.agents == 0 {
+		o.agentsMax = 0
+	}
+	return nil
+}
+
+// running is what `up` prints once everything answers.
+type running struct {
+	credentials.Keys
+	// invitation is the link with which the first member chooses a password; "" after the first
+	// start.
+	invitation string
+	// elsewhere are the other addresses of this machine at which the API is served, if no
+	// public URL is set.
+	elsewhere []string
+	// made reports whether a key is new. Keys are printed only once, because the output of
+	// `up` often ends up in a log.
+	made bool
+	file string // of the credentials
+}
+
+func (r running) print(out io.Writer) {
+	fmt.Fprintf(out, "ready %s\n", r.Endpoint)
+	fmt.Fprintf(out, "  console   %s (log in with the operator key, or as a member)\n", r.Endpoint)
+	if r.invitation != "" {
+		fmt.Fprintf(out, "  member    %s (%s: choose a password; valid once, for 3 days)\n", r.invitation, firstMember)
+	}
+	for _, address := range r.elsewhere {
+		fmt.Fprintf(out, "  also at   %s\n", address)
+	}
+	if r.made {
+		fmt.Fprintf(out, "  operator  %s\n  client    %s\n  worker    %s\n", r.OperatorKey, r.ClientKey, r.WorkerKey)
+	}
+	fmt.Fprintf(out, "  keys      %s\n", r.file)
+	if r.CAFile != "" {
+		fmt.Fprintf(out, "  trust     %s\n  SHA-256   %s\n", r.CAFile, fingerprint(r.CAFile))
+	}
+	if len(r.elsewhere) > 0 {
+		fmt.Fprintf(out, "Other machines reach this API, but links in webhooks begin with %s.\n"+
+			"Set REELAY_PUBLIC_URL to the address that they use.\n", r.Endpoint)
+	}
+}
+
+// up runs everything until ctx ends. It calls isReady once everything answers.
+func up(ctx context.Context, cfg config, o upOptions, isReady func(running)) error {
+	listener, err := listen(cfg.listen) // first, so that a failure leaves nothing behind
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	lock, err := localstack.LockDir(o.data)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	own, err := startOwn(ctx, &cfg, o.data)
+	defer own.stop()
+	if err != nil {
+		return err
+	}
+	if own.postgres != nil {
+		cfg.databaseMax = min(cfg.databaseMax, postgresConnections/(o.api+o.control))
+	}
+	if cfg.secretsFile == "" {
+		cfg.secretsFile = filepath.Join(o.data, "secrets.json")
+		if _, err := seal.LoadOrCreate(cfg.secretsFile); err != nil {
+			return err
+		}
+	}
+	ready := running{file: filepath.Join(o.data, credentials.FileName)}
+	if cfg.publicURL == "" {
+		ready.elsewhere = elsewhere(cfg.tls.used() || o.selfSigned, listener.Addr())
+	}
+	caFile, err := cfg.serveAt(listener, o)
+	if err != nil {
+		return err
+	}
+	cfg.own = append(cfg.own, addressesOf(listener.Addr())...)
+	if err := cfg.writeStores(o.data); err != nil {
+		return err
+	}
+	if ready.Keys, ready.made, ready.invitation, err = prepare(ctx, cfg, o, caFile); err != nil {
+		return err
+	}
+	roster := newRoster(filepath.Join(o.data, rosterFile))
+	defer roster.close()
+	own.list(roster)
+	address := cfg.tls.scheme() + reachable(listener.Addr())
+	agents, err := openAgents(cfg, o, cfg.agentsEndpoint(address), ready.Keys, roster)
+	if err != nil {
+		return err
+	}
+	cfg.localProvider = agents.socket.Path()
+	socket, err := handDown(listener)
+	if err != nil {
+		return errors.Join(fmt.Errorf("hand the listening socket down: %w", err), agents.close())
+	}
+	defer socket.Close()
+	t := &tree{own: own, agents: agents, processes: newProcesses(cfg, o, socket, roster), roster: roster}
+	return t.run(ctx, address, func() { isReady(ready) })
+}
+
+// serveAt decides the address and the certificate of the API. It returns the file of the
+// certificate if it is self-signed.
+func (c *config) serveAt(listener net.Listener, o upOptions) (caFile string, err error) {
+	if c.videoModels == "" {
+		c.videoModels = upVideoModels
+	}
+	host, _, _ := net.SplitHostPort(reachable(listener.Addr()))
+	if o.selfSigned {
+		dir, err := filepath.Abs(o.data)
+		if err != nil {
+			return "", err
+		}
+		if c.tls, err = selfSigned(dir, append(machineAddresses(listener.Addr()), host)...); err != nil {
+			return "", err
+		}
+		caFile = c.tls.cert
+	}
+	if c.publicURL == "" {
+		c.publicURL = c.tls.scheme() + reachable(listener.Addr())
+		if c.tls.used() && c.tls.covers(host) != nil {
+			return "", fmt.Errorf("REELAY_TLS_CERT (--tls-cert) %q is not valid for %s: set REELAY_PUBLIC_URL to an https address that it is valid for", c.tls.cert, host)
+		}
+	}
+	return caFile, nil
+}
+
+// upVideoModels are the model names that clients of the Videos API use.
+const upVideoModels = "sora-2=testcard,sora-2-pro=testcard"
+
+// agentsEndpoint returns the URL of the API for local agents. With TLS it is an address
+// that the certificate is valid for.
+func (c *config) agentsEndpoint(address string) string {
+	if c.tls.used() {
+		return c.publicURL
+	}
+	return address
+}
+
+// postgresConnections is how many connections to our own PostgreSQL the api and control
+// processes share. It is a little below the limit of the server.
+const postgresConnections = 180
+
+// prepare migrates the database and creates the keys, the pool and, once, the first member of
+// `up`.
+func prepare(ctx context.Context, cfg config, o upOptions, caFile string) (keys credentials.Keys, made bool, invitation string, err error) {
+	if _, err := migrate(ctx, cfg.databaseURL); err != nil {
+		return keys, false, "", err
+	}
+	s, err := openStack(ctx, cfg, cfg.publicURL)
+	if err != nil {
+		return keys, false, "", err
+	}
+	defer s.Close()
+	if keys, made, err = s.credentials(ctx, filepath.Join(o.data, credentials.FileName), cfg.publicURL, caFile); err != nil {
+		return keys, made, "", err
+	}
+	if invitation, err = s.firstMember(ctx, cfg.publicURL); err != nil {
+		return keys, made, "", err
+	}
+	return keys, made, invitation, s.localPool(ctx, o)
+}
+
+// tree is everything that `up` runs.
+type tree struct {
+	own       *ownServices
+	agents    *localAgents
+	processes *processes
+	roster    *roster
+}
+
+// run runs the API, control and the pool, and restarts what ends, until ctx ends or a
+// restart fails for good. Then it stops the agents first, while the API still answers, so
+// that they can release their jobs.
+func (t *tree) run(ctx context.Context, address string, isReady func()) error {
+	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	kept, keeping := errgroup.WithContext(keeping)
+	kept.Go(func() error { return t.own.keep(keeping, t.roster) })
+	err := t.processes.start(ctx, address)
+	if err == nil {
+		kept.Go(func() error { return t.processes.keep(keeping) })
+		isReady()
+		select {
+		case <-ctx.Done():
+		case <-keeping.Done():
+		}
+	}
+	if ctx.Err() != nil {
+		err = nil // a start that the stop interrupted is not a failure
+	}
+	slog.InfoContext(ctx, "stopping; the data stay for the next start")
+	t.agents.stop()
+	stop()
+	return errors.Join(err, kept.Wait(), t.processes.stop(), t.agents.close())
+}
