@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,36 +16,20 @@ import (
 
 // Agent is one registered worker.
 type Agent struct {
-	config   Config
-	api      *client.Client
-	log      *slog.Logger
-	dir      string
-	going    *departure
-	runtimes *host
-	secrets  *redactor
-	packer   *packer
-	current  atomic.Pointer[attempt] // nil between jobs
-	// telling is closed when the control plane knows of the notice, or cannot be told. Nil means
-	// that there was none.
-	telling atomic.Pointer[chan struct{}]
-
-	// Set by register before it closes registered.
-	registered           chan struct{}
-	worker               string
-	heartbeat, leaseTime time.Duration
-	times                times
+	worker
+	current    atomic.Pointer[attempt] // nil between jobs
+	registered chan struct{}           // closed when the worker is registered
 }
 
 func newAgent(config Config, launch launcher) *Agent {
-	return &Agent{
+	return &Agent{registered: make(chan struct{}), worker: worker{
 		config: config, api: config.Client, log: config.Log,
-		dir:        filepath.Join(config.WorkDir, config.folder()),
-		going:      newDeparture(config.Notice),
-		registered: make(chan struct{}),
-		secrets:    newRedactor(os.Environ()),
-		packer:     &packer{mode: config.CheckpointCompression},
-		runtimes:   &host{commands: config.Runtimes, launch: launch, loadTimeout: config.LoadTimeout, log: config.Log},
-	}
+		dir:      filepath.Join(config.WorkDir, config.folder()),
+		going:    newDeparture(config.Notice),
+		secrets:  newRedactor(os.Environ()),
+		packer:   &packer{mode: config.CheckpointCompression},
+		runtimes: &host{commands: config.Runtimes, launch: launch, loadTimeout: config.LoadTimeout, log: config.Log},
+	}}
 }
 
 // Run works until the machine is about to go away or the control plane asks the
@@ -137,7 +120,7 @@ func (a *Agent) errEnded() error {
 // control plane answered with one. Every goroutine that it started has ended when
 // it returns.
 func (a *Agent) work(ctx context.Context, g *grant) *grant {
-	t := a.newAttempt(ctx, g)
+	t := newAttempt(ctx, &a.worker, g)
 	a.runtimes.turn()
 	a.current.Store(t)
 	defer a.current.Store(nil)
@@ -160,7 +143,7 @@ func (a *Agent) work(ctx context.Context, g *grant) *grant {
 func (a *Agent) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTimeout)
 	defer cancel()
-	if err := a.api.DeregisterWorker(ctx, a.worker); err != nil && client.ErrorCode(err) != client.CodeUnauthenticated {
+	if err := a.api.DeregisterWorker(ctx, a.id); err != nil && client.ErrorCode(err) != client.CodeUnauthenticated {
 		a.log.Warn("could not deregister the worker", "error", err)
 	}
 }
@@ -178,10 +161,10 @@ func (a *Agent) register(ctx context.Context, models []string) error {
 		r, asked, err := a.registerOnce(ctx, in)
 		if err == nil {
 			a.api = a.api.WithKey(r.WorkerToken)
-			a.worker = r.Worker.Id
+			a.id = r.Worker.Id
 			a.times = times{here: asked, there: r.Worker.RegisteredAt}
 			a.heartbeat, a.leaseTime = time.Duration(r.HeartbeatSeconds)*time.Second, time.Duration(r.LeaseSeconds)*time.Second
-			a.log = a.log.With("worker", a.worker)
+			a.log = a.log.With("worker", a.id)
 			a.log.Info("worker registered", "instance", c.InstanceID, "models", strings.Join(models, ","))
 			for _, refused := range r.Worker.RefusedModels {
 				a.log.Warn("the worker gets no jobs of a model that it offers; it waits until that changes", "model", refused.Model, "reason", refused.Reason)

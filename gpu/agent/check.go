@@ -23,14 +23,14 @@ func (t *attempt) check(result *runtime.Result) error {
 		return nil
 	}
 	t.progress.phase(client.PhaseUploading, "checking the video")
-	ctx, stop := until(t.rendering, t.agent.going.over, errHandOver)
+	ctx, stop := until(t.rendering, t.worker.going.over, errHandOver)
 	defer stop()
 	err := t.judge(ctx, result.Video)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		t.agent.runtimes.settle(err)
+		t.worker.runtimes.settle(err)
 	}
 	return err
 }
@@ -39,7 +39,7 @@ func (t *attempt) check(result *runtime.Result) error {
 // its entry in the catalogue nor this agent's configuration leaves out the check.
 func (t *attempt) checks() bool {
 	model := t.lease.Model
-	if t.draftSteps() > 0 || model == nil || model.Produces != client.ModelProductVideo || t.agent.config.UncheckedVideos {
+	if t.draftSteps() > 0 || model == nil || model.Produces != client.ModelProductVideo || t.worker.config.UncheckedVideos {
 		return false
 	}
 	return t.wanted().Check

@@ -69,7 +69,7 @@ func (t *attempt) fetchCheckpoints(ctx context.Context) ([]restorable, error) {
 
 func (t *attempt) rejectCheckpoint(ctx context.Context, artifactID, reason string) error {
 	return t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
-		return t.agent.api.RejectCheckpoint(ctx, t.hold, artifactID, reason)
+		return t.api.RejectCheckpoint(ctx, t.hold, artifactID, reason)
 	})
 }
 
@@ -157,9 +157,9 @@ func (t *attempt) save(ctx context.Context, c *taken) (err error) {
 	if err != nil {
 		return err
 	}
-	t.agent.packer.uploaded(object.SizeBytes, time.Since(began))
+	t.worker.packer.uploaded(object.SizeBytes, time.Since(began))
 	err = t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
-		return t.agent.api.CommitCheckpoint(ctx, client.CommitCheckpointInput{
+		return t.api.CommitCheckpoint(ctx, client.CommitCheckpointInput{
 			AttemptId: t.hold.AttemptID, FencingToken: t.hold.FencingToken,
 			Object: *object, Step: c.Step, Percent: c.Percent, DurationSeconds: optional(c.cost.Seconds()),
 		})
@@ -173,7 +173,7 @@ func (t *attempt) save(ctx context.Context, c *taken) (err error) {
 
 // pack compresses a checkpoint if that pays, and returns the path of what is to be uploaded.
 func (t *attempt) pack(path string, note *checkpointNote) string {
-	wanted, err := t.agent.packer.wants(t.lease.Job.Model, path)
+	wanted, err := t.worker.packer.wants(t.lease.Job.Model, path)
 	if err == nil && wanted {
 		var packed string
 		if packed, note.Size, err = compress(path); packed != "" {

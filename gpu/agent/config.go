@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -140,4 +141,15 @@ func (c Config) check() error {
 		}
 	}
 	return nil
+}
+
+// gpuCount is how many GPUs the worker says it has.
+func (c Config) gpuCount() int { return max(1, len(c.Devices)) }
+
+// folder is the name of the worker's folder in WorkDir.
+func (c Config) folder() string {
+	if c.Slot == 0 {
+		return c.InstanceID
+	}
+	return c.InstanceID + "+" + strconv.Itoa(c.Slot)
 }

@@ -88,7 +88,7 @@ func endFrame(ctx context.Context, video string, frame client.InputFrame, name s
 // fetch downloads one artifact. It retries for as long as the store is unreachable.
 func (t *attempt) fetch(ctx context.Context, a *client.Artifact, path string) error {
 	for failures := 1; ; failures++ {
-		err := t.agent.api.Download(ctx, a, path, nil)
+		err := t.api.Download(ctx, a, path, nil)
 		if err == nil || ctx.Err() != nil || !theirFault(err) {
 			return err
 		}

@@ -36,7 +36,7 @@ func (w *watch) endDraft(ctx context.Context, result *runtime.Result) (*runtime.
 		select {
 		case err := <-w.saver.saved:
 			w.saver.done(err)
-		case <-w.agent.going.over:
+		case <-w.worker.going.over:
 			return nil, errHandOver
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)

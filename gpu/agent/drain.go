@@ -3,107 +3,8 @@ package agent
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 )
-
-// departure says whether, and how urgently, the agent must leave. It only becomes
-// more urgent: draining, urgent, over and gone are closed in this order.
-type departure struct {
-	// draining is closed when the agent must take no new job.
-	draining chan struct{}
-	// urgent is closed when the current job must be handed over.
-	urgent chan struct{}
-	// over is closed when no time is left to save anything.
-	over chan struct{}
-	// gone is closed when the machine is expected to be gone.
-	gone chan struct{}
-
-	// notice is the time before a deadline at which urgent is closed.
-	notice time.Duration
-
-	mu       sync.Mutex
-	deadline time.Time // zero: the current job may finish
-	timers   []*time.Timer
-}
-
-func newDeparture(notice time.Duration) *departure {
-	return &departure{
-		draining: make(chan struct{}), urgent: make(chan struct{}), over: make(chan struct{}), gone: make(chan struct{}),
-		notice: notice,
-	}
-}
-
-// drain makes the agent leave when its job is done, and by the deadline if it is
-// not zero.
-func (d *departure) drain(deadline time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	shut(d.draining)
-	if deadline.IsZero() || !d.deadline.IsZero() && !deadline.Before(d.deadline) {
-		return
-	}
-	d.deadline = deadline
-	d.at(deadline.Add(-d.notice), d.urgent)
-	// A tenth of the notice early, so that the last call still arrives.
-	d.at(deadline.Add(-min(d.notice/10, 2*time.Second)), d.over)
-	d.at(deadline, d.gone)
-}
-
-// hurry makes the agent hand over its job now; the machine is gone at the deadline.
-func (d *departure) hurry(deadline time.Time) {
-	d.drain(deadline)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	shut(d.urgent)
-}
-
-func (d *departure) at(when time.Time, c chan struct{}) {
-	d.timers = append(d.timers, time.AfterFunc(time.Until(when), func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		shut(c)
-	}))
-}
-
-// stop cancels the timers of the deadline.
-func (d *departure) stop() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, timer := range d.timers {
-		timer.Stop()
-	}
-}
-
-func shut(c chan struct{}) {
-	if !closed(c) {
-		close(c)
-	}
-}
-
-// closed reports whether c is closed.
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
-// until returns a context that ends with ctx, or with the given cause when c is
-// closed.
-func until(ctx context.Context, c <-chan struct{}, cause error) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	go func() {
-		select {
-		case <-c:
-			cancel(cause)
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() { cancel(nil) }
-}
 
 // watchNotices acts on the notices that the machine is going away. After the first
 // one it also asks the control plane to drain this worker. A second one that is not announced
@@ -128,7 +29,7 @@ func (a *Agent) watchNotices(ctx context.Context) {
 			}
 			told = true
 			done := make(chan struct{})
-			a.telling.Store(&done)
+			a.going.telling.Store(&done)
 			a.going.hurry(n.Deadline)
 			a.sayDraining(ctx, n)
 			close(done)
@@ -144,28 +45,9 @@ func (a *Agent) sayDraining(ctx context.Context, n Notice) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, farewellTimeout)
 	defer cancel()
-	err := a.api.DrainSelf(ctx, a.worker, n.Reason, a.times.theirs(n.Deadline))
+	err := a.api.DrainSelf(ctx, a.id, n.Reason, a.times.theirs(n.Deadline))
 	// An agent with nothing to hand over may have left before this call ended.
 	if err != nil && !errors.Is(err, context.Canceled) && !gone(err) {
 		a.log.Warn("could not report that this worker is draining", "error", err)
-	}
-}
-
-// toldWithin is how long a job that is handed over waits for the control plane to know why.
-const toldWithin = time.Second
-
-// awaitTold waits until the control plane knows why this worker leaves, so that the job's events
-// say it.
-func (a *Agent) awaitTold() {
-	telling := a.telling.Load()
-	if telling == nil {
-		return
-	}
-	limit := time.NewTimer(toldWithin)
-	defer limit.Stop()
-	select {
-	case <-*telling:
-	case <-limit.C:
-	case <-a.going.over:
 	}
 }

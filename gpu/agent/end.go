@@ -49,7 +49,7 @@ func (t *attempt) own(result *runtime.Result) error {
 			continue
 		}
 		if err := regular(path); err != nil {
-			t.agent.runtimes.settle(err)
+			t.worker.runtimes.settle(err)
 			return err
 		}
 	}
@@ -68,7 +68,7 @@ func (t *attempt) storable(output json.RawMessage) error {
 
 func (t *attempt) badOutput(why string) error {
 	err := runtime.Failf(runtime.DefectiveResult, "BAD_OUTPUT: %s.", strings.TrimSuffix(why, "."))
-	t.agent.runtimes.settle(err)
+	t.worker.runtimes.settle(err)
 	return err
 }
 
@@ -78,7 +78,7 @@ func (t *attempt) lastCall() (context.Context, func()) {
 	if !closed(t.ending) {
 		close(t.ending)
 	}
-	return until(t.owned, t.agent.going.gone, errHandOver)
+	return until(t.owned, t.worker.going.gone, errHandOver)
 }
 
 // complete publishes the result. It returns errCancelled if the job was cancelled
@@ -89,7 +89,7 @@ func (t *attempt) complete(result *runtime.Result) (*grant, error) {
 		what = "uploading the preview"
 	}
 	t.progress.phase(client.PhaseUploading, what)
-	publishing, stop := until(t.rendering, t.agent.going.over, errHandOver)
+	publishing, stop := until(t.rendering, t.worker.going.over, errHandOver)
 	defer stop()
 	for tries := 1; ; tries++ {
 		in, err := t.uploadResult(publishing, result)
@@ -106,7 +106,7 @@ func (t *attempt) complete(result *runtime.Result) (*grant, error) {
 		asked := time.Now()
 		err = t.fenced(ctx, func(ctx context.Context) (_ *client.HeartbeatPayload, err error) {
 			asked = time.Now()
-			answer, err = t.agent.api.CompleteJob(ctx, *in)
+			answer, err = t.api.CompleteJob(ctx, *in)
 			return nil, err
 		})
 		end(err)
@@ -159,13 +159,13 @@ func (t *attempt) uploadResult(ctx context.Context, result *runtime.Result) (_ *
 	if len(result.Output) > 0 {
 		in.Result = &result.Output
 	}
-	in.Log = t.uploadLog(ctx, t.agent.lastWords())
+	in.Log = t.uploadLog(ctx, t.worker.lastWords())
 	return in, nil
 }
 
 // fail reports why the attempt failed.
 func (t *attempt) fail(failure *runtime.Failure) *grant {
-	words := t.agent.wordsOf(failure)
+	words := t.worker.wordsOf(failure)
 	t.log.Warn("attempt failed", "class", failure.Class, "reason", words.sentence)
 	log := t.uploadLog(t.owned, words.log)
 	ctx, stop := t.lastCall()
@@ -174,7 +174,7 @@ func (t *attempt) fail(failure *runtime.Failure) *grant {
 	asked := time.Now()
 	err := t.fenced(ctx, func(ctx context.Context) (_ *client.HeartbeatPayload, err error) {
 		asked = time.Now()
-		answer, err = t.agent.api.FailJob(ctx, client.FailJobInput{
+		answer, err = t.api.FailJob(ctx, client.FailJobInput{
 			AttemptId: t.hold.AttemptID, FencingToken: t.hold.FencingToken,
 			Class: client.FailureClass(failure.Class), Message: words.sentence, ErrorDetail: optional(words.detail),
 			RetryAfterSeconds: optional(failure.RetryAfterSeconds), Log: log, LeaseNext: new(t.wantsNext()),
@@ -195,12 +195,12 @@ func (t *attempt) release(why error) {
 	if errors.Is(why, errGaveWay) {
 		class = client.FailureClassYielded
 	}
-	t.keepLog(t.agent.lastWords())
-	t.agent.awaitTold()
+	t.keepLog(t.worker.lastWords())
+	t.worker.going.awaitTold()
 	ctx, stop := t.lastCall()
 	defer stop()
 	err := t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
-		_, err := t.agent.api.ReleaseJob(ctx, t.hold, class)
+		_, err := t.api.ReleaseJob(ctx, t.hold, class)
 		return nil, err
 	})
 	// LEASE_LOST means that a cancel or another end came first.
@@ -212,7 +212,7 @@ func (t *attempt) release(why error) {
 }
 
 // wantsNext reports whether the answer may carry another lease.
-func (t *attempt) wantsNext() bool { return !closed(t.agent.going.draining) }
+func (t *attempt) wantsNext() bool { return !closed(t.worker.going.draining) }
 
 func (t *attempt) next(answer *client.EndPayload, asked time.Time) *grant {
 	if answer.Next == nil {

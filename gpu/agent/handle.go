@@ -17,9 +17,9 @@ const handleEvery = time.Second
 // can be a secret. One goroutine owns it: it calls the methods, and calls done after each
 // receive from stored.
 type keeper struct {
-	attempt *attempt
-	ctx     context.Context
-	stored  chan error
+	*heldLease
+	ctx    context.Context
+	stored chan error
 	// busy reports whether a handle is being stored or waits for its time. began is when the
 	// last one was sent.
 	busy  bool
@@ -35,16 +35,9 @@ type keeper struct {
 	next *runtime.Handle // the newest, until it is sent
 }
 
-func newKeeper(ctx context.Context, t *attempt) *keeper {
-	return &keeper{attempt: t, ctx: ctx, stored: make(chan error, 1), last: t.handle(), known: true, hurry: make(chan struct{})}
-}
-
-// handle returns the handle that the lease has for the runtime, or "".
-func (t *attempt) handle() string {
-	if t.lease.Handle == nil {
-		return ""
-	}
-	return *t.lease.Handle
+// newKeeper returns the keeper of a job whose lease has the given handle, or "".
+func newKeeper(ctx context.Context, held *heldLease, handle string) *keeper {
+	return &keeper{heldLease: held, ctx: ctx, stored: make(chan error, 1), last: handle, known: true, hurry: make(chan struct{})}
 }
 
 func (k *keeper) put(h *runtime.Handle) {
@@ -71,8 +64,8 @@ func (k *keeper) store() error {
 		return nil
 	}
 	k.began, k.last = time.Now(), value
-	return k.attempt.fenced(k.ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
-		return k.attempt.agent.api.StoreHandle(ctx, k.attempt.hold, value)
+	return k.fenced(k.ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
+		return k.api.StoreHandle(ctx, k.hold, value)
 	})
 }
 
@@ -80,7 +73,7 @@ func (k *keeper) store() error {
 func (k *keeper) done(err error) {
 	k.busy, k.known = false, err == nil
 	if err != nil && k.ctx.Err() == nil {
-		k.attempt.log.Warn("a handle was not stored", "error", err)
+		k.log.Warn("a handle was not stored", "error", err)
 	}
 	k.mu.Lock()
 	next := k.next

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"regexp"
 	"slices"
 	"time"
@@ -305,17 +304,6 @@ func (h *host) settle(err error) {
 	switch failure.Class {
 	case runtime.ModelCrash, runtime.OutOfMemory, runtime.Timeout, runtime.DefectiveResult:
 		h.kill()
-	}
-}
-
-// launchOn returns the launcher of a worker that has these GPUs, or all if devices is nil.
-func launchOn(devices []string) launcher {
-	return func(ctx context.Context, c RuntimeCommand) (process, error) {
-		p, err := runtime.Launch(ctx, runtime.Config{Command: c.Command, Env: environment(os.Environ(), devices)})
-		if err != nil {
-			return nil, err
-		}
-		return p, nil
 	}
 }
 

@@ -16,7 +16,7 @@ const listenAgain = 30 * time.Second
 // heartbeats carry them too, so a directive missed here is only late by seconds.
 func (a *Agent) listen(ctx context.Context) {
 	for ctx.Err() == nil {
-		for directive, err := range a.api.WorkerDirectives(ctx, a.worker) {
+		for directive, err := range a.api.WorkerDirectives(ctx, a.id) {
 			if err != nil {
 				a.log.Debug("could not subscribe to directives", "error", err)
 				continue
@@ -35,25 +35,4 @@ func (a *Agent) hear(d client.Directive) {
 		return
 	}
 	a.obey(d)
-}
-
-// obey follows a directive for the worker. The attempt follows those for its job.
-func (a *Agent) obey(d client.Directive) {
-	reason := "the control plane asked for it"
-	if d.Reason != nil {
-		reason = *d.Reason
-	}
-	switch d.Action {
-	case client.DirectiveActionDrain:
-		var deadline time.Time
-		if d.Deadline != nil {
-			deadline = a.times.ours(*d.Deadline)
-		}
-		if !closed(a.going.draining) {
-			a.log.Info("draining", "reason", reason, "deadline", deadline)
-		}
-		a.going.drain(deadline)
-	case client.DirectiveActionTerminate:
-		a.going.hurry(time.Now())
-	}
 }

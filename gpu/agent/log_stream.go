@@ -24,7 +24,8 @@ const (
 // logStream sends the runtime's output while the attempt runs, for people who follow it. What it
 // cannot send in time is left out: the whole log is uploaded when the attempt ends.
 type logStream struct {
-	attempt *attempt
+	*heldLease
+	secrets *redactor
 
 	sent int64 // how many bytes were sent
 
@@ -54,7 +55,7 @@ func (s *logStream) run(ctx context.Context) {
 		}
 		err := s.send(ctx)
 		if err != nil && ctx.Err() == nil && !theirFault(err) && client.ErrorCode(err) != client.CodeRateLimited {
-			s.attempt.log.Debug("the output is not sent while the job runs", "error", err)
+			s.log.Debug("the output is not sent while the job runs", "error", err)
 			return
 		}
 	}
@@ -81,10 +82,10 @@ func (s *logStream) send(ctx context.Context) error {
 	}
 	part := s.part(lines)
 	if part != "" {
-		err := s.attempt.once(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
+		err := s.once(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
 			ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 			defer cancel()
-			return s.attempt.agent.api.AppendLog(ctx, s.attempt.hold, s.sent, part)
+			return s.api.AppendLog(ctx, s.hold, s.sent, part)
 		})
 		if err != nil {
 			return err
@@ -102,7 +103,7 @@ func (s *logStream) send(ctx context.Context) error {
 // part returns the newest of the lines that fit into one call, without secrets.
 func (s *logStream) part(lines []byte) string {
 	text := strings.ReplaceAll(strings.ToValidUTF8(string(lines), "\uFFFD"), "\x00", "")
-	text = s.attempt.agent.secrets.clean(text)
+	text = s.secrets.clean(text)
 	if len(text) <= maxLogPart {
 		return text
 	}

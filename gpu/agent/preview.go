@@ -23,15 +23,15 @@ const (
 // It keeps only the newest of those that arrive meanwhile, and drops one that cannot be
 // uploaded. One goroutine calls put, and calls done after each receive from sent.
 type previewer struct {
-	attempt *attempt
-	ctx     context.Context
-	sent    chan struct{}
-	busy    bool
-	next    *runtime.Preview
+	*uploader
+	ctx  context.Context
+	sent chan struct{}
+	busy bool
+	next *runtime.Preview
 }
 
-func newPreviewer(ctx context.Context, t *attempt) *previewer {
-	return &previewer{attempt: t, ctx: ctx, sent: make(chan struct{}, 1)}
+func newPreviewer(ctx context.Context, u *uploader) *previewer {
+	return &previewer{uploader: u, ctx: ctx, sent: make(chan struct{}, 1)}
 }
 
 func (v *previewer) put(p *runtime.Preview) {
@@ -44,8 +44,8 @@ func (v *previewer) put(p *runtime.Preview) {
 	}
 	v.busy = true
 	go func() {
-		if err := v.attempt.sendPreview(v.ctx, p); err != nil && v.ctx.Err() == nil {
-			v.attempt.log.Warn("a preview was dropped", "error", err)
+		if err := v.send(v.ctx, p); err != nil && v.ctx.Err() == nil {
+			v.log.Warn("a preview was dropped", "error", err)
 		}
 		_ = pause(v.ctx, previewEvery)
 		v.sent <- struct{}{}
@@ -68,9 +68,9 @@ func (v *previewer) wait() {
 	}
 }
 
-// sendPreview uploads a preview and commits it as the job's newest. It tries for at most
+// send uploads a preview and commits it as the job's newest. It tries for at most
 // callTimeout.
-func (t *attempt) sendPreview(ctx context.Context, p *runtime.Preview) error {
+func (v *previewer) send(ctx context.Context, p *runtime.Preview) error {
 	defer os.Remove(p.Path)
 	kind := contentType(p.Path)
 	info, err := os.Lstat(p.Path)
@@ -83,5 +83,5 @@ func (t *attempt) sendPreview(ctx context.Context, p *runtime.Preview) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return t.publish(ctx, output{kind: client.ArtifactTypePreview, path: p.Path, contentType: kind})
+	return v.publish(ctx, output{kind: client.ArtifactTypePreview, path: p.Path, contentType: kind})
 }

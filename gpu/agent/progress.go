@@ -15,7 +15,9 @@ import (
 // reporter sends the job's progress to the control plane: only the newest state, and
 // no more often than configured.
 type reporter struct {
-	attempt *attempt
+	*heldLease
+	secrets *redactor
+	every   time.Duration // the shortest time between two reports
 	changed chan struct{}
 	// now receives when a report must not wait for the interval.
 	now chan struct{}
@@ -31,8 +33,11 @@ type reporter struct {
 	endPhase func(error)  // ends that span
 }
 
-func newReporter(t *attempt) *reporter {
-	return &reporter{attempt: t, changed: make(chan struct{}, 1), now: make(chan struct{}, 1), sending: make(chan struct{}, 1)}
+func newReporter(held *heldLease, secrets *redactor, every time.Duration) *reporter {
+	return &reporter{
+		heldLease: held, secrets: secrets, every: every,
+		changed: make(chan struct{}, 1), now: make(chan struct{}, 1), sending: make(chan struct{}, 1),
+	}
 }
 
 // phase reports what the agent itself is doing, at the render's percentage.
@@ -48,7 +53,7 @@ func (r *reporter) phase(phase client.Phase, message string) {
 // shown in the message.
 func (r *reporter) runtime(m *runtime.Progress) {
 	if m.Phase == runtime.PhaseLoadingModel {
-		message := r.attempt.agent.secrets.clean(m.Message)
+		message := r.secrets.clean(m.Message)
 		if m.Percent > 0 {
 			message = fmt.Sprintf("%s (%.0f %%)", message, m.Percent)
 		}
@@ -59,7 +64,7 @@ func (r *reporter) runtime(m *runtime.Progress) {
 	}
 	r.set(func(p *client.ProgressInput) {
 		*p = client.ProgressInput{
-			Percent: m.Percent, Phase: client.Phase(m.Phase), Message: optional(r.attempt.agent.secrets.clean(m.Message)),
+			Percent: m.Percent, Phase: client.Phase(m.Phase), Message: optional(r.secrets.clean(m.Message)),
 			Step: optional(m.Step), TotalSteps: optional(m.TotalSteps),
 			Frame: optional(m.Frame), TotalFrames: optional(m.TotalFrames), EtaSeconds: optional(m.ETASeconds),
 		}
@@ -82,7 +87,7 @@ func (r *reporter) resuming(percent float64) { r.resumed("", percent, "") }
 
 // resumed reports the checkpoint from which the job resumed, and the runtime's note about it.
 func (r *reporter) resumed(artifactID string, percent float64, note string) {
-	note = r.attempt.agent.secrets.clean(note)
+	note = r.secrets.clean(note)
 	r.set(func(p *client.ProgressInput) {
 		r.resumedFrom, r.resumedNote = optional(artifactID), optional(note)
 		*p = client.ProgressInput{Percent: percent, Phase: client.PhaseResuming,
@@ -108,7 +113,8 @@ func (r *reporter) trace(phase client.Phase) {
 	}
 	r.over()
 	r.traced = phase
-	_, r.endPhase = tracing.Start(r.attempt.owned, strings.ToLower(strings.ReplaceAll(string(phase), "_", " ")), tracing.String("reelay.attempt", r.attempt.hold.AttemptID))
+	name := strings.ToLower(strings.ReplaceAll(string(phase), "_", " "))
+	_, r.endPhase = tracing.Start(r.owned, name, tracing.String("reelay.attempt", r.hold.AttemptID))
 }
 
 // over ends the span of the current phase. The caller holds mu.
@@ -137,7 +143,7 @@ func (r *reporter) run(ctx context.Context) {
 		r.send(ctx)
 		select {
 		case <-r.now:
-		case <-time.After(r.attempt.agent.config.ProgressEvery):
+		case <-time.After(r.every):
 		case <-ctx.Done():
 			return
 		}
@@ -155,17 +161,17 @@ func (r *reporter) send(ctx context.Context) {
 	r.mu.Lock()
 	in, resumedFrom, note, load := r.newest, r.resumedFrom, r.resumedNote, r.load
 	r.mu.Unlock()
-	in.AttemptId, in.FencingToken, in.ResumedFrom = r.attempt.hold.AttemptID, r.attempt.hold.FencingToken, resumedFrom
+	in.AttemptId, in.FencingToken, in.ResumedFrom = r.hold.AttemptID, r.hold.FencingToken, resumedFrom
 	in.ResumedNote, in.Load = note, load
 
-	err := r.attempt.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
+	err := r.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
 		ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 		defer cancel()
-		return r.attempt.agent.api.ReportProgress(ctx, in)
+		return r.api.ReportProgress(ctx, in)
 	})
 	// A lease that is gone either ends ctx, or the attempt's own end overtook this report.
 	if err != nil && ctx.Err() == nil && !gone(err) {
-		r.attempt.log.Warn("progress was refused", "error", err)
+		r.log.Warn("progress was refused", "error", err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

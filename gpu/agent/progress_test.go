@@ -2,6 +2,7 @@ package agent
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -12,7 +13,7 @@ import (
 func TestReporter(t *testing.T) {
 	t.Parallel()
 
-	r := newReporter(&attempt{agent: &Agent{secrets: newRedactor(nil)}})
+	r := newReporter(nil, newRedactor(nil), time.Second)
 	r.runtime(&runtime.Progress{Percent: 37.5, Phase: runtime.PhaseRendering, Message: "step 3 of 8"})
 	r.runtime(&runtime.Progress{Percent: 70, Phase: runtime.PhaseLoadingModel, Message: "placing the weights"})
 

@@ -21,7 +21,7 @@ func (t *attempt) render() (*runtime.Result, error) {
 	}
 	t.progress.phase(client.PhaseStarting, "starting on a worker")
 	// Before the render starts there is nothing to save: a notice ends it at once.
-	beginning, stop := until(t.rendering, t.agent.going.urgent, errHandOver)
+	beginning, stop := until(t.rendering, t.worker.going.urgent, errHandOver)
 	defer stop()
 	checkpoints, err := t.fetchCheckpoints(beginning)
 	if err != nil {
@@ -31,11 +31,11 @@ func (t *attempt) render() (*runtime.Result, error) {
 	if err != nil {
 		return nil, orCause(beginning, err)
 	}
-	p, err := t.agent.runtimes.get(beginning, t.model(), t.wantedRuntime(), t.progress)
+	p, err := t.worker.runtimes.get(beginning, t.model(), t.wantedRuntime(), t.progress)
 	if err != nil {
 		return nil, orCause(beginning, err)
 	}
-	if err := t.agent.runtimes.begin(t.order(checkpoints, inputs)); err != nil {
+	if err := t.worker.runtimes.begin(t.order(checkpoints, inputs)); err != nil {
 		return nil, err
 	}
 	return t.follow(p, checkpoints)
@@ -59,6 +59,14 @@ func (t *attempt) wantedRuntime() string {
 		return ""
 	}
 	return *t.lease.Model.Runtime
+}
+
+// handle returns the handle that the lease has for the runtime, or "".
+func (t *attempt) handle() string {
+	if t.lease.Handle == nil {
+		return ""
+	}
+	return *t.lease.Handle
 }
 
 // order returns the job as the runtime's Start command.
@@ -115,7 +123,7 @@ func (t *attempt) follow(p process, checkpoints []restorable) (*runtime.Result, 
 	ctx, stop := context.WithCancel(t.rendering)
 	w := &watch{
 		attempt: t, process: p, checkpoints: checkpoints, unused: checkpoints,
-		saver: newSaver(ctx, t), previews: newPreviewer(ctx, t), handles: newKeeper(ctx, t),
+		saver: newSaver(ctx, t), previews: newPreviewer(ctx, t.uploader), handles: newKeeper(ctx, t.heldLease, t.handle()),
 	}
 	// Bad checkpoints are reported before the attempt ends.
 	defer func() { stop(); w.saver.wait(); w.previews.wait(); w.handles.wait(); w.reports.Wait() }()
@@ -128,25 +136,25 @@ func (t *attempt) follow(p process, checkpoints []restorable) (*runtime.Result, 
 	}
 	if errors.Is(err, errHandOver) {
 		// The agent is leaving, so no other job needs the runtime.
-		t.agent.runtimes.kill()
+		t.worker.runtimes.kill()
 	}
-	t.agent.runtimes.settle(err)
+	t.worker.runtimes.settle(err)
 	return result, err
 }
 
 func (w *watch) run(ctx context.Context) (*runtime.Result, error) {
-	config := w.agent.config
+	config := w.worker.config
 	silence := time.NewTimer(config.HangTimeout)
 	defer silence.Stop()
 	pace := time.NewTicker(max(time.Second, time.Duration(w.lease.CheckpointSeconds*float64(time.Second))))
 	defer pace.Stop()
-	urgent := w.agent.going.urgent
+	urgent := w.worker.going.urgent
 	for {
 		select {
 		case <-ctx.Done():
-			w.agent.runtimes.halt(config.StopGrace)
+			w.worker.runtimes.halt(config.StopGrace)
 			return nil, context.Cause(ctx)
-		case <-w.agent.going.over:
+		case <-w.worker.going.over:
 			return nil, errHandOver
 		case <-silence.C:
 			return nil, runtime.Failf(runtime.Timeout, "the render showed no progress for %s", config.HangTimeout)
@@ -180,7 +188,7 @@ func (w *watch) run(ctx context.Context) (*runtime.Result, error) {
 			return nil, errHandOver
 		}
 		if w.gaveWay() {
-			w.agent.runtimes.halt(config.StopGrace)
+			w.worker.runtimes.halt(config.StopGrace)
 			return nil, errGaveWay
 		}
 	}
@@ -205,7 +213,7 @@ func (w *watch) saveLast(ctx context.Context, failed bool) {
 			w.saver.done(err)
 		case <-limit.C:
 			return
-		case <-w.agent.going.over:
+		case <-w.worker.going.over:
 			return
 		case <-ctx.Done():
 			return
@@ -240,7 +248,7 @@ func (w *watch) hear(message runtime.Message) (*runtime.Result, error) {
 			w.saver.put(&taken{m, cost, time.Now()})
 		}
 		if w.handOver { // the runtime is done: upload its log together with the checkpoint
-			text := w.agent.lastWords()
+			text := w.worker.lastWords()
 			w.reports.Go(func() { w.keepLog(text) })
 		}
 	case *runtime.Resumed:
@@ -279,10 +287,10 @@ func (w *watch) hear(message runtime.Message) (*runtime.Result, error) {
 // disuse reports in the background that a checkpoint did not restore.
 func (w *watch) disuse(bad restorable, reason string) {
 	w.unused = slices.DeleteFunc(slices.Clone(w.unused), func(r restorable) bool { return r.path == bad.path })
-	reason = w.agent.secrets.clean(reason)
+	reason = w.worker.secrets.clean(reason)
 	w.log.Warn("a checkpoint did not restore", "checkpoint", bad.artifact.Id, "reason", reason)
 	w.reports.Go(func() {
-		ctx, stop := until(w.rendering, w.agent.going.over, errHandOver)
+		ctx, stop := until(w.rendering, w.worker.going.over, errHandOver)
 		defer stop()
 		if err := w.rejectCheckpoint(ctx, bad.artifact.Id, reason); err != nil && ctx.Err() == nil {
 			w.log.Warn("a checkpoint could not be rejected", "checkpoint", bad.artifact.Id, "error", err)

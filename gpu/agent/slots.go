@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,9 +41,6 @@ func newLayout(workers, gpus int) (layout, error) {
 	}
 	return l, nil
 }
-
-// visibleDevices are the variables that say which GPUs a program sees: NVIDIA's and AMD's.
-var visibleDevices = []string{"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"}
 
 // whole means that one worker has the machine as it is.
 func (l layout) whole() bool { return l.workers == 1 && l.gpus == 1 }
@@ -120,31 +116,4 @@ func (c Config) on(l layout, slot int) Config {
 	}
 	c.GPUs = sensor.Find(c.Log, c.Devices).Newest
 	return c
-}
-
-// gpuCount is how many GPUs the worker says it has.
-func (c Config) gpuCount() int { return max(1, len(c.Devices)) }
-
-// folder is the name of the worker's folder in WorkDir.
-func (c Config) folder() string {
-	if c.Slot == 0 {
-		return c.InstanceID
-	}
-	return c.InstanceID + "+" + strconv.Itoa(c.Slot)
-}
-
-// environment returns the variables of a runtime on some devices: without the agent's own settings,
-// since a model needs no API key.
-func environment(all, devices []string) []string {
-	hidden := func(variable string) bool {
-		name, _, _ := strings.Cut(variable, "=")
-		return strings.HasPrefix(name, "REELAY_") || devices != nil && slices.Contains(visibleDevices, name)
-	}
-	kept := slices.DeleteFunc(slices.Clone(all), hidden)
-	if devices != nil {
-		for _, variable := range visibleDevices {
-			kept = append(kept, variable+"="+strings.Join(devices, ","))
-		}
-	}
-	return kept
 }

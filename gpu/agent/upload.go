@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/reelay/reelay/client"
@@ -17,6 +18,14 @@ import (
 
 // uploadTries is how many times the store may refuse one object.
 const uploadTries = 5
+
+// uploader uploads the files of an attempt.
+type uploader struct {
+	*heldLease
+	dir     string          // of the attempt's files
+	over    <-chan struct{} // closed when no time is left
+	logKept sync.Once
+}
 
 // output is a file to upload.
 type output struct {
@@ -63,7 +72,7 @@ func regular(path string) error {
 // chooses. A target is valid for one try; each retry requests another. While the
 // store or the control plane is unreachable, upload retries until ctx ends and then
 // returns its cause.
-func (t *attempt) upload(ctx context.Context, o output) (*client.UploadedObject, error) {
+func (u *uploader) upload(ctx context.Context, o output) (*client.UploadedObject, error) {
 	file, err := os.Open(o.path)
 	if err != nil {
 		return nil, err
@@ -81,7 +90,7 @@ func (t *attempt) upload(ctx context.Context, o output) (*client.UploadedObject,
 		if _, err := file.Seek(0, io.SeekStart); err != nil {
 			return nil, fmt.Errorf("read %s: %w", filepath.Base(o.path), err)
 		}
-		err := t.uploadOnce(ctx, o, object, file)
+		err := u.uploadOnce(ctx, o, object, file)
 		switch {
 		case err == nil:
 			return object, nil
@@ -101,20 +110,20 @@ func (t *attempt) upload(ctx context.Context, o output) (*client.UploadedObject,
 	}
 }
 
-func (t *attempt) uploadOnce(ctx context.Context, o output, object *client.UploadedObject, file *os.File) error {
-	target, err := t.requestUpload(ctx, o, object)
+func (u *uploader) uploadOnce(ctx context.Context, o output, object *client.UploadedObject, file *os.File) error {
+	target, err := u.requestUpload(ctx, o, object)
 	if err != nil {
 		return err
 	}
 	object.ObjectKey = target.ObjectKey
-	return t.agent.api.Upload(ctx, target, file, object.SizeBytes)
+	return u.api.Upload(ctx, target, file, object.SizeBytes)
 }
 
-func (t *attempt) requestUpload(ctx context.Context, o output, object *client.UploadedObject) (*client.UploadTarget, error) {
+func (u *uploader) requestUpload(ctx context.Context, o output, object *client.UploadedObject) (*client.UploadTarget, error) {
 	var target *client.UploadTarget
-	err := t.fenced(ctx, func(ctx context.Context) (_ *client.HeartbeatPayload, err error) {
-		target, err = t.agent.api.RequestUpload(ctx, client.RequestUploadInput{
-			AttemptId: t.hold.AttemptID, FencingToken: t.hold.FencingToken,
+	err := u.fenced(ctx, func(ctx context.Context) (_ *client.HeartbeatPayload, err error) {
+		target, err = u.api.RequestUpload(ctx, client.RequestUploadInput{
+			AttemptId: u.hold.AttemptID, FencingToken: u.hold.FencingToken,
 			Type: o.kind, ContentType: o.contentType, SizeBytes: object.SizeBytes, Checksum: object.Checksum,
 		})
 		return nil, err
@@ -123,20 +132,20 @@ func (t *attempt) requestUpload(ctx context.Context, o output, object *client.Up
 }
 
 // uploadLog uploads the runtime's log. It tries for at most callTimeout.
-func (t *attempt) uploadLog(ctx context.Context, text string) *client.UploadedObject {
+func (u *uploader) uploadLog(ctx context.Context, text string) *client.UploadedObject {
 	if text == "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	path := filepath.Join(t.dir, "runtime.log")
+	path := filepath.Join(u.dir, "runtime.log")
 	err := os.WriteFile(path, []byte(text), 0o600)
 	var object *client.UploadedObject
 	if err == nil {
-		object, err = t.upload(ctx, output{kind: client.ArtifactTypeLog, path: path, contentType: contentType(path)})
+		object, err = u.upload(ctx, output{kind: client.ArtifactTypeLog, path: path, contentType: contentType(path)})
 	}
 	if err != nil && !errors.Is(err, errLost) {
-		t.log.Warn("the runtime's log could not be saved", "error", err)
+		u.log.Warn("the runtime's log could not be saved", "error", err)
 	}
 	return object
 }
@@ -146,32 +155,32 @@ const logLimit = time.Second
 
 // keepLog commits the log of an attempt whose final call does not carry one, once
 // and if there is time.
-func (t *attempt) keepLog(text string) { t.logKept.Do(func() { t.commitLog(text) }) }
+func (u *uploader) keepLog(text string) { u.logKept.Do(func() { u.commitLog(text) }) }
 
-func (t *attempt) commitLog(text string) {
-	ctx, cancel := context.WithTimeout(t.owned, logLimit)
+func (u *uploader) commitLog(text string) {
+	ctx, cancel := context.WithTimeout(u.owned, logLimit)
 	defer cancel()
-	ctx, stop := until(ctx, t.agent.going.over, errHandOver)
+	ctx, stop := until(ctx, u.over, errHandOver)
 	defer stop()
-	log := t.uploadLog(ctx, text)
+	log := u.uploadLog(ctx, text)
 	if log == nil {
 		return
 	}
-	err := t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
-		return t.agent.api.CommitArtifact(ctx, t.hold, client.ArtifactTypeLog, *log)
+	err := u.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
+		return u.api.CommitArtifact(ctx, u.hold, client.ArtifactTypeLog, *log)
 	})
 	if err != nil {
-		t.log.Warn("the runtime's log could not be saved", "error", err)
+		u.log.Warn("the runtime's log could not be saved", "error", err)
 	}
 }
 
 // publish uploads a file and commits it as an artifact of the running job.
-func (t *attempt) publish(ctx context.Context, o output) error {
-	object, err := t.upload(ctx, o)
+func (u *uploader) publish(ctx context.Context, o output) error {
+	object, err := u.upload(ctx, o)
 	if err != nil {
 		return err
 	}
-	return t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
-		return t.agent.api.CommitArtifact(ctx, t.hold, o.kind, *object)
+	return u.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
+		return u.api.CommitArtifact(ctx, u.hold, o.kind, *object)
 	})
 }

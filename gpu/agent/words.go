@@ -22,17 +22,17 @@ type words struct {
 
 // wordsOf returns the texts about a failure, cut to their limits: a log keeps its end,
 // a sentence its beginning.
-func (a *Agent) wordsOf(failure *runtime.Failure) words {
-	log := a.secrets.clean(a.runtimes.tail())
+func (w *worker) wordsOf(failure *runtime.Failure) words {
+	log := w.secrets.clean(w.runtimes.tail())
 	return words{
-		sentence: beginning(a.secrets.clean(failure.Message), maxSentence),
-		detail:   ending(cmp.Or(a.secrets.clean(failure.Detail), log), maxDetail),
+		sentence: beginning(w.secrets.clean(failure.Message), maxSentence),
+		detail:   ending(cmp.Or(w.secrets.clean(failure.Detail), log), maxDetail),
 		log:      ending(log, maxLog),
 	}
 }
 
 // lastWords returns the log of an attempt that did not fail.
-func (a *Agent) lastWords() string { return ending(a.secrets.clean(a.runtimes.tail()), maxLog) }
+func (w *worker) lastWords() string { return ending(w.secrets.clean(w.runtimes.tail()), maxLog) }
 
 func beginning(text string, most int) string {
 	if len(text) <= most {
