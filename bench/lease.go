@@ -232,3 +232,26 @@ func leaseIn(answer []byte) lease {
 	job, _ := field(rest, "id")
 	return lease{string(attempt), token, job}
 }
+
+// hands are workers that can take jobs.
+func (s *Site) hands(ctx context.Context, n int) ([]*hand, error) {
+	workers, err := s.workers(ctx, n, noop)
+	if err != nil {
+		return nil, err
+	}
+	tokens := make([]string, n)
+	for i, w := range workers {
+		tokens[i] = w.token
+	}
+	conns, err := s.conns(n, tokens)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*hand, n)
+	for i, w := range workers {
+		if all[i], err = newHand(conns[i], w.id); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}

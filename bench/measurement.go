@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"fmt"
 )
 
 // Figures are the results of one round by name: "rate" is per second, "p50" and "p99" are
@@ -58,39 +57,4 @@ type Measurement struct {
 	Prepare func(ctx context.Context, site *Site) ([]Contestant, error)
 	// Note explains the figures.
 	Note string
-}
-
-// All returns the measurements in the order in which they are made.
-func All() []Measurement {
-	return []Measurement{
-		submitBy(1), submitBy(32), submitBy(128), submitMany(),
-		leaseAndComplete(), verifiedCompletions(), backlog(),
-		heartbeats(), progress(), checkpoints(),
-		pickups(), busyPickups(), delayed(), schedules(),
-		subscriptions(), followers(),
-		daily(), fleet(), bloat(),
-		growth(),
-	}
-}
-
-// Named returns the measurements with these names, or all if there are no names.
-func Named(names []string) ([]Measurement, error) {
-	known := map[string]bool{}
-	for _, m := range All() {
-		known[m.Name] = true
-	}
-	wanted := map[string]bool{}
-	for _, name := range names {
-		if !known[name] {
-			return nil, fmt.Errorf("there is no measurement %q; see --help", name)
-		}
-		wanted[name] = true
-	}
-	var picked []Measurement
-	for _, m := range All() {
-		if len(names) == 0 || wanted[m.Name] {
-			picked = append(picked, m)
-		}
-	}
-	return picked, nil
 }

@@ -20,12 +20,6 @@ const peersSource = "bench/peers"
 // faktoryPackage is the server, whose version bench/peers/go.mod pins.
 const faktoryPackage = "github.com/contribsys/faktory/cmd/faktory"
 
-// Peers holds the paths of the program that measures the peers and of Faktory's server, if
-// there is one.
-type Peers struct {
-	Program, Faktory string
-}
-
 // FindPeers returns the programs in a folder. It first builds them there from the module
 // bench/peers if the working directory is a checkout. With an error it may still return the
 // program that measures the peers.

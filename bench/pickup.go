@@ -79,29 +79,6 @@ func (s *Site) newPickup(ctx context.Context) (*pickup, error) {
 	return &pickup{conns[0], b.text, hands}, err
 }
 
-// hands are workers that can take jobs.
-func (s *Site) hands(ctx context.Context, n int) ([]*hand, error) {
-	workers, err := s.workers(ctx, n, noop)
-	if err != nil {
-		return nil, err
-	}
-	tokens := make([]string, n)
-	for i, w := range workers {
-		tokens[i] = w.token
-	}
-	conns, err := s.conns(n, tokens)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]*hand, n)
-	for i, w := range workers {
-		if all[i], err = newHand(conns[i], w.id); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
-}
-
 // round measures n jobs. The first is not counted: it opens connections.
 func (p *pickup) round(ctx context.Context, n int) (Figures, error) {
 	taken := make(chan taking)

@@ -2,12 +2,10 @@ package bench
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -70,34 +68,4 @@ func (p Process) cpu() (time.Duration, error) {
 		ticks += n
 	}
 	return time.Duration(ticks) * 10 * time.Millisecond, nil // a tick is 10 ms on every Linux
-}
-
-// processorTimes returns the processor time of each kind of process, including its unnamed
-// children. The processes api-1 and api-2 are of one kind. It is empty if no processes are
-// known.
-func (s *Site) processorTimes() map[string]time.Duration {
-	times, named := map[string]time.Duration{}, map[Process]bool{}
-	for _, p := range s.Staff {
-		named[p] = true
-	}
-	for name, p := range s.Staff {
-		kind, _, _ := strings.Cut(name, "-")
-		family, err := p.family()
-		for _, member := range family {
-			if member != p && named[member] {
-				continue
-			}
-			spent, gone := member.cpu()
-			if gone != nil && member != p {
-				continue // a child that has ended
-			}
-			err = errors.Join(err, gone)
-			times[kind] += spent
-		}
-		if err != nil {
-			s.Say("  " + err.Error())
-			delete(times, kind)
-		}
-	}
-	return times
 }

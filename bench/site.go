@@ -193,3 +193,9 @@ func (s *Site) host() (string, error) {
 	}
 	return s.endpoint.Host, nil
 }
+
+// Peers holds the paths of the program that measures the peers and of Faktory's server, if
+// there is one.
+type Peers struct {
+	Program, Faktory string
+}
