@@ -98,9 +98,6 @@ type NewJobs struct {
 	// names no accounts.
 	Accounts []ExpectedAccount
 	Judged   bool
-	// Wait waits for accounts that others have locked, and for their submits. Otherwise the jobs
-	// of these accounts are not written.
-	Wait bool
 	// Now is the time of PostgreSQL's clock, if the caller has read it.
 	Now time.Time
 }
@@ -119,7 +116,8 @@ var insertJobsSQL string
 // the database chose.
 //
 // It does not write jobs whose idempotency key was used before, nor those of an account that
-// is not as NewJobs expects. It locks the accounts in the order of their ids.
+// is not as NewJobs expects, or that others have locked. It locks the accounts in the order of
+// their ids.
 func InsertJobs(ctx context.Context, db bun.IDB, n NewJobs) error {
 	all := n.Jobs
 	for i, j := range all { // another try of it may have been undone
@@ -132,7 +130,7 @@ func InsertJobs(ctx context.Context, db bun.IDB, n NewJobs) error {
 		return fmt.Errorf("encode the rows: %w", err)
 	}
 	rows, err := run(ctx, db, insertJobsSQL, pgx.NamedArgs{
-		"jobs": jobs, "accounts": accounts, "ready": ready, "judged": n.Judged, "wait": n.Wait, "now": nullTime(n.Now),
+		"jobs": jobs, "accounts": accounts, "ready": ready, "judged": n.Judged, "now": nullTime(n.Now),
 	})
 	byID := make(map[JobID]*NewJob, len(all))
 	for _, j := range all {

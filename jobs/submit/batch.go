@@ -25,7 +25,6 @@ import (
 type submitBatch struct {
 	tx    bun.Tx
 	calls []*submitCall
-	wait  bool // for accounts that others have locked
 
 	// What was read first, unless all calls are plain: the account, of which no other submit
 	// runs; the clock; the jobs of used idempotency keys; the jobs of earlier requests of the
@@ -62,11 +61,10 @@ type accepted struct {
 	failed *models.Job
 }
 
-// writePlain writes the jobs of plain calls by one statement, without reading first. A call for
-// which that does not suffice has another next step. If the statement does not wait, it leaves
-// the calls of accounts that others have locked.
-func (s *Submitter) writePlain(ctx context.Context, calls []*submitCall, wait bool) error {
-	b := &submitBatch{calls: calls, wait: wait, used: map[models.JobKey]*models.Job{}, accounts: map[models.AccountID]*models.Account{}}
+// writePlain writes the jobs of plain calls by one statement, without reading first. It leaves the
+// calls for which that does not suffice, and those of accounts that others have locked.
+func (s *Submitter) writePlain(ctx context.Context, calls []*submitCall) error {
+	b := &submitBatch{calls: calls, used: map[models.JobKey]*models.Job{}, accounts: map[models.AccountID]*models.Account{}}
 	for _, call := range calls {
 		b.accounts[call.account] = &models.Account{ID: call.account, Tier: call.tier, MaxQueued: math.MaxInt}
 	}
@@ -98,7 +96,7 @@ func (b *submitBatch) leaveUnwritten() {
 		return answer.Refused != nil && call.set[0].err == nil || gone[answer.Job]
 	})
 	for _, call := range left {
-		call.step = lo.Ternary(b.wait, readAndWrite, writeWithAccount)
+		call.left = true
 	}
 }
 
@@ -107,7 +105,7 @@ func (b *submitBatch) leaveUnwritten() {
 func (s *Submitter) writeRead(ctx context.Context, calls []*submitCall) error {
 	var b *submitBatch
 	err := jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
-		b = &submitBatch{tx: tx, calls: calls, wait: true, start: change.Change{Tx: tx}, users: userQueues{share: s.UserShare}}
+		b = &submitBatch{tx: tx, calls: calls, start: change.Change{Tx: tx}, users: userQueues{share: s.UserShare}}
 		return b.run(ctx, s)
 	})
 	if err != nil {

@@ -21,21 +21,12 @@ type submitCall struct {
 	set  []submission
 	// graph is the workflow whose jobs these are, or nil.
 	graph *Graph
-	// step is what the call needs next, however plain it is.
-	step submitStep
+	// left means that one statement did not suffice, however plain the call is.
+	left bool
 
 	answers []Submitted
 	written []*models.Job
 }
-
-// submitStep is a way to write a call, each dearer than the one before.
-type submitStep int
-
-const (
-	written          submitStep = iota // nothing: it is written, or refused
-	writeWithAccount                   // a statement that waits for the account
-	readAndWrite                       // a transaction that reads first
-)
 
 // submission is one submission of a call: the request, the validated job, and its sealed
 // prompt; or the error.
@@ -120,7 +111,9 @@ func (c *submitCall) tokens() (unused []*submission) {
 	return unused
 }
 
-// write decides on each submission that is not refused yet, and writes the accepted ones.
+// write decides on each submission that is not refused yet, and writes the accepted ones: by one
+// statement if nothing must be read for that, otherwise by a transaction that reads first. Either
+// way, calls that arrive together share it.
 func (s *Submitter) write(ctx context.Context, call *submitCall) error {
 	if err := s.prepare(ctx, call); err != nil {
 		return err
@@ -129,16 +122,7 @@ func (s *Submitter) write(ctx context.Context, call *submitCall) error {
 		return s.writeRead(ctx, []*submitCall{call})
 	}
 	if s.plain(call) {
-		err := s.plainWrites.Do(ctx, call, func(ctx context.Context, calls []*submitCall) error {
-			return s.writePlain(ctx, calls, false)
-		})
-		if err == nil && call.step == writeWithAccount {
-			call.step = written
-			err = s.accountWrites.Do(ctx, call.account, call, func(ctx context.Context, calls []*submitCall) error {
-				return s.writePlain(ctx, calls, true)
-			})
-		}
-		if err != nil || call.step == written {
+		if err := s.plainWrites.Do(ctx, call, s.writePlain); err != nil || !call.left {
 			return err
 		}
 	}

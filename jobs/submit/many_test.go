@@ -270,7 +270,7 @@ func TestSubmits(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("ShareOneStatementWhileTheirAccountIsLocked", func(t *testing.T) {
+	t.Run("LockTheirAccountOnceAllElseIsWritten", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -287,7 +287,7 @@ func TestSubmits(t *testing.T) {
 				AND query_start < clock_timestamp() - interval '0.2 s'`).Scan(t.Context(), &waiting) == nil
 		})
 
-		require.Contains(t, waiting, "Writes new jobs", "it only reads")
+		require.Contains(t, waiting, "UPDATE accounts SET queued", "the jobs are written before")
 		require.NoError(t, held.Rollback())
 		submits.Wait()
 		s.RequireInvariants(t)

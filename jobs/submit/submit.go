@@ -45,10 +45,9 @@ type Submitter struct {
 	shares  recent.Map[models.AccountID, *models.Account]
 	entries batch.Group[*entry]
 	// plainWrites batches the calls that one statement can write, and waits for no locked
-	// account. The others wait for their account's row, and so only with its calls:
-	// accountWrites those left by plainWrites, and writes those that need a transaction.
-	plainWrites           batch.Group[*submitCall]
-	accountWrites, writes batch.Keyed[models.AccountID, *submitCall]
+	// account. writes batches the others by account, since they wait for its row.
+	plainWrites batch.Group[*submitCall]
+	writes      batch.Keyed[models.AccountID, *submitCall]
 }
 
 const (

@@ -9,30 +9,21 @@
 -- not count them: models.CountNewJobs does that, once all is written.
 --
 -- Locks: the submits of the accounts, shared, see models.LockSubmits, then the accounts, both in
--- the order of their ids. With @wait the statement waits for those that others have locked;
--- otherwise it does not write their jobs. Whoever waits for a submit with the same idempotency key
--- holds an account, so that one must not be a submit that takes long.
+-- the order of their ids. It waits for none of them: the jobs of an account that others have locked
+-- are not written. Whoever waits for a submit with the same idempotency key holds an account, so
+-- that one must not be a submit that takes long.
 --
 -- Returns a row per job that was written: its id, its order, its account's virtual time in the
 -- line, and the clock at which it was written.
 WITH expected AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(@accounts) AS t (id uuid, tier text)
 ),
-waited_for AS MATERIALIZED (
-    SELECT pg_advisory_xact_lock_shared(hashtextextended(id::text, 1))
-    FROM (SELECT id FROM expected WHERE @wait::boolean ORDER BY id) e
-),
 free AS MATERIALIZED (
-    SELECT id FROM expected
-    WHERE (SELECT count(*) FROM waited_for) >= 0 AND pg_try_advisory_xact_lock_shared(hashtextextended(id::text, 1))
-),
-accounts_waited_for AS MATERIALIZED (
-    SELECT id FROM accounts WHERE @wait::boolean AND id IN (SELECT id FROM free)
-    ORDER BY id FOR NO KEY UPDATE
+    SELECT id FROM expected WHERE pg_try_advisory_xact_lock_shared(hashtextextended(id::text, 1))
 ),
 locked AS MATERIALIZED (
     SELECT id, tier, queued, max_queued, running, max_running FROM accounts
-    WHERE id IN (SELECT id FROM free) AND (SELECT count(*) FROM accounts_waited_for) >= 0
+    WHERE id IN (SELECT id FROM free)
     ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
 ),
 clock AS MATERIALIZED (
