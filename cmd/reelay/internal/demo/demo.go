@@ -74,7 +74,7 @@ func (o *demoOptions) run(cmd *cobra.Command) (err error) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), demoMaxDuration, errors.New("the demo took too long"))
 	defer cancel()
-	d := progress.For(cmd, cmd.OutOrStdout())
+	d := progress.DisplayFor(cmd, cmd.OutOrStdout())
 	stack, err := newSubstack(o.data)
 	if err != nil {
 		return err

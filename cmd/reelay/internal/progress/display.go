@@ -19,7 +19,7 @@ import (
 // change.
 type Display struct {
 	out    io.Writer
-	Tty    bool
+	TTY    bool
 	Color  bool
 	Silent bool
 	// Pictures reports whether the terminal shows 24-bit colours, which pictures need.
@@ -44,7 +44,7 @@ func NewDisplay(out io.Writer) *Display {
 	if !ok || !term.IsTerminal(int(file.Fd())) || os.Getenv("TERM") == "dumb" {
 		return d
 	}
-	d.Tty, d.Color = true, os.Getenv("NO_COLOR") == ""
+	d.TTY, d.Color = true, os.Getenv("NO_COLOR") == ""
 	depth := os.Getenv("COLORTERM")
 	d.Pictures = d.Color && (depth == "truecolor" || depth == "24bit")
 	d.Width = func() int {
@@ -57,8 +57,8 @@ func NewDisplay(out io.Writer) *Display {
 	return d
 }
 
-// For returns the display of a command, without colours if --no-color is given.
-func For(cmd *cobra.Command, out io.Writer) *Display {
+// DisplayFor returns the display of a command, without colours if --no-color is given.
+func DisplayFor(cmd *cobra.Command, out io.Writer) *Display {
 	d := NewDisplay(out)
 	if output.NoColor(cmd) {
 		d.Color, d.Pictures = false, false
@@ -84,16 +84,16 @@ func (d *Display) Job(job *client.Job) error {
 func (d *Display) progress(p client.Progress) {
 	back := p.Percent < d.trail.last.Percent
 	d.trail.add(p)
-	Cause := ""
+	why := ""
 	if len(d.Reasons) > 0 {
-		p.Message, p.EtaSeconds, Cause = &d.Reasons[0].Message, nil, string(d.Reasons[0].Code)
+		p.Message, p.EtaSeconds, why = &d.Reasons[0].Message, nil, string(d.Reasons[0].Code)
 	}
-	if d.Tty {
+	if d.TTY {
 		// leave the last column free: some terminals wrap there
 		d.Replace(View{d.Width() - 1, d.Color}.line(p, d.trail))
 		return
 	}
-	if told := fmt.Sprintf("%s %d %s", p.Phase, int(p.Percent/10), Cause); told != d.told || back {
+	if told := fmt.Sprintf("%s %d %s", p.Phase, int(p.Percent/10), why); told != d.told || back {
 		d.told = told
 		d.write(fmt.Sprintf("%3.0f %%  %s\n", math.Floor(p.Percent), Describe(p)))
 	}
@@ -102,7 +102,7 @@ func (d *Display) progress(p client.Progress) {
 // Transfer shows how much of a file is stored. It prints nothing unless the output is a
 // terminal.
 func (d *Display) Transfer(done, total int64) {
-	if !d.Tty || total <= 0 {
+	if !d.TTY || total <= 0 {
 		return
 	}
 	percent := float64(done) / float64(total) * 100

@@ -113,7 +113,7 @@ func TestDisplay(t *testing.T) {
 		t.Parallel()
 
 		var out strings.Builder
-		d := &Display{out: &out, Tty: true, Width: func() int { return 40 }}
+		d := &Display{out: &out, TTY: true, Width: func() int { return 40 }}
 		d.progress(client.Progress{Percent: 50, Phase: client.PhaseRendering})
 		d.Note("news")
 		d.Keep()

@@ -42,7 +42,7 @@ func TestCells(t *testing.T) {
 func TestDisplayPicture(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	d := &Display{out: &out, Tty: true, Width: func() int { return 40 }}
+	d := &Display{out: &out, TTY: true, Width: func() int { return 40 }}
 	step := func(percent float64) string {
 		out.Reset()
 		d.progress(client.Progress{Percent: percent, Phase: client.PhaseRendering})

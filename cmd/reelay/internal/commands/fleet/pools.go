@@ -122,11 +122,11 @@ func printCheckpointPlans(out io.Writer, pools []poolPlans) error {
 	var rows [][]string
 	for _, pool := range pools {
 		for _, p := range pool.CheckpointPlans {
-			every, SaveVideo, waste := "-", "-", "-"
+			every, save, waste := "-", "-", "-"
 			if p.Saves > 0 {
-				every, SaveVideo, waste = fmt.Sprintf("%.0f s", p.IntervalSeconds), fmt.Sprintf("%.2g s", p.SaveSeconds), fmt.Sprintf("%.1f %%", 100*p.Overhead)
+				every, save, waste = fmt.Sprintf("%.0f s", p.IntervalSeconds), fmt.Sprintf("%.2g s", p.SaveSeconds), fmt.Sprintf("%.1f %%", 100*p.Overhead)
 			}
-			rows = append(rows, []string{pool.Pool, p.Model, every, SaveVideo, fmt.Sprintf("1 in %.3g busy h", p.HoursBetweenLosses), waste})
+			rows = append(rows, []string{pool.Pool, p.Model, every, save, fmt.Sprintf("1 in %.3g busy h", p.HoursBetweenLosses), waste})
 		}
 	}
 	return output.WriteRows(out, []string{"POOL", "MODEL", "CHECKPOINT EVERY", "SAVE TAKES", "LOSSES", "WASTE"}, rows)

@@ -100,7 +100,7 @@ func (o *downloadOptions) download(cmd *cobra.Command, c *client.Client, id stri
 	if artifact == nil {
 		return saveOutput(job, path)
 	}
-	t := transfer{job: job.Id, kind: k, path: path, display: progress.For(cmd, cmd.ErrOrStderr())}
+	t := transfer{job: job.Id, kind: k, path: path, display: progress.DisplayFor(cmd, cmd.ErrOrStderr())}
 	file, err := t.save(cmd.Context(), c, artifact)
 	if err == nil && k.name == "video" {
 		file.DurationSeconds = videoSeconds(&job.Job)

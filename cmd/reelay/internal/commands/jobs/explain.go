@@ -60,11 +60,11 @@ func explainJob(job *client.JobHistory, now time.Time) explanation {
 			next("`reelay logs %s` prints the log of its last attempt.", job.Id)
 		}
 	case client.JobStatusCancelled:
-		Cause := "It was cancelled."
+		why := "It was cancelled."
 		if c := job.Cancellation; c != nil && c.By != "" {
-			Cause = strings.TrimSuffix("It was cancelled by "+c.By+": "+lo.FromPtrOr(c.Reason, ""), ": ")
+			why = strings.TrimSuffix("It was cancelled by "+c.By+": "+lo.FromPtrOr(c.Reason, ""), ": ")
 		}
-		e.Why = append(e.Why, Cause)
+		e.Why = append(e.Why, why)
 		next("Nothing. `reelay retry %s` runs it again.", job.Id)
 	case client.JobStatusCompleted:
 		if job.Result != nil {

@@ -27,7 +27,7 @@ func WatchCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d := progress.For(cmd, cmd.OutOrStdout())
+			d := progress.DisplayFor(cmd, cmd.OutOrStdout())
 			show := d.WithPreviews(cmd.Context(), c)
 			if asJSON {
 				d.Silent, show = true, func(job *client.Job) error {

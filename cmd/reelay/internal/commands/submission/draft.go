@@ -150,8 +150,8 @@ type shownTakes struct {
 
 // showTakes waits for drafts, shows their contact sheet and lists them.
 func showTakes(cmd *cobra.Command, c *client.Client, id, sheet string, document *output.Options) error {
-	d := progress.For(cmd, cmd.ErrOrStderr())
-	d.Silent = !document.ForPeople() && !d.Tty
+	d := progress.DisplayFor(cmd, cmd.ErrOrStderr())
+	d.Silent = !document.ForPeople() && !d.TTY
 	drafts, err := awaitTakes(cmd.Context(), c, id, d)
 	if err != nil {
 		return err
@@ -209,7 +209,7 @@ func awaitTakes(ctx context.Context, c *client.Client, id string, d *progress.Di
 			ticker.Stop()
 			return drafts, nil
 		}
-		if line := fmt.Sprintf("%3.0f %%  %d of %d drafts have ended", percent, ended, len(drafts)); d.Tty {
+		if line := fmt.Sprintf("%3.0f %%  %d of %d drafts have ended", percent, ended, len(drafts)); d.TTY {
 			d.Replace(line)
 		} else if line != said {
 			said = line

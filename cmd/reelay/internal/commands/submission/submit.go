@@ -188,8 +188,8 @@ func (o *submitOptions) run(cmd *cobra.Command) error {
 
 // await watches the job until it ends and downloads the video.
 func (o *submitOptions) await(cmd *cobra.Command, c *client.Client, answer submitted) error {
-	d := progress.For(cmd, cmd.ErrOrStderr())
-	d.Silent = o.asJSON && !d.Tty
+	d := progress.DisplayFor(cmd, cmd.ErrOrStderr())
+	d.Silent = o.asJSON && !d.TTY
 	d.Note(answer.Job.Id + " is accepted")
 	job, err := progress.Follow(cmd.Context(), c, answer.Job.Id, d, d.WithPreviews(cmd.Context(), c))
 	if err != nil {

@@ -256,19 +256,19 @@ func (b *batch) submit(ctx context.Context, page *filePage) error {
 		if err := b.gate.pass(ctx); err != nil {
 			return err
 		}
-		left, after, Cause, err := b.try(ctx, waiting)
+		left, after, why, err := b.try(ctx, waiting)
 		if err != nil {
 			return err
 		}
 		if waiting = left; len(waiting) > 0 {
-			b.gate.close(max(pause, after), Cause)
+			b.gate.close(max(pause, after), why)
 		}
 	}
 	return nil
 }
 
 // try sends submissions once. It returns those that must wait, for how long at least, and why.
-func (b *batch) try(ctx context.Context, rows []*outcome) (left []*outcome, after time.Duration, Cause string, err error) {
+func (b *batch) try(ctx context.Context, rows []*outcome) (left []*outcome, after time.Duration, why string, err error) {
 	inputs := make([]client.SubmitJobInput, len(rows))
 	for i, row := range rows {
 		inputs[i] = *row.input
@@ -296,7 +296,7 @@ func (b *batch) try(ctx context.Context, rows []*outcome) (left []*outcome, afte
 		case refused == nil:
 			row.Error = &client.SubmissionRefusal{Code: string(client.CodeInternal), Message: "The API answered with neither a job nor an error."}
 		case mayWait(refused.Code, time.Duration(refused.RetryAfterSeconds)*time.Second):
-			left, Cause = append(left, row), refused.Message
+			left, why = append(left, row), refused.Message
 			after = max(after, time.Duration(refused.RetryAfterSeconds)*time.Second)
 		case refused.Code == string(client.CodeIdempotencyConflict):
 			row.Error = &client.SubmissionRefusal{Code: refused.Code, Field: refused.Field, Message: fmt.Sprintf(
@@ -305,7 +305,7 @@ func (b *batch) try(ctx context.Context, rows []*outcome) (left []*outcome, afte
 			row.Error = refused
 		}
 	}
-	return left, after, Cause, nil
+	return left, after, why, nil
 }
 
 // mayWait reports whether a refused submission may be accepted later, because there is no room now.
@@ -325,11 +325,11 @@ type pauseGate struct {
 }
 
 // close closes the gate for some time from now on.
-func (g *pauseGate) close(d time.Duration, Cause string) {
+func (g *pauseGate) close(d time.Duration, why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if until := time.Now().Add(d); until.After(g.until) {
-		g.until, g.why = until, Cause
+		g.until, g.why = until, why
 	}
 }
 

@@ -112,7 +112,7 @@ func (o *submitOptions) runFile(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	b := newBatch(o, c, progress.For(cmd, cmd.ErrOrStderr()), cmd.OutOrStdout(), size)
+	b := newBatch(o, c, progress.DisplayFor(cmd, cmd.ErrOrStderr()), cmd.OutOrStdout(), size)
 	b.display.Silent = o.asJSON
 	err = b.run(cmd.Context(), in)
 	b.display.Erase()

@@ -116,7 +116,7 @@ func (b *batch) progress(end int64, last bool) {
 	if r.told.IsZero() {
 		r.told = b.began
 	}
-	if n == 0 && last || !last && !b.display.Tty && time.Since(r.told) < every {
+	if n == 0 && last || !last && !b.display.TTY && time.Since(r.told) < every {
 		return
 	}
 	line := fmt.Sprintf("%d submitted", submitted)
@@ -132,11 +132,11 @@ func (b *batch) progress(end int64, last bool) {
 			line += fmt.Sprintf(" · %d %% · %s left", 100*end/b.size, text.Seconds(seconds/float64(end)*float64(b.size-end)))
 		}
 	}
-	if wait, Cause := b.gate.left(); wait > time.Second && !last {
-		line += fmt.Sprintf(" · waiting %s: %s", text.Duration(wait.Round(time.Second)), output.Clean(Cause))
+	if wait, why := b.gate.left(); wait > time.Second && !last {
+		line += fmt.Sprintf(" · waiting %s: %s", text.Duration(wait.Round(time.Second)), output.Clean(why))
 	}
 	r.told, r.toldOf = time.Now(), n
-	if b.display.Tty && !last {
+	if b.display.TTY && !last {
 		b.display.Replace(output.Clip(line, b.display.Width()-1))
 	} else {
 		b.display.Note(line)

@@ -83,8 +83,8 @@ func (o *storyboardOptions) run(cmd *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	d := progress.For(cmd, cmd.ErrOrStderr())
-	d.Silent = o.asJSON && !d.Tty
+	d := progress.DisplayFor(cmd, cmd.ErrOrStderr())
+	d.Silent = o.asJSON && !d.TTY
 	for _, shot := range slices.Sorted(maps.Keys(seeds)) {
 		d.Note(fmt.Sprintf("The shot %s gets the seed %d: to keep it, write seed: %d into the file", shot, seeds[shot], seeds[shot]))
 	}

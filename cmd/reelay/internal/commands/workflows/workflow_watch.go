@@ -105,7 +105,7 @@ func (s *SeenNodes) Show(d *progress.Display, w *client.WorkflowDetail) {
 	if w.Counts.Failed > 0 {
 		summary += fmt.Sprintf(", %d failed", w.Counts.Failed)
 	}
-	if d.Tty {
+	if d.TTY {
 		d.Show(nodeLines(d, w.Jobs))
 		d.Replace(output.Clip(summary, d.Width()-1))
 		return

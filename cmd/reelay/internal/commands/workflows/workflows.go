@@ -134,8 +134,8 @@ func workflowsRunCommand() *cobra.Command {
 			if !o.wait {
 				return o.print(cmd.OutOrStdout(), w, w.Id)
 			}
-			d := progress.For(cmd, cmd.ErrOrStderr())
-			d.Silent = o.asJSON && !d.Tty
+			d := progress.DisplayFor(cmd, cmd.ErrOrStderr())
+			d.Silent = o.asJSON && !d.TTY
 			d.Note(w.Id + " is accepted")
 			ended, err := followWorkflow(cmd.Context(), c, w, d)
 			if err != nil {
