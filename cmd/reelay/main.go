@@ -109,13 +109,21 @@ func rootCommand() *cobra.Command {
 		&cobra.Group{ID: "fleet", Title: "The fleet:"},
 		&cobra.Group{ID: "access", Title: "Access:"},
 		&cobra.Group{ID: "run", Title: "Running Reelay:"})
-	addGroup(root, "jobs", submission.SubmitCommand(), submission.DraftCommand(), submission.TakesCommand(), submission.ContinueCommand(), jobs.WatchCommand(), jobs.GetCommand(), jobs.ExplainCommand(), jobs.ListCommand(), submission.BatchCommand(), jobs.DownloadCommand(), jobs.LogsCommand(), jobs.EventsCommand(), connect.OpenCommand(),
-		jobs.CancelCommand(), jobs.RetryCommand(), jobs.DeleteCommand(), jobs.Command(), operations.BulkCommand(), workflows.SchedulesCommand(), workflows.Command(), workflows.StoryboardCommand(), submission.EstimateCommand(), fleet.ModelsCommand(), operations.WebhooksCommand())
-	addGroup(root, "fleet", operations.TopCommand(), operations.AttentionCommand(), fleet.WorkersCommand(), fleet.PoolsCommand(), fleet.QueuesCommand(), operations.HaltCommand(), operations.ResumeCommand(), operations.DeadLettersCommand(), operations.AlertsCommand(), access.AccountsCommand(), access.KeysCommand(servers.KeysBootstrapCommand()), access.MembersCommand(servers.MembersBootstrapCommand()), operations.ChangesCommand(), operations.AuditCommand())
-	addGroup(root, "run", demo.Command(), servers.UpCommand(), servers.APICommand(), servers.ControlCommand(), servers.StoreCommand(), servers.MigrateCommand(), servers.DoctorCommand(), simulation.Command())
+	addGroup(root, "jobs", submission.SubmitCommand(), submission.DraftCommand(), submission.TakesCommand(), submission.ContinueCommand(),
+		jobs.WatchCommand(), jobs.GetCommand(), jobs.ExplainCommand(), jobs.ListCommand(), submission.BatchCommand(), jobs.DownloadCommand(),
+		jobs.LogsCommand(), jobs.EventsCommand(), connect.OpenCommand(),
+		jobs.CancelCommand(), jobs.RetryCommand(), jobs.DeleteCommand(), jobs.Command(), operations.BulkCommand(), workflows.SchedulesCommand(),
+		workflows.Command(), workflows.StoryboardCommand(), submission.EstimateCommand(), fleet.ModelsCommand(), operations.WebhooksCommand())
+	addGroup(root, "fleet", operations.TopCommand(), operations.AttentionCommand(), fleet.WorkersCommand(), fleet.PoolsCommand(),
+		fleet.QueuesCommand(), operations.HaltCommand(), operations.ResumeCommand(), operations.DeadLettersCommand(), operations.AlertsCommand(),
+		access.AccountsCommand(), access.KeysCommand(servers.KeysBootstrapCommand()), access.MembersCommand(servers.MembersBootstrapCommand()),
+		operations.ChangesCommand(), operations.AuditCommand())
+	addGroup(root, "run", demo.Command(), servers.UpCommand(), servers.APICommand(), servers.ControlCommand(), servers.StoreCommand(),
+		servers.MigrateCommand(), servers.DoctorCommand(), simulation.Command())
 	addGroup(root, "run", servers.AgentCommands()...)
 	root.AddCommand(referenceCommand())
-	addGroup(root, "access", connect.LoginCommand(), connect.LogoutCommand(), connect.ContextCommand(), connect.WhoamiCommand(), connect.GraphQLCommand(), connect.VersionCommand())
+	addGroup(root, "access", connect.LoginCommand(), connect.LogoutCommand(), connect.ContextCommand(), connect.WhoamiCommand(),
+		connect.GraphQLCommand(), connect.VersionCommand())
 	root.PersistentFlags().Bool("no-color", false, "print no colours, as with the environment variable NO_COLOR")
 	root.SetHelpCommandGroupID("run")
 	root.SetCompletionCommandGroupID("run")

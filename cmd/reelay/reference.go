@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"fmt"
 	"io"
 	"os"
@@ -29,48 +30,10 @@ func referenceCommand() *cobra.Command {
 	}
 }
 
-const referenceStart = `# Command line
-
-` + "`reelay`" + ` is one program: the client of the API, and the servers. This page lists its commands. It is made from the program
-by ` + "`go tool task generate`" + `; do not edit it.
-
-## Where commands find the API
-
-The first of these that is given wins:
-
-1. ` + "`--endpoint`, `--key` and `--context`" + `
-2. ` + "`REELAY_ENDPOINT`, `REELAY_API_KEY` and `REELAY_CONTEXT`" + `
-3. the folder of a running ` + "`reelay up`, if `--data`" + ` names it
-4. the current context, which ` + "`reelay login` and `reelay context use`" + ` set
-5. a running ` + "`reelay up` in `.reelay`" + `
-
-` + "`--as operator`" + `, ` + "`admin` or `client`" + ` chooses among the keys of a running ` + "`reelay up`" + `. Without it, commands about jobs use the client
-key, which sees only its own account, and commands about the fleet that of the operator: ` + "`reelay list 'account:acme' --as operator`" + `.
-
-A key is only sent to the API that it belongs to, except one that you name yourself. ` + "`reelay whoami`" + ` shows which API is called,
-and where the key comes from. Contexts are in ` + "`reelay/contexts.json`" + ` in your folder of settings (` + "`~/.config`" + ` on Linux), or in
-` + "`REELAY_CONFIG_DIR`" + `. The file has keys; only you can read it.
-
-## Output
-
-- A terminal gets tables that fit it: long values are cut with …, ids are shortened, and states are coloured. Pipes and files get
-  complete values. ` + "`--no-color` and `NO_COLOR`" + ` turn colours off.
-- ` + "`--output json`" + ` and ` + "`yaml`" + ` print the whole answer. Every list has the same shape: ` + "`items`, `hasNextPage`, `endCursor`" + `, and
-  ` + "`totalCount`" + ` where it is known. ` + "`--jq`" + ` prints strings bare, and everything else as JSON.
-- ` + "`--output name`" + ` prints ids or names only, for other commands: ` + "`reelay list --status failed -o name | xargs reelay retry`" + `.
-- Remarks such as "No jobs." and the cursor of the next page go to standard error.
-- The exit status is 0 on success, 1 on failure, 2 for a wrong command line, and 130 after Ctrl-C.
-
-## Ids
-
-The first six hex digits or more name a job, a worker, a key and so on, if no other id begins with them: ` + "`reelay get 01937d3e-1111`" + `.
-The kind (` + "`job_`" + `) can be left out. If several ids begin like that, the command lists them and does nothing.
-
-## Completion
-
-` + "`reelay completion bash`, `zsh` and `fish`" + ` print a script that completes commands, flags, ids, models, pools, accounts, contexts and
-the values of flags; ` + "`reelay completion bash --help`" + ` says how to load it.
-`
+// referenceStart is the part of the reference that is not about one command.
+//
+//go:embed reference.md
+var referenceStart string
 
 // flagGroup are flags that many commands share; the reference lists them once.
 type flagGroup struct {
@@ -174,7 +137,8 @@ func writeFlags(out io.Writer, flags *pflag.FlagSet, skip func(*pflag.Flag) bool
 		if kind != "" {
 			name += " " + kind
 		}
-		if !slices.Contains([]string{"", "false", "0", "[]", "0s"}, f.DefValue) && !slices.Contains(hostFlags, f.Name) && !strings.Contains(usage, "default") {
+		none := slices.Contains([]string{"", "false", "0", "[]", "0s"}, f.DefValue)
+		if !none && !slices.Contains(hostFlags, f.Name) && !strings.Contains(usage, "default") {
 			usage += fmt.Sprintf(" (default %s)", f.DefValue)
 		}
 		fmt.Fprintf(out, "| %s` | %s |\n", name, strings.ReplaceAll(usage, "|", "\\|"))

@@ -29,7 +29,9 @@ type Call struct {
 
 // Command completes cmd with the flags of every API command. do makes the calls: it
 // returns the answer that --output json prints, and what is printed for people.
-func (a *Call) Command(cmd *cobra.Command, do func(ctx context.Context, c *client.Client, args []string) (answer any, text output.Printer, err error)) *cobra.Command {
+func (a *Call) Command(
+	cmd *cobra.Command, do func(ctx context.Context, c *client.Client, args []string) (answer any, text output.Printer, err error),
+) *cobra.Command {
 	a.Target.AddFlags(cmd)
 	a.Output.AddFlags(cmd)
 	if a.Danger != nil {
@@ -91,7 +93,8 @@ func WithAdvice(err error) error {
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return fmt.Errorf("the server speaks HTTP, not HTTPS: give its address with http:// (%w)", err)
 	case isUntrusted(err):
-		return fmt.Errorf("%w; trust its certificate with --ca-file or REELAY_CA_FILE, or name the folder of the running `reelay up` with --data", err)
+		return fmt.Errorf("%w; trust its certificate with --ca-file or REELAY_CA_FILE, or name the folder of the running `reelay up` with --data",
+			err)
 	case !ok:
 		return err
 	case e.Code == client.CodeUnauthenticated:
@@ -124,7 +127,8 @@ func (t *Target) Explain(err error) error {
 	if wrong, ok := errors.AsType[*wrongKeyError](err); ok {
 		wrong.source = t.keySource
 	}
-	if e, ok := errors.AsType[*client.Error](err); ok && t.ownClient && (e.Code == client.CodeNotFound || e.Code == client.CodeForbidden || e.Field == "search") {
+	if e, ok := errors.AsType[*client.Error](err); ok && t.ownClient &&
+		(e.Code == client.CodeNotFound || e.Code == client.CodeForbidden || e.Field == "search") {
 		return fmt.Errorf("%w\nThe client key shows only its own account: use --as operator for others", err)
 	}
 	return err

@@ -51,7 +51,8 @@ func FromAPI(role Target, ask func(ctx context.Context, c *client.Client) ([]str
 
 // readFlags reads the flags of a command that has a target.
 func (t *Target) readFlags(f *pflag.FlagSet) {
-	for name, to := range map[string]*string{"endpoint": &t.endpoint, "key": &t.key, "data": &t.data, "ca-file": &t.caFile, "context": &t.context} {
+	for name, to := range map[string]*string{"endpoint": &t.endpoint, "key": &t.key, "data": &t.data, "ca-file": &t.caFile,
+		"context": &t.context} {
 		if flag := f.Lookup(name); flag != nil {
 			*to = flag.Value.String()
 			if name == "data" {

@@ -33,7 +33,8 @@ func GraphQLCommand() *cobra.Command {
 			"that takes $after: String and asks for pageInfo { hasNextPage endCursor }; it prints one document for each page.",
 		Example: "  reelay graphql '{ viewer { role } }'\n" +
 			"  reelay graphql -f jobs.graphql -F first=100 --jq '.data.jobs.edges[].node.id'\n" +
-			"  reelay graphql --paginate 'query($after: String) { jobs(after: $after) { edges { node { id } } pageInfo { hasNextPage endCursor } } }'",
+			"  reelay graphql --paginate 'query($after: String) { jobs(after: $after) { edges { node { id } } " +
+			"pageInfo { hasNextPage endCursor } } }'",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}

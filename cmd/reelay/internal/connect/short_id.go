@@ -11,7 +11,8 @@ import (
 
 // idNouns are the kinds of ids, in words.
 var idNouns = map[string]string{
-	"job": "job", "wrk": "worker", "acc": "account", "key": "key", "dead": "dead letter", "bulk": "bulk operation", "whk": "webhook endpoint", "whd": "webhook delivery", "alr": "alert", "sil": "silence", "mem": "member", WorkflowKind: "workflow",
+	"job": "job", "wrk": "worker", "acc": "account", "key": "key", "dead": "dead letter", "bulk": "bulk operation", "whk": "webhook endpoint",
+	"whd": "webhook delivery", "alr": "alert", "sil": "silence", "mem": "member", WorkflowKind: "workflow",
 }
 
 // minShortID is how many hex digits of an id are enough, if no other begins with them.

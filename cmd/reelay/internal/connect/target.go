@@ -48,7 +48,8 @@ func (t *Target) AddFlags(cmd *cobra.Command) {
 	flags.StringVar(&t.context, "context", "", "context of 'reelay login' to use (default: REELAY_CONTEXT, else the current one)")
 	t.data = ".reelay"
 	flags.Var(&dataFlag{t}, "data", "data folder of the running 'reelay up'")
-	flags.StringVar(&t.as, "as", "", "whose key of the running 'reelay up' to use: client, operator or admin (default: the one that the command needs)")
+	flags.StringVar(&t.as, "as", "",
+		"whose key of the running 'reelay up' to use: client, operator or admin (default: the one that the command needs)")
 	flags.StringVar(&t.caFile, "ca-file", "", "PEM file of certificates to trust besides the system's (default: REELAY_CA_FILE)")
 }
 
@@ -140,7 +141,8 @@ func (t *Target) asRole(endpoint string) (string, string, error) {
 	t.Operator, t.Admin = t.as == "operator", t.as == "admin"
 	endpoint, key, err := t.running(endpoint, "")
 	if _, missing := os.Stat(filepath.Join(t.data, credentials.FileName)); errors.Is(missing, fs.ErrNotExist) {
-		return "", "", fmt.Errorf("--as takes a key of a running `reelay up`, and there is no %s: name its folder with --data, or set REELAY_API_KEY instead",
+		return "", "", fmt.Errorf("--as takes a key of a running `reelay up`, and there is no %s: "+
+			"name its folder with --data, or set REELAY_API_KEY instead",
 			filepath.Join(t.data, credentials.FileName))
 	}
 	return endpoint, key, err
@@ -224,6 +226,7 @@ func (t *Target) missing(endpoint, key string) error {
 	case key != "":
 		return errors.New("there is a key but no endpoint: set REELAY_ENDPOINT or --endpoint")
 	}
-	return fmt.Errorf("no API is configured: start one with `reelay up`, log in to one with `reelay login`, or set REELAY_ENDPOINT and REELAY_API_KEY (there is no %s)",
+	return fmt.Errorf("no API is configured: start one with `reelay up`, log in to one with `reelay login`, "+
+		"or set REELAY_ENDPOINT and REELAY_API_KEY (there is no %s)",
 		filepath.Join(t.data, credentials.FileName))
 }

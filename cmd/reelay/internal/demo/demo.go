@@ -35,9 +35,10 @@ func Command() *cobra.Command {
 			"render, and shows how the other worker resumes from the checkpoint. It takes less than a minute.\n" +
 			"With --storyboard, it makes a film of three shots instead, and kills the worker of a shot without notice.\n" +
 			"The exit status is 0 only if all of this happened and the video plays.",
-		Example: "  reelay demo\n  reelay demo --prompt 'two foxes in the snow' --output foxes.mp4\n  reelay demo --model tiny-ltx\n  reelay demo --storyboard --output film.mp4",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+		Example: "  reelay demo\n  reelay demo --prompt 'two foxes in the snow' --output foxes.mp4\n  reelay demo --model tiny-ltx\n" +
+			"  reelay demo --storyboard --output film.mp4",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.data, "data", "", "folder for the data (default: a temporary one)")
@@ -258,7 +259,8 @@ func (d *demo) finale(ctx context.Context, job *client.Job, path string) error {
 	}
 	d.display.Note(fmt.Sprintf("\nVideo:     %s\n           %.2f s, %d frames of %d×%d, H.264\n           %d bytes, crc32c %s (verified)",
 		file.Path, video.Seconds, video.Frames, video.Width, video.Height, file.SizeBytes, file.Checksum))
-	d.display.Note(fmt.Sprintf("Preempted: it cost %.2f s from the notice until the job ran on the other worker, %.1f s until that one showed\n           progress, and %.1f s of GPU work that had to be done again",
+	d.display.Note(fmt.Sprintf("Preempted: it cost %.2f s from the notice until the job ran on the other worker, %.1f s until that one showed\n"+
+		"           progress, and %.1f s of GPU work that had to be done again",
 		d.since(history, client.JobEventTypeStarted), d.since(history, client.JobEventTypeResumed), history.WastedGpuSeconds))
 	return d.display.Err
 }

@@ -85,7 +85,8 @@ func (d *filmDemo) scene(ctx context.Context, w *client.WorkflowDetail) error {
 	}
 	i := slices.IndexFunc(w.Jobs, func(n client.WorkflowNode) bool {
 		_, isShot := storyboard.ShotKey(n.Key)
-		return isShot && n.Job.Status == client.JobStatusRunning && n.Job.Progress.Phase == client.PhaseRendering && n.Job.Progress.Percent >= demoKillAt
+		return isShot && n.Job.Status == client.JobStatusRunning && n.Job.Progress.Phase == client.PhaseRendering &&
+			n.Job.Progress.Percent >= demoKillAt
 	})
 	if i < 0 {
 		return nil
@@ -145,7 +146,8 @@ func (d *filmDemo) finale(ctx context.Context, w *client.WorkflowDetail, path st
 	}
 	d.display.Note(fmt.Sprintf("\nFilm:   %s\n        %.2f s, %d frames of %d×%d, H.264\n        %d bytes, crc32c %s (verified)",
 		file.Path, video.Seconds, video.Frames, video.Width, video.Height, file.SizeBytes, file.Checksum))
-	d.display.Note(fmt.Sprintf("Killed: the worker of %s. The shot ran on another worker after %.2f s; %.1f s of GPU work had to be done\n        again. The other shots were not touched",
+	d.display.Note(fmt.Sprintf("Killed: the worker of %s. The shot ran on another worker after %.2f s; %.1f s of GPU work had to be done\n"+
+		"        again. The other shots were not touched",
 		d.shot, d.since(history, client.JobEventTypeStarted), history.WastedGpuSeconds))
 	return d.display.Err
 }

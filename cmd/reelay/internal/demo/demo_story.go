@@ -82,7 +82,8 @@ func (d *demo) check(h *client.JobHistory) error {
 		"the first attempt ended with %s, not PREEMPTED", output.OrDash(first.FailureClass))
 	expect(first.Worker != nil && first.Worker.Id == d.preempted, "the first attempt was not the preempted worker's")
 	expect(last.Worker != nil && last.Worker.Id != d.preempted, "the last attempt was not another worker's")
-	expect(last.ResumedFromStep != nil && *last.ResumedFromStep > 0, "the last attempt resumed from step %s, not from a checkpoint", output.OrDash(last.ResumedFromStep))
+	expect(last.ResumedFromStep != nil && *last.ResumedFromStep > 0, "the last attempt resumed from step %s, not from a checkpoint",
+		output.OrDash(last.ResumedFromStep))
 	expect(d.since(h, client.JobEventTypeStarted) > 0, "no event tells when the job ran again")
 	return errors.Join(wrong...)
 }

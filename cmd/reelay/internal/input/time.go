@@ -20,7 +20,9 @@ func (v *Time) Set(text string) error {
 	}
 	after, err := time.ParseDuration(text)
 	if err != nil || after <= 0 {
-		return errors.New("it must be a time with its zone, such as 2027-01-02T15:04:05Z or 2027-01-02T15:04:05+01:00, or a duration from now, such as 2h or 90m")
+		return errors.New(
+			"it must be a time with its zone, such as 2027-01-02T15:04:05Z or 2027-01-02T15:04:05+01:00, or a duration from now, such as 2h or 90m",
+		)
 	}
 	*v = Time{time.Now().Add(after).UTC().Round(time.Second), text}
 	return nil

@@ -23,11 +23,12 @@ var states = map[string]Color{}
 
 func init() {
 	for color, words := range map[Color]string{
-		Green:  "completed succeeded delivered idle available enabled good active ok done redriven",
-		Cyan:   "running busy assigned completing leased pending open booting",
-		Yellow: "scheduled blocked draining paused disabled quarantined degraded warning price_limit refused too closed will in released cancelling",
-		Red:    "failed lost critical error given expired dead firing",
-		Dim:    "cancelled terminated deleted revoked discarded resolved retried no -",
+		Green: "completed succeeded delivered idle available enabled good active ok done redriven",
+		Cyan:  "running busy assigned completing leased pending open booting",
+		Yellow: "scheduled blocked draining paused disabled quarantined degraded warning price_limit refused too closed will in released " +
+			"cancelling",
+		Red: "failed lost critical error given expired dead firing",
+		Dim: "cancelled terminated deleted revoked discarded resolved retried no -",
 	} {
 		for word := range strings.FieldsSeq(words) {
 			states[word] = color

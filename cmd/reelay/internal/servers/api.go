@@ -115,7 +115,8 @@ func openAPI(ctx context.Context, cfg config, listener net.Listener, publicURL s
 // presenceOf returns what records that this process is alive.
 func presenceOf(db *bun.DB, kind models.ProcessKind) *lease.Presence {
 	host, _ := os.Hostname() // operators see that it is unknown
-	return &lease.Presence{DB: db, Kind: kind, Version: version.Current().String(), Host: host, Settings: lease.SafeSettings(recordedSettings())}
+	return &lease.Presence{DB: db, Kind: kind, Version: version.Current().String(), Host: host,
+		Settings: lease.SafeSettings(recordedSettings())}
 }
 
 // gate passes requests to the API once it is open.
@@ -201,15 +202,19 @@ func (s *stack) handler(publicURL string) http.Handler {
 
 	pages := console.New(console.Config{
 		Members: s.members(), Accounts: &auth.Accounts{DB: s.db, Notifier: s.notifier}, SSO: s.cfg.sso.provider(publicURL),
-		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Deleter: s.deleter(), Operator: operator, Registry: s.registry, Fleet: s.fleetOperator(), Pools: s.pools(),
-		Letters: s.letters(), Bulk: s.bulk(), Alerts: s.alerts(), Logs: s.objects, Retrier: s.retrier(), Webhooks: s.webhooks(), Schedules: s.schedules(submitter), Workflows: s.workflows(submitter),
-		Monitor: s.monitor(), OpenAPI: rest.OpenAPI(), Examine: s.watchedExamination, Redis: s.redisState, Name: s.cfg.consoleName, ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
+		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Deleter: s.deleter(), Operator: operator,
+		Registry: s.registry, Fleet: s.fleetOperator(), Pools: s.pools(),
+		Letters: s.letters(), Bulk: s.bulk(), Alerts: s.alerts(), Logs: s.objects, Retrier: s.retrier(), Webhooks: s.webhooks(),
+		Schedules: s.schedules(submitter), Workflows: s.workflows(submitter),
+		Monitor: s.monitor(), OpenAPI: rest.OpenAPI(), Examine: s.watchedExamination, Redis: s.redisState, Name: s.cfg.consoleName,
+		ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
 	})
 
 	keys := &auth.KeyWatch{Authenticate: (&auth.KeyCache{Authenticate: s.keys().Authenticate}).Get}
 	large := httpguard.NewLargeBodies(largeAtOnce, largeEach, largeWait)
 	restAPI := rest.New(rest.Config{
-		Keys: keys, Submitter: submitter, Canceller: canceller, Inputs: s.inputs(), Reader: reader, Watcher: watcher, Pools: s.pools(), Operator: operator, Schedules: s.schedules(submitter), Workflows: s.workflows(submitter), Alerts: s.alerts(),
+		Keys: keys, Submitter: submitter, Canceller: canceller, Inputs: s.inputs(), Reader: reader, Watcher: watcher, Pools: s.pools(),
+		Operator: operator, Schedules: s.schedules(submitter), Workflows: s.workflows(submitter), Alerts: s.alerts(),
 		Base: base, Large: large,
 	})
 	videosAPI := videos.New(videos.Config{
@@ -217,15 +222,18 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Inputs: s.inputs(),
 	})
 	s.graphql = graph.New(&graph.Resolver{
-		Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher, Operator: operator, Fleet: s.fleetOperator(), Pools: s.pools(), Leaser: leaser,
+		Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher, Operator: operator, Fleet: s.fleetOperator(),
+		Pools: s.pools(), Leaser: leaser,
 		Deleter:   s.deleter(),
 		Holder:    lease.NewHolder(s.workers, s.objects, s.catalogue, leaser),
 		Retrier:   s.retrier(),
 		Registrar: &fleet.Registrar{DB: s.workers, Catalogue: s.catalogue, Notifier: s.notifier},
 		Keys:      s.keys(), Members: s.members(), Accounts: &auth.Accounts{DB: s.db, Notifier: s.notifier},
-		Registry: s.registry, Letters: s.letters(), Bulk: s.bulk(), Webhooks: s.webhooks(), Inputs: s.inputs(), Alerts: s.alerts(), Schedules: s.schedules(submitter), Workflows: s.workflows(submitter),
+		Registry: s.registry, Letters: s.letters(), Bulk: s.bulk(), Webhooks: s.webhooks(), Inputs: s.inputs(), Alerts: s.alerts(),
+		Schedules: s.schedules(submitter), Workflows: s.workflows(submitter),
 		Examine: s.examine, RedisVersion: s.redisVersion,
-	}, keys, graph.Options{HideSchema: s.cfg.introspection == "off", Shared: s.cfg.origins.include, Base: base, Large: large, Machines: s.machines(publicURL)})
+	}, keys, graph.Options{HideSchema: s.cfg.introspection == "off", Shared: s.cfg.origins.include, Base: base, Large: large,
+		Machines: s.machines(publicURL)})
 
 	shared := s.cfg.origins.share
 	mux := http.NewServeMux()
@@ -253,7 +261,8 @@ func (s *stack) machines(publicURL string) func(context.Context, string) (*jobs.
 func noLoop(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.UserAgent() == webhook.UserAgent && r.Header.Get("Webhook-Id") != "" {
-			http.Error(w, "This is a webhook of Reelay that came to Reelay itself: let its endpoint be an address of yours.", http.StatusLoopDetected)
+			http.Error(w, "This is a webhook of Reelay that came to Reelay itself: let its endpoint be an address of yours.",
+				http.StatusLoopDetected)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -146,7 +146,8 @@ func (c *config) check() error {
 		bad("REELAY_METRICS_LISTEN", c.metricsListen, "host:port, for example 127.0.0.1:9090")
 	}
 	if c.publicURL != "" {
-		if u, err := url.Parse(c.publicURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Path != "" && u.Path != "/" {
+		if u, err := url.Parse(c.publicURL); err != nil || u.Scheme != "http" && u.Scheme != "https" ||
+			u.Host == "" || u.Path != "" && u.Path != "/" {
 			bad("REELAY_PUBLIC_URL", c.publicURL, "the http or https address at which clients reach this API, without a path")
 		}
 		c.publicURL = strings.TrimSuffix(c.publicURL, "/")
@@ -191,7 +192,8 @@ func (c *config) check() error {
 			bad("REELAY_GCE_IDENTITY_PROJECTS", project, "ids of projects, such as my-project, separated by commas")
 		}
 	}
-	if u, err := url.Parse(c.machines.KeysURL); err != nil || c.machines.KeysURL != "" && (u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
+	if u, err := url.Parse(c.machines.KeysURL); err != nil || c.machines.KeysURL != "" &&
+		(u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
 		bad("REELAY_GCE_IDENTITY_KEYS_URL", c.machines.KeysURL, "an https URL, or empty for Google's")
 	}
 	wrong = append(wrong, c.tls.check(), c.checkModels(), c.checkPrices(), c.checkAlerts())
@@ -221,7 +223,8 @@ func (c *config) checkNumbers(bad func(name, value, may string)) {
 
 // checkGCE checks the settings for Compute Engine.
 func (c *config) checkGCE(bad func(name, value, may string)) {
-	if u, err := url.Parse(c.gce.APIEndpoint); c.gce.APIEndpoint != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+	if u, err := url.Parse(c.gce.APIEndpoint); c.gce.APIEndpoint != "" &&
+		(err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
 		bad("REELAY_GCE_ENDPOINT", c.gce.APIEndpoint, "the http or https address of a server that imitates Compute Engine")
 	}
 	if len(c.gce.Cluster) > 63 {

@@ -160,14 +160,17 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "forget the rest", Every: upkeepEvery, Run: counted(upkeep.ForgetRest)},
 				{Name: "keep events", Every: eventsEvery, Run: counted(upkeep.KeepEvents)},
 				{Name: "history", Every: history.Every, Run: counted((&history.Recorder{DB: s.db, Catalogue: s.catalogue}).Pass)},
-				{Name: "alerts", Every: alert.Every, Run: counted((&alert.Evaluator{DB: s.db, History: &history.Reader{DB: s.db}, Config: s.cfg.alerts}).Pass)},
+				{Name: "alerts", Every: alert.Every,
+					Run: counted((&alert.Evaluator{DB: s.db, History: &history.Reader{DB: s.db}, Config: s.cfg.alerts}).Pass)},
 				{Name: "alert notices", Every: alert.NotifyEvery, Run: counted(notifier.Pass)},
 				{Name: "alert digest", Every: upkeepEvery, Run: counted(notifier.Digest)},
 				{Name: "forget alerts", Every: eventsEvery, Run: counted(notifier.Forget)},
 				{Name: "bulk", Every: bulkEvery, Run: counted(bulk.Pass)},
 				{Name: "delete videos", Every: objectsEvery, Run: counted(s.videos(s.submitter()).Sweep)},
 				{Name: "forget slots", Every: upkeepEvery, Run: counted(schedules.Forget)},
-				{Name: "forget workflows", Every: upkeepEvery, Run: counted(func(ctx context.Context) (int, error) { return workflows.Forget(ctx, s.cfg.retention.Jobs) })},
+				{Name: "forget workflows", Every: upkeepEvery, Run: counted(func(ctx context.Context) (int, error) {
+					return workflows.Forget(ctx, s.cfg.retention.Jobs)
+				})},
 				{Name: "bulk sweep", Every: bulkSweepEvery, Run: counted(bulk.Sweep)},
 			},
 		})

@@ -42,7 +42,8 @@ func (s *stack) credentials(ctx context.Context, path, endpoint, caFile string) 
 		if err != nil {
 			return c, made, err
 		}
-		if _, *key.secret, err = s.keys().Create(ctx, jobs.Host, auth.NewKey{AccountID: account.ID, Role: key.role, Name: "up " + strings.ToLower(string(key.role))}); err != nil {
+		if _, *key.secret, err = s.keys().Create(ctx, jobs.Host,
+			auth.NewKey{AccountID: account.ID, Role: key.role, Name: "up " + strings.ToLower(string(key.role))}); err != nil {
 			return c, made, err
 		}
 		made = true

@@ -64,7 +64,8 @@ func DoctorCommand() *cobra.Command {
 	flags.StringVar(&data, "data", ".reelay", "data folder of the running 'reelay up'")
 	flags.BoolVar(&checkup.Full, "full", false, "read every job, not only the newest and the active ones")
 	flags.BoolVar(&checkup.Hash, "hash", false, "read the bytes of videos and checkpoints, not only their metadata in the store")
-	flags.BoolVar(&withGCE, "gce", false, "also check whether the pools on Compute Engine can have machines: access, quota, images, machine types, network")
+	flags.BoolVar(&withGCE, "gce", false,
+		"also check whether the pools on Compute Engine can have machines: access, quota, images, machine types, network")
 	flags.BoolVarP(&verbose, "verbose", "v", false, "also print the checks that passed")
 	document.AddDocumentFlags(cmd, &asJSON)
 	return cmd
@@ -246,7 +247,9 @@ func findStores(data string) (config, error) {
 	path := filepath.Join(data, storesFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return cfg, fmt.Errorf("no stores are configured: start Reelay with `reelay up`, or set DATABASE_URL, REDIS_URL and GCS_BUCKET (there is no %s)", path)
+		return cfg, fmt.Errorf(
+			"no stores are configured: start Reelay with `reelay up`, or set DATABASE_URL, REDIS_URL and GCS_BUCKET (there is no %s)", path,
+		)
 	}
 	if err != nil {
 		return cfg, err

@@ -25,9 +25,11 @@ func (c *config) doubts(pool *models.Pool) []string {
 		}
 	case configured || pool.Provider == fleet.Static:
 	case pool.Provider == command.Name:
-		found = append(found, "The API has no REELAY_PROVIDERS: it cannot tell whether there is such a program. Unless control has it, the pool gets no workers.")
+		found = append(found, "The API has no REELAY_PROVIDERS: it cannot tell whether there is such a program. "+
+			"Unless control has it, the pool gets no workers.")
 	default:
-		found = append(found, "The API does not reach the provider "+pool.Provider+", which belongs to `reelay up`. Unless control does, the pool gets no workers.")
+		found = append(found, "The API does not reach the provider "+pool.Provider+", which belongs to `reelay up`. "+
+			"Unless control does, the pool gets no workers.")
 	}
 	return found
 }

@@ -101,7 +101,8 @@ func (h hosts) only(publicURL string, next http.Handler) http.Handler {
 		case slices.Contains(h, asked), at != nil && asked == bareHost(at.String()), r.URL.Path == "/healthz", r.URL.Path == "/readyz":
 			next.ServeHTTP(w, r)
 		default:
-			http.Error(w, "This server does not go by the name in the Host header: use its public address, or add the name to REELAY_HOSTS.", http.StatusMisdirectedRequest)
+			http.Error(w, "This server does not go by the name in the Host header: use its public address, or add the name to REELAY_HOSTS.",
+				http.StatusMisdirectedRequest)
 		}
 	})
 }

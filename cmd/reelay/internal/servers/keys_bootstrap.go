@@ -39,7 +39,8 @@ func KeysBootstrapCommand() *cobra.Command {
 			if asJSON {
 				return document.Print(output.ScreenOf(cmd.OutOrStdout()), created, nil)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s  %s\n%s\nStore the secret now: it is not shown again.\n", created.Id, created.Role, created.Secret)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s  %s\n%s\nStore the secret now: it is not shown again.\n", created.Id, created.Role,
+				created.Secret)
 			return err
 		},
 	}

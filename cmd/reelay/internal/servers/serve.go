@@ -162,7 +162,11 @@ func listen(address string) (net.Listener, error) {
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen on %s: %w; choose another address with --listen, or a free port with --listen 127.0.0.1:0; with task: go tool task up -- --listen …", address, errors.Unwrap(err))
+		return nil, fmt.Errorf(
+			"cannot listen on %s: %w; choose another address with --listen, or a free port with --listen 127.0.0.1:0; "+
+				"with task: go tool task up -- --listen …",
+			address, errors.Unwrap(err),
+		)
 	}
 	return listener, nil
 }

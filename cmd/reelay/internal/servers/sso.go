@@ -40,7 +40,10 @@ func (c ssoConfig) check() error {
 	case c.clientID == "" || c.clientSecret == "":
 		return errors.New("REELAY_OIDC_ISSUER needs REELAY_OIDC_CLIENT_ID and REELAY_OIDC_CLIENT_SECRET")
 	case c.roles == "":
-		return errors.New("REELAY_OIDC_ISSUER needs REELAY_OIDC_ROLES, such as video-ops=operator,video-admins=admin: without it, single sign-on gives no member a role")
+		return errors.New(
+			"REELAY_OIDC_ISSUER needs REELAY_OIDC_ROLES, such as video-ops=operator,video-admins=admin: " +
+				"without it, single sign-on gives no member a role",
+		)
 	}
 	_, err = c.roleMap()
 	return err
@@ -84,7 +87,8 @@ func (c ssoConfig) provider(publicURL string) *signon.Provider {
 		return nil
 	}
 	return signon.New(signon.Config{
-		Issuer: c.issuer, ClientID: c.clientID, ClientSecret: c.clientSecret, RedirectURL: strings.TrimSuffix(publicURL, "/") + "/login/sso/callback",
-		Scopes: strings.Fields(c.scopes), GroupsClaim: c.groupsClaim,
+		Issuer: c.issuer, ClientID: c.clientID, ClientSecret: c.clientSecret,
+		RedirectURL: strings.TrimSuffix(publicURL, "/") + "/login/sso/callback",
+		Scopes:      strings.Fields(c.scopes), GroupsClaim: c.groupsClaim,
 	})
 }

@@ -79,7 +79,8 @@ const queueTimeout = time.Second
 
 // openStack connects to all stores. Links to objects start with publicURL.
 func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err error) {
-	cfg.outbound = cfg.outbound.Except(hostPort(publicURL), hostPort(cfg.databaseURL), hostPort(cfg.redisURL), hostPort(cfg.emulatorHost)).Except(cfg.own...)
+	cfg.outbound = cfg.outbound.Except(hostPort(publicURL), hostPort(cfg.databaseURL), hostPort(cfg.redisURL),
+		hostPort(cfg.emulatorHost)).Except(cfg.own...)
 	s := &stack{cfg: cfg}
 	stopTracing, err := tracing.SetUp(ctx, "reelay", version.Current().String())
 	if err != nil {
@@ -298,7 +299,8 @@ func (s *stack) bulk() *bulk.Bulk {
 // schedules is used by api, which changes and triggers them, and by control, which fires them.
 func (s *stack) schedules(submitter *submit.Submitter) *schedule.Schedules {
 	return &schedule.Schedules{Runner: schedule.Runner{
-		DB: s.db, Submitter: submitter, Canceller: &operate.Canceller{DB: s.db, Notifier: s.notifier}, Workflows: s.workflows(submitter), Sealer: s.sealer, Observe: s.metrics.Slot,
+		DB: s.db, Submitter: submitter, Canceller: &operate.Canceller{DB: s.db, Notifier: s.notifier}, Workflows: s.workflows(submitter),
+		Sealer: s.sealer, Observe: s.metrics.Slot,
 	}}
 }
 
@@ -320,7 +322,8 @@ func (s *stack) videos(submitter *submit.Submitter) *video.Videos {
 
 func (s *stack) submitter() *submit.Submitter {
 	return &submit.Submitter{
-		DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier, Inputs: s.inputs(), Outbound: s.cfg.outbound, UserShare: s.cfg.userShare,
+		DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier, Inputs: s.inputs(), Outbound: s.cfg.outbound,
+		UserShare: s.cfg.userShare,
 	}
 }
 
@@ -331,7 +334,8 @@ func (s *stack) operator() *operate.Operator {
 }
 
 func (s *stack) pools() *fleet.Pools {
-	return &fleet.Pools{DB: s.db, Catalogue: s.catalogue, Notifier: s.notifier, Checks: poolChecks, Policy: s.cfg.scaling, Doubts: s.cfg.doubts}
+	return &fleet.Pools{DB: s.db, Catalogue: s.catalogue, Notifier: s.notifier, Checks: poolChecks, Policy: s.cfg.scaling,
+		Doubts: s.cfg.doubts}
 }
 
 // poolChecks has the providers that a pool may name. The api checks pools of all of them, also

@@ -138,7 +138,8 @@ func StoreCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			objects, err := localstack.StartObjects(localstack.ObjectsConfig{Dir: dir, Bucket: storeBucket, Secret: os.Getenv(storeSecret), Listener: listener})
+			objects, err := localstack.StartObjects(localstack.ObjectsConfig{Dir: dir, Bucket: storeBucket, Secret: os.Getenv(storeSecret),
+				Listener: listener})
 			if err != nil {
 				return errors.Join(err, listener.Close())
 			}

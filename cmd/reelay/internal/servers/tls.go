@@ -58,7 +58,8 @@ func (f tlsFiles) check() error {
 		}
 	}
 	if _, err := f.load(); err != nil {
-		return fmt.Errorf("REELAY_TLS_CERT (--tls-cert) %q and REELAY_TLS_KEY (--tls-key) %q must be a certificate and its key, in PEM: %w", f.cert, f.key, err)
+		return fmt.Errorf("REELAY_TLS_CERT (--tls-cert) %q and REELAY_TLS_KEY (--tls-key) %q must be a certificate and its key, in PEM: %w",
+			f.cert, f.key, err)
 	}
 	return nil
 }
@@ -188,7 +189,8 @@ func writeSelfSigned(files tlsFiles, hosts []string) error {
 	if err != nil {
 		return err
 	}
-	for path, block := range map[string]*pem.Block{files.key: {Type: "PRIVATE KEY", Bytes: secret}, files.cert: {Type: "CERTIFICATE", Bytes: cert}} {
+	for path, block := range map[string]*pem.Block{files.key: {Type: "PRIVATE KEY", Bytes: secret},
+		files.cert: {Type: "CERTIFICATE", Bytes: cert}} {
 		fresh := path + ".new"
 		if err := os.WriteFile(fresh, pem.EncodeToMemory(block), 0o600); err != nil {
 			return err

@@ -39,11 +39,14 @@ func UpCommand() *cobra.Command {
 		Short: "Run all of Reelay on this machine",
 		Long: "Runs everything in one process tree: a private PostgreSQL and Redis, an object store on disk, the\n" +
 			"API with its console, control, and a pool of agents. They serve the testcard, http.call and, with ffmpeg,\n" +
-			"video.stitch and video.thumbnail; with --runtime and --models also models of your own. A process that ends unexpectedly is restarted.\n\n" +
+			"video.stitch and video.thumbnail; with --runtime and --models also models of your own. A process that ends unexpectedly is " +
+			"restarted.\n\n" +
 			"Ctrl-C stops everything; the data stay in --data for the next start. If DATABASE_URL, REDIS_URL or\n" +
 			"GCS_BUCKET is set, that store is used instead.",
-		Example: "  reelay up\n  reelay up --agents 2 --agents-max 4\n  reelay up --api 3 --control 2\n  reelay up --listen 127.0.0.1:0 --data /tmp/try\n  reelay up --tls-self-signed\n  reelay up --runtime 'diffusers=python3 -m reelay_diffusers' --models testcard,wan-1.3b",
-		Args:    cobra.NoArgs,
+		Example: "  reelay up\n  reelay up --agents 2 --agents-max 4\n  reelay up --api 3 --control 2\n" +
+			"  reelay up --listen 127.0.0.1:0 --data /tmp/try\n  reelay up --tls-self-signed\n" +
+			"  reelay up --runtime 'diffusers=python3 -m reelay_diffusers' --models testcard,wan-1.3b",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("listen") {
 				cfg.listen = listenAt
@@ -64,7 +67,8 @@ func UpCommand() *cobra.Command {
 	flags.IntVar(&o.agentsMax, "agents-max", 0, "maximum number of agents when many jobs wait (default: the value of --agents)")
 	flags.IntVar(&o.idleSeconds, "agents-idle", 60, "seconds after which an idle agent above --agents is stopped")
 	flags.StringArrayVar(&o.runtimes, "runtime", nil, "another runtime of the agents, as 'name=command …'; may be repeated")
-	flags.StringSliceVar(&o.models, "models", nil, "models that the agents serve, which must be in the catalogue (default: those of the built-in runtimes)")
+	flags.StringSliceVar(&o.models, "models", nil,
+		"models that the agents serve, which must be in the catalogue (default: those of the built-in runtimes)")
 	cfg.tls.addFlags(flags)
 	flags.BoolVar(&o.selfSigned, "tls-self-signed", false, "serve HTTPS with a self-signed certificate in --data, for trying it out")
 	return cmd
@@ -217,7 +221,10 @@ func (c *config) serveAt(listener net.Listener, o upOptions) (caFile string, err
 	if c.publicURL == "" {
 		c.publicURL = c.tls.scheme() + reachable(listener.Addr())
 		if c.tls.used() && c.tls.covers(host) != nil {
-			return "", fmt.Errorf("REELAY_TLS_CERT (--tls-cert) %q is not valid for %s: set REELAY_PUBLIC_URL to an https address that it is valid for", c.tls.cert, host)
+			return "", fmt.Errorf(
+				"REELAY_TLS_CERT (--tls-cert) %q is not valid for %s: set REELAY_PUBLIC_URL to an https address that it is valid for", c.tls.cert,
+				host,
+			)
 		}
 	}
 	return caFile, nil

@@ -156,7 +156,10 @@ func (s *stack) localPool(ctx context.Context, o upOptions) error {
 		}
 	}
 	if err := s.catalogue.Current().Known("models", served); err != nil {
-		return fmt.Errorf("--models is %s: %w To add a model, put its entry into the models.yaml of a folder, and set REELAY_MODELS to the folder", strings.Join(o.models, ","), err)
+		return fmt.Errorf(
+			"--models is %s: %w To add a model, put its entry into the models.yaml of a folder, and set REELAY_MODELS to the folder",
+			strings.Join(o.models, ","), err,
+		)
 	}
 	pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{
 		Name: "local", Provider: local.Name, Region: "local", GPUType: "any",

@@ -46,7 +46,8 @@ func Command() *cobra.Command {
 	f.StringVar(&o.json, "json", "", "file for the results in JSON, or - for standard output instead of the tables")
 	o.document.AddJQ(cmd, &o.asJSON)
 	f.StringVar(&o.html, "html", "", "file for a report with plots")
-	f.StringSliceVar(&o.compare, "compare", nil, "scenarios to run as well and show beside it, or variants of the scenario to run instead of all")
+	f.StringSliceVar(&o.compare, "compare", nil,
+		"scenarios to run as well and show beside it, or variants of the scenario to run instead of all")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the random numbers, instead of the scenario's")
 	return cmd
 }
@@ -209,7 +210,8 @@ func printSimulation(out io.Writer, results []*simulate.Result) error {
 				shortSeconds(l.Wait.P99), goal, met, shortSeconds(l.Done.P50), shortSeconds(l.Done.P95)})
 		}
 	}
-	if err := output.WriteRows(out, []string{"RUN", "LANE", "JOBS", "WAIT P50", "P95", "P99", "TARGET", "MET", "DONE P50", "P95"}, lanes); err != nil {
+	if err := output.WriteRows(out, []string{"RUN", "LANE", "JOBS", "WAIT P50", "P95", "P99", "TARGET", "MET", "DONE P50", "P95"},
+		lanes); err != nil {
 		return err
 	}
 	fmt.Fprintln(out)

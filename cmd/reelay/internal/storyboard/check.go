@@ -28,7 +28,8 @@ const (
 )
 
 // transitions are those of the model video.stitch, and the cut.
-var transitions = []string{cut, "fade", "fadeblack", "fadewhite", "dissolve", "wipeleft", "wiperight", "slideleft", "slideright", "circleopen", "radial"}
+var transitions = []string{cut, "fade", "fadeblack", "fadewhite", "dissolve", "wipeleft", "wiperight", "slideleft", "slideright",
+	"circleopen", "radial"}
 
 // check completes the film, and records its problems.
 func (f *Film) check() {
@@ -77,7 +78,8 @@ func (f *Film) checkKeys() {
 		case shot.Key == "previous":
 			f.file.Problem(place(i, "key"), "previous cannot be the key of a shot: in startFrom it means the shot before")
 		case twice && !given:
-			f.file.Problem(place(i, "prompt"), "shot %d has no key, and the one that it would get, %s, is that of shot %d: give it a key", i+1, shot.Key, first+1)
+			f.file.Problem(place(i, "prompt"), "shot %d has no key, and the one that it would get, %s, is that of shot %d: give it a key", i+1,
+				shot.Key, first+1)
 		case twice:
 			f.file.Problem(place(i, "key"), "the shots %d and %d have the same key, %s: give one of them another", first+1, i+1, shot.Key)
 		default:
@@ -94,7 +96,8 @@ func (f *Film) checkShot(i int) {
 	case shot.Prompt == "":
 		f.problem(i, "prompt", "has no prompt: say what it shows")
 	case utf8.RuneCountInString(prompt) > maxPromptCharacters || len(prompt) > maxPromptBytes:
-		f.problem(i, "prompt", "has a prompt of %d characters, with the style: at most %d are allowed", utf8.RuneCountInString(prompt), maxPromptCharacters)
+		f.problem(i, "prompt", "has a prompt of %d characters, with the style: at most %d are allowed", utf8.RuneCountInString(prompt),
+			maxPromptCharacters)
 	}
 	if shot.Model = cmp.Or(shot.Model, f.Defaults.Model); shot.Model == "" {
 		f.problem(i, "model", "has no model: give it one, or all shots with defaults.model")
@@ -178,7 +181,8 @@ func (f *Film) begin(i int, frames map[string]source) (from source) {
 	}
 	if name := shot.Reference; name != "" {
 		if f.References[name] == "" {
-			f.problem(i, "reference", "names the reference %s, which %s", show(name), f.among("reference", name, slices.Sorted(maps.Keys(f.References))))
+			f.problem(i, "reference", "names the reference %s, which %s", show(name),
+				f.among("reference", name, slices.Sorted(maps.Keys(f.References))))
 		}
 		return source{image: f.References[name]}
 	}
@@ -193,7 +197,8 @@ func (f *Film) begin(i int, frames map[string]source) (from source) {
 		return frames[name]
 	}
 	if !strings.HasSuffix(shot.StartFrom, ".lastFrame") && !strings.HasSuffix(shot.StartFrom, ".firstFrame") {
-		f.problem(i, "startFrom", "starts from %s: write previous.lastFrame, KEY.lastFrame, KEY.firstFrame or frame NAME; an image is a reference", show(shot.StartFrom))
+		f.problem(i, "startFrom",
+			"starts from %s: write previous.lastFrame, KEY.lastFrame, KEY.firstFrame or frame NAME; an image is a reference", show(shot.StartFrom))
 		return from
 	}
 	from, err := f.frame(shot.StartFrom, i)
@@ -311,7 +316,11 @@ func (f *Film) checkFade(fade float64) {
 		}
 	}
 	if shortest >= 0 && 2*fade > least {
-		f.file.Problem("$.transition.seconds", "a transition of %g s is too long for the shot %s, which has %g s: it can take at most half of the shortest shot", fade, show(f.Shots[shortest].Key), least)
+		f.file.Problem(
+			"$.transition.seconds",
+			"a transition of %g s is too long for the shot %s, which has %g s: it can take at most half of the shortest shot", fade,
+			show(f.Shots[shortest].Key), least,
+		)
 	}
 }
 

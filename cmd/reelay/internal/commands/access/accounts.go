@@ -86,7 +86,10 @@ func (a *accountFlags) input(cmd *cobra.Command) (in client.AccountInput, err er
 	for flag, to := range map[string]struct {
 		field **int
 		value *int
-	}{"max-queued": {&in.MaxQueued, &a.queued}, "max-running": {&in.MaxRunning, &a.running}, "submits-per-minute": {&in.SubmitsPerMinute, &a.submitsPerMin}, "drafts-kept-hours": {&in.DraftsKeptHours, &a.draftsKept}} {
+	}{
+		"max-queued": {&in.MaxQueued, &a.queued}, "max-running": {&in.MaxRunning, &a.running},
+		"submits-per-minute": {&in.SubmitsPerMinute, &a.submitsPerMin}, "drafts-kept-hours": {&in.DraftsKeptHours, &a.draftsKept},
+	} {
 		if f.Changed(flag) {
 			*to.field = to.value
 		}

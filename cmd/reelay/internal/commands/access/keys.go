@@ -142,7 +142,8 @@ func keysRevokeCommand() *cobra.Command {
 			return nil
 		},
 	}
-	call := &connect.Call{Target: connect.Target{Admin: true}, Kind: "key", Danger: connect.Question("Revoke %s? It stops working everywhere, and cannot be restored.")}
+	call := &connect.Call{Target: connect.Target{Admin: true}, Kind: "key",
+		Danger: connect.Question("Revoke %s? It stops working everywhere, and cannot be restored.")}
 	return call.Command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, output.Printer, error) {
 		return map[string]string{"id": args[0]}, output.Line("%s is revoked", args[0]), c.RevokeAPIKey(ctx, args[0])
 	})

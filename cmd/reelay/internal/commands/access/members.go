@@ -27,7 +27,8 @@ func MembersCommand(bootstrap *cobra.Command) *cobra.Command {
 	cmd.AddCommand(
 		listMembers(&cobra.Command{Use: "list", Short: "List members by e-mail address", Args: cobra.NoArgs}),
 		bootstrap, membersCreateCommand(), membersSetRoleCommand(),
-		memberCommand("disable", "End a member's logins and refuse new ones", (*client.Client).DisableMember, "is disabled, and its logins are ended"),
+		memberCommand("disable", "End a member's logins and refuse new ones", (*client.Client).DisableMember,
+			"is disabled, and its logins are ended"),
 		memberCommand("enable", "Let a disabled member log in again", (*client.Client).EnableMember, "can log in again"),
 		membersResetCommand())
 	return cmd
@@ -114,9 +115,10 @@ func membersCreateCommand() *cobra.Command {
 func membersSetRoleCommand() *cobra.Command {
 	var as client.Role
 	cmd := &cobra.Command{
-		Use:     "set-role ROLE MEMBER",
-		Short:   "Change a member's role, and end its logins",
-		Long:    "Changes a member's role to viewer, operator or admin, and ends its logins, so that the role takes effect at\nonce. MEMBER is an e-mail address or an id.",
+		Use:   "set-role ROLE MEMBER",
+		Short: "Change a member's role, and end its logins",
+		Long: "Changes a member's role to viewer, operator or admin, and ends its logins, so that the role takes effect at\n" +
+			"once. MEMBER is an e-mail address or an id.",
 		Example: "  reelay members set-role operator ana@example.com",
 		Args: func(_ *cobra.Command, args []string) (err error) {
 			if len(args) != 2 {
@@ -163,8 +165,9 @@ func membersResetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset-password MEMBER",
 		Short: "Remove a member's password; prints the link with which it chooses another",
-		Long:  "Removes the member's password, ends its logins, and prints a link with which it chooses another password.\nMEMBER is an e-mail address or an id.",
-		Args:  oneMember,
+		Long: "Removes the member's password, ends its logins, and prints a link with which it chooses another password.\n" +
+			"MEMBER is an e-mail address or an id.",
+		Args: oneMember,
 	}
 	call := &connect.Call{Target: connect.Target{Admin: true}}
 	return call.Command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, output.Printer, error) {

@@ -65,7 +65,9 @@ func completeIDs(kind string) connect.Completion {
 	case "sil":
 		return connect.FromAPI(connect.Target{Operator: true}, func(ctx context.Context, c *client.Client) ([]string, error) {
 			list, err := output.Complete(c.AlertSilences(ctx))
-			return connect.Described(list, func(s client.AlertSilence) (string, string) { return s.Id, output.Clip(output.Clean(s.Reason), 60) }), err
+			return connect.Described(list, func(s client.AlertSilence) (string, string) {
+				return s.Id, output.Clip(output.Clean(s.Reason), 60)
+			}), err
 		})
 	case connect.WorkflowKind:
 		return connect.FromAPI(connect.Target{}, func(ctx context.Context, c *client.Client) ([]string, error) {
@@ -102,7 +104,9 @@ var completeAccounts = connect.FromAPI(connect.Target{Operator: true}, func(ctx 
 
 var completeMembers = connect.FromAPI(connect.Target{Admin: true}, func(ctx context.Context, c *client.Client) ([]string, error) {
 	list, err := output.Complete(c.Members(ctx))
-	return connect.Described(list, func(m client.Member) (string, string) { return output.Clean(m.Email), strings.ToLower(string(m.Role)) }), err
+	return connect.Described(list, func(m client.Member) (string, string) {
+		return output.Clean(m.Email), strings.ToLower(string(m.Role))
+	}), err
 })
 
 var completeAlertRules = connect.FromAPI(connect.Target{Operator: true}, func(ctx context.Context, c *client.Client) ([]string, error) {
@@ -117,9 +121,11 @@ var completeReceivers = connect.FromAPI(connect.Target{Operator: true}, func(ctx
 
 // flagWords are the completions of flags that mean the same for all commands.
 var flagWords = map[string]connect.Completion{
-	"tier": connect.Choices(client.AllTier), "to": connect.Choices(client.AllTier), "role": connect.Choices(access.KeyRoles), "class": connect.Choices(client.AllFailureClass), "audience": connect.Choices([]string{"operator", "customer", "all"}),
-	"resolution": connect.Choices([]string{"480p", "720p", "1080p"}), "aspect-ratio": connect.Choices([]string{"16:9", "9:16", "1:1", "4:3", "3:4", "21:9"}),
-	"model": completeModels, "account": completeAccounts, "job": completeIDs("job"), "after": completeIDs("job"),
+	"tier": connect.Choices(client.AllTier), "to": connect.Choices(client.AllTier), "role": connect.Choices(access.KeyRoles),
+	"class": connect.Choices(client.AllFailureClass), "audience": connect.Choices([]string{"operator", "customer", "all"}),
+	"resolution":   connect.Choices([]string{"480p", "720p", "1080p"}),
+	"aspect-ratio": connect.Choices([]string{"16:9", "9:16", "1:1", "4:3", "3:4", "21:9"}),
+	"model":        completeModels, "account": completeAccounts, "job": completeIDs("job"), "after": completeIDs("job"),
 	"context": connect.CompleteContexts, "as": connect.Choices(connect.Roles), "backoff": connect.Choices(client.AllBackoff),
 }
 

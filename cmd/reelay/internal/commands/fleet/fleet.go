@@ -28,7 +28,8 @@ func WorkersCommand() *cobra.Command {
 	})
 	cmd.AddCommand(
 		listWorkers(&cobra.Command{Use: "list", Short: "List workers", Args: cobra.NoArgs}),
-		workersShowCommand(), workersDrainCommand(), workersPreemptCommand(), workersTerminateCommand(), workersQuarantineCommand(), workersReleaseCommand())
+		workersShowCommand(), workersDrainCommand(), workersPreemptCommand(), workersTerminateCommand(), workersQuarantineCommand(),
+		workersReleaseCommand())
 	return cmd
 }
 
@@ -175,5 +176,6 @@ func PlaceOf(machine string, slot int) string {
 
 // LiveWorkers are the states of workers that have not ended.
 func LiveWorkers() []client.WorkerStatus {
-	return slices.DeleteFunc(slices.Clone(client.AllWorkerStatus), func(s client.WorkerStatus) bool { return s == client.WorkerStatusTerminated })
+	return slices.DeleteFunc(slices.Clone(client.AllWorkerStatus),
+		func(s client.WorkerStatus) bool { return s == client.WorkerStatusTerminated })
 }

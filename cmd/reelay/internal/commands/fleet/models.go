@@ -27,8 +27,9 @@ func ModelsCommand() *cobra.Command {
 	cmd := listModels(&cobra.Command{
 		Use:   "models",
 		Short: "List the models, show their parameters; change them (for admins)",
-		Long:  "Lists the models and aliases. With --json, each model has the JSON Schema of its parameters;\n`reelay models show NAME` shows them as a table.",
-		Args:  terminal.NoSuchCommand,
+		Long: "Lists the models and aliases. With --json, each model has the JSON Schema of its parameters;\n" +
+			"`reelay models show NAME` shows them as a table.",
+		Args: terminal.NoSuchCommand,
 	})
 	cmd.AddCommand(
 		listModels(&cobra.Command{Use: "list", Short: "List the models and aliases", Args: cobra.NoArgs}),
@@ -132,12 +133,14 @@ func modelsShowCommand() *cobra.Command {
 	var version int
 	show := new(connect.Call)
 	cmd := show.Command(&cobra.Command{
-		Use:     "show NAME",
-		Short:   "Show one model with its parameters and all its fields, or an alias",
-		Long:    "Shows one model with its parameters and all its fields, or an alias. --output yaml prints its entry as a file that\n`reelay models apply` takes (for operators).",
-		Example: "  reelay models show testcard\n  reelay models show testcard --version 1 --json\n  reelay models show testcard -o yaml > own.yaml",
-		Args:    cobra.ExactArgs(1),
-		PreRun:  func(*cobra.Command, []string) { show.Target.Operator = show.Output.Format() == "yaml" },
+		Use:   "show NAME",
+		Short: "Show one model with its parameters and all its fields, or an alias",
+		Long: "Shows one model with its parameters and all its fields, or an alias. --output yaml prints its entry as a file that\n" +
+			"`reelay models apply` takes (for operators).",
+		Example: "  reelay models show testcard\n  reelay models show testcard --version 1 --json\n" +
+			"  reelay models show testcard -o yaml > own.yaml",
+		Args:   cobra.ExactArgs(1),
+		PreRun: func(*cobra.Command, []string) { show.Target.Operator = show.Output.Format() == "yaml" },
 	}, func(ctx context.Context, c *client.Client, args []string) (any, output.Printer, error) {
 		if show.Output.Format() == "yaml" {
 			return modelSource(ctx, c, args[0], version)
@@ -177,7 +180,8 @@ func noModel(ctx context.Context, c *client.Client, name string) error {
 	}
 	if i := slices.IndexFunc(removed, func(r client.RemovedModel) bool { return r.Name == name }); i >= 0 {
 		r := removed[i]
-		return fmt.Errorf("%s was removed from the catalogue%s: `reelay models restore %s` puts it back, and `reelay models show %s --version %d` shows it",
+		return fmt.Errorf("%s was removed from the catalogue%s: `reelay models restore %s` puts it back, "+
+			"and `reelay models show %s --version %d` shows it",
 			name, removal(r.RemovedAt, r.RemovedBy), name, name, r.Version)
 	}
 	return fmt.Errorf("there is no model or alias %s: `reelay models` lists them", name)
@@ -255,7 +259,8 @@ func printModel(to io.Writer, m *client.Model) error {
 		}
 	}
 	fmt.Fprintln(out)
-	if err := output.WriteRows(output.ScreenOf(to).On(out), []string{"PARAMETER", "DEFAULT", "MEANING"}, paramRows(m.ParamsSchema)); err != nil {
+	if err := output.WriteRows(output.ScreenOf(to).On(out), []string{"PARAMETER", "DEFAULT", "MEANING"},
+		paramRows(m.ParamsSchema)); err != nil {
 		return err
 	}
 	return out.Flush()
@@ -361,7 +366,8 @@ func modelsRemoveCommand() *cobra.Command {
 		if err := c.RemoveModel(ctx, args[0], fromPools); err != nil {
 			return nil, nil, err
 		}
-		return map[string]string{"removed": args[0]}, output.Line("Removed %s. `reelay models restore %s` puts it back.", strconv.Quote(args[0]), args[0]), nil
+		return map[string]string{"removed": args[0]},
+			output.Line("Removed %s. `reelay models restore %s` puts it back.", strconv.Quote(args[0]), args[0]), nil
 	})
 	cmd.Flags().BoolVar(&fromPools, "from-pools", false, "also take it out of the pools that name it")
 	return cmd
@@ -378,7 +384,8 @@ func removeQuestion(ctx context.Context, c *client.Client, name string, fromPool
 		question += fmt.Sprintf(" It is also taken out of the pools %s.", strings.Join(uses.Pools, ", "))
 	}
 	if uses.Schedules > 0 {
-		question += fmt.Sprintf(" %s its jobs: without it, their slots are refused.", text.Count(uses.Schedules, "schedule")+map[bool]string{true: " submits", false: " submit"}[uses.Schedules == 1])
+		question += fmt.Sprintf(" %s its jobs: without it, their slots are refused.",
+			text.Count(uses.Schedules, "schedule")+map[bool]string{true: " submits", false: " submit"}[uses.Schedules == 1])
 	}
 	return question, nil
 }
@@ -419,7 +426,8 @@ func modelsRestoreCommand() *cobra.Command {
 		if err != nil {
 			return nil, nil, err
 		}
-		return restored, output.Line("Restored version %d of %s. Add it again to the pools from which it was removed.", restored.Version, restored.Name), nil
+		return restored, output.Line("Restored version %d of %s. Add it again to the pools from which it was removed.", restored.Version,
+			restored.Name), nil
 	})
 }
 

@@ -37,7 +37,8 @@ func PoolsCommand() *cobra.Command {
 			Args:    cobra.NoArgs,
 		}, false),
 		applyPools(&cobra.Command{Use: "diff -f FILE", Short: "Show what apply would change (for operators)", Args: cobra.NoArgs}, true),
-		poolAction("pause", "Stop a pool: it gets no more workers, and those that it has finish their job and leave", "Paused", (*client.Client).PausePool),
+		poolAction("pause", "Stop a pool: it gets no more workers, and those that it has finish their job and leave", "Paused",
+			(*client.Client).PausePool),
 		poolAction("resume", "Let a pool that was paused have workers again", "Resumed", (*client.Client).ResumePool),
 		poolsDeleteCommand(),
 		poolsCheckpointsCommand())
@@ -124,7 +125,8 @@ func printCheckpointPlans(out io.Writer, pools []poolPlans) error {
 		for _, p := range pool.CheckpointPlans {
 			every, save, waste := "-", "-", "-"
 			if p.Saves > 0 {
-				every, save, waste = fmt.Sprintf("%.0f s", p.IntervalSeconds), fmt.Sprintf("%.2g s", p.SaveSeconds), fmt.Sprintf("%.1f %%", 100*p.Overhead)
+				every, save, waste = fmt.Sprintf("%.0f s", p.IntervalSeconds), fmt.Sprintf("%.2g s", p.SaveSeconds),
+					fmt.Sprintf("%.1f %%", 100*p.Overhead)
 			}
 			rows = append(rows, []string{pool.Pool, p.Model, every, save, fmt.Sprintf("1 in %.3g busy h", p.HoursBetweenLosses), waste})
 		}

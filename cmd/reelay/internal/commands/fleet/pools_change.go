@@ -202,9 +202,11 @@ func printExplanation(out io.Writer, pool *client.Pool, e *client.PoolExplanatio
 	case e.Drain > 0:
 		does = fmt.Sprintf("It drains %d.", e.Drain)
 	case e.Workers > e.Desired:
-		does = fmt.Sprintf("Nothing is drained yet: a worker is drained after %s idle.", text.Setting(time.Duration(pool.ScaleDownCooldownSeconds)*time.Second))
+		does = fmt.Sprintf("Nothing is drained yet: a worker is drained after %s idle.",
+			text.Setting(time.Duration(pool.ScaleDownCooldownSeconds)*time.Second))
 	}
-	_, err := fmt.Fprintf(out, "%s has %d of the %d workers that it should have. %s\n%s\n", pool.Name, e.Workers, e.Desired, does, output.Clean(e.Reason))
+	_, err := fmt.Fprintf(out, "%s has %d of the %d workers that it should have. %s\n%s\n", pool.Name, e.Workers, e.Desired, does,
+		output.Clean(e.Reason))
 	return err
 }
 
@@ -254,7 +256,8 @@ func poolAction(verb, short, done string, do func(*client.Client, context.Contex
 		if pool, err = do(c, ctx, pool.Id); err != nil {
 			return nil, nil, err
 		}
-		return pool, output.Line("%s the pool %s: %d booting, %d idle, %d busy, %d draining.", done, pool.Name, pool.Booting, pool.Idle, pool.Busy, pool.Draining), nil
+		return pool, output.Line("%s the pool %s: %d booting, %d idle, %d busy, %d draining.", done, pool.Name, pool.Booting, pool.Idle,
+			pool.Busy, pool.Draining), nil
 	})
 }
 

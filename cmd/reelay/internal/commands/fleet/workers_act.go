@@ -118,7 +118,9 @@ func workersTerminateCommand() *cobra.Command {
 
 // workerCommand completes a command that acts on one worker. act returns the worker, and what
 // became of it.
-func workerCommand(cmd *cobra.Command, act func(ctx context.Context, c *client.Client, id string) (*client.Worker, string, error)) *cobra.Command {
+func workerCommand(
+	cmd *cobra.Command, act func(ctx context.Context, c *client.Client, id string) (*client.Worker, string, error),
+) *cobra.Command {
 	call := &connect.Call{Target: connect.Target{Operator: true}, Kind: "wrk"}
 	if verb := cmd.Name(); verb == "terminate" || verb == "preempt" {
 		call.Danger = func(ctx context.Context, c *client.Client, args []string) (string, error) {

@@ -25,8 +25,9 @@ func GetCommand() *cobra.Command {
 		Use:        "get JOB",
 		SuggestFor: []string{"show", "describe", "status"},
 		Short:      "Show a job, why it waits, and its attempts",
-		Example:    "  reelay get job_01937d3e-…\n  reelay get job_01937d3e-… --json | jq -r .result.url\n  reelay get job_01937d3e-… --json | jq -r '.attempts[].log.url'",
-		Args:       JobArg,
+		Example: "  reelay get job_01937d3e-…\n  reelay get job_01937d3e-… --json | jq -r .result.url\n" +
+			"  reelay get job_01937d3e-… --json | jq -r '.attempts[].log.url'",
+		Args: JobArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.Check(); err != nil {
 				return terminal.UsageError(cmd, err)
@@ -247,7 +248,8 @@ func attemptRows(attempts []client.Attempt) [][]string {
 		}
 		rows = append(rows, []string{
 			fmt.Sprint(a.AttemptNo), string(a.Status), worker, output.OrDash(a.ResumedFromStep),
-			fmt.Sprintf("%.1f", a.GpuSeconds), fmt.Sprintf("%.1f", a.WastedGpuSeconds), log, output.Clip(progress.Cause(a.FailureClass, a.FailureReason), 80),
+			fmt.Sprintf("%.1f", a.GpuSeconds), fmt.Sprintf("%.1f", a.WastedGpuSeconds), log,
+			output.Clip(progress.Cause(a.FailureClass, a.FailureReason), 80),
 		})
 	}
 	return rows

@@ -92,7 +92,9 @@ func ValidPriority(text string) error {
 
 // eachJob does something to each of the jobs, and stops at the first error. The answer is one
 // job, or a list of more. do returns what became of a job.
-func eachJob(ctx context.Context, c *client.Client, args []string, do func(id string) (*client.Job, string, error)) (any, output.Printer, error) {
+func eachJob(
+	ctx context.Context, c *client.Client, args []string, do func(id string) (*client.Job, string, error),
+) (any, output.Printer, error) {
 	ids, err := connect.FullIDs(ctx, c, "job", args)
 	if err != nil {
 		return nil, nil, err

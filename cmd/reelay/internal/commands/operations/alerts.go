@@ -19,15 +19,17 @@ import (
 // AlertsCommand returns `reelay alerts`.
 func AlertsCommand() *cobra.Command {
 	cmd := listAlerts(&cobra.Command{
-		Use:     "alerts",
-		Short:   "List alerts, acknowledge and silence them (for operators)",
-		Long:    "Lists the alerts that fire, newest first.",
-		Example: "  reelay alerts\n  reelay alerts acknowledge alr_01937d3e-…\n  reelay alerts silence queue-depth --for 2h --reason 'a batch runs'",
-		Args:    terminal.NoSuchCommand,
+		Use:   "alerts",
+		Short: "List alerts, acknowledge and silence them (for operators)",
+		Long:  "Lists the alerts that fire, newest first.",
+		Example: "  reelay alerts\n  reelay alerts acknowledge alr_01937d3e-…\n" +
+			"  reelay alerts silence queue-depth --for 2h --reason 'a batch runs'",
+		Args: terminal.NoSuchCommand,
 	})
 	cmd.AddCommand(
 		listAlerts(&cobra.Command{Use: "list", Short: "List the alerts that fire, newest first", Args: cobra.NoArgs}),
-		alertsAcknowledgeCommand(), alertsSilenceCommand(), alertsEndSilenceCommand(), alertsSilencesCommand(), alertsRulesCommand(), alertsReceiversCommand(), alertsTestCommand())
+		alertsAcknowledgeCommand(), alertsSilenceCommand(), alertsEndSilenceCommand(), alertsSilencesCommand(), alertsRulesCommand(),
+		alertsReceiversCommand(), alertsTestCommand())
 	return cmd
 }
 
@@ -139,12 +141,14 @@ func alertsReceiversCommand() *cobra.Command {
 			return output.Complete(c.AlertRoutes(ctx))
 		},
 	}
-	return list.Command(&cobra.Command{Use: "receivers", SuggestFor: []string{"routes"}, Short: "List the receivers of alerts in the server's configuration", Args: cobra.NoArgs})
+	return list.Command(&cobra.Command{Use: "receivers", SuggestFor: []string{"routes"},
+		Short: "List the receivers of alerts in the server's configuration", Args: cobra.NoArgs})
 }
 
 func alertsAcknowledgeCommand() *cobra.Command {
 	call := &connect.Call{Target: connect.Target{Operator: true}, Kind: "alr"}
-	cmd := &cobra.Command{Use: "acknowledge ALERT", Aliases: []string{"ack"}, Short: "Record that you are handling an alert", Args: terminal.OneArg("ALERT", "the id of an alert, as `reelay alerts` lists it")}
+	cmd := &cobra.Command{Use: "acknowledge ALERT", Aliases: []string{"ack"}, Short: "Record that you are handling an alert",
+		Args: terminal.OneArg("ALERT", "the id of an alert, as `reelay alerts` lists it")}
 	return call.Command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, output.Printer, error) {
 		a, err := c.AcknowledgeAlert(ctx, args[0])
 		if err != nil {
@@ -189,7 +193,8 @@ func alertsSilenceCommand() *cobra.Command {
 
 func alertsEndSilenceCommand() *cobra.Command {
 	call := &connect.Call{Target: connect.Target{Operator: true}, Kind: "sil"}
-	cmd := &cobra.Command{Use: "end-silence SILENCE", Short: "End a silence now", Args: terminal.OneArg("SILENCE", "the id of a silence, as `reelay alerts silences` lists it")}
+	cmd := &cobra.Command{Use: "end-silence SILENCE", Short: "End a silence now",
+		Args: terminal.OneArg("SILENCE", "the id of a silence, as `reelay alerts silences` lists it")}
 	return call.Command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, output.Printer, error) {
 		s, err := c.EndSilence(ctx, args[0])
 		if err != nil {
@@ -204,7 +209,8 @@ func alertsEndSilenceCommand() *cobra.Command {
 
 func alertsTestCommand() *cobra.Command {
 	call := &connect.Call{Target: connect.Target{Operator: true}}
-	cmd := &cobra.Command{Use: "test RECEIVER", Short: "Send a test message to a receiver", Args: terminal.OneArg("RECEIVER", "the name of a receiver in the configuration")}
+	cmd := &cobra.Command{Use: "test RECEIVER", Short: "Send a test message to a receiver",
+		Args: terminal.OneArg("RECEIVER", "the name of a receiver in the configuration")}
 	return call.Command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, output.Printer, error) {
 		failure, err := c.TestAlertRoute(ctx, args[0])
 		if err != nil {

@@ -232,7 +232,8 @@ func (o *bulkOptions) start(ctx context.Context, c *client.Client, cmd *cobra.Co
 	if err != nil {
 		return nil, nil, err
 	}
-	return started, output.Line("%s is started: %s. Follow it with: reelay bulk show %s", started.Id, text.Count(started.Matched, "job"), started.Id), nil
+	return started, output.Line("%s is started: %s. Follow it with: reelay bulk show %s", started.Id, text.Count(started.Matched, "job"),
+		started.Id), nil
 }
 
 // skipped says which jobs a bulk operation leaves out.

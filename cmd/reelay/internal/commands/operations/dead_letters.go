@@ -60,12 +60,14 @@ func DeadLettersCommand() *cobra.Command {
 		Short: "Show, redrive and discard jobs that failed for good (for operators)",
 		Long: "Shows the causes of the dead letters that operators must act on, the most frequent first. See\n" +
 			"docs/operators/dead-letters.md. `list` shows them one by one.",
-		Example: "  reelay dead-letters\n  reelay dead-letters list --fingerprint 5f2a…\n  reelay dead-letters redrive --fingerprint 5f2a… --canary 1",
-		Args:    terminal.NoSuchCommand,
+		Example: "  reelay dead-letters\n  reelay dead-letters list --fingerprint 5f2a…\n" +
+			"  reelay dead-letters redrive --fingerprint 5f2a… --canary 1",
+		Args: terminal.NoSuchCommand,
 	})
 	cmd.AddCommand(
 		listDeadLetters(&cobra.Command{Use: "list", Short: "List dead letters, newest first", Args: cobra.NoArgs}),
-		groupDeadLetters(&cobra.Command{Use: "groups", Short: "Show the causes of dead letters, the most frequent first", Args: cobra.NoArgs}), deadLettersShowCommand(), deadLettersRedriveCommand(), deadLettersDiscardCommand())
+		groupDeadLetters(&cobra.Command{Use: "groups", Short: "Show the causes of dead letters, the most frequent first", Args: cobra.NoArgs}),
+		deadLettersShowCommand(), deadLettersRedriveCommand(), deadLettersDiscardCommand())
 	return cmd
 }
 

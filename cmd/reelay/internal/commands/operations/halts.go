@@ -83,7 +83,8 @@ func printHalts(halts []client.Halt) output.Printer {
 			return err
 		}
 		for _, h := range halts {
-			if _, err := fmt.Fprintf(out, "%s: halted by %s %s: %s\n", strings.ToLower(string(h.What)), output.Clean(h.By), output.Since(&h.Since), output.Clean(h.Reason)); err != nil {
+			if _, err := fmt.Fprintf(out, "%s: halted by %s %s: %s\n", strings.ToLower(string(h.What)), output.Clean(h.By), output.Since(&h.Since),
+				output.Clean(h.Reason)); err != nil {
 				return err
 			}
 		}

@@ -102,13 +102,17 @@ func (o *overview) print(s *output.Screen) error {
 		name  string
 		parts []string
 	}{
-		{"jobs", []string{queuedFigure(v), fmt.Sprintf("%d running", v.Running), fmt.Sprintf("%d scheduled", v.Scheduled), fmt.Sprintf("%d blocked", v.Blocked),
+		{"jobs", []string{queuedFigure(v), fmt.Sprintf("%d running", v.Running), fmt.Sprintf("%d scheduled", v.Scheduled),
+			fmt.Sprintf("%d blocked", v.Blocked),
 			drainFigure(v)}},
-		{"rate", []string{known(v.SubmittedPerMinute, output.Decimal) + "/min submitted", known(v.CompletedPerMinute, output.Decimal) + "/min completed",
+		{"rate", []string{known(v.SubmittedPerMinute, output.Decimal) + "/min submitted",
+			known(v.CompletedPerMinute, output.Decimal) + "/min completed",
 			known(v.FailureRate, percent) + " failed", text.Count(v.DeadLetters, "dead letter")}},
-		{"waits", []string{"p50 " + known(v.WaitSecondsP50, text.Seconds), "p95 " + known(v.WaitSecondsP95, text.Seconds), "run p50 " + known(v.RenderSecondsP50, text.Seconds),
+		{"waits", []string{"p50 " + known(v.WaitSecondsP50, text.Seconds), "p95 " + known(v.WaitSecondsP95, text.Seconds),
+			"run p50 " + known(v.RenderSecondsP50, text.Seconds),
 			"run p95 " + known(v.RenderSecondsP95, text.Seconds)}},
-		{"fleet", []string{o.fleet(), "GPUs " + known(v.GpuUtilization, percent), preemptionFigure(v), "recovery p95 " + known(v.RecoverySecondsP95, text.Seconds)}},
+		{"fleet", []string{o.fleet(), "GPUs " + known(v.GpuUtilization, percent), preemptionFigure(v),
+			"recovery p95 " + known(v.RecoverySecondsP95, text.Seconds)}},
 		{"cost", []string{known(v.CostUsdPerHour, dollars) + " per hour", known(v.WastedUsdPerHour, dollars) + " of it wasted"}},
 	} {
 		if _, err := io.WriteString(s, figures(line.name, line.parts, s.Width)); err != nil {
@@ -203,7 +207,8 @@ func percent(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }
 
 // activity orders workers: those that run a job come first.
 func activity(w client.Worker) int {
-	return slices.Index([]client.WorkerStatus{client.WorkerStatusBusy, client.WorkerStatusDraining, client.WorkerStatusLost, client.WorkerStatusBooting, client.WorkerStatusIdle}, w.Status)
+	return slices.Index([]client.WorkerStatus{client.WorkerStatusBusy, client.WorkerStatusDraining, client.WorkerStatusLost,
+		client.WorkerStatusBooting, client.WorkerStatusIdle}, w.Status)
 }
 
 // fleet says how many workers are in which state.

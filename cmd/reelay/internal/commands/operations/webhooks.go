@@ -23,7 +23,8 @@ func WebhooksCommand() *cobra.Command {
 			"deliveries to them. docs/users/webhooks.md describes the events and how to verify them.",
 		Args: terminal.NoSuchCommand,
 	})
-	cmd.AddCommand(listWebhooks(&cobra.Command{Use: "list", Short: "List the endpoints", Args: cobra.NoArgs}), webhooksCreateCommand(), webhooksRotateCommand(), webhooksDeleteCommand(),
+	cmd.AddCommand(listWebhooks(&cobra.Command{Use: "list", Short: "List the endpoints", Args: cobra.NoArgs}), webhooksCreateCommand(),
+		webhooksRotateCommand(), webhooksDeleteCommand(),
 		webhooksDisableCommand(), webhooksEnableCommand(), webhooksTestCommand(), webhooksDeliveriesCommand(), webhooksRedeliverCommand())
 	return cmd
 }
@@ -65,7 +66,8 @@ func webhooksCreateCommand() *cobra.Command {
 		Example: "  reelay webhooks create https://example.com/hook --events job.completed,job.failed",
 		Args:    cobra.ExactArgs(1),
 	}
-	cmd.Flags().StringSliceVar(&events, "events", nil, "job.completed, job.failed, job.cancelled, workflow.completed, workflow.failed, workflow.cancelled (default: all)")
+	cmd.Flags().StringSliceVar(&events, "events", nil,
+		"job.completed, job.failed, job.cancelled, workflow.completed, workflow.failed, workflow.cancelled (default: all)")
 	cmd.Flags().BoolVar(&openAI, "openai", false, "send the bodies of OpenAI's webhooks (video.completed, video.failed)")
 	return new(connect.Call).Command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, output.Printer, error) {
 		format := client.WebhookFormatStandard
@@ -108,9 +110,10 @@ func webhooksRotateCommand() *cobra.Command {
 
 func webhooksDeleteCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "delete ENDPOINT", Short: "Delete an endpoint", Args: cobra.ExactArgs(1)}
-	return (&connect.Call{Kind: "whk", Danger: connect.Question("Delete the endpoint %s?")}).Command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, output.Printer, error) {
-		return map[string]string{"id": args[0]}, output.Line("%s is deleted", args[0]), c.DeleteWebhookEndpoint(ctx, args[0])
-	})
+	return (&connect.Call{Kind: "whk", Danger: connect.Question("Delete the endpoint %s?")}).Command(cmd,
+		func(ctx context.Context, c *client.Client, args []string) (any, output.Printer, error) {
+			return map[string]string{"id": args[0]}, output.Line("%s is deleted", args[0]), c.DeleteWebhookEndpoint(ctx, args[0])
+		})
 }
 
 func webhooksDisableCommand() *cobra.Command {
@@ -119,10 +122,11 @@ func webhooksDisableCommand() *cobra.Command {
 		Long: "Sends nothing to an endpoint until it is enabled again. Its pending deliveries are given up, and the events in the\n" +
 			"meantime are not sent later.",
 	}
-	return (&connect.Call{Kind: "whk", Danger: connect.Question("Disable the endpoint %s?")}).Command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, output.Printer, error) {
-		endpoint, err := c.DisableWebhookEndpoint(ctx, args[0])
-		return endpoint, output.Line("%s is disabled", args[0]), err
-	})
+	return (&connect.Call{Kind: "whk", Danger: connect.Question("Disable the endpoint %s?")}).Command(cmd,
+		func(ctx context.Context, c *client.Client, args []string) (any, output.Printer, error) {
+			endpoint, err := c.DisableWebhookEndpoint(ctx, args[0])
+			return endpoint, output.Line("%s is disabled", args[0]), err
+		})
 }
 
 func webhooksEnableCommand() *cobra.Command {

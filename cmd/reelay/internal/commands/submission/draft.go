@@ -108,7 +108,8 @@ func (o *draftOptions) run(cmd *cobra.Command) error {
 	}
 	for _, result := range made.Results {
 		if result.Job == nil && result.Error != nil {
-			return fmt.Errorf("%d of %d drafts were accepted; the next one was refused: %s", made.Accepted, len(made.Results), output.Clean(result.Error.Message))
+			return fmt.Errorf("%d of %d drafts were accepted; the next one was refused: %s", made.Accepted, len(made.Results),
+				output.Clean(result.Error.Message))
 		}
 	}
 	id := *made.Results[0].Job.Draft.Takes

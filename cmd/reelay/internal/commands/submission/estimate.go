@@ -32,7 +32,8 @@ func EstimateCommand() *cobra.Command {
 			}
 			for _, file := range inputs {
 				if file.path != "" {
-					return terminal.UsageError(cmd, fmt.Errorf("%s is a file: an estimate uploads nothing; leave it out, or name an artifact or a URL", file.flag))
+					return terminal.UsageError(cmd,
+						fmt.Errorf("%s is a file: an estimate uploads nothing; leave it out, or name an artifact or a URL", file.flag))
 				}
 			}
 			c, err := o.target.Client(cmd.ErrOrStderr())
@@ -67,6 +68,7 @@ func printEstimate(out io.Writer, e *client.Estimate) error {
 	if e.WaitSeconds == nil {
 		starts = "unknown: no worker can run it now, or its queue is paused"
 	}
-	_, err := fmt.Fprintf(out, "%-12s%d\n%-12s%s\n%-12s%s\n%-12s%s\n", "position", e.Position, "starts in", starts, "at worst", seconds(e.WaitSecondsP90)+" (in 9 of 10 cases)", "runs for", seconds(e.RenderSeconds))
+	_, err := fmt.Fprintf(out, "%-12s%d\n%-12s%s\n%-12s%s\n%-12s%s\n", "position", e.Position, "starts in", starts, "at worst",
+		seconds(e.WaitSecondsP90)+" (in 9 of 10 cases)", "runs for", seconds(e.RenderSeconds))
 	return err
 }

@@ -111,7 +111,8 @@ func (o *submitOptions) addJobFlags(cmd *cobra.Command) {
 	f.StringVar(&o.prompt, "prompt", "", "what the video should show; - reads standard input")
 	f.StringVar(&o.promptFile, "prompt-file", "", "file with the prompt")
 	f.StringVar(&o.image, "image", "", "image that the video starts from: a `file` or an https URL")
-	f.StringArrayVar(&o.inputs, "input", nil, "a file that the job starts from, `name=value`: @file, art_…, job_…, job_….lastFrame or an https URL; repeat it for a list")
+	f.StringArrayVar(&o.inputs, "input", nil,
+		"a file that the job starts from, `name=value`: @file, art_…, job_…, job_….lastFrame or an https URL; repeat it for a list")
 	f.StringVar(&o.model, "model", "testcard", "model to use")
 	f.StringArrayVar(&o.param, "param", nil, "a parameter of the model, `name=value`; may be repeated")
 	f.StringVar(&o.params, "params", "", "parameters as a JSON object, or @file")
@@ -136,7 +137,8 @@ func (o *submitOptions) addJobFlags(cmd *cobra.Command) {
 	f.BoolVar(&o.atMostOnce, "at-most-once", false, "never start the job twice: if its worker is lost, it fails")
 	f.IntVar(&o.maxPreemptions, "max-preemptions", 0, "lost spot workers after which a run continues on on-demand capacity only, 0 to 1000")
 	f.Float64Var(&o.maxPrice, "max-price-per-hour", 0, "run only where a worker costs at most so many US dollars per hour")
-	f.Var(&o.finishBy, "finish-by", "be complete by then, such as 2027-01-02T15:04:05Z or 2h (from now): without slack, run on on-demand capacity only")
+	f.Var(&o.finishBy, "finish-by",
+		"be complete by then, such as 2027-01-02T15:04:05Z or 2h (from now): without slack, run on on-demand capacity only")
 	f.Var(&o.runAt, "run-at", "start no earlier than this, such as 2027-01-02T15:04:05Z or 90m (from now)")
 	f.Var(&o.expiresAt, "expires-at", "fail if no worker has started the job by then, such as 2027-01-02T15:04:05Z or 2h (from now)")
 	f.StringArrayVar(&o.after, "after", nil, "`job` that must complete first; may be repeated")

@@ -74,7 +74,8 @@ type outcome struct {
 func newBatch(o *submitOptions, c *client.Client, d *progress.Display, out io.Writer, size int64) *batch {
 	return &batch{
 		options: o, client: c, display: d, size: size, began: time.Now(), seen: map[[16]byte]int32{},
-		report: batchReport{Batch: o.batch, out: out, json: o.asJSON, quiet: terminal.IsTerminal(out)}, rejected: &rejects{path: o.rejected, csv: o.format == "csv"},
+		report:   batchReport{Batch: o.batch, out: out, json: o.asJSON, quiet: terminal.IsTerminal(out)},
+		rejected: &rejects{path: o.rejected, csv: o.format == "csv"},
 	}
 }
 
@@ -110,7 +111,8 @@ func (b *batch) run(ctx context.Context, in io.Reader) error {
 		fail(b.display.Err)
 	}
 	if failed == nil && ctx.Err() != nil {
-		failed = terminal.StatusError(terminal.ExitInterrupted, errors.New("interrupted. Run the same command again to continue: it submits only what is missing"))
+		failed = terminal.StatusError(terminal.ExitInterrupted,
+			errors.New("interrupted. Run the same command again to continue: it submits only what is missing"))
 	}
 	stop()
 	b.progress(b.size, true)
@@ -121,7 +123,8 @@ func (b *batch) run(ctx context.Context, in io.Reader) error {
 	case n == 0:
 		return fmt.Errorf("%s has no submissions", b.options.file)
 	case b.report.Rejected > 0:
-		return fmt.Errorf("%d of %d were refused. Correct them%s and run the same command again: it submits only those", b.report.Rejected, n, b.rejected.where())
+		return fmt.Errorf("%d of %d were refused. Correct them%s and run the same command again: it submits only those", b.report.Rejected, n,
+			b.rejected.where())
 	}
 	return nil
 }
@@ -188,7 +191,8 @@ func (b *batch) send(ctx context.Context, in io.Reader, pages chan<- *filePage) 
 func (b *batch) read(e entry) (row *outcome, size int) {
 	row = &outcome{Line: e.at, entry: e}
 	refuse := func(err error) (*outcome, int) {
-		row.Error = &client.SubmissionRefusal{Code: string(client.CodeInvalidInput), Message: "This is not a submission: " + strings.ReplaceAll(err.Error()+".", "?.", "?")}
+		row.Error = &client.SubmissionRefusal{Code: string(client.CodeInvalidInput),
+			Message: "This is not a submission: " + strings.ReplaceAll(err.Error()+".", "?.", "?")}
 		return row, 0
 	}
 	if e.problem != nil {
@@ -232,7 +236,8 @@ func inBatch(metadata *json.RawMessage, name string) (*json.RawMessage, error) {
 	}
 	var given string
 	if own := all[batchField]; own != nil && (json.Unmarshal(own, &given) != nil || given != name) {
-		return nil, fmt.Errorf("metadata.%s is %s, but that field has the name of the batch, %s: leave it out", batchField, output.Clip(string(own), 40), name)
+		return nil, fmt.Errorf("metadata.%s is %s, but that field has the name of the batch, %s: leave it out", batchField,
+			output.Clip(string(own), 40), name)
 	}
 	all[batchField] = jsonText(name)
 	return all.Message(), nil
@@ -300,7 +305,8 @@ func (b *batch) try(ctx context.Context, rows []*outcome) (left []*outcome, afte
 			after = max(after, time.Duration(refused.RetryAfterSeconds)*time.Second)
 		case refused.Code == string(client.CodeIdempotencyConflict):
 			row.Error = &client.SubmissionRefusal{Code: refused.Code, Field: refused.Field, Message: fmt.Sprintf(
-				"The key %s belongs to another submission: this one was changed since, was in another batch, or has the key of another. Undo the change, or give it a new key.", row.IdempotencyKey)}
+				"The key %s belongs to another submission: this one was changed since, was in another batch, or has the key of another. "+
+					"Undo the change, or give it a new key.", row.IdempotencyKey)}
 		default:
 			row.Error = refused
 		}

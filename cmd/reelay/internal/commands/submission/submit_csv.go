@@ -144,7 +144,8 @@ func (t *table) rows(in *bufio.Reader, yield func(entry) bool) {
 		if err == nil || errors.As(err, &wrong) && left.N > 0 && !first {
 			line := 0
 			if wrong != nil {
-				line, err = wrong.StartLine+skipped, fmt.Errorf("its quotation marks are wrong (%w): write a quotation mark within a cell twice, and one around the cell", wrong.Err)
+				line, err = wrong.StartLine+skipped,
+					fmt.Errorf("its quotation marks are wrong (%w): write a quotation mark within a cell twice, and one around the cell", wrong.Err)
 			} else {
 				line, _ = reader.FieldPos(0)
 				line += skipped
@@ -189,7 +190,8 @@ func separatorOf(in *bufio.Reader) (separator rune, lines int) {
 	head, _ := in.Peek(maxLine)
 	first, _, _ := bytes.Cut(head, []byte("\n"))
 	says := strings.Trim(strings.TrimSuffix(string(first), "\r"), `"`)
-	if rest, ok := strings.CutPrefix(strings.ToLower(says), "sep="); ok && len(rest) == 1 && strings.Contains(",;\t|", rest) && len(first) < len(head) {
+	if rest, ok := strings.CutPrefix(strings.ToLower(says), "sep="); ok && len(rest) == 1 &&
+		strings.Contains(",;\t|", rest) && len(first) < len(head) {
 		_, _ = in.Discard(len(first) + 1) // it was peeked
 		return rune(rest[0]), 1
 	}
@@ -237,7 +239,8 @@ func (t *table) submission(cells []string) (json.RawMessage, error) {
 			return nil, errors.New("it is not valid UTF-8: save the file as CSV UTF-8")
 		}
 		if c == (column{}) {
-			return nil, fmt.Errorf("column %d has no name, and its cell is %q: name the column, or empty the cell", i+1, text.Clip(strings.TrimSpace(cell), 40))
+			return nil, fmt.Errorf("column %d has no name, and its cell is %q: name the column, or empty the cell", i+1,
+				text.Clip(strings.TrimSpace(cell), 40))
 		}
 		into := all
 		if c.group != "" {

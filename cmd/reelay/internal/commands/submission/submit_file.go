@@ -159,7 +159,8 @@ func (b *batch) outlook(ctx context.Context, whole bool) string {
 	if err != nil || totals.Partly || totals.Total <= b.report.Accepted {
 		return says
 	}
-	return fmt.Sprintf("The batch %s has %d other jobs, which this file does not have: they are of another file of this name, or of rows that were changed since.\n",
+	return fmt.Sprintf("The batch %s has %d other jobs, which this file does not have: they are of another file of this name, "+
+		"or of rows that were changed since.\n",
 		b.options.batch, totals.Total-b.report.Accepted) + says
 }
 

@@ -59,7 +59,9 @@ func (o *submitOptions) readInputs(params input.Fields) (all []inputFlag, err er
 
 // attach uploads the files of the inputs, and sets all inputs as parameters of the job. It
 // returns how to name the uploaded files in another command.
-func (o *submitOptions) attach(ctx context.Context, c *client.Client, in *client.SubmitJobInput, inputs []inputFlag) (again string, err error) {
+func (o *submitOptions) attach(
+	ctx context.Context, c *client.Client, in *client.SubmitJobInput, inputs []inputFlag,
+) (again string, err error) {
 	if len(inputs) == 0 {
 		return "", nil
 	}

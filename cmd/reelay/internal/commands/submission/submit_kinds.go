@@ -157,8 +157,9 @@ func unreadableNumber(cell string, whole bool) string {
 // booleans are the words of spreadsheets in the languages of cellError. They are read only where a model
 // takes a boolean: elsewhere they are words.
 var booleans = map[string]bool{
-	"TRUE": true, "WAHR": true, "VRAI": true, "VERDADERO": true, "VERO": true, "VERDADEIRO": true, "WAAR": true, "PRAWDA": true, "ИСТИНА": true,
-	"FALSE": false, "FALSCH": false, "FAUX": false, "FALSO": false, "ONWAAR": false, "FAŁSZ": false, "ЛОЖЬ": false,
+	"TRUE": true, "WAHR": true, "VRAI": true, "VERDADERO": true, "VERO": true, "VERDADEIRO": true, "WAAR": true, "PRAWDA": true,
+	"ИСТИНА": true,
+	"FALSE":  false, "FALSCH": false, "FAUX": false, "FALSO": false, "ONWAAR": false, "FAŁSZ": false, "ЛОЖЬ": false,
 }
 
 // spreadsheetValue returns TRUE and FALSE, as spreadsheets write them, in JSON.

@@ -55,7 +55,8 @@ func (r *batchReport) add(row *outcome) {
 	case r.json:
 		text, err := json.Marshal(row)
 		r.err = errors.Join(r.err, err)
-		r.write(map[bool]string{true: fmt.Sprintf("{\"batch\": %s, \"results\": [\n", jsonText(r.Batch)), false: ",\n"}[r.written == 0] + string(text))
+		r.write(map[bool]string{true: fmt.Sprintf("{\"batch\": %s, \"results\": [\n", jsonText(r.Batch)),
+			false: ",\n"}[r.written == 0] + string(text))
 		r.written++
 	case row.JobID != "" && !r.quiet:
 		r.write(row.JobID + "\n")

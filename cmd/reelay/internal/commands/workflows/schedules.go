@@ -94,7 +94,9 @@ func findSchedule(ctx context.Context, c *client.Client, name string) (string, e
 }
 
 // onSchedule is a command about one schedule, named by its name or id.
-func onSchedule(call *connect.Call, cmd *cobra.Command, do func(ctx context.Context, c *client.Client, id string) (any, output.Printer, error)) *cobra.Command {
+func onSchedule(
+	call *connect.Call, cmd *cobra.Command, do func(ctx context.Context, c *client.Client, id string) (any, output.Printer, error),
+) *cobra.Command {
 	cmd.Args = terminal.OneArg("SCHEDULE", "the name or the id of a schedule, as `reelay schedules` lists it")
 	cmd.ValidArgsFunction = connect.FirstOnly(completeSchedules, connect.NoFiles)
 	return call.Command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, output.Printer, error) {
@@ -127,7 +129,8 @@ func printSchedule(out io.Writer, c *client.Client, s *client.ScheduleDetail) er
 	field("name", "%s  (%s)", output.Clean(s.Name), s.Id)
 	field("state", "%s", scheduleState(s.Schedule))
 	if s.Paused {
-		field("paused", "%s by %s: %s", output.Since(s.PausedAt), output.Clean(lo.FromPtrOr(s.PausedBy, "unknown")), output.Clean(lo.FromPtrOr(s.PauseReason, "no reason given")))
+		field("paused", "%s by %s: %s", output.Since(s.PausedAt), output.Clean(lo.FromPtrOr(s.PausedBy, "unknown")),
+			output.Clean(lo.FromPtrOr(s.PauseReason, "no reason given")))
 	}
 	if s.HeldAt != nil {
 		field("held", "%s: too many slots of the account wait to be submitted", output.Since(s.HeldAt))
@@ -137,7 +140,8 @@ func printSchedule(out io.Writer, c *client.Client, s *client.ScheduleDetail) er
 		field("cron", "%s", *s.Cron)
 	}
 	field("submits", "%s, %s", scheduleSubmits(s.Schedule), strings.ToLower(string(s.Tier)))
-	field("rules", "late: %s within %s; overlap: %s", strings.ToLower(string(s.CatchUp)), text.Seconds(float64(s.CatchUpWindowSeconds)), strings.ToLower(string(s.Overlap)))
+	field("rules", "late: %s within %s; overlap: %s", strings.ToLower(string(s.CatchUp)), text.Seconds(float64(s.CatchUpWindowSeconds)),
+		strings.ToLower(string(s.Overlap)))
 	for i, at := range s.Upcoming {
 		field(map[bool]string{true: "next"}[i == 0], "%s", inZone(at, s.Timezone))
 	}
@@ -203,7 +207,8 @@ func schedulesPauseCommand() *cobra.Command {
 }
 
 func schedulesResumeCommand() *cobra.Command {
-	return onSchedule(&connect.Call{}, &cobra.Command{Use: "resume SCHEDULE", Short: "Let a paused schedule fire again; the times of the pause are left out"},
+	return onSchedule(&connect.Call{},
+		&cobra.Command{Use: "resume SCHEDULE", Short: "Let a paused schedule fire again; the times of the pause are left out"},
 		func(ctx context.Context, c *client.Client, id string) (any, output.Printer, error) {
 			s, err := c.ResumeSchedule(ctx, id)
 			if err != nil {

@@ -46,8 +46,10 @@ type scheduleEntry struct {
 // input converts the entry at a place of the file. What the server checks is left to it.
 func (e *scheduleEntry) input(file *yamlfile.File, place string) client.ScheduleInput {
 	in := client.ScheduleInput{
-		Name: e.Name, Cron: lo.EmptyableToPtr(e.Cron), EverySeconds: lo.EmptyableToPtr(e.EverySeconds), Timezone: lo.EmptyableToPtr(e.Timezone), DstGap: lo.EmptyableToPtr(e.DSTGap), DstOverlap: lo.EmptyableToPtr(e.DSTOverlap),
-		JitterSeconds: lo.EmptyableToPtr(e.JitterSeconds), CatchUp: lo.EmptyableToPtr(e.CatchUp), CatchUpWindowSeconds: e.CatchUpWindowSeconds, Overlap: lo.EmptyableToPtr(e.Overlap),
+		Name: e.Name, Cron: lo.EmptyableToPtr(e.Cron), EverySeconds: lo.EmptyableToPtr(e.EverySeconds), Timezone: lo.EmptyableToPtr(e.Timezone),
+		DstGap: lo.EmptyableToPtr(e.DSTGap), DstOverlap: lo.EmptyableToPtr(e.DSTOverlap),
+		JitterSeconds: lo.EmptyableToPtr(e.JitterSeconds), CatchUp: lo.EmptyableToPtr(e.CatchUp), CatchUpWindowSeconds: e.CatchUpWindowSeconds,
+		Overlap: lo.EmptyableToPtr(e.Overlap),
 		StartAt: e.StartAt, EndAt: e.EndAt,
 	}
 	switch {
@@ -102,9 +104,10 @@ func schedulesApplyCommand() *cobra.Command {
 	var path string
 	call := &connect.Call{}
 	cmd := &cobra.Command{
-		Use:     "apply -f FILE",
-		Short:   "Create and update the schedules of a file",
-		Long:    "Creates the schedules of a YAML file, and updates those that have the same name. Schedules that the file does not\nname stay as they are. It stops at the first that is refused, and can be repeated.",
+		Use:   "apply -f FILE",
+		Short: "Create and update the schedules of a file",
+		Long: "Creates the schedules of a YAML file, and updates those that have the same name. Schedules that the file does not\n" +
+			"name stay as they are. It stops at the first that is refused, and can be repeated.",
 		Example: "  reelay schedules apply -f schedules.yaml",
 		Args:    cobra.NoArgs,
 	}

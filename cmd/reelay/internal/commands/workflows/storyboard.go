@@ -151,7 +151,9 @@ func (o *storyboardOptions) before(ctx context.Context, c *client.Client, film *
 
 // submitFilm uploads what is missing and submits the film. Files that an earlier film uploaded are
 // used again, unless they were deleted since.
-func (o *storyboardOptions) submitFilm(ctx context.Context, c *client.Client, film *storyboard.Film, files *filmFiles, seeds map[string]int64, before *client.WorkflowDetail) (*client.Workflow, error) {
+func (o *storyboardOptions) submitFilm(
+	ctx context.Context, c *client.Client, film *storyboard.Film, files *filmFiles, seeds map[string]int64, before *client.WorkflowDetail,
+) (*client.Workflow, error) {
 	known := map[string]string{}
 	if before != nil {
 		known = storyboard.Uploaded(before.Jobs)

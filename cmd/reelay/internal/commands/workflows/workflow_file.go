@@ -123,9 +123,11 @@ func (f *workflowFile) input(problems *nodeProblems) client.SubmitWorkflowInput 
 			problems.add(place, "the job of the node %s: %s", text.Clip(node.Key, 64), err)
 		}
 		if p := node.OnParentFailure; p != "" && !slices.Contains(client.AllFailurePolicy, p) {
-			problems.add(place, "onParentFailure of the node %s is %s: it must be %s", text.Clip(node.Key, 64), text.Clip(string(p), 64), input.OneOf(client.AllFailurePolicy))
+			problems.add(place, "onParentFailure of the node %s is %s: it must be %s", text.Clip(node.Key, 64), text.Clip(string(p), 64),
+				input.OneOf(client.AllFailurePolicy))
 		}
-		in.Jobs = append(in.Jobs, client.WorkflowJobInput{Key: node.Key, After: node.After, Job: job, OnParentFailure: lo.EmptyableToPtr(node.OnParentFailure)})
+		in.Jobs = append(in.Jobs,
+			client.WorkflowJobInput{Key: node.Key, After: node.After, Job: job, OnParentFailure: lo.EmptyableToPtr(node.OnParentFailure)})
 	}
 	return in
 }

@@ -73,7 +73,10 @@ func followWorkflow(ctx context.Context, c *client.Client, w *client.Workflow, d
 // stillRuns is the error of a watch that the user stopped.
 func stillRuns(id string) error {
 	return terminal.StatusError(terminal.ExitInterrupted,
-		fmt.Errorf("stopped watching; the workflow continues. See it with `reelay workflows show %s`, cancel it with `reelay workflows cancel %s`", id, id))
+		fmt.Errorf(
+			"stopped watching; the workflow continues. See it with `reelay workflows show %s`, cancel it with `reelay workflows cancel %s`", id,
+			id,
+		))
 }
 
 // WorkflowEnding returns nil for a completed workflow, or an error that says which nodes failed.
@@ -86,7 +89,8 @@ func WorkflowEnding(w *client.WorkflowDetail) error {
 	}
 	var failed []string
 	for _, n := range w.Jobs {
-		if n.Job.Status == client.JobStatusFailed && (n.Job.FailureClass == nil || *n.Job.FailureClass != client.FailureClassDependencyFailed) && len(failed) < 10 {
+		if n.Job.Status == client.JobStatusFailed && len(failed) < 10 &&
+			(n.Job.FailureClass == nil || *n.Job.FailureClass != client.FailureClassDependencyFailed) {
 			failed = append(failed, fmt.Sprintf("\n%s: %s", n.Key, nodeReason(n)))
 		}
 	}
@@ -101,7 +105,8 @@ type SeenNodes struct {
 
 // Show shows a workflow: on a terminal its nodes with bars, elsewhere a line for each change.
 func (s *SeenNodes) Show(d *progress.Display, w *client.WorkflowDetail) {
-	summary := fmt.Sprintf("%3.0f %%  %d of %d done, %d running", math.Floor(w.Percent), w.Counts.Completed+w.Counts.Skipped, w.Counts.Total, w.Counts.Running)
+	summary := fmt.Sprintf("%3.0f %%  %d of %d done, %d running", math.Floor(w.Percent), w.Counts.Completed+w.Counts.Skipped, w.Counts.Total,
+		w.Counts.Running)
 	if w.Counts.Failed > 0 {
 		summary += fmt.Sprintf(", %d failed", w.Counts.Failed)
 	}

@@ -101,7 +101,10 @@ func (o *workflowRun) submit(ctx context.Context, c *client.Client, in client.Su
 	e, ok := errors.AsType[*client.Error](err)
 	err = submission.Unanswered(ctx, err)
 	if ok && e.Unsettled {
-		err = fmt.Errorf("%w\nThe workflow may have been accepted. Repeat the command with --idempotency-key %s: it finds the workflow, or submits it once", err, *in.IdempotencyKey)
+		err = fmt.Errorf(
+			"%w\nThe workflow may have been accepted. Repeat the command with --idempotency-key %s: it finds the workflow, or submits it once",
+			err, *in.IdempotencyKey,
+		)
 	}
 	if ctx.Err() != nil {
 		return nil, terminal.StatusError(terminal.ExitInterrupted, err)
@@ -113,9 +116,10 @@ func workflowsRunCommand() *cobra.Command {
 	var o workflowRun
 	var path string
 	cmd := &cobra.Command{
-		Use:     "run -f FILE",
-		Short:   "Submit the workflow of a file",
-		Long:    "Submits the workflow of a file in YAML or JSON, a SubmitWorkflowInput, and prints its id.\nWith --wait, the exit status is 1 if it does not complete.",
+		Use:   "run -f FILE",
+		Short: "Submit the workflow of a file",
+		Long: "Submits the workflow of a file in YAML or JSON, a SubmitWorkflowInput, and prints its id.\n" +
+			"With --wait, the exit status is 1 if it does not complete.",
 		Example: "  reelay workflows run -f workflow.yaml --wait",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -271,7 +275,8 @@ func workflowsRetryCommand() *cobra.Command {
 		if err != nil {
 			return nil, nil, err
 		}
-		return w, output.Line("%s runs again: %s to go. Follow it with: reelay workflows show %s", w.Id, text.Count(w.Counts.Total-w.Counts.Completed-w.Counts.Skipped, "job"), w.Id), nil
+		return w, output.Line("%s runs again: %s to go. Follow it with: reelay workflows show %s", w.Id,
+			text.Count(w.Counts.Total-w.Counts.Completed-w.Counts.Skipped, "job"), w.Id), nil
 	})
 	cmd.Flags().BoolVar(&fromScratch, "from-scratch", false, "ignore the checkpoints")
 	return cmd
@@ -322,7 +327,9 @@ func nodeArgs(least int, what string) cobra.PositionalArgs {
 
 // changeNodes calls act for each of the keys, and stops at the first error. act returns the workflow
 // as it is then, and what became of the node.
-func changeNodes(ctx context.Context, c *client.Client, workflow string, keys []string, act func(id, key string) (*client.Workflow, string, error)) (any, output.Printer, error) {
+func changeNodes(
+	ctx context.Context, c *client.Client, workflow string, keys []string, act func(id, key string) (*client.Workflow, string, error),
+) (any, output.Printer, error) {
 	id, err := connect.FullID(ctx, c, connect.WorkflowKind, workflow)
 	if err != nil {
 		return nil, nil, err
