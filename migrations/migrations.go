@@ -1,10 +1,10 @@
-// Package migrations is the database schema, step by step. The first steps, of 20261125, are
-// the schema of version 0.1.0, one file per topic.
+// Package migrations is the database schema, step by step. The first steps, of 20261127, are
+// the baseline: the schema of version 0.1.0, one file per topic, with each table in one piece.
 //
-// A released step never changes: a change of the schema is a new step. Steps only go forward,
-// and run while older processes use the database. So an index on a table with rows is created
-// CONCURRENTLY, in a file without .tx. in its name, and a file that alters such a table sets a
-// lock_timeout.
+// From there on the steps only grow: no file changes or goes, and a change of the schema is a
+// new step that sorts after all others. Steps only go forward, and run while older processes use
+// the database. So an index on a table with rows is created CONCURRENTLY, in a file without .tx.
+// in its name, and a file that alters such a table sets a lock_timeout.
 package migrations
 
 import (

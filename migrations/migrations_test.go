@@ -79,7 +79,7 @@ func TestRun(t *testing.T) {
 		_, err = db.ExecContext(t.Context(), `
 			DROP TABLE webhook_tries;
 			TRUNCATE bun_migrations;
-			INSERT INTO bun_migrations (name, group_id) VALUES ('20261121090000', 1)`)
+			INSERT INTO bun_migrations (name, group_id) VALUES ('20261125000000', 1)`)
 		require.NoError(t, err)
 
 		_, err = migrations.Run(t.Context(), db)
@@ -93,7 +93,7 @@ func TestRun(t *testing.T) {
 
 // lastOfBaseline is the last step of the schema of 0.1.0. It is made in an empty database,
 // where nothing has to wait.
-const lastOfBaseline = "20261125001200_processes.tx.up.sql"
+const lastOfBaseline = "20261127180023_jit.tx.up.sql"
 
 func TestSteps(t *testing.T) {
 	t.Parallel()
