@@ -44,8 +44,9 @@ BEYOND_SCHEMAS = [
     # URLs must lead to public hosts, by other rules than their syntax.
     (r".*callback_url", r"URL"),
     # Times are compared with now, and with each other.
-    (r".*(execute_at|finish_by|start_at|end_at|since|until)", r"ahead|past|after|within|must be a time"),
+    (r".*(execute_at|expires_at|finish_by|start_at|end_at|since|until)", r"ahead|past|after|within|must be a time"),
     # Fields that exclude or require each other.
+    (r".*require_region", r"demands a region"),
     (r".*(retry_policy|max_retries|at_most_once|retry).*", r"at_?[mM]ost_?[oO]nce"),
     (r"cron_expression|every_seconds", r"Give either|not valid|never|fires"),
     (r"timezone", r"IANA"),
