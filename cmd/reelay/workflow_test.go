@@ -154,7 +154,7 @@ func TestStoryboard(t *testing.T) {
 		require.Zero(t, status, errs)
 		require.Equal(t, 2, s.uploads, "the earlier upload is gone")
 		require.Contains(t, errs, "The shot s2 gets the seed ")
-		require.NotContains(t, string(*s.submitted[2].Jobs[1].Job.Params), `"seed":3`)
+		require.NotContains(t, string(*s.submitted[2].Jobs[1].Job.Params), `"seed":3}`)
 
 		status, _, errs = call(t, t.Context(), append(args, "--fresh")...)
 		require.Zero(t, status, errs)

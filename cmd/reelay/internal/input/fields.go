@@ -5,18 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/internal/wellformed"
 )
-
-// maxFile limits the size of a file that an argument names. The API accepts less.
-const maxFile = 64 << 10
 
 // Fields is a JSON object under construction. Its values stay as they were written.
 type Fields map[string]json.RawMessage
@@ -88,71 +83,6 @@ func (f Fields) Message() *json.RawMessage {
 	return new(json.RawMessage(text))
 }
 
-// ReadText reads a file, or standard input for "-". It returns an error if the text is too
-// long or is not UTF-8.
-func ReadText(path string, stdin io.Reader) (string, error) {
-	data, err := ReadUpTo(path, stdin, maxFile)
-	return string(data), err
-}
-
-// ReadUpTo reads a file that people write, or standard input for "-", of up to limit bytes, without its byte
-// order mark. It returns an error if the file is longer or is not UTF-8.
-func ReadUpTo(path string, stdin io.Reader, limit int64) ([]byte, error) {
-	in := stdin
-	if path != "-" {
-		file, err := os.Open(path)
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		in = file
-	}
-	data, err := io.ReadAll(io.LimitReader(in, limit+1))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("%s is longer than %d bytes", path, limit)
-	}
-	if data, err = text.OfFile(data); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return data, nil
-}
-
-// ParseEnum parses one value of an enum of the API, in upper or lower case.
-func ParseEnum[T ~string](name, value string, all []T) (T, error) {
-	for _, v := range all {
-		if strings.EqualFold(value, string(v)) {
-			return v, nil
-		}
-	}
-	var none T
-	if value == "" {
-		return none, fmt.Errorf("--%s is missing: it must be %s", name, strings.ToLower(OneOf(all)))
-	}
-	return none, fmt.Errorf("--%s is %q: it must be %s", name, value, strings.ToLower(OneOf(all)))
-}
-
-// ParseEnums parses several values of an enum of the API.
-func ParseEnums[T ~string](name string, values []string, all []T) ([]T, error) {
-	var parsed []T
-	for _, value := range values {
-		v, err := ParseEnum(name, value, all)
-		if err != nil {
-			return nil, err
-		}
-		parsed = append(parsed, v)
-	}
-	return parsed, nil
-}
-
-// OneOf lists the allowed values.
-func OneOf[T ~string](all []T) string {
-	last := len(all) - 1
-	return text.Join(all[:last]) + " or " + string(all[last])
-}
-
 // ErrIncomplete is the error of a JSON text that ends too early.
 var ErrIncomplete = errors.New("its JSON is incomplete: a bracket, brace or quotation mark is not closed")
 
@@ -169,16 +99,6 @@ func Unreadable(err error) error {
 		return fmt.Errorf("it is not valid JSON: %w at byte %d", refused.Err, refused.ByteOffset)
 	}
 	return err
-}
-
-// ParseLane parses the name of a lane, in upper or lower case.
-func ParseLane(name string) (client.Tier, error) {
-	for _, lane := range client.AllTier {
-		if strings.EqualFold(name, string(lane)) {
-			return lane, nil
-		}
-	}
-	return "", fmt.Errorf("there is no lane %q: it must be %s", name, strings.ToLower(OneOf(client.AllTier)))
 }
 
 // First returns the first value that is not blank, without the space around it, or "".
