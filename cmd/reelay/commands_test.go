@@ -283,6 +283,7 @@ func TestCompletion(t *testing.T) {
 		want string
 	}{
 		"ids of jobs":          {[]string{"get", ""}, "job_1\trunning a fox\n:36\n"},
+		"an id of a page":      {[]string{"open", ""}, "job_1\trunning a fox\n:36\n"},
 		"ids not given yet":    {[]string{"cancel", "job_1", ""}, ":36\n"},
 		"models":               {[]string{"submit", "--model", ""}, "testcard\tA card.\n:36\n"},
 		"statuses":             {[]string{"list", "--status", "q"}, "queued\n:4\n"},
@@ -302,7 +303,7 @@ func TestCompletion(t *testing.T) {
 			last := len(c.line) - 1
 			args := append([]string{"__complete"}, c.line[:1]...)
 			args = append(append(args, at...), c.line[1:last]...)
-			if !strings.Contains("get cancel submit list workers queues keys audit download bulk", c.line[0]) {
+			if !strings.Contains("get open cancel submit list workers queues keys audit download bulk", c.line[0]) {
 				t.Fatal(c.line)
 			}
 			if c.line[0] == "queues" || c.line[0] == "keys" || c.line[0] == "bulk" { // the flags belong to a subcommand

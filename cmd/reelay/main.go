@@ -68,7 +68,7 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 // processContext returns a context that ends when this process is asked to stop, or
 // when a process in REELAY_FOLLOW ends. A second request ends the process at once.
 func processContext() (context.Context, func(), error) {
-	// A write to a closed pipe returns an error, see report.
+	// A write to a closed pipe returns an error, see [terminal.Report].
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	asked := []os.Signal{os.Interrupt, syscall.SIGTERM}

@@ -15,7 +15,7 @@ import (
 )
 
 // Call is a command that connects to the API, makes its calls, and prints the
-// answer. Lists are shown by a lister.
+// answer. Lists are shown by a [Lister].
 type Call struct {
 	Target Target
 	Output output.Options

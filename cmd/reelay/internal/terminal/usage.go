@@ -75,7 +75,7 @@ func dashed(name string) string {
 }
 
 // CheckArgs turns errors about the arguments of cmd and its subcommands into a
-// usageError, in words.
+// [UsageError], in words.
 func CheckArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
