@@ -121,24 +121,4 @@ func TestUpdateAccount(t *testing.T) {
 			jobstest.RequireCode(t, err, apierror.CodeIdempotencyConflict)
 		}
 	})
-
-	t.Run("RecognizesTheDigestsOfOlderRows", func(t *testing.T) {
-		t.Parallel()
-
-		s := jobstest.New(t)
-		in := jobstest.Submission()
-		in.IdempotencyKey = new("old")
-		job, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
-		require.NoError(t, err)
-		s.Exec(t, "UPDATE jobs SET request_digest = substr(request_digest, 1, 32) WHERE id = ?", job.ID)
-
-		again, deduplicated, err := s.Submitter.Submit(t.Context(), s.Client, in)
-
-		require.NoError(t, err)
-		require.True(t, deduplicated)
-		require.Equal(t, job.ID, again.ID)
-		in.Priority = 5
-		_, _, err = s.Submitter.Submit(t.Context(), s.Client, in)
-		jobstest.RequireCode(t, err, apierror.CodeIdempotencyConflict)
-	})
 }

@@ -1,7 +1,6 @@
 package auth_test
 
 import (
-	"crypto/sha256"
 	"strings"
 	"sync"
 	"testing"
@@ -67,19 +66,6 @@ func TestCreateKey(t *testing.T) {
 		log, err := s.Reader.AuditLog(t.Context(), s.Admin, "", paging.Request{First: 1})
 		require.NoError(t, err)
 		require.Contains(t, string(log.Items[0].Payload), `"2100-01-02T03:04:05Z"`)
-	})
-
-	t.Run("AcceptsKeysOfTheOlderForm", func(t *testing.T) {
-		t.Parallel()
-
-		s := jobstest.New(t)
-		hash := sha256.Sum256([]byte("rl_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"))
-		s.Exec(t, "UPDATE api_keys SET hash = ? WHERE id = ?", hash[:], s.Client.KeyID)
-
-		p, err := s.Keys.Authenticate(t.Context(), "rl_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8")
-
-		require.NoError(t, err)
-		require.Equal(t, s.Client, p)
 	})
 }
 

@@ -12,10 +12,7 @@ import (
 )
 
 // AgentArguments returns the arguments with which the agent of an instance registers as that
-// instance of the pool.
-//
-// The machine's GPUs are left to one worker unless the pool says more: an agent of an older version
-// runs it too.
+// instance of the pool. The machine's GPUs are left to one worker unless the pool says more.
 func AgentArguments(provider string, pool *models.Pool, instanceID string) []string {
 	arguments := []string{
 		"--provider", provider,

@@ -90,15 +90,6 @@ func fixed(job *submit.Submission) string {
 	return ""
 }
 
-// boundTo is what the encrypted request of a schedule is bound to. With a workflow, it is not that of
-// a job, so that a process of an older release does not take it for a job, and refuse it.
-func boundTo(s *models.Schedule) []byte {
-	if s.Workflow != "" {
-		return []byte(s.ID + "/workflow")
-	}
-	return []byte(s.ID)
-}
-
 // modelsOf returns the models of a workflow's jobs, each once and in order.
 func modelsOf(w *workflow.Input) []string {
 	var names []string
@@ -127,7 +118,7 @@ func (r Request) sealTo(s *models.Schedule, sealer *seal.Sealer) error {
 		return apierror.Invalid("workflow.jobs", "The workflow has %d jobs and %d kB; a schedule can store %d kB. Shorten it, or split it among several schedules.",
 			s.WorkflowJobs, len(plain)>>10, maxRequest>>10)
 	}
-	sealed, err := sealer.Seal(plain, boundTo(s))
+	sealed, err := sealer.Seal(plain, []byte(s.ID))
 	if err != nil {
 		return fmt.Errorf("encrypt the request: %w", err)
 	}
@@ -145,7 +136,7 @@ func (r *Runner) RequestOf(ctx context.Context, s *models.Schedule) (Request, er
 
 // unsealed returns what sealTo stored in a schedule.
 func unsealed(s *models.Schedule, sealer *seal.Sealer) (r Request, err error) {
-	plain, err := sealer.Open(seal.Sealed{Ciphertext: s.Ciphertext, WrappedKey: s.WrappedKey}, boundTo(s))
+	plain, err := sealer.Open(seal.Sealed{Ciphertext: s.Ciphertext, WrappedKey: s.WrappedKey}, []byte(s.ID))
 	if err != nil {
 		return r, fmt.Errorf("decrypt the request: %w", err)
 	}

@@ -13,14 +13,9 @@ import (
 // A secret is its prefix, 43 characters of [0-9A-Za-z] that hold 256 random bits,
 // and 6 more that are the CRC-32 of all before them: who scans texts for leaked
 // secrets knows one for sure, and one that was mistyped needs no look-up.
-//
-// Older ones are rl_ or rlw_ and 43 characters of base64url.
 const (
 	KeyPrefix    = "rl_live_"
 	WorkerPrefix = "rlw_live_"
-
-	oldKeyPrefix    = "rl_"
-	oldWorkerPrefix = "rlw_"
 
 	secretBytes   = 32
 	randomChars   = 43
@@ -46,29 +41,23 @@ func NewToken() (token string, hash []byte) {
 	return token, Hash(token)
 }
 
-// Kind returns the prefix of the kind that a secret is of, keyPrefix or
-// workerPrefix, or "" for what is none, whoever sent it.
+// Kind returns the prefix of the kind that a secret is of, KeyPrefix or
+// WorkerPrefix, or "" for what is none, whoever sent it.
 func Kind(secret string) string {
-	for kind, old := range map[string]string{KeyPrefix: oldKeyPrefix, WorkerPrefix: oldWorkerPrefix} {
-		if Is(secret, kind) || IsOld(secret, old) {
+	for _, kind := range []string{KeyPrefix, WorkerPrefix} {
+		if is(secret, kind) {
 			return kind
 		}
 	}
 	return ""
 }
 
-func Is(secret, prefix string) bool {
+func is(secret, prefix string) bool {
 	if !strings.HasPrefix(secret, prefix) || len(secret) != len(prefix)+randomChars+checksumChars {
 		return false
 	}
 	end := len(secret) - checksumChars
 	return secretChecksum(secret[:end]) == secret[end:]
-}
-
-func IsOld(secret, prefix string) bool {
-	random, found := strings.CutPrefix(secret, prefix)
-	b, err := base64.RawURLEncoding.Strict().DecodeString(random)
-	return found && err == nil && len(random) == randomChars && len(b) == secretBytes
 }
 
 func secretChecksum(text string) string {

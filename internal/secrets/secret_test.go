@@ -10,8 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const oldKey = "rl_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"
-
 func TestSecret(t *testing.T) {
 	t.Parallel()
 
@@ -42,22 +40,14 @@ func TestSecret(t *testing.T) {
 		}
 		require.Empty(t, secrets.Kind("rlw_live_"+strings.TrimPrefix(secret, "rl_live_")), "a key is no worker's token")
 	})
-
-	t.Run("MayHaveTheOlderForm", func(t *testing.T) {
-		t.Parallel()
-
-		require.Equal(t, "rl_live_", secrets.Kind(oldKey))
-		require.Equal(t, "rlw_live_", secrets.Kind("rlw_"+strings.TrimPrefix(oldKey, "rl_")))
-		require.Empty(t, secrets.Kind(oldKey[:45]))
-	})
 }
 
 func FuzzSecretKind(f *testing.F) {
 	secret, _ := secrets.New("rl_live_")
-	for _, seed := range []string{"", "rl_", "rlw_", "rl_live_", "rlw_live_", secret, secret + "0", oldKey, "rl_live_" + strings.Repeat("0", 49), "rl_\x00", "rl_\xff"} {
+	for _, seed := range []string{"", "rl_", "rlw_", "rl_live_", "rlw_live_", secret, secret + "0", "rl_live_" + strings.Repeat("0", 49), "rl_\x00", "rl_\xff"} {
 		f.Add(seed)
 	}
-	form := regexp.MustCompile(`^(` + jobstest.SecretPattern + `|rlw?_[0-9A-Za-z_-]{43})$`)
+	form := regexp.MustCompile(`^` + jobstest.SecretPattern + `$`)
 	f.Fuzz(func(t *testing.T, text string) {
 		if secrets.Kind(text) != "" {
 			require.Regexp(t, form, text)

@@ -213,8 +213,7 @@ func (s *Submitter) validate(known *catalogue.Snapshot, in *Submission) (*models
 
 // sameRequest reports whether two requests under one key are the same: either with the
 // account's defaults filled in, or as sent, since an operator may have changed the account in
-// between. A row holds both digests; an older row holds only the first. A deleted job has
-// none, so every request counts as the same.
+// between. A row holds both digests. A deleted job has none, so every request counts as the same.
 func sameRequest(first, repeated []byte) bool {
 	if len(first) == 0 {
 		return true
