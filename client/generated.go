@@ -24,27 +24,6 @@ type Account struct {
 	DraftsKeptHours int `json:"draftsKeptHours"`
 }
 
-// GetId returns Account.Id, and is useful for accessing the field via an interface.
-func (v *Account) GetId() string { return v.Id }
-
-// GetName returns Account.Name, and is useful for accessing the field via an interface.
-func (v *Account) GetName() string { return v.Name }
-
-// GetTier returns Account.Tier, and is useful for accessing the field via an interface.
-func (v *Account) GetTier() Tier { return v.Tier }
-
-// GetMaxQueued returns Account.MaxQueued, and is useful for accessing the field via an interface.
-func (v *Account) GetMaxQueued() int { return v.MaxQueued }
-
-// GetMaxRunning returns Account.MaxRunning, and is useful for accessing the field via an interface.
-func (v *Account) GetMaxRunning() int { return v.MaxRunning }
-
-// GetSubmitsPerMinute returns Account.SubmitsPerMinute, and is useful for accessing the field via an interface.
-func (v *Account) GetSubmitsPerMinute() int { return v.SubmitsPerMinute }
-
-// GetDraftsKeptHours returns Account.DraftsKeptHours, and is useful for accessing the field via an interface.
-func (v *Account) GetDraftsKeptHours() int { return v.DraftsKeptHours }
-
 // AccountEdge includes the requested fields of the GraphQL type AccountEdge.
 type AccountEdge struct {
 	Node Account `json:"node"`
@@ -67,27 +46,6 @@ type AccountInput struct {
 	DraftsKeptHours *int `json:"draftsKeptHours,omitempty"`
 }
 
-// GetName returns AccountInput.Name, and is useful for accessing the field via an interface.
-func (v *AccountInput) GetName() *string { return v.Name }
-
-// GetTier returns AccountInput.Tier, and is useful for accessing the field via an interface.
-func (v *AccountInput) GetTier() *Tier { return v.Tier }
-
-// GetMaxQueued returns AccountInput.MaxQueued, and is useful for accessing the field via an interface.
-func (v *AccountInput) GetMaxQueued() *int { return v.MaxQueued }
-
-// GetMaxRunning returns AccountInput.MaxRunning, and is useful for accessing the field via an interface.
-func (v *AccountInput) GetMaxRunning() *int { return v.MaxRunning }
-
-// GetSubmitsPerMinute returns AccountInput.SubmitsPerMinute, and is useful for accessing the field via an interface.
-func (v *AccountInput) GetSubmitsPerMinute() *int { return v.SubmitsPerMinute }
-
-// GetWeight returns AccountInput.Weight, and is useful for accessing the field via an interface.
-func (v *AccountInput) GetWeight() *float64 { return v.Weight }
-
-// GetDraftsKeptHours returns AccountInput.DraftsKeptHours, and is useful for accessing the field via an interface.
-func (v *AccountInput) GetDraftsKeptHours() *int { return v.DraftsKeptHours }
-
 // AccountPage includes the requested fields of the GraphQL type AccountConnection.
 type AccountPage struct {
 	Edges    []AccountEdge `json:"edges"`
@@ -106,27 +64,12 @@ type AccountRef struct {
 	Name string `json:"name"`
 }
 
-// GetId returns AccountRef.Id, and is useful for accessing the field via an interface.
-func (v *AccountRef) GetId() string { return v.Id }
-
-// GetName returns AccountRef.Name, and is useful for accessing the field via an interface.
-func (v *AccountRef) GetName() string { return v.Name }
-
 // AccountSlots includes the GraphQL fields of Account requested by the fragment AccountSlots.
 type AccountSlots struct {
 	Id        string    `json:"id"`
 	Name      string    `json:"name"`
 	SlotUsage SlotUsage `json:"slotUsage"`
 }
-
-// GetId returns AccountSlots.Id, and is useful for accessing the field via an interface.
-func (v *AccountSlots) GetId() string { return v.Id }
-
-// GetName returns AccountSlots.Name, and is useful for accessing the field via an interface.
-func (v *AccountSlots) GetName() string { return v.Name }
-
-// GetSlotUsage returns AccountSlots.SlotUsage, and is useful for accessing the field via an interface.
-func (v *AccountSlots) GetSlotUsage() SlotUsage { return v.SlotUsage }
 
 // AccountSlotsEdge includes the requested fields of the GraphQL type AccountEdge.
 type AccountSlotsEdge struct {
@@ -170,42 +113,6 @@ type Alert struct {
 	AcknowledgedBy *string `json:"acknowledgedBy"`
 }
 
-// GetId returns Alert.Id, and is useful for accessing the field via an interface.
-func (v *Alert) GetId() string { return v.Id }
-
-// GetName returns Alert.Name, and is useful for accessing the field via an interface.
-func (v *Alert) GetName() string { return v.Name }
-
-// GetSeverity returns Alert.Severity, and is useful for accessing the field via an interface.
-func (v *Alert) GetSeverity() Severity { return v.Severity }
-
-// GetMessage returns Alert.Message, and is useful for accessing the field via an interface.
-func (v *Alert) GetMessage() string { return v.Message }
-
-// GetValue returns Alert.Value, and is useful for accessing the field via an interface.
-func (v *Alert) GetValue() *float64 { return v.Value }
-
-// GetThreshold returns Alert.Threshold, and is useful for accessing the field via an interface.
-func (v *Alert) GetThreshold() *float64 { return v.Threshold }
-
-// GetRunbookUrl returns Alert.RunbookUrl, and is useful for accessing the field via an interface.
-func (v *Alert) GetRunbookUrl() *string { return v.RunbookUrl }
-
-// GetSince returns Alert.Since, and is useful for accessing the field via an interface.
-func (v *Alert) GetSince() time.Time { return v.Since }
-
-// GetFiredAt returns Alert.FiredAt, and is useful for accessing the field via an interface.
-func (v *Alert) GetFiredAt() time.Time { return v.FiredAt }
-
-// GetResolvedAt returns Alert.ResolvedAt, and is useful for accessing the field via an interface.
-func (v *Alert) GetResolvedAt() *time.Time { return v.ResolvedAt }
-
-// GetAcknowledgedAt returns Alert.AcknowledgedAt, and is useful for accessing the field via an interface.
-func (v *Alert) GetAcknowledgedAt() *time.Time { return v.AcknowledgedAt }
-
-// GetAcknowledgedBy returns Alert.AcknowledgedBy, and is useful for accessing the field via an interface.
-func (v *Alert) GetAcknowledgedBy() *string { return v.AcknowledgedBy }
-
 // AlertRoute includes the requested fields of the GraphQL type AlertRoute.
 // The GraphQL type's documentation follows.
 //
@@ -215,15 +122,6 @@ type AlertRoute struct {
 	Kind       string     `json:"kind"`
 	Severities []Severity `json:"severities"`
 }
-
-// GetName returns AlertRoute.Name, and is useful for accessing the field via an interface.
-func (v *AlertRoute) GetName() string { return v.Name }
-
-// GetKind returns AlertRoute.Kind, and is useful for accessing the field via an interface.
-func (v *AlertRoute) GetKind() string { return v.Kind }
-
-// GetSeverities returns AlertRoute.Severities, and is useful for accessing the field via an interface.
-func (v *AlertRoute) GetSeverities() []Severity { return v.Severities }
 
 // AlertRule includes the requested fields of the GraphQL type AlertRule.
 // The GraphQL type's documentation follows.
@@ -244,39 +142,6 @@ type AlertRule struct {
 	RunbookUrl string   `json:"runbookUrl"`
 }
 
-// GetName returns AlertRule.Name, and is useful for accessing the field via an interface.
-func (v *AlertRule) GetName() string { return v.Name }
-
-// GetTitle returns AlertRule.Title, and is useful for accessing the field via an interface.
-func (v *AlertRule) GetTitle() string { return v.Title }
-
-// GetSeverity returns AlertRule.Severity, and is useful for accessing the field via an interface.
-func (v *AlertRule) GetSeverity() Severity { return v.Severity }
-
-// GetCondition returns AlertRule.Condition, and is useful for accessing the field via an interface.
-func (v *AlertRule) GetCondition() string { return v.Condition }
-
-// GetThreshold returns AlertRule.Threshold, and is useful for accessing the field via an interface.
-func (v *AlertRule) GetThreshold() float64 { return v.Threshold }
-
-// GetForSeconds returns AlertRule.ForSeconds, and is useful for accessing the field via an interface.
-func (v *AlertRule) GetForSeconds() float64 { return v.ForSeconds }
-
-// GetOff returns AlertRule.Off, and is useful for accessing the field via an interface.
-func (v *AlertRule) GetOff() bool { return v.Off }
-
-// GetMeaning returns AlertRule.Meaning, and is useful for accessing the field via an interface.
-func (v *AlertRule) GetMeaning() string { return v.Meaning }
-
-// GetCauses returns AlertRule.Causes, and is useful for accessing the field via an interface.
-func (v *AlertRule) GetCauses() []string { return v.Causes }
-
-// GetSteps returns AlertRule.Steps, and is useful for accessing the field via an interface.
-func (v *AlertRule) GetSteps() []string { return v.Steps }
-
-// GetRunbookUrl returns AlertRule.RunbookUrl, and is useful for accessing the field via an interface.
-func (v *AlertRule) GetRunbookUrl() string { return v.RunbookUrl }
-
 // AlertSilence includes the GraphQL fields of AlertSilence requested by the fragment AlertSilence.
 // The GraphQL type's documentation follows.
 //
@@ -289,24 +154,6 @@ type AlertSilence struct {
 	CreatedBy *string   `json:"createdBy"`
 	Until     time.Time `json:"until"`
 }
-
-// GetId returns AlertSilence.Id, and is useful for accessing the field via an interface.
-func (v *AlertSilence) GetId() string { return v.Id }
-
-// GetRule returns AlertSilence.Rule, and is useful for accessing the field via an interface.
-func (v *AlertSilence) GetRule() *string { return v.Rule }
-
-// GetReason returns AlertSilence.Reason, and is useful for accessing the field via an interface.
-func (v *AlertSilence) GetReason() string { return v.Reason }
-
-// GetCreatedAt returns AlertSilence.CreatedAt, and is useful for accessing the field via an interface.
-func (v *AlertSilence) GetCreatedAt() time.Time { return v.CreatedAt }
-
-// GetCreatedBy returns AlertSilence.CreatedBy, and is useful for accessing the field via an interface.
-func (v *AlertSilence) GetCreatedBy() *string { return v.CreatedBy }
-
-// GetUntil returns AlertSilence.Until, and is useful for accessing the field via an interface.
-func (v *AlertSilence) GetUntil() time.Time { return v.Until }
 
 // ApiKey includes the GraphQL fields of ApiKey requested by the fragment ApiKey.
 // The GraphQL type's documentation follows.
@@ -325,33 +172,6 @@ type ApiKey struct {
 	RevokedAt  *time.Time `json:"revokedAt"`
 }
 
-// GetId returns ApiKey.Id, and is useful for accessing the field via an interface.
-func (v *ApiKey) GetId() string { return v.Id }
-
-// GetAccount returns ApiKey.Account, and is useful for accessing the field via an interface.
-func (v *ApiKey) GetAccount() KeyAccount { return v.Account }
-
-// GetName returns ApiKey.Name, and is useful for accessing the field via an interface.
-func (v *ApiKey) GetName() string { return v.Name }
-
-// GetRole returns ApiKey.Role, and is useful for accessing the field via an interface.
-func (v *ApiKey) GetRole() Role { return v.Role }
-
-// GetPrefix returns ApiKey.Prefix, and is useful for accessing the field via an interface.
-func (v *ApiKey) GetPrefix() string { return v.Prefix }
-
-// GetCreatedAt returns ApiKey.CreatedAt, and is useful for accessing the field via an interface.
-func (v *ApiKey) GetCreatedAt() time.Time { return v.CreatedAt }
-
-// GetLastUsedAt returns ApiKey.LastUsedAt, and is useful for accessing the field via an interface.
-func (v *ApiKey) GetLastUsedAt() *time.Time { return v.LastUsedAt }
-
-// GetExpiresAt returns ApiKey.ExpiresAt, and is useful for accessing the field via an interface.
-func (v *ApiKey) GetExpiresAt() *time.Time { return v.ExpiresAt }
-
-// GetRevokedAt returns ApiKey.RevokedAt, and is useful for accessing the field via an interface.
-func (v *ApiKey) GetRevokedAt() *time.Time { return v.RevokedAt }
-
 type ApplyModelsInput struct {
 	// The text of a file of models and aliases, in YAML or JSON (docs/users/models.md). At most 256 KiB.
 	Source string `json:"source"`
@@ -361,15 +181,6 @@ type ApplyModelsInput struct {
 	DryRun *bool `json:"dryRun"`
 }
 
-// GetSource returns ApplyModelsInput.Source, and is useful for accessing the field via an interface.
-func (v *ApplyModelsInput) GetSource() string { return v.Source }
-
-// GetFile returns ApplyModelsInput.File, and is useful for accessing the field via an interface.
-func (v *ApplyModelsInput) GetFile() *string { return v.File }
-
-// GetDryRun returns ApplyModelsInput.DryRun, and is useful for accessing the field via an interface.
-func (v *ApplyModelsInput) GetDryRun() *bool { return v.DryRun }
-
 type ApplyPoolsInput struct {
 	// The text of a file of pools, in YAML or JSON (docs/operators/pools.md). At most 256 KiB.
 	Source string `json:"source"`
@@ -378,15 +189,6 @@ type ApplyPoolsInput struct {
 	// Changes nothing, and returns what would change.
 	DryRun *bool `json:"dryRun"`
 }
-
-// GetSource returns ApplyPoolsInput.Source, and is useful for accessing the field via an interface.
-func (v *ApplyPoolsInput) GetSource() string { return v.Source }
-
-// GetFile returns ApplyPoolsInput.File, and is useful for accessing the field via an interface.
-func (v *ApplyPoolsInput) GetFile() *string { return v.File }
-
-// GetDryRun returns ApplyPoolsInput.DryRun, and is useful for accessing the field via an interface.
-func (v *ApplyPoolsInput) GetDryRun() *bool { return v.DryRun }
 
 // Artifact includes the GraphQL fields of Artifact requested by the fragment Artifact.
 type Artifact struct {
@@ -401,30 +203,6 @@ type Artifact struct {
 	Metadata  *json.RawMessage `json:"metadata"`
 	CreatedAt time.Time        `json:"createdAt"`
 }
-
-// GetId returns Artifact.Id, and is useful for accessing the field via an interface.
-func (v *Artifact) GetId() string { return v.Id }
-
-// GetType returns Artifact.Type, and is useful for accessing the field via an interface.
-func (v *Artifact) GetType() ArtifactType { return v.Type }
-
-// GetSizeBytes returns Artifact.SizeBytes, and is useful for accessing the field via an interface.
-func (v *Artifact) GetSizeBytes() int64 { return v.SizeBytes }
-
-// GetChecksum returns Artifact.Checksum, and is useful for accessing the field via an interface.
-func (v *Artifact) GetChecksum() string { return v.Checksum }
-
-// GetContentType returns Artifact.ContentType, and is useful for accessing the field via an interface.
-func (v *Artifact) GetContentType() string { return v.ContentType }
-
-// GetUrl returns Artifact.Url, and is useful for accessing the field via an interface.
-func (v *Artifact) GetUrl() string { return v.Url }
-
-// GetMetadata returns Artifact.Metadata, and is useful for accessing the field via an interface.
-func (v *Artifact) GetMetadata() *json.RawMessage { return v.Metadata }
-
-// GetCreatedAt returns Artifact.CreatedAt, and is useful for accessing the field via an interface.
-func (v *Artifact) GetCreatedAt() time.Time { return v.CreatedAt }
 
 func (v *Artifact) UnmarshalJSON(b []byte) error {
 
@@ -554,48 +332,6 @@ type Attempt struct {
 	EndedAt          *time.Time `json:"endedAt"`
 }
 
-// GetId returns Attempt.Id, and is useful for accessing the field via an interface.
-func (v *Attempt) GetId() string { return v.Id }
-
-// GetAttemptNo returns Attempt.AttemptNo, and is useful for accessing the field via an interface.
-func (v *Attempt) GetAttemptNo() int { return v.AttemptNo }
-
-// GetStatus returns Attempt.Status, and is useful for accessing the field via an interface.
-func (v *Attempt) GetStatus() AttemptStatus { return v.Status }
-
-// GetWorker returns Attempt.Worker, and is useful for accessing the field via an interface.
-func (v *Attempt) GetWorker() *AttemptWorker { return v.Worker }
-
-// GetLeaseExpiresAt returns Attempt.LeaseExpiresAt, and is useful for accessing the field via an interface.
-func (v *Attempt) GetLeaseExpiresAt() *time.Time { return v.LeaseExpiresAt }
-
-// GetLastHeartbeatAt returns Attempt.LastHeartbeatAt, and is useful for accessing the field via an interface.
-func (v *Attempt) GetLastHeartbeatAt() *time.Time { return v.LastHeartbeatAt }
-
-// GetResumedFromStep returns Attempt.ResumedFromStep, and is useful for accessing the field via an interface.
-func (v *Attempt) GetResumedFromStep() *int { return v.ResumedFromStep }
-
-// GetFailureClass returns Attempt.FailureClass, and is useful for accessing the field via an interface.
-func (v *Attempt) GetFailureClass() *FailureClass { return v.FailureClass }
-
-// GetFailureReason returns Attempt.FailureReason, and is useful for accessing the field via an interface.
-func (v *Attempt) GetFailureReason() *string { return v.FailureReason }
-
-// GetLog returns Attempt.Log, and is useful for accessing the field via an interface.
-func (v *Attempt) GetLog() *Artifact { return v.Log }
-
-// GetGpuSeconds returns Attempt.GpuSeconds, and is useful for accessing the field via an interface.
-func (v *Attempt) GetGpuSeconds() float64 { return v.GpuSeconds }
-
-// GetWastedGpuSeconds returns Attempt.WastedGpuSeconds, and is useful for accessing the field via an interface.
-func (v *Attempt) GetWastedGpuSeconds() float64 { return v.WastedGpuSeconds }
-
-// GetStartedAt returns Attempt.StartedAt, and is useful for accessing the field via an interface.
-func (v *Attempt) GetStartedAt() *time.Time { return v.StartedAt }
-
-// GetEndedAt returns Attempt.EndedAt, and is useful for accessing the field via an interface.
-func (v *Attempt) GetEndedAt() *time.Time { return v.EndedAt }
-
 type AttemptStatus string
 
 const (
@@ -627,18 +363,6 @@ type AttemptWorker struct {
 	GpuType string  `json:"gpuType"`
 }
 
-// GetId returns AttemptWorker.Id, and is useful for accessing the field via an interface.
-func (v *AttemptWorker) GetId() string { return v.Id }
-
-// GetName returns AttemptWorker.Name, and is useful for accessing the field via an interface.
-func (v *AttemptWorker) GetName() *string { return v.Name }
-
-// GetRegion returns AttemptWorker.Region, and is useful for accessing the field via an interface.
-func (v *AttemptWorker) GetRegion() string { return v.Region }
-
-// GetGpuType returns AttemptWorker.GpuType, and is useful for accessing the field via an interface.
-func (v *AttemptWorker) GetGpuType() string { return v.GpuType }
-
 // AttentionAlert includes the requested fields of the GraphQL type Alert.
 // The GraphQL type's documentation follows.
 //
@@ -649,15 +373,6 @@ type AttentionAlert struct {
 	Severity Severity `json:"severity"`
 	Message  string   `json:"message"`
 }
-
-// GetName returns AttentionAlert.Name, and is useful for accessing the field via an interface.
-func (v *AttentionAlert) GetName() string { return v.Name }
-
-// GetSeverity returns AttentionAlert.Severity, and is useful for accessing the field via an interface.
-func (v *AttentionAlert) GetSeverity() Severity { return v.Severity }
-
-// GetMessage returns AttentionAlert.Message, and is useful for accessing the field via an interface.
-func (v *AttentionAlert) GetMessage() string { return v.Message }
 
 // AttentionCause includes the requested fields of the GraphQL type AttentionCause.
 // The GraphQL type's documentation follows.
@@ -677,27 +392,6 @@ type AttentionCause struct {
 	// The alerts that follow from it, the most severe first.
 	Alerts []AttentionAlert `json:"alerts"`
 }
-
-// GetKind returns AttentionCause.Kind, and is useful for accessing the field via an interface.
-func (v *AttentionCause) GetKind() AttentionKind { return v.Kind }
-
-// GetUrgent returns AttentionCause.Urgent, and is useful for accessing the field via an interface.
-func (v *AttentionCause) GetUrgent() bool { return v.Urgent }
-
-// GetTitle returns AttentionCause.Title, and is useful for accessing the field via an interface.
-func (v *AttentionCause) GetTitle() string { return v.Title }
-
-// GetDetail returns AttentionCause.Detail, and is useful for accessing the field via an interface.
-func (v *AttentionCause) GetDetail() string { return v.Detail }
-
-// GetPath returns AttentionCause.Path, and is useful for accessing the field via an interface.
-func (v *AttentionCause) GetPath() string { return v.Path }
-
-// GetSince returns AttentionCause.Since, and is useful for accessing the field via an interface.
-func (v *AttentionCause) GetSince() *time.Time { return v.Since }
-
-// GetAlerts returns AttentionCause.Alerts, and is useful for accessing the field via an interface.
-func (v *AttentionCause) GetAlerts() []AttentionAlert { return v.Alerts }
 
 // What a cause is, the most urgent first.
 type AttentionKind string
@@ -760,30 +454,6 @@ type AuditEntry struct {
 	Details []string `json:"details"`
 }
 
-// GetAt returns AuditEntry.At, and is useful for accessing the field via an interface.
-func (v *AuditEntry) GetAt() time.Time { return v.At }
-
-// GetActor returns AuditEntry.Actor, and is useful for accessing the field via an interface.
-func (v *AuditEntry) GetActor() string { return v.Actor }
-
-// GetKeyId returns AuditEntry.KeyId, and is useful for accessing the field via an interface.
-func (v *AuditEntry) GetKeyId() *string { return v.KeyId }
-
-// GetAction returns AuditEntry.Action, and is useful for accessing the field via an interface.
-func (v *AuditEntry) GetAction() string { return v.Action }
-
-// GetTarget returns AuditEntry.Target, and is useful for accessing the field via an interface.
-func (v *AuditEntry) GetTarget() *string { return v.Target }
-
-// GetTargetName returns AuditEntry.TargetName, and is useful for accessing the field via an interface.
-func (v *AuditEntry) GetTargetName() *string { return v.TargetName }
-
-// GetPayload returns AuditEntry.Payload, and is useful for accessing the field via an interface.
-func (v *AuditEntry) GetPayload() *json.RawMessage { return v.Payload }
-
-// GetDetails returns AuditEntry.Details, and is useful for accessing the field via an interface.
-func (v *AuditEntry) GetDetails() []string { return v.Details }
-
 // AuditPage includes the requested fields of the GraphQL type AuditConnection.
 type AuditPage struct {
 	Edges    []AuditEdge `json:"edges"`
@@ -844,15 +514,6 @@ type BulkError struct {
 	Field   []string `json:"field"`
 }
 
-// GetCode returns BulkError.Code, and is useful for accessing the field via an interface.
-func (v *BulkError) GetCode() string { return v.Code }
-
-// GetMessage returns BulkError.Message, and is useful for accessing the field via an interface.
-func (v *BulkError) GetMessage() string { return v.Message }
-
-// GetField returns BulkError.Field, and is useful for accessing the field via an interface.
-func (v *BulkError) GetField() []string { return v.Field }
-
 // BulkOperation includes the GraphQL fields of BulkOperation requested by the fragment BulkOperation.
 // The GraphQL type's documentation follows.
 //
@@ -883,51 +544,6 @@ type BulkOperation struct {
 	Skips []BulkSkip `json:"skips"`
 }
 
-// GetId returns BulkOperation.Id, and is useful for accessing the field via an interface.
-func (v *BulkOperation) GetId() string { return v.Id }
-
-// GetAction returns BulkOperation.Action, and is useful for accessing the field via an interface.
-func (v *BulkOperation) GetAction() BulkAction { return v.Action }
-
-// GetTier returns BulkOperation.Tier, and is useful for accessing the field via an interface.
-func (v *BulkOperation) GetTier() *Tier { return v.Tier }
-
-// GetPriority returns BulkOperation.Priority, and is useful for accessing the field via an interface.
-func (v *BulkOperation) GetPriority() *int { return v.Priority }
-
-// GetMatched returns BulkOperation.Matched, and is useful for accessing the field via an interface.
-func (v *BulkOperation) GetMatched() int { return v.Matched }
-
-// GetDone returns BulkOperation.Done, and is useful for accessing the field via an interface.
-func (v *BulkOperation) GetDone() int { return v.Done }
-
-// GetFailed returns BulkOperation.Failed, and is useful for accessing the field via an interface.
-func (v *BulkOperation) GetFailed() int { return v.Failed }
-
-// GetPaused returns BulkOperation.Paused, and is useful for accessing the field via an interface.
-func (v *BulkOperation) GetPaused() bool { return v.Paused }
-
-// GetPerMinute returns BulkOperation.PerMinute, and is useful for accessing the field via an interface.
-func (v *BulkOperation) GetPerMinute() int { return v.PerMinute }
-
-// GetCanary returns BulkOperation.Canary, and is useful for accessing the field via an interface.
-func (v *BulkOperation) GetCanary() int { return v.Canary }
-
-// GetCanaryOver returns BulkOperation.CanaryOver, and is useful for accessing the field via an interface.
-func (v *BulkOperation) GetCanaryOver() bool { return v.CanaryOver }
-
-// GetCreatedAt returns BulkOperation.CreatedAt, and is useful for accessing the field via an interface.
-func (v *BulkOperation) GetCreatedAt() *time.Time { return v.CreatedAt }
-
-// GetFinishedAt returns BulkOperation.FinishedAt, and is useful for accessing the field via an interface.
-func (v *BulkOperation) GetFinishedAt() *time.Time { return v.FinishedAt }
-
-// GetErrors returns BulkOperation.Errors, and is useful for accessing the field via an interface.
-func (v *BulkOperation) GetErrors() []BulkError { return v.Errors }
-
-// GetSkips returns BulkOperation.Skips, and is useful for accessing the field via an interface.
-func (v *BulkOperation) GetSkips() []BulkSkip { return v.Skips }
-
 // BulkPage includes the requested fields of the GraphQL type BulkOperationConnection.
 type BulkPage struct {
 	Edges    []BulkEdge `json:"edges"`
@@ -946,12 +562,6 @@ type BulkSkip struct {
 	Jobs   int       `json:"jobs"`
 }
 
-// GetStatus returns BulkSkip.Status, and is useful for accessing the field via an interface.
-func (v *BulkSkip) GetStatus() JobStatus { return v.Status }
-
-// GetJobs returns BulkSkip.Jobs, and is useful for accessing the field via an interface.
-func (v *BulkSkip) GetJobs() int { return v.Jobs }
-
 // Cancellation includes the GraphQL fields of Cancellation requested by the fragment Cancellation.
 type Cancellation struct {
 	By          string    `json:"by"`
@@ -962,21 +572,6 @@ type Cancellation struct {
 	// When the worker confirmed that it stopped, or its lease ended.
 	StoppedAt *time.Time `json:"stoppedAt"`
 }
-
-// GetBy returns Cancellation.By, and is useful for accessing the field via an interface.
-func (v *Cancellation) GetBy() string { return v.By }
-
-// GetReason returns Cancellation.Reason, and is useful for accessing the field via an interface.
-func (v *Cancellation) GetReason() *string { return v.Reason }
-
-// GetRequestedAt returns Cancellation.RequestedAt, and is useful for accessing the field via an interface.
-func (v *Cancellation) GetRequestedAt() time.Time { return v.RequestedAt }
-
-// GetDeliveredAt returns Cancellation.DeliveredAt, and is useful for accessing the field via an interface.
-func (v *Cancellation) GetDeliveredAt() *time.Time { return v.DeliveredAt }
-
-// GetStoppedAt returns Cancellation.StoppedAt, and is useful for accessing the field via an interface.
-func (v *Cancellation) GetStoppedAt() *time.Time { return v.StoppedAt }
 
 type CapacityClass string
 
@@ -1026,30 +621,6 @@ type Change struct {
 	// Lines such as: maxWorkers: 3 → 5
 	Details []string `json:"details"`
 }
-
-// GetId returns Change.Id, and is useful for accessing the field via an interface.
-func (v *Change) GetId() string { return v.Id }
-
-// GetAt returns Change.At, and is useful for accessing the field via an interface.
-func (v *Change) GetAt() time.Time { return v.At }
-
-// GetKind returns Change.Kind, and is useful for accessing the field via an interface.
-func (v *Change) GetKind() ChangeKind { return v.Kind }
-
-// GetAction returns Change.Action, and is useful for accessing the field via an interface.
-func (v *Change) GetAction() string { return v.Action }
-
-// GetActor returns Change.Actor, and is useful for accessing the field via an interface.
-func (v *Change) GetActor() string { return v.Actor }
-
-// GetTarget returns Change.Target, and is useful for accessing the field via an interface.
-func (v *Change) GetTarget() string { return v.Target }
-
-// GetTitle returns Change.Title, and is useful for accessing the field via an interface.
-func (v *Change) GetTitle() string { return v.Title }
-
-// GetDetails returns Change.Details, and is useful for accessing the field via an interface.
-func (v *Change) GetDetails() []string { return v.Details }
 
 // ChangeEdge includes the requested fields of the GraphQL type ChangeEdge.
 type ChangeEdge struct {
@@ -1120,30 +691,6 @@ type CheckpointPlan struct {
 	Overhead float64 `json:"overhead"`
 }
 
-// GetModel returns CheckpointPlan.Model, and is useful for accessing the field via an interface.
-func (v *CheckpointPlan) GetModel() string { return v.Model }
-
-// GetSaveSeconds returns CheckpointPlan.SaveSeconds, and is useful for accessing the field via an interface.
-func (v *CheckpointPlan) GetSaveSeconds() float64 { return v.SaveSeconds }
-
-// GetSaves returns CheckpointPlan.Saves, and is useful for accessing the field via an interface.
-func (v *CheckpointPlan) GetSaves() int { return v.Saves }
-
-// GetLosses returns CheckpointPlan.Losses, and is useful for accessing the field via an interface.
-func (v *CheckpointPlan) GetLosses() float64 { return v.Losses }
-
-// GetBusyHours returns CheckpointPlan.BusyHours, and is useful for accessing the field via an interface.
-func (v *CheckpointPlan) GetBusyHours() float64 { return v.BusyHours }
-
-// GetHoursBetweenLosses returns CheckpointPlan.HoursBetweenLosses, and is useful for accessing the field via an interface.
-func (v *CheckpointPlan) GetHoursBetweenLosses() float64 { return v.HoursBetweenLosses }
-
-// GetIntervalSeconds returns CheckpointPlan.IntervalSeconds, and is useful for accessing the field via an interface.
-func (v *CheckpointPlan) GetIntervalSeconds() float64 { return v.IntervalSeconds }
-
-// GetOverhead returns CheckpointPlan.Overhead, and is useful for accessing the field via an interface.
-func (v *CheckpointPlan) GetOverhead() float64 { return v.Overhead }
-
 type CommitCheckpointInput struct {
 	AttemptId       string         `json:"attemptId"`
 	FencingToken    string         `json:"fencingToken"`
@@ -1152,24 +699,6 @@ type CommitCheckpointInput struct {
 	Percent         float64        `json:"percent"`
 	DurationSeconds *float64       `json:"durationSeconds,omitempty"`
 }
-
-// GetAttemptId returns CommitCheckpointInput.AttemptId, and is useful for accessing the field via an interface.
-func (v *CommitCheckpointInput) GetAttemptId() string { return v.AttemptId }
-
-// GetFencingToken returns CommitCheckpointInput.FencingToken, and is useful for accessing the field via an interface.
-func (v *CommitCheckpointInput) GetFencingToken() string { return v.FencingToken }
-
-// GetObject returns CommitCheckpointInput.Object, and is useful for accessing the field via an interface.
-func (v *CommitCheckpointInput) GetObject() UploadedObject { return v.Object }
-
-// GetStep returns CommitCheckpointInput.Step, and is useful for accessing the field via an interface.
-func (v *CommitCheckpointInput) GetStep() int { return v.Step }
-
-// GetPercent returns CommitCheckpointInput.Percent, and is useful for accessing the field via an interface.
-func (v *CommitCheckpointInput) GetPercent() float64 { return v.Percent }
-
-// GetDurationSeconds returns CommitCheckpointInput.DurationSeconds, and is useful for accessing the field via an interface.
-func (v *CommitCheckpointInput) GetDurationSeconds() *float64 { return v.DurationSeconds }
 
 type CompleteJobInput struct {
 	AttemptId    string           `json:"attemptId"`
@@ -1184,52 +713,16 @@ type CompleteJobInput struct {
 	Preview *UploadedObject `json:"preview,omitempty"`
 }
 
-// GetAttemptId returns CompleteJobInput.AttemptId, and is useful for accessing the field via an interface.
-func (v *CompleteJobInput) GetAttemptId() string { return v.AttemptId }
-
-// GetFencingToken returns CompleteJobInput.FencingToken, and is useful for accessing the field via an interface.
-func (v *CompleteJobInput) GetFencingToken() string { return v.FencingToken }
-
-// GetVideo returns CompleteJobInput.Video, and is useful for accessing the field via an interface.
-func (v *CompleteJobInput) GetVideo() *UploadedObject { return v.Video }
-
-// GetThumbnail returns CompleteJobInput.Thumbnail, and is useful for accessing the field via an interface.
-func (v *CompleteJobInput) GetThumbnail() *UploadedObject { return v.Thumbnail }
-
-// GetSpritesheet returns CompleteJobInput.Spritesheet, and is useful for accessing the field via an interface.
-func (v *CompleteJobInput) GetSpritesheet() *UploadedObject { return v.Spritesheet }
-
-// GetLog returns CompleteJobInput.Log, and is useful for accessing the field via an interface.
-func (v *CompleteJobInput) GetLog() *UploadedObject { return v.Log }
-
-// GetResult returns CompleteJobInput.Result, and is useful for accessing the field via an interface.
-func (v *CompleteJobInput) GetResult() *json.RawMessage { return v.Result }
-
-// GetLeaseNext returns CompleteJobInput.LeaseNext, and is useful for accessing the field via an interface.
-func (v *CompleteJobInput) GetLeaseNext() *bool { return v.LeaseNext }
-
-// GetPreview returns CompleteJobInput.Preview, and is useful for accessing the field via an interface.
-func (v *CompleteJobInput) GetPreview() *UploadedObject { return v.Preview }
-
 // Continued includes the requested fields of the GraphQL type Job.
 type Continued struct {
 	Id string `json:"id"`
 }
-
-// GetId returns Continued.Id, and is useful for accessing the field via an interface.
-func (v *Continued) GetId() string { return v.Id }
 
 // ContinuedBy includes the requested fields of the GraphQL type Job.
 type ContinuedBy struct {
 	Id     string    `json:"id"`
 	Status JobStatus `json:"status"`
 }
-
-// GetId returns ContinuedBy.Id, and is useful for accessing the field via an interface.
-func (v *ContinuedBy) GetId() string { return v.Id }
-
-// GetStatus returns ContinuedBy.Status, and is useful for accessing the field via an interface.
-func (v *ContinuedBy) GetStatus() JobStatus { return v.Status }
 
 // CreatedApiKey includes the requested fields of the GraphQL type CreatedApiKey.
 type CreatedApiKey struct {
@@ -1239,27 +732,12 @@ type CreatedApiKey struct {
 	Role   Role   `json:"role"`
 }
 
-// GetId returns CreatedApiKey.Id, and is useful for accessing the field via an interface.
-func (v *CreatedApiKey) GetId() string { return v.Id }
-
-// GetSecret returns CreatedApiKey.Secret, and is useful for accessing the field via an interface.
-func (v *CreatedApiKey) GetSecret() string { return v.Secret }
-
-// GetRole returns CreatedApiKey.Role, and is useful for accessing the field via an interface.
-func (v *CreatedApiKey) GetRole() Role { return v.Role }
-
 // CreatedWebhookEndpoint includes the requested fields of the GraphQL type CreatedWebhookEndpoint.
 type CreatedWebhookEndpoint struct {
 	Endpoint WebhookEndpoint `json:"endpoint"`
 	// Shown only once.
 	Secret string `json:"secret"`
 }
-
-// GetEndpoint returns CreatedWebhookEndpoint.Endpoint, and is useful for accessing the field via an interface.
-func (v *CreatedWebhookEndpoint) GetEndpoint() WebhookEndpoint { return v.Endpoint }
-
-// GetSecret returns CreatedWebhookEndpoint.Secret, and is useful for accessing the field via an interface.
-func (v *CreatedWebhookEndpoint) GetSecret() string { return v.Secret }
 
 // DeadLetter includes the GraphQL fields of DeadLetter requested by the fragment DeadLetter.
 // The GraphQL type's documentation follows.
@@ -1288,54 +766,6 @@ type DeadLetter struct {
 	ResolvedBy *string `json:"resolvedBy"`
 	Note       *string `json:"note"`
 }
-
-// GetId returns DeadLetter.Id, and is useful for accessing the field via an interface.
-func (v *DeadLetter) GetId() string { return v.Id }
-
-// GetJob returns DeadLetter.Job, and is useful for accessing the field via an interface.
-func (v *DeadLetter) GetJob() DeadLetterJob { return v.Job }
-
-// GetRun returns DeadLetter.Run, and is useful for accessing the field via an interface.
-func (v *DeadLetter) GetRun() int { return v.Run }
-
-// GetModel returns DeadLetter.Model, and is useful for accessing the field via an interface.
-func (v *DeadLetter) GetModel() string { return v.Model }
-
-// GetProvider returns DeadLetter.Provider, and is useful for accessing the field via an interface.
-func (v *DeadLetter) GetProvider() *string { return v.Provider }
-
-// GetLog returns DeadLetter.Log, and is useful for accessing the field via an interface.
-func (v *DeadLetter) GetLog() *Artifact { return v.Log }
-
-// GetFingerprint returns DeadLetter.Fingerprint, and is useful for accessing the field via an interface.
-func (v *DeadLetter) GetFingerprint() string { return v.Fingerprint }
-
-// GetFailureClass returns DeadLetter.FailureClass, and is useful for accessing the field via an interface.
-func (v *DeadLetter) GetFailureClass() FailureClass { return v.FailureClass }
-
-// GetAudience returns DeadLetter.Audience, and is useful for accessing the field via an interface.
-func (v *DeadLetter) GetAudience() DeadLetterAudience { return v.Audience }
-
-// GetReason returns DeadLetter.Reason, and is useful for accessing the field via an interface.
-func (v *DeadLetter) GetReason() string { return v.Reason }
-
-// GetAttempts returns DeadLetter.Attempts, and is useful for accessing the field via an interface.
-func (v *DeadLetter) GetAttempts() int { return v.Attempts }
-
-// GetCreatedAt returns DeadLetter.CreatedAt, and is useful for accessing the field via an interface.
-func (v *DeadLetter) GetCreatedAt() time.Time { return v.CreatedAt }
-
-// GetResolvedAt returns DeadLetter.ResolvedAt, and is useful for accessing the field via an interface.
-func (v *DeadLetter) GetResolvedAt() *time.Time { return v.ResolvedAt }
-
-// GetResolution returns DeadLetter.Resolution, and is useful for accessing the field via an interface.
-func (v *DeadLetter) GetResolution() *string { return v.Resolution }
-
-// GetResolvedBy returns DeadLetter.ResolvedBy, and is useful for accessing the field via an interface.
-func (v *DeadLetter) GetResolvedBy() *string { return v.ResolvedBy }
-
-// GetNote returns DeadLetter.Note, and is useful for accessing the field via an interface.
-func (v *DeadLetter) GetNote() *string { return v.Note }
 
 // Who must act: CUSTOMER for INVALID_INPUT, CONTENT_POLICY, DEPENDENCY_FAILED, BUDGET_EXCEEDED and ENDPOINT_FAILED, which the job's owner caused or must mend. OPERATOR for all other classes.
 type DeadLetterAudience string
@@ -1373,30 +803,6 @@ type DeadLetterGroup struct {
 	LastAt       time.Time          `json:"lastAt"`
 }
 
-// GetFingerprint returns DeadLetterGroup.Fingerprint, and is useful for accessing the field via an interface.
-func (v *DeadLetterGroup) GetFingerprint() string { return v.Fingerprint }
-
-// GetFailureClass returns DeadLetterGroup.FailureClass, and is useful for accessing the field via an interface.
-func (v *DeadLetterGroup) GetFailureClass() FailureClass { return v.FailureClass }
-
-// GetAudience returns DeadLetterGroup.Audience, and is useful for accessing the field via an interface.
-func (v *DeadLetterGroup) GetAudience() DeadLetterAudience { return v.Audience }
-
-// GetReason returns DeadLetterGroup.Reason, and is useful for accessing the field via an interface.
-func (v *DeadLetterGroup) GetReason() string { return v.Reason }
-
-// GetModel returns DeadLetterGroup.Model, and is useful for accessing the field via an interface.
-func (v *DeadLetterGroup) GetModel() string { return v.Model }
-
-// GetCount returns DeadLetterGroup.Count, and is useful for accessing the field via an interface.
-func (v *DeadLetterGroup) GetCount() int { return v.Count }
-
-// GetFirstAt returns DeadLetterGroup.FirstAt, and is useful for accessing the field via an interface.
-func (v *DeadLetterGroup) GetFirstAt() time.Time { return v.FirstAt }
-
-// GetLastAt returns DeadLetterGroup.LastAt, and is useful for accessing the field via an interface.
-func (v *DeadLetterGroup) GetLastAt() time.Time { return v.LastAt }
-
 // DeadLetterJob includes the requested fields of the GraphQL type Job.
 type DeadLetterJob struct {
 	Id     string    `json:"id"`
@@ -1405,18 +811,6 @@ type DeadLetterJob struct {
 	Prompt *string         `json:"prompt"`
 	Params json.RawMessage `json:"params"`
 }
-
-// GetId returns DeadLetterJob.Id, and is useful for accessing the field via an interface.
-func (v *DeadLetterJob) GetId() string { return v.Id }
-
-// GetStatus returns DeadLetterJob.Status, and is useful for accessing the field via an interface.
-func (v *DeadLetterJob) GetStatus() JobStatus { return v.Status }
-
-// GetPrompt returns DeadLetterJob.Prompt, and is useful for accessing the field via an interface.
-func (v *DeadLetterJob) GetPrompt() *string { return v.Prompt }
-
-// GetParams returns DeadLetterJob.Params, and is useful for accessing the field via an interface.
-func (v *DeadLetterJob) GetParams() json.RawMessage { return v.Params }
 
 // DeadLetterPage includes the requested fields of the GraphQL type DeadLetterConnection.
 // The GraphQL type's documentation follows.
@@ -1443,23 +837,11 @@ type Dependency struct {
 	Status JobStatus `json:"status"`
 }
 
-// GetId returns Dependency.Id, and is useful for accessing the field via an interface.
-func (v *Dependency) GetId() string { return v.Id }
-
-// GetStatus returns Dependency.Status, and is useful for accessing the field via an interface.
-func (v *Dependency) GetStatus() JobStatus { return v.Status }
-
 // DeregisteredWorker includes the requested fields of the GraphQL type Worker.
 type DeregisteredWorker struct {
 	Id     string       `json:"id"`
 	Status WorkerStatus `json:"status"`
 }
-
-// GetId returns DeregisteredWorker.Id, and is useful for accessing the field via an interface.
-func (v *DeregisteredWorker) GetId() string { return v.Id }
-
-// GetStatus returns DeregisteredWorker.Status, and is useful for accessing the field via an interface.
-func (v *DeregisteredWorker) GetStatus() WorkerStatus { return v.Status }
 
 // STRICT refuses a checkpoint that other software or another GPU made. BEST_EFFORT uses it, and says so on the job.
 type Determinism string
@@ -1481,18 +863,6 @@ type Directive struct {
 	JobId    *string         `json:"jobId"`
 	Deadline *time.Time      `json:"deadline"`
 }
-
-// GetAction returns Directive.Action, and is useful for accessing the field via an interface.
-func (v *Directive) GetAction() DirectiveAction { return v.Action }
-
-// GetReason returns Directive.Reason, and is useful for accessing the field via an interface.
-func (v *Directive) GetReason() *string { return v.Reason }
-
-// GetJobId returns Directive.JobId, and is useful for accessing the field via an interface.
-func (v *Directive) GetJobId() *string { return v.JobId }
-
-// GetDeadline returns Directive.Deadline, and is useful for accessing the field via an interface.
-func (v *Directive) GetDeadline() *time.Time { return v.Deadline }
 
 // CHECKPOINT: save a checkpoint of the job and release it as YIELDED. A worker that cannot save one continues its job. The request lapses after 2 minutes.
 type DirectiveAction string
@@ -1530,28 +900,10 @@ type Draft struct {
 	Takes *string `json:"takes"`
 }
 
-// GetSteps returns Draft.Steps, and is useful for accessing the field via an interface.
-func (v *Draft) GetSteps() int { return v.Steps }
-
-// GetKeptUntil returns Draft.KeptUntil, and is useful for accessing the field via an interface.
-func (v *Draft) GetKeptUntil() *time.Time { return v.KeptUntil }
-
-// GetPreview returns Draft.Preview, and is useful for accessing the field via an interface.
-func (v *Draft) GetPreview() *Artifact { return v.Preview }
-
-// GetContinuedBy returns Draft.ContinuedBy, and is useful for accessing the field via an interface.
-func (v *Draft) GetContinuedBy() *ContinuedBy { return v.ContinuedBy }
-
-// GetTakes returns Draft.Takes, and is useful for accessing the field via an interface.
-func (v *Draft) GetTakes() *string { return v.Takes }
-
 type DraftInput struct {
 	// 1 to the steps of the whole video. The model's drafts says what those are.
 	Steps int `json:"steps"`
 }
-
-// GetSteps returns DraftInput.Steps, and is useful for accessing the field via an interface.
-func (v *DraftInput) GetSteps() int { return v.Steps }
 
 // DraftSum includes the GraphQL fields of DraftSum requested by the fragment DraftSum.
 type DraftSum struct {
@@ -1559,12 +911,6 @@ type DraftSum struct {
 	// The GPU seconds of all their attempts. An attempt that runs counts once it ends.
 	GpuSeconds float64 `json:"gpuSeconds"`
 }
-
-// GetDrafts returns DraftSum.Drafts, and is useful for accessing the field via an interface.
-func (v *DraftSum) GetDrafts() int { return v.Drafts }
-
-// GetGpuSeconds returns DraftSum.GpuSeconds, and is useful for accessing the field via an interface.
-func (v *DraftSum) GetGpuSeconds() float64 { return v.GpuSeconds }
 
 // DraftUsage includes the GraphQL fields of DraftUsage requested by the fragment DraftUsage.
 // The GraphQL type's documentation follows.
@@ -1579,15 +925,6 @@ type DraftUsage struct {
 	Discarded DraftSum `json:"discarded"`
 }
 
-// GetUndecided returns DraftUsage.Undecided, and is useful for accessing the field via an interface.
-func (v *DraftUsage) GetUndecided() DraftSum { return v.Undecided }
-
-// GetContinued returns DraftUsage.Continued, and is useful for accessing the field via an interface.
-func (v *DraftUsage) GetContinued() DraftSum { return v.Continued }
-
-// GetDiscarded returns DraftUsage.Discarded, and is useful for accessing the field via an interface.
-func (v *DraftUsage) GetDiscarded() DraftSum { return v.Discarded }
-
 // DrainLeftOut includes the GraphQL fields of DrainLeftOut requested by the fragment DrainLeftOut.
 // The GraphQL type's documentation follows.
 //
@@ -1598,15 +935,6 @@ type DrainLeftOut struct {
 	// The reason in a few words.
 	Message string `json:"message"`
 }
-
-// GetReason returns DrainLeftOut.Reason, and is useful for accessing the field via an interface.
-func (v *DrainLeftOut) GetReason() DrainObstacle { return v.Reason }
-
-// GetJobs returns DrainLeftOut.Jobs, and is useful for accessing the field via an interface.
-func (v *DrainLeftOut) GetJobs() int { return v.Jobs }
-
-// GetMessage returns DrainLeftOut.Message, and is useful for accessing the field via an interface.
-func (v *DrainLeftOut) GetMessage() string { return v.Message }
 
 // Why queued jobs do not start: all leases are halted, their queue is paused, nothing can run them, or no worker that can is ready.
 type DrainObstacle string
@@ -1630,12 +958,6 @@ type DrainedWorker struct {
 	Id     string       `json:"id"`
 	Status WorkerStatus `json:"status"`
 }
-
-// GetId returns DrainedWorker.Id, and is useful for accessing the field via an interface.
-func (v *DrainedWorker) GetId() string { return v.Id }
-
-// GetStatus returns DrainedWorker.Status, and is useful for accessing the field via an interface.
-func (v *DrainedWorker) GetStatus() WorkerStatus { return v.Status }
 
 // A local time that daylight saving skips: the schedule fires when the clock is put forward, or not at all. An expression whose minute or hour has a * or a step follows real time: it never makes up for it.
 type DstGap string
@@ -1671,23 +993,11 @@ type EndPayload struct {
 	Next *Lease   `json:"next"`
 }
 
-// GetJob returns EndPayload.Job, and is useful for accessing the field via an interface.
-func (v *EndPayload) GetJob() EndedJob { return v.Job }
-
-// GetNext returns EndPayload.Next, and is useful for accessing the field via an interface.
-func (v *EndPayload) GetNext() *Lease { return v.Next }
-
 // EndedJob includes the requested fields of the GraphQL type Job.
 type EndedJob struct {
 	Id     string    `json:"id"`
 	Status JobStatus `json:"status"`
 }
-
-// GetId returns EndedJob.Id, and is useful for accessing the field via an interface.
-func (v *EndedJob) GetId() string { return v.Id }
-
-// GetStatus returns EndedJob.Status, and is useful for accessing the field via an interface.
-func (v *EndedJob) GetStatus() JobStatus { return v.Status }
 
 // Estimate includes the requested fields of the GraphQL type Estimate.
 // The GraphQL type's documentation follows.
@@ -1704,159 +1014,12 @@ type Estimate struct {
 	Position int `json:"position"`
 }
 
-// GetWaitSeconds returns Estimate.WaitSeconds, and is useful for accessing the field via an interface.
-func (v *Estimate) GetWaitSeconds() *float64 { return v.WaitSeconds }
-
-// GetWaitSecondsP90 returns Estimate.WaitSecondsP90, and is useful for accessing the field via an interface.
-func (v *Estimate) GetWaitSecondsP90() *float64 { return v.WaitSecondsP90 }
-
-// GetRenderSeconds returns Estimate.RenderSeconds, and is useful for accessing the field via an interface.
-func (v *Estimate) GetRenderSeconds() *float64 { return v.RenderSeconds }
-
-// GetPosition returns Estimate.Position, and is useful for accessing the field via an interface.
-func (v *Estimate) GetPosition() int { return v.Position }
-
 // ExplainedJob includes the requested fields of the GraphQL type Job.
 type ExplainedJob struct {
 	ListedJob `json:"-"`
 	// All reasons why the job waits, the most important first. Empty once it runs.
 	WaitingFor []WaitingReason `json:"waitingFor"`
 }
-
-// GetWaitingFor returns ExplainedJob.WaitingFor, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetWaitingFor() []WaitingReason { return v.WaitingFor }
-
-// GetPrompt returns ExplainedJob.Prompt, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetPrompt() *string { return v.ListedJob.Prompt }
-
-// GetIdempotencyKey returns ExplainedJob.IdempotencyKey, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetIdempotencyKey() *string { return v.ListedJob.IdempotencyKey }
-
-// GetAccount returns ExplainedJob.Account, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetAccount() JobAccount { return v.ListedJob.Account }
-
-// GetId returns ExplainedJob.Id, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetId() string { return v.ListedJob.Job.Id }
-
-// GetType returns ExplainedJob.Type, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetType() string { return v.ListedJob.Job.Type }
-
-// GetModel returns ExplainedJob.Model, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetModel() string { return v.ListedJob.Job.Model }
-
-// GetModelVersion returns ExplainedJob.ModelVersion, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetModelVersion() int { return v.ListedJob.Job.ModelVersion }
-
-// GetAlias returns ExplainedJob.Alias, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetAlias() *string { return v.ListedJob.Job.Alias }
-
-// GetStatus returns ExplainedJob.Status, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetStatus() JobStatus { return v.ListedJob.Job.Status }
-
-// GetProgress returns ExplainedJob.Progress, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetProgress() Progress { return v.ListedJob.Job.Progress }
-
-// GetTier returns ExplainedJob.Tier, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetTier() Tier { return v.ListedJob.Job.Tier }
-
-// GetLane returns ExplainedJob.Lane, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetLane() Tier { return v.ListedJob.Job.Lane }
-
-// GetRun returns ExplainedJob.Run, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetRun() int { return v.ListedJob.Job.Run }
-
-// GetPriority returns ExplainedJob.Priority, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetPriority() int { return v.ListedJob.Job.Priority }
-
-// GetParams returns ExplainedJob.Params, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetParams() json.RawMessage { return v.ListedJob.Job.Params }
-
-// GetMetadata returns ExplainedJob.Metadata, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetMetadata() *json.RawMessage { return v.ListedJob.Job.Metadata }
-
-// GetUserId returns ExplainedJob.UserId, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetUserId() *string { return v.ListedJob.Job.UserId }
-
-// GetAttemptNo returns ExplainedJob.AttemptNo, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetAttemptNo() int { return v.ListedJob.Job.AttemptNo }
-
-// GetMaxAttempts returns ExplainedJob.MaxAttempts, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetMaxAttempts() int { return v.ListedJob.Job.MaxAttempts }
-
-// GetAtMostOnce returns ExplainedJob.AtMostOnce, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetAtMostOnce() bool { return v.ListedJob.Job.AtMostOnce }
-
-// GetMaxPreemptions returns ExplainedJob.MaxPreemptions, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetMaxPreemptions() *int { return v.ListedJob.Job.MaxPreemptions }
-
-// GetPreemptions returns ExplainedJob.Preemptions, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetPreemptions() int { return v.ListedJob.Job.Preemptions }
-
-// GetFinishBy returns ExplainedJob.FinishBy, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetFinishBy() *time.Time { return v.ListedJob.Job.FinishBy }
-
-// GetLate returns ExplainedJob.Late, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetLate() bool { return v.ListedJob.Job.Late }
-
-// GetMaxPricePerHour returns ExplainedJob.MaxPricePerHour, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetMaxPricePerHour() *float64 { return v.ListedJob.Job.MaxPricePerHour }
-
-// GetOnDemandOnly returns ExplainedJob.OnDemandOnly, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetOnDemandOnly() bool { return v.ListedJob.Job.OnDemandOnly }
-
-// GetHasHandle returns ExplainedJob.HasHandle, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetHasHandle() bool { return v.ListedJob.Job.HasHandle }
-
-// GetResult returns ExplainedJob.Result, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetResult() *Artifact { return v.ListedJob.Job.Result }
-
-// GetOutput returns ExplainedJob.Output, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetOutput() *json.RawMessage { return v.ListedJob.Job.Output }
-
-// GetCancellation returns ExplainedJob.Cancellation, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetCancellation() *Cancellation { return v.ListedJob.Job.Cancellation }
-
-// GetFailureClass returns ExplainedJob.FailureClass, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetFailureClass() *FailureClass { return v.ListedJob.Job.FailureClass }
-
-// GetFailureReason returns ExplainedJob.FailureReason, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetFailureReason() *string { return v.ListedJob.Job.FailureReason }
-
-// GetWastedGpuSeconds returns ExplainedJob.WastedGpuSeconds, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetWastedGpuSeconds() float64 { return v.ListedJob.Job.WastedGpuSeconds }
-
-// GetRunAt returns ExplainedJob.RunAt, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetRunAt() *time.Time { return v.ListedJob.Job.RunAt }
-
-// GetExpiresAt returns ExplainedJob.ExpiresAt, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetExpiresAt() *time.Time { return v.ListedJob.Job.ExpiresAt }
-
-// GetWaitedSeconds returns ExplainedJob.WaitedSeconds, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetWaitedSeconds() *float64 { return v.ListedJob.Job.WaitedSeconds }
-
-// GetRanSeconds returns ExplainedJob.RanSeconds, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetRanSeconds() *float64 { return v.ListedJob.Job.RanSeconds }
-
-// GetTime returns ExplainedJob.Time, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetTime() *JobTime { return v.ListedJob.Job.Time }
-
-// GetCreatedAt returns ExplainedJob.CreatedAt, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetCreatedAt() time.Time { return v.ListedJob.Job.CreatedAt }
-
-// GetStartedAt returns ExplainedJob.StartedAt, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetStartedAt() *time.Time { return v.ListedJob.Job.StartedAt }
-
-// GetCompletedAt returns ExplainedJob.CompletedAt, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetCompletedAt() *time.Time { return v.ListedJob.Job.CompletedAt }
-
-// GetDeletedAt returns ExplainedJob.DeletedAt, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetDeletedAt() *time.Time { return v.ListedJob.Job.DeletedAt }
-
-// GetDraft returns ExplainedJob.Draft, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetDraft() *Draft { return v.ListedJob.Job.Draft }
-
-// GetContinues returns ExplainedJob.Continues, and is useful for accessing the field via an interface.
-func (v *ExplainedJob) GetContinues() *Continued { return v.ListedJob.Job.Continues }
 
 func (v *ExplainedJob) UnmarshalJSON(b []byte) error {
 
@@ -2073,30 +1236,6 @@ type FailJobInput struct {
 	ErrorDetail *string `json:"errorDetail,omitempty"`
 }
 
-// GetAttemptId returns FailJobInput.AttemptId, and is useful for accessing the field via an interface.
-func (v *FailJobInput) GetAttemptId() string { return v.AttemptId }
-
-// GetFencingToken returns FailJobInput.FencingToken, and is useful for accessing the field via an interface.
-func (v *FailJobInput) GetFencingToken() string { return v.FencingToken }
-
-// GetClass returns FailJobInput.Class, and is useful for accessing the field via an interface.
-func (v *FailJobInput) GetClass() FailureClass { return v.Class }
-
-// GetMessage returns FailJobInput.Message, and is useful for accessing the field via an interface.
-func (v *FailJobInput) GetMessage() string { return v.Message }
-
-// GetRetryAfterSeconds returns FailJobInput.RetryAfterSeconds, and is useful for accessing the field via an interface.
-func (v *FailJobInput) GetRetryAfterSeconds() *int { return v.RetryAfterSeconds }
-
-// GetLog returns FailJobInput.Log, and is useful for accessing the field via an interface.
-func (v *FailJobInput) GetLog() *UploadedObject { return v.Log }
-
-// GetLeaseNext returns FailJobInput.LeaseNext, and is useful for accessing the field via an interface.
-func (v *FailJobInput) GetLeaseNext() *bool { return v.LeaseNext }
-
-// GetErrorDetail returns FailJobInput.ErrorDetail, and is useful for accessing the field via an interface.
-func (v *FailJobInput) GetErrorDetail() *string { return v.ErrorDetail }
-
 // Why an attempt failed. The class decides whether and when the job is retried (docs/users/jobs.md).
 type FailureClass string
 
@@ -2149,12 +1288,6 @@ type FailureCount struct {
 	Jobs         int          `json:"jobs"`
 }
 
-// GetFailureClass returns FailureCount.FailureClass, and is useful for accessing the field via an interface.
-func (v *FailureCount) GetFailureClass() FailureClass { return v.FailureClass }
-
-// GetJobs returns FailureCount.Jobs, and is useful for accessing the field via an interface.
-func (v *FailureCount) GetJobs() int { return v.Jobs }
-
 // What happens to a node if one that it comes after ends without success.
 type FailurePolicy string
 
@@ -2182,15 +1315,6 @@ type FiredSlot struct {
 	Workflow *Workflow `json:"workflow"`
 }
 
-// GetAt returns FiredSlot.At, and is useful for accessing the field via an interface.
-func (v *FiredSlot) GetAt() time.Time { return v.At }
-
-// GetJob returns FiredSlot.Job, and is useful for accessing the field via an interface.
-func (v *FiredSlot) GetJob() *Job { return v.Job }
-
-// GetWorkflow returns FiredSlot.Workflow, and is useful for accessing the field via an interface.
-func (v *FiredSlot) GetWorkflow() *Workflow { return v.Workflow }
-
 // GPUState includes the requested fields of the GraphQL type GpuState.
 // The GraphQL type's documentation follows.
 //
@@ -2209,33 +1333,6 @@ type GPUState struct {
 	Xid *int      `json:"xid"`
 	At  time.Time `json:"at"`
 }
-
-// GetIndex returns GPUState.Index, and is useful for accessing the field via an interface.
-func (v *GPUState) GetIndex() int { return v.Index }
-
-// GetUtilization returns GPUState.Utilization, and is useful for accessing the field via an interface.
-func (v *GPUState) GetUtilization() *float64 { return v.Utilization }
-
-// GetMemoryUsedBytes returns GPUState.MemoryUsedBytes, and is useful for accessing the field via an interface.
-func (v *GPUState) GetMemoryUsedBytes() *int64 { return v.MemoryUsedBytes }
-
-// GetMemoryTotalBytes returns GPUState.MemoryTotalBytes, and is useful for accessing the field via an interface.
-func (v *GPUState) GetMemoryTotalBytes() *int64 { return v.MemoryTotalBytes }
-
-// GetTemperatureC returns GPUState.TemperatureC, and is useful for accessing the field via an interface.
-func (v *GPUState) GetTemperatureC() *float64 { return v.TemperatureC }
-
-// GetPowerW returns GPUState.PowerW, and is useful for accessing the field via an interface.
-func (v *GPUState) GetPowerW() *float64 { return v.PowerW }
-
-// GetEccUncorrected returns GPUState.EccUncorrected, and is useful for accessing the field via an interface.
-func (v *GPUState) GetEccUncorrected() *int64 { return v.EccUncorrected }
-
-// GetXid returns GPUState.Xid, and is useful for accessing the field via an interface.
-func (v *GPUState) GetXid() *int { return v.Xid }
-
-// GetAt returns GPUState.At, and is useful for accessing the field via an interface.
-func (v *GPUState) GetAt() time.Time { return v.At }
 
 func (v *GPUState) UnmarshalJSON(b []byte) error {
 
@@ -2395,30 +1492,6 @@ type GpuSample struct {
 	Xid              *int     `json:"xid,omitempty"`
 }
 
-// GetIndex returns GpuSample.Index, and is useful for accessing the field via an interface.
-func (v *GpuSample) GetIndex() int { return v.Index }
-
-// GetUtilization returns GpuSample.Utilization, and is useful for accessing the field via an interface.
-func (v *GpuSample) GetUtilization() *float64 { return v.Utilization }
-
-// GetMemoryUsedBytes returns GpuSample.MemoryUsedBytes, and is useful for accessing the field via an interface.
-func (v *GpuSample) GetMemoryUsedBytes() *int64 { return v.MemoryUsedBytes }
-
-// GetMemoryTotalBytes returns GpuSample.MemoryTotalBytes, and is useful for accessing the field via an interface.
-func (v *GpuSample) GetMemoryTotalBytes() *int64 { return v.MemoryTotalBytes }
-
-// GetTemperatureC returns GpuSample.TemperatureC, and is useful for accessing the field via an interface.
-func (v *GpuSample) GetTemperatureC() *float64 { return v.TemperatureC }
-
-// GetPowerW returns GpuSample.PowerW, and is useful for accessing the field via an interface.
-func (v *GpuSample) GetPowerW() *float64 { return v.PowerW }
-
-// GetEccUncorrected returns GpuSample.EccUncorrected, and is useful for accessing the field via an interface.
-func (v *GpuSample) GetEccUncorrected() *int64 { return v.EccUncorrected }
-
-// GetXid returns GpuSample.Xid, and is useful for accessing the field via an interface.
-func (v *GpuSample) GetXid() *int { return v.Xid }
-
 func (v *GpuSample) UnmarshalJSON(b []byte) error {
 
 	if string(b) == "null" {
@@ -2571,18 +1644,6 @@ type Halt struct {
 	Reason string    `json:"reason"`
 }
 
-// GetWhat returns Halt.What, and is useful for accessing the field via an interface.
-func (v *Halt) GetWhat() HaltTarget { return v.What }
-
-// GetBy returns Halt.By, and is useful for accessing the field via an interface.
-func (v *Halt) GetBy() string { return v.By }
-
-// GetSince returns Halt.Since, and is useful for accessing the field via an interface.
-func (v *Halt) GetSince() time.Time { return v.Since }
-
-// GetReason returns Halt.Reason, and is useful for accessing the field via an interface.
-func (v *Halt) GetReason() string { return v.Reason }
-
 // What an operator can halt: no slot of a schedule fires; no worker gets a job.
 type HaltTarget string
 
@@ -2602,26 +1663,11 @@ type HeartbeatInput struct {
 	Gpus         []GpuSample `json:"gpus,omitempty"`
 }
 
-// GetAttemptId returns HeartbeatInput.AttemptId, and is useful for accessing the field via an interface.
-func (v *HeartbeatInput) GetAttemptId() string { return v.AttemptId }
-
-// GetFencingToken returns HeartbeatInput.FencingToken, and is useful for accessing the field via an interface.
-func (v *HeartbeatInput) GetFencingToken() string { return v.FencingToken }
-
-// GetGpus returns HeartbeatInput.Gpus, and is useful for accessing the field via an interface.
-func (v *HeartbeatInput) GetGpus() []GpuSample { return v.Gpus }
-
 // HeartbeatPayload includes the GraphQL fields of HeartbeatPayload requested by the fragment HeartbeatPayload.
 type HeartbeatPayload struct {
 	LeaseExpiresAt time.Time `json:"leaseExpiresAt"`
 	Directive      Directive `json:"directive"`
 }
-
-// GetLeaseExpiresAt returns HeartbeatPayload.LeaseExpiresAt, and is useful for accessing the field via an interface.
-func (v *HeartbeatPayload) GetLeaseExpiresAt() time.Time { return v.LeaseExpiresAt }
-
-// GetDirective returns HeartbeatPayload.Directive, and is useful for accessing the field via an interface.
-func (v *HeartbeatPayload) GetDirective() Directive { return v.Directive }
 
 type InputFrame string
 
@@ -2640,12 +1686,6 @@ type InputUpload struct {
 	ArtifactId string       `json:"artifactId"`
 	Target     UploadTarget `json:"target"`
 }
-
-// GetArtifactId returns InputUpload.ArtifactId, and is useful for accessing the field via an interface.
-func (v *InputUpload) GetArtifactId() string { return v.ArtifactId }
-
-// GetTarget returns InputUpload.Target, and is useful for accessing the field via an interface.
-func (v *InputUpload) GetTarget() UploadTarget { return v.Target }
 
 // Job includes the GraphQL fields of Job requested by the fragment Job.
 type Job struct {
@@ -2721,140 +1761,11 @@ type Job struct {
 	Continues *Continued `json:"continues"`
 }
 
-// GetId returns Job.Id, and is useful for accessing the field via an interface.
-func (v *Job) GetId() string { return v.Id }
-
-// GetType returns Job.Type, and is useful for accessing the field via an interface.
-func (v *Job) GetType() string { return v.Type }
-
-// GetModel returns Job.Model, and is useful for accessing the field via an interface.
-func (v *Job) GetModel() string { return v.Model }
-
-// GetModelVersion returns Job.ModelVersion, and is useful for accessing the field via an interface.
-func (v *Job) GetModelVersion() int { return v.ModelVersion }
-
-// GetAlias returns Job.Alias, and is useful for accessing the field via an interface.
-func (v *Job) GetAlias() *string { return v.Alias }
-
-// GetStatus returns Job.Status, and is useful for accessing the field via an interface.
-func (v *Job) GetStatus() JobStatus { return v.Status }
-
-// GetProgress returns Job.Progress, and is useful for accessing the field via an interface.
-func (v *Job) GetProgress() Progress { return v.Progress }
-
-// GetTier returns Job.Tier, and is useful for accessing the field via an interface.
-func (v *Job) GetTier() Tier { return v.Tier }
-
-// GetLane returns Job.Lane, and is useful for accessing the field via an interface.
-func (v *Job) GetLane() Tier { return v.Lane }
-
-// GetRun returns Job.Run, and is useful for accessing the field via an interface.
-func (v *Job) GetRun() int { return v.Run }
-
-// GetPriority returns Job.Priority, and is useful for accessing the field via an interface.
-func (v *Job) GetPriority() int { return v.Priority }
-
-// GetParams returns Job.Params, and is useful for accessing the field via an interface.
-func (v *Job) GetParams() json.RawMessage { return v.Params }
-
-// GetMetadata returns Job.Metadata, and is useful for accessing the field via an interface.
-func (v *Job) GetMetadata() *json.RawMessage { return v.Metadata }
-
-// GetUserId returns Job.UserId, and is useful for accessing the field via an interface.
-func (v *Job) GetUserId() *string { return v.UserId }
-
-// GetAttemptNo returns Job.AttemptNo, and is useful for accessing the field via an interface.
-func (v *Job) GetAttemptNo() int { return v.AttemptNo }
-
-// GetMaxAttempts returns Job.MaxAttempts, and is useful for accessing the field via an interface.
-func (v *Job) GetMaxAttempts() int { return v.MaxAttempts }
-
-// GetAtMostOnce returns Job.AtMostOnce, and is useful for accessing the field via an interface.
-func (v *Job) GetAtMostOnce() bool { return v.AtMostOnce }
-
-// GetMaxPreemptions returns Job.MaxPreemptions, and is useful for accessing the field via an interface.
-func (v *Job) GetMaxPreemptions() *int { return v.MaxPreemptions }
-
-// GetPreemptions returns Job.Preemptions, and is useful for accessing the field via an interface.
-func (v *Job) GetPreemptions() int { return v.Preemptions }
-
-// GetFinishBy returns Job.FinishBy, and is useful for accessing the field via an interface.
-func (v *Job) GetFinishBy() *time.Time { return v.FinishBy }
-
-// GetLate returns Job.Late, and is useful for accessing the field via an interface.
-func (v *Job) GetLate() bool { return v.Late }
-
-// GetMaxPricePerHour returns Job.MaxPricePerHour, and is useful for accessing the field via an interface.
-func (v *Job) GetMaxPricePerHour() *float64 { return v.MaxPricePerHour }
-
-// GetOnDemandOnly returns Job.OnDemandOnly, and is useful for accessing the field via an interface.
-func (v *Job) GetOnDemandOnly() bool { return v.OnDemandOnly }
-
-// GetHasHandle returns Job.HasHandle, and is useful for accessing the field via an interface.
-func (v *Job) GetHasHandle() bool { return v.HasHandle }
-
-// GetResult returns Job.Result, and is useful for accessing the field via an interface.
-func (v *Job) GetResult() *Artifact { return v.Result }
-
-// GetOutput returns Job.Output, and is useful for accessing the field via an interface.
-func (v *Job) GetOutput() *json.RawMessage { return v.Output }
-
-// GetCancellation returns Job.Cancellation, and is useful for accessing the field via an interface.
-func (v *Job) GetCancellation() *Cancellation { return v.Cancellation }
-
-// GetFailureClass returns Job.FailureClass, and is useful for accessing the field via an interface.
-func (v *Job) GetFailureClass() *FailureClass { return v.FailureClass }
-
-// GetFailureReason returns Job.FailureReason, and is useful for accessing the field via an interface.
-func (v *Job) GetFailureReason() *string { return v.FailureReason }
-
-// GetWastedGpuSeconds returns Job.WastedGpuSeconds, and is useful for accessing the field via an interface.
-func (v *Job) GetWastedGpuSeconds() float64 { return v.WastedGpuSeconds }
-
-// GetRunAt returns Job.RunAt, and is useful for accessing the field via an interface.
-func (v *Job) GetRunAt() *time.Time { return v.RunAt }
-
-// GetExpiresAt returns Job.ExpiresAt, and is useful for accessing the field via an interface.
-func (v *Job) GetExpiresAt() *time.Time { return v.ExpiresAt }
-
-// GetWaitedSeconds returns Job.WaitedSeconds, and is useful for accessing the field via an interface.
-func (v *Job) GetWaitedSeconds() *float64 { return v.WaitedSeconds }
-
-// GetRanSeconds returns Job.RanSeconds, and is useful for accessing the field via an interface.
-func (v *Job) GetRanSeconds() *float64 { return v.RanSeconds }
-
-// GetTime returns Job.Time, and is useful for accessing the field via an interface.
-func (v *Job) GetTime() *JobTime { return v.Time }
-
-// GetCreatedAt returns Job.CreatedAt, and is useful for accessing the field via an interface.
-func (v *Job) GetCreatedAt() time.Time { return v.CreatedAt }
-
-// GetStartedAt returns Job.StartedAt, and is useful for accessing the field via an interface.
-func (v *Job) GetStartedAt() *time.Time { return v.StartedAt }
-
-// GetCompletedAt returns Job.CompletedAt, and is useful for accessing the field via an interface.
-func (v *Job) GetCompletedAt() *time.Time { return v.CompletedAt }
-
-// GetDeletedAt returns Job.DeletedAt, and is useful for accessing the field via an interface.
-func (v *Job) GetDeletedAt() *time.Time { return v.DeletedAt }
-
-// GetDraft returns Job.Draft, and is useful for accessing the field via an interface.
-func (v *Job) GetDraft() *Draft { return v.Draft }
-
-// GetContinues returns Job.Continues, and is useful for accessing the field via an interface.
-func (v *Job) GetContinues() *Continued { return v.Continues }
-
 // JobAccount includes the requested fields of the GraphQL type Account.
 type JobAccount struct {
 	Id   string `json:"id"`
 	Name string `json:"name"`
 }
-
-// GetId returns JobAccount.Id, and is useful for accessing the field via an interface.
-func (v *JobAccount) GetId() string { return v.Id }
-
-// GetName returns JobAccount.Name, and is useful for accessing the field via an interface.
-func (v *JobAccount) GetName() string { return v.Name }
 
 // JobEdge includes the requested fields of the GraphQL type JobEdge.
 type JobEdge struct {
@@ -2874,24 +1785,6 @@ type JobEvent struct {
 	Payload   json.RawMessage `json:"payload"`
 	CreatedAt time.Time       `json:"createdAt"`
 }
-
-// GetSeq returns JobEvent.Seq, and is useful for accessing the field via an interface.
-func (v *JobEvent) GetSeq() int { return v.Seq }
-
-// GetRun returns JobEvent.Run, and is useful for accessing the field via an interface.
-func (v *JobEvent) GetRun() int { return v.Run }
-
-// GetAttemptId returns JobEvent.AttemptId, and is useful for accessing the field via an interface.
-func (v *JobEvent) GetAttemptId() *string { return v.AttemptId }
-
-// GetType returns JobEvent.Type, and is useful for accessing the field via an interface.
-func (v *JobEvent) GetType() JobEventType { return v.Type }
-
-// GetPayload returns JobEvent.Payload, and is useful for accessing the field via an interface.
-func (v *JobEvent) GetPayload() json.RawMessage { return v.Payload }
-
-// GetCreatedAt returns JobEvent.CreatedAt, and is useful for accessing the field via an interface.
-func (v *JobEvent) GetCreatedAt() time.Time { return v.CreatedAt }
 
 // JobEventEdge includes the requested fields of the GraphQL type JobEventEdge.
 type JobEventEdge struct {
@@ -2986,42 +1879,6 @@ type JobFilter struct {
 	Search *string `json:"search,omitempty"`
 }
 
-// GetStatus returns JobFilter.Status, and is useful for accessing the field via an interface.
-func (v *JobFilter) GetStatus() []JobStatus { return v.Status }
-
-// GetType returns JobFilter.Type, and is useful for accessing the field via an interface.
-func (v *JobFilter) GetType() *string { return v.Type }
-
-// GetModel returns JobFilter.Model, and is useful for accessing the field via an interface.
-func (v *JobFilter) GetModel() *string { return v.Model }
-
-// GetTier returns JobFilter.Tier, and is useful for accessing the field via an interface.
-func (v *JobFilter) GetTier() []Tier { return v.Tier }
-
-// GetAccountId returns JobFilter.AccountId, and is useful for accessing the field via an interface.
-func (v *JobFilter) GetAccountId() *string { return v.AccountId }
-
-// GetUserId returns JobFilter.UserId, and is useful for accessing the field via an interface.
-func (v *JobFilter) GetUserId() *string { return v.UserId }
-
-// GetScheduleId returns JobFilter.ScheduleId, and is useful for accessing the field via an interface.
-func (v *JobFilter) GetScheduleId() *string { return v.ScheduleId }
-
-// GetWorkflowId returns JobFilter.WorkflowId, and is useful for accessing the field via an interface.
-func (v *JobFilter) GetWorkflowId() *string { return v.WorkflowId }
-
-// GetFailureClass returns JobFilter.FailureClass, and is useful for accessing the field via an interface.
-func (v *JobFilter) GetFailureClass() []FailureClass { return v.FailureClass }
-
-// GetCreatedAfter returns JobFilter.CreatedAfter, and is useful for accessing the field via an interface.
-func (v *JobFilter) GetCreatedAfter() *time.Time { return v.CreatedAfter }
-
-// GetCreatedBefore returns JobFilter.CreatedBefore, and is useful for accessing the field via an interface.
-func (v *JobFilter) GetCreatedBefore() *time.Time { return v.CreatedBefore }
-
-// GetSearch returns JobFilter.Search, and is useful for accessing the field via an interface.
-func (v *JobFilter) GetSearch() *string { return v.Search }
-
 // JobHistory includes the requested fields of the GraphQL type Job.
 type JobHistory struct {
 	Job `json:"-"`
@@ -3043,162 +1900,6 @@ type JobHistory struct {
 	Artifacts             []Artifact `json:"artifacts"`
 	Events                JobEvents  `json:"events"`
 }
-
-// GetPrompt returns JobHistory.Prompt, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetPrompt() *string { return v.Prompt }
-
-// GetIdempotencyKey returns JobHistory.IdempotencyKey, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetIdempotencyKey() *string { return v.IdempotencyKey }
-
-// GetCreatedBy returns JobHistory.CreatedBy, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetCreatedBy() *string { return v.CreatedBy }
-
-// GetAccount returns JobHistory.Account, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetAccount() JobAccount { return v.Account }
-
-// GetDependsOn returns JobHistory.DependsOn, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetDependsOn() []Dependency { return v.DependsOn }
-
-// GetWaitingFor returns JobHistory.WaitingFor, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetWaitingFor() []WaitingReason { return v.WaitingFor }
-
-// GetEstimatedWaitSeconds returns JobHistory.EstimatedWaitSeconds, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetEstimatedWaitSeconds() *float64 { return v.EstimatedWaitSeconds }
-
-// GetEstimatedCompletionAt returns JobHistory.EstimatedCompletionAt, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetEstimatedCompletionAt() *time.Time { return v.EstimatedCompletionAt }
-
-// GetAttempts returns JobHistory.Attempts, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetAttempts() []Attempt { return v.Attempts }
-
-// GetArtifacts returns JobHistory.Artifacts, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetArtifacts() []Artifact { return v.Artifacts }
-
-// GetEvents returns JobHistory.Events, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetEvents() JobEvents { return v.Events }
-
-// GetId returns JobHistory.Id, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetId() string { return v.Job.Id }
-
-// GetType returns JobHistory.Type, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetType() string { return v.Job.Type }
-
-// GetModel returns JobHistory.Model, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetModel() string { return v.Job.Model }
-
-// GetModelVersion returns JobHistory.ModelVersion, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetModelVersion() int { return v.Job.ModelVersion }
-
-// GetAlias returns JobHistory.Alias, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetAlias() *string { return v.Job.Alias }
-
-// GetStatus returns JobHistory.Status, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetStatus() JobStatus { return v.Job.Status }
-
-// GetProgress returns JobHistory.Progress, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetProgress() Progress { return v.Job.Progress }
-
-// GetTier returns JobHistory.Tier, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetTier() Tier { return v.Job.Tier }
-
-// GetLane returns JobHistory.Lane, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetLane() Tier { return v.Job.Lane }
-
-// GetRun returns JobHistory.Run, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetRun() int { return v.Job.Run }
-
-// GetPriority returns JobHistory.Priority, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetPriority() int { return v.Job.Priority }
-
-// GetParams returns JobHistory.Params, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetParams() json.RawMessage { return v.Job.Params }
-
-// GetMetadata returns JobHistory.Metadata, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetMetadata() *json.RawMessage { return v.Job.Metadata }
-
-// GetUserId returns JobHistory.UserId, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetUserId() *string { return v.Job.UserId }
-
-// GetAttemptNo returns JobHistory.AttemptNo, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetAttemptNo() int { return v.Job.AttemptNo }
-
-// GetMaxAttempts returns JobHistory.MaxAttempts, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetMaxAttempts() int { return v.Job.MaxAttempts }
-
-// GetAtMostOnce returns JobHistory.AtMostOnce, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetAtMostOnce() bool { return v.Job.AtMostOnce }
-
-// GetMaxPreemptions returns JobHistory.MaxPreemptions, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetMaxPreemptions() *int { return v.Job.MaxPreemptions }
-
-// GetPreemptions returns JobHistory.Preemptions, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetPreemptions() int { return v.Job.Preemptions }
-
-// GetFinishBy returns JobHistory.FinishBy, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetFinishBy() *time.Time { return v.Job.FinishBy }
-
-// GetLate returns JobHistory.Late, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetLate() bool { return v.Job.Late }
-
-// GetMaxPricePerHour returns JobHistory.MaxPricePerHour, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetMaxPricePerHour() *float64 { return v.Job.MaxPricePerHour }
-
-// GetOnDemandOnly returns JobHistory.OnDemandOnly, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetOnDemandOnly() bool { return v.Job.OnDemandOnly }
-
-// GetHasHandle returns JobHistory.HasHandle, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetHasHandle() bool { return v.Job.HasHandle }
-
-// GetResult returns JobHistory.Result, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetResult() *Artifact { return v.Job.Result }
-
-// GetOutput returns JobHistory.Output, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetOutput() *json.RawMessage { return v.Job.Output }
-
-// GetCancellation returns JobHistory.Cancellation, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetCancellation() *Cancellation { return v.Job.Cancellation }
-
-// GetFailureClass returns JobHistory.FailureClass, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetFailureClass() *FailureClass { return v.Job.FailureClass }
-
-// GetFailureReason returns JobHistory.FailureReason, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetFailureReason() *string { return v.Job.FailureReason }
-
-// GetWastedGpuSeconds returns JobHistory.WastedGpuSeconds, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetWastedGpuSeconds() float64 { return v.Job.WastedGpuSeconds }
-
-// GetRunAt returns JobHistory.RunAt, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetRunAt() *time.Time { return v.Job.RunAt }
-
-// GetExpiresAt returns JobHistory.ExpiresAt, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetExpiresAt() *time.Time { return v.Job.ExpiresAt }
-
-// GetWaitedSeconds returns JobHistory.WaitedSeconds, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetWaitedSeconds() *float64 { return v.Job.WaitedSeconds }
-
-// GetRanSeconds returns JobHistory.RanSeconds, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetRanSeconds() *float64 { return v.Job.RanSeconds }
-
-// GetTime returns JobHistory.Time, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetTime() *JobTime { return v.Job.Time }
-
-// GetCreatedAt returns JobHistory.CreatedAt, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetCreatedAt() time.Time { return v.Job.CreatedAt }
-
-// GetStartedAt returns JobHistory.StartedAt, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetStartedAt() *time.Time { return v.Job.StartedAt }
-
-// GetCompletedAt returns JobHistory.CompletedAt, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetCompletedAt() *time.Time { return v.Job.CompletedAt }
-
-// GetDeletedAt returns JobHistory.DeletedAt, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetDeletedAt() *time.Time { return v.Job.DeletedAt }
-
-// GetDraft returns JobHistory.Draft, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetDraft() *Draft { return v.Job.Draft }
-
-// GetContinues returns JobHistory.Continues, and is useful for accessing the field via an interface.
-func (v *JobHistory) GetContinues() *Continued { return v.Job.Continues }
 
 func (v *JobHistory) UnmarshalJSON(b []byte) error {
 
@@ -3461,24 +2162,6 @@ type JobTime struct {
 	TotalSeconds   float64 `json:"totalSeconds"`
 }
 
-// GetDelayedSeconds returns JobTime.DelayedSeconds, and is useful for accessing the field via an interface.
-func (v *JobTime) GetDelayedSeconds() float64 { return v.DelayedSeconds }
-
-// GetQueuedSeconds returns JobTime.QueuedSeconds, and is useful for accessing the field via an interface.
-func (v *JobTime) GetQueuedSeconds() float64 { return v.QueuedSeconds }
-
-// GetPausedSeconds returns JobTime.PausedSeconds, and is useful for accessing the field via an interface.
-func (v *JobTime) GetPausedSeconds() float64 { return v.PausedSeconds }
-
-// GetBackoffSeconds returns JobTime.BackoffSeconds, and is useful for accessing the field via an interface.
-func (v *JobTime) GetBackoffSeconds() float64 { return v.BackoffSeconds }
-
-// GetHeldSeconds returns JobTime.HeldSeconds, and is useful for accessing the field via an interface.
-func (v *JobTime) GetHeldSeconds() float64 { return v.HeldSeconds }
-
-// GetTotalSeconds returns JobTime.TotalSeconds, and is useful for accessing the field via an interface.
-func (v *JobTime) GetTotalSeconds() float64 { return v.TotalSeconds }
-
 // JobTotals includes the requested fields of the GraphQL type JobTotals.
 // The GraphQL type's documentation follows.
 //
@@ -3497,35 +2180,11 @@ type JobTotals struct {
 	Partly bool `json:"partly"`
 }
 
-// GetTotal returns JobTotals.Total, and is useful for accessing the field via an interface.
-func (v *JobTotals) GetTotal() int { return v.Total }
-
-// GetStatuses returns JobTotals.Statuses, and is useful for accessing the field via an interface.
-func (v *JobTotals) GetStatuses() []StatusCount { return v.Statuses }
-
-// GetFailures returns JobTotals.Failures, and is useful for accessing the field via an interface.
-func (v *JobTotals) GetFailures() []FailureCount { return v.Failures }
-
-// GetPercent returns JobTotals.Percent, and is useful for accessing the field via an interface.
-func (v *JobTotals) GetPercent() float64 { return v.Percent }
-
-// GetEstimatedEndAt returns JobTotals.EstimatedEndAt, and is useful for accessing the field via an interface.
-func (v *JobTotals) GetEstimatedEndAt() *time.Time { return v.EstimatedEndAt }
-
-// GetPartly returns JobTotals.Partly, and is useful for accessing the field via an interface.
-func (v *JobTotals) GetPartly() bool { return v.Partly }
-
 // KeyAccount includes the requested fields of the GraphQL type Account.
 type KeyAccount struct {
 	Id   string `json:"id"`
 	Name string `json:"name"`
 }
-
-// GetId returns KeyAccount.Id, and is useful for accessing the field via an interface.
-func (v *KeyAccount) GetId() string { return v.Id }
-
-// GetName returns KeyAccount.Name, and is useful for accessing the field via an interface.
-func (v *KeyAccount) GetName() string { return v.Name }
 
 // Lease includes the GraphQL fields of Lease requested by the fragment Lease.
 type Lease struct {
@@ -3556,62 +2215,11 @@ type Lease struct {
 	Model *LeasedModel `json:"model"`
 }
 
-// GetAttemptId returns Lease.AttemptId, and is useful for accessing the field via an interface.
-func (v *Lease) GetAttemptId() string { return v.AttemptId }
-
-// GetFencingToken returns Lease.FencingToken, and is useful for accessing the field via an interface.
-func (v *Lease) GetFencingToken() string { return v.FencingToken }
-
-// GetAttemptNo returns Lease.AttemptNo, and is useful for accessing the field via an interface.
-func (v *Lease) GetAttemptNo() int { return v.AttemptNo }
-
-// GetLeaseExpiresAt returns Lease.LeaseExpiresAt, and is useful for accessing the field via an interface.
-func (v *Lease) GetLeaseExpiresAt() time.Time { return v.LeaseExpiresAt }
-
-// GetJob returns Lease.Job, and is useful for accessing the field via an interface.
-func (v *Lease) GetJob() LeasedJob { return v.Job }
-
-// GetCheckpoints returns Lease.Checkpoints, and is useful for accessing the field via an interface.
-func (v *Lease) GetCheckpoints() []Artifact { return v.Checkpoints }
-
-// GetInputs returns Lease.Inputs, and is useful for accessing the field via an interface.
-func (v *Lease) GetInputs() []Artifact { return v.Inputs }
-
-// GetInputNames returns Lease.InputNames, and is useful for accessing the field via an interface.
-func (v *Lease) GetInputNames() []string { return v.InputNames }
-
-// GetInputFrames returns Lease.InputFrames, and is useful for accessing the field via an interface.
-func (v *Lease) GetInputFrames() []*InputFrame { return v.InputFrames }
-
-// GetCheckpointSeconds returns Lease.CheckpointSeconds, and is useful for accessing the field via an interface.
-func (v *Lease) GetCheckpointSeconds() float64 { return v.CheckpointSeconds }
-
-// GetTimeoutSeconds returns Lease.TimeoutSeconds, and is useful for accessing the field via an interface.
-func (v *Lease) GetTimeoutSeconds() int { return v.TimeoutSeconds }
-
-// GetDraftSteps returns Lease.DraftSteps, and is useful for accessing the field via an interface.
-func (v *Lease) GetDraftSteps() *int { return v.DraftSteps }
-
-// GetHandle returns Lease.Handle, and is useful for accessing the field via an interface.
-func (v *Lease) GetHandle() *string { return v.Handle }
-
-// GetTraceparent returns Lease.Traceparent, and is useful for accessing the field via an interface.
-func (v *Lease) GetTraceparent() *string { return v.Traceparent }
-
-// GetModel returns Lease.Model, and is useful for accessing the field via an interface.
-func (v *Lease) GetModel() *LeasedModel { return v.Model }
-
 // LeaseAnswer includes the requested fields of the GraphQL type LeaseJobPayload.
 type LeaseAnswer struct {
 	Lease     *Lease     `json:"lease"`
 	Directive *Directive `json:"directive"`
 }
-
-// GetLease returns LeaseAnswer.Lease, and is useful for accessing the field via an interface.
-func (v *LeaseAnswer) GetLease() *Lease { return v.Lease }
-
-// GetDirective returns LeaseAnswer.Directive, and is useful for accessing the field via an interface.
-func (v *LeaseAnswer) GetDirective() *Directive { return v.Directive }
 
 // Repeating a requestId returns the same lease while it is live, in case a response was lost. With another requestId or none, lease is null while the worker has a live attempt. A requestId whose lease is over gets no other.
 type LeaseJobInput struct {
@@ -3620,18 +2228,6 @@ type LeaseJobInput struct {
 	WarmModels  []string `json:"warmModels"`
 	RequestId   *string  `json:"requestId,omitempty"`
 }
-
-// GetWorkerId returns LeaseJobInput.WorkerId, and is useful for accessing the field via an interface.
-func (v *LeaseJobInput) GetWorkerId() string { return v.WorkerId }
-
-// GetWaitSeconds returns LeaseJobInput.WaitSeconds, and is useful for accessing the field via an interface.
-func (v *LeaseJobInput) GetWaitSeconds() *int { return v.WaitSeconds }
-
-// GetWarmModels returns LeaseJobInput.WarmModels, and is useful for accessing the field via an interface.
-func (v *LeaseJobInput) GetWarmModels() []string { return v.WarmModels }
-
-// GetRequestId returns LeaseJobInput.RequestId, and is useful for accessing the field via an interface.
-func (v *LeaseJobInput) GetRequestId() *string { return v.RequestId }
 
 // LeasedJob includes the requested fields of the GraphQL type Job.
 type LeasedJob struct {
@@ -3644,24 +2240,6 @@ type LeasedJob struct {
 	Params    json.RawMessage `json:"params"`
 	AttemptNo int             `json:"attemptNo"`
 }
-
-// GetId returns LeasedJob.Id, and is useful for accessing the field via an interface.
-func (v *LeasedJob) GetId() string { return v.Id }
-
-// GetType returns LeasedJob.Type, and is useful for accessing the field via an interface.
-func (v *LeasedJob) GetType() string { return v.Type }
-
-// GetModel returns LeasedJob.Model, and is useful for accessing the field via an interface.
-func (v *LeasedJob) GetModel() string { return v.Model }
-
-// GetPrompt returns LeasedJob.Prompt, and is useful for accessing the field via an interface.
-func (v *LeasedJob) GetPrompt() *string { return v.Prompt }
-
-// GetParams returns LeasedJob.Params, and is useful for accessing the field via an interface.
-func (v *LeasedJob) GetParams() json.RawMessage { return v.Params }
-
-// GetAttemptNo returns LeasedJob.AttemptNo, and is useful for accessing the field via an interface.
-func (v *LeasedJob) GetAttemptNo() int { return v.AttemptNo }
 
 // LeasedModel includes the requested fields of the GraphQL type LeasedModel.
 // The GraphQL type's documentation follows.
@@ -3676,24 +2254,6 @@ type LeasedModel struct {
 	Determinism Determinism      `json:"determinism"`
 }
 
-// GetVersion returns LeasedModel.Version, and is useful for accessing the field via an interface.
-func (v *LeasedModel) GetVersion() int { return v.Version }
-
-// GetRuntime returns LeasedModel.Runtime, and is useful for accessing the field via an interface.
-func (v *LeasedModel) GetRuntime() *string { return v.Runtime }
-
-// GetSettings returns LeasedModel.Settings, and is useful for accessing the field via an interface.
-func (v *LeasedModel) GetSettings() *json.RawMessage { return v.Settings }
-
-// GetProduces returns LeasedModel.Produces, and is useful for accessing the field via an interface.
-func (v *LeasedModel) GetProduces() ModelProduct { return v.Produces }
-
-// GetQuality returns LeasedModel.Quality, and is useful for accessing the field via an interface.
-func (v *LeasedModel) GetQuality() *json.RawMessage { return v.Quality }
-
-// GetDeterminism returns LeasedModel.Determinism, and is useful for accessing the field via an interface.
-func (v *LeasedModel) GetDeterminism() Determinism { return v.Determinism }
-
 // ListedJob includes the GraphQL fields of Job requested by the fragment ListedJob.
 type ListedJob struct {
 	Job `json:"-"`
@@ -3702,138 +2262,6 @@ type ListedJob struct {
 	IdempotencyKey *string    `json:"idempotencyKey"`
 	Account        JobAccount `json:"account"`
 }
-
-// GetPrompt returns ListedJob.Prompt, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetPrompt() *string { return v.Prompt }
-
-// GetIdempotencyKey returns ListedJob.IdempotencyKey, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetIdempotencyKey() *string { return v.IdempotencyKey }
-
-// GetAccount returns ListedJob.Account, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetAccount() JobAccount { return v.Account }
-
-// GetId returns ListedJob.Id, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetId() string { return v.Job.Id }
-
-// GetType returns ListedJob.Type, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetType() string { return v.Job.Type }
-
-// GetModel returns ListedJob.Model, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetModel() string { return v.Job.Model }
-
-// GetModelVersion returns ListedJob.ModelVersion, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetModelVersion() int { return v.Job.ModelVersion }
-
-// GetAlias returns ListedJob.Alias, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetAlias() *string { return v.Job.Alias }
-
-// GetStatus returns ListedJob.Status, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetStatus() JobStatus { return v.Job.Status }
-
-// GetProgress returns ListedJob.Progress, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetProgress() Progress { return v.Job.Progress }
-
-// GetTier returns ListedJob.Tier, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetTier() Tier { return v.Job.Tier }
-
-// GetLane returns ListedJob.Lane, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetLane() Tier { return v.Job.Lane }
-
-// GetRun returns ListedJob.Run, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetRun() int { return v.Job.Run }
-
-// GetPriority returns ListedJob.Priority, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetPriority() int { return v.Job.Priority }
-
-// GetParams returns ListedJob.Params, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetParams() json.RawMessage { return v.Job.Params }
-
-// GetMetadata returns ListedJob.Metadata, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetMetadata() *json.RawMessage { return v.Job.Metadata }
-
-// GetUserId returns ListedJob.UserId, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetUserId() *string { return v.Job.UserId }
-
-// GetAttemptNo returns ListedJob.AttemptNo, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetAttemptNo() int { return v.Job.AttemptNo }
-
-// GetMaxAttempts returns ListedJob.MaxAttempts, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetMaxAttempts() int { return v.Job.MaxAttempts }
-
-// GetAtMostOnce returns ListedJob.AtMostOnce, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetAtMostOnce() bool { return v.Job.AtMostOnce }
-
-// GetMaxPreemptions returns ListedJob.MaxPreemptions, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetMaxPreemptions() *int { return v.Job.MaxPreemptions }
-
-// GetPreemptions returns ListedJob.Preemptions, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetPreemptions() int { return v.Job.Preemptions }
-
-// GetFinishBy returns ListedJob.FinishBy, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetFinishBy() *time.Time { return v.Job.FinishBy }
-
-// GetLate returns ListedJob.Late, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetLate() bool { return v.Job.Late }
-
-// GetMaxPricePerHour returns ListedJob.MaxPricePerHour, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetMaxPricePerHour() *float64 { return v.Job.MaxPricePerHour }
-
-// GetOnDemandOnly returns ListedJob.OnDemandOnly, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetOnDemandOnly() bool { return v.Job.OnDemandOnly }
-
-// GetHasHandle returns ListedJob.HasHandle, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetHasHandle() bool { return v.Job.HasHandle }
-
-// GetResult returns ListedJob.Result, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetResult() *Artifact { return v.Job.Result }
-
-// GetOutput returns ListedJob.Output, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetOutput() *json.RawMessage { return v.Job.Output }
-
-// GetCancellation returns ListedJob.Cancellation, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetCancellation() *Cancellation { return v.Job.Cancellation }
-
-// GetFailureClass returns ListedJob.FailureClass, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetFailureClass() *FailureClass { return v.Job.FailureClass }
-
-// GetFailureReason returns ListedJob.FailureReason, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetFailureReason() *string { return v.Job.FailureReason }
-
-// GetWastedGpuSeconds returns ListedJob.WastedGpuSeconds, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetWastedGpuSeconds() float64 { return v.Job.WastedGpuSeconds }
-
-// GetRunAt returns ListedJob.RunAt, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetRunAt() *time.Time { return v.Job.RunAt }
-
-// GetExpiresAt returns ListedJob.ExpiresAt, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetExpiresAt() *time.Time { return v.Job.ExpiresAt }
-
-// GetWaitedSeconds returns ListedJob.WaitedSeconds, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetWaitedSeconds() *float64 { return v.Job.WaitedSeconds }
-
-// GetRanSeconds returns ListedJob.RanSeconds, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetRanSeconds() *float64 { return v.Job.RanSeconds }
-
-// GetTime returns ListedJob.Time, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetTime() *JobTime { return v.Job.Time }
-
-// GetCreatedAt returns ListedJob.CreatedAt, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetCreatedAt() time.Time { return v.Job.CreatedAt }
-
-// GetStartedAt returns ListedJob.StartedAt, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetStartedAt() *time.Time { return v.Job.StartedAt }
-
-// GetCompletedAt returns ListedJob.CompletedAt, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetCompletedAt() *time.Time { return v.Job.CompletedAt }
-
-// GetDeletedAt returns ListedJob.DeletedAt, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetDeletedAt() *time.Time { return v.Job.DeletedAt }
-
-// GetDraft returns ListedJob.Draft, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetDraft() *Draft { return v.Job.Draft }
-
-// GetContinues returns ListedJob.Continues, and is useful for accessing the field via an interface.
-func (v *ListedJob) GetContinues() *Continued { return v.Job.Continues }
 
 func (v *ListedJob) UnmarshalJSON(b []byte) error {
 
@@ -4018,12 +2446,6 @@ type LiveLog struct {
 	End int64 `json:"-"`
 }
 
-// GetText returns LiveLog.Text, and is useful for accessing the field via an interface.
-func (v *LiveLog) GetText() string { return v.Text }
-
-// GetEnd returns LiveLog.End, and is useful for accessing the field via an interface.
-func (v *LiveLog) GetEnd() int64 { return v.End }
-
 func (v *LiveLog) UnmarshalJSON(b []byte) error {
 
 	if string(b) == "null" {
@@ -4110,36 +2532,6 @@ type Member struct {
 	DisabledAt   *time.Time `json:"disabledAt"`
 }
 
-// GetId returns Member.Id, and is useful for accessing the field via an interface.
-func (v *Member) GetId() string { return v.Id }
-
-// GetEmail returns Member.Email, and is useful for accessing the field via an interface.
-func (v *Member) GetEmail() string { return v.Email }
-
-// GetName returns Member.Name, and is useful for accessing the field via an interface.
-func (v *Member) GetName() string { return v.Name }
-
-// GetRole returns Member.Role, and is useful for accessing the field via an interface.
-func (v *Member) GetRole() Role { return v.Role }
-
-// GetAccount returns Member.Account, and is useful for accessing the field via an interface.
-func (v *Member) GetAccount() AccountRef { return v.Account }
-
-// GetHasPassword returns Member.HasPassword, and is useful for accessing the field via an interface.
-func (v *Member) GetHasPassword() bool { return v.HasPassword }
-
-// GetSingleSignOn returns Member.SingleSignOn, and is useful for accessing the field via an interface.
-func (v *Member) GetSingleSignOn() bool { return v.SingleSignOn }
-
-// GetCreatedAt returns Member.CreatedAt, and is useful for accessing the field via an interface.
-func (v *Member) GetCreatedAt() time.Time { return v.CreatedAt }
-
-// GetLastLoginAt returns Member.LastLoginAt, and is useful for accessing the field via an interface.
-func (v *Member) GetLastLoginAt() *time.Time { return v.LastLoginAt }
-
-// GetDisabledAt returns Member.DisabledAt, and is useful for accessing the field via an interface.
-func (v *Member) GetDisabledAt() *time.Time { return v.DisabledAt }
-
 // MemberInvitation includes the requested fields of the GraphQL type MemberInvitation.
 // The GraphQL type's documentation follows.
 //
@@ -4149,15 +2541,6 @@ type MemberInvitation struct {
 	Url       string    `json:"url"`
 	ExpiresAt time.Time `json:"expiresAt"`
 }
-
-// GetMember returns MemberInvitation.Member, and is useful for accessing the field via an interface.
-func (v *MemberInvitation) GetMember() Member { return v.Member }
-
-// GetUrl returns MemberInvitation.Url, and is useful for accessing the field via an interface.
-func (v *MemberInvitation) GetUrl() string { return v.Url }
-
-// GetExpiresAt returns MemberInvitation.ExpiresAt, and is useful for accessing the field via an interface.
-func (v *MemberInvitation) GetExpiresAt() time.Time { return v.ExpiresAt }
 
 // Model includes the GraphQL fields of Model requested by the fragment Model.
 // The GraphQL type's documentation follows.
@@ -4205,78 +2588,6 @@ type Model struct {
 	State ModelState `json:"state"`
 }
 
-// GetVersion returns Model.Version, and is useful for accessing the field via an interface.
-func (v *Model) GetVersion() int { return v.Version }
-
-// GetRuntime returns Model.Runtime, and is useful for accessing the field via an interface.
-func (v *Model) GetRuntime() *string { return v.Runtime }
-
-// GetSettings returns Model.Settings, and is useful for accessing the field via an interface.
-func (v *Model) GetSettings() *json.RawMessage { return v.Settings }
-
-// GetQuality returns Model.Quality, and is useful for accessing the field via an interface.
-func (v *Model) GetQuality() *json.RawMessage { return v.Quality }
-
-// GetGpuMemoryGb returns Model.GpuMemoryGb, and is useful for accessing the field via an interface.
-func (v *Model) GetGpuMemoryGb() *float64 { return v.GpuMemoryGb }
-
-// GetGpusPerWorker returns Model.GpusPerWorker, and is useful for accessing the field via an interface.
-func (v *Model) GetGpusPerWorker() int { return v.GpusPerWorker }
-
-// GetProduces returns Model.Produces, and is useful for accessing the field via an interface.
-func (v *Model) GetProduces() ModelProduct { return v.Produces }
-
-// GetRequiresPrompt returns Model.RequiresPrompt, and is useful for accessing the field via an interface.
-func (v *Model) GetRequiresPrompt() bool { return v.RequiresPrompt }
-
-// GetTimeoutSeconds returns Model.TimeoutSeconds, and is useful for accessing the field via an interface.
-func (v *Model) GetTimeoutSeconds() float64 { return v.TimeoutSeconds }
-
-// GetGpuSecondsPerSecond returns Model.GpuSecondsPerSecond, and is useful for accessing the field via an interface.
-func (v *Model) GetGpuSecondsPerSecond() float64 { return v.GpuSecondsPerSecond }
-
-// GetPriceFactor returns Model.PriceFactor, and is useful for accessing the field via an interface.
-func (v *Model) GetPriceFactor() float64 { return v.PriceFactor }
-
-// GetRetry returns Model.Retry, and is useful for accessing the field via an interface.
-func (v *Model) GetRetry() *ModelRetry { return v.Retry }
-
-// GetDrafts returns Model.Drafts, and is useful for accessing the field via an interface.
-func (v *Model) GetDrafts() *ModelDrafts { return v.Drafts }
-
-// GetOrigin returns Model.Origin, and is useful for accessing the field via an interface.
-func (v *Model) GetOrigin() *ModelOrigin { return v.Origin }
-
-// GetRemovedAt returns Model.RemovedAt, and is useful for accessing the field via an interface.
-func (v *Model) GetRemovedAt() *time.Time { return v.RemovedAt }
-
-// GetRemovedBy returns Model.RemovedBy, and is useful for accessing the field via an interface.
-func (v *Model) GetRemovedBy() *string { return v.RemovedBy }
-
-// GetCreatedAt returns Model.CreatedAt, and is useful for accessing the field via an interface.
-func (v *Model) GetCreatedAt() *time.Time { return v.CreatedAt }
-
-// GetName returns Model.Name, and is useful for accessing the field via an interface.
-func (v *Model) GetName() string { return v.Name }
-
-// GetType returns Model.Type, and is useful for accessing the field via an interface.
-func (v *Model) GetType() string { return v.Type }
-
-// GetDescription returns Model.Description, and is useful for accessing the field via an interface.
-func (v *Model) GetDescription() string { return v.Description }
-
-// GetParamsSchema returns Model.ParamsSchema, and is useful for accessing the field via an interface.
-func (v *Model) GetParamsSchema() json.RawMessage { return v.ParamsSchema }
-
-// GetGpuTypes returns Model.GpuTypes, and is useful for accessing the field via an interface.
-func (v *Model) GetGpuTypes() []string { return v.GpuTypes }
-
-// GetAvailable returns Model.Available, and is useful for accessing the field via an interface.
-func (v *Model) GetAvailable() bool { return v.Available }
-
-// GetState returns Model.State, and is useful for accessing the field via an interface.
-func (v *Model) GetState() ModelState { return v.State }
-
 // ModelAlias includes the GraphQL fields of ModelAlias requested by the fragment ModelAlias.
 // The GraphQL type's documentation follows.
 //
@@ -4286,15 +2597,6 @@ type ModelAlias struct {
 	Version int          `json:"version"`
 	Models  []ModelShare `json:"models"`
 }
-
-// GetName returns ModelAlias.Name, and is useful for accessing the field via an interface.
-func (v *ModelAlias) GetName() string { return v.Name }
-
-// GetVersion returns ModelAlias.Version, and is useful for accessing the field via an interface.
-func (v *ModelAlias) GetVersion() int { return v.Version }
-
-// GetModels returns ModelAlias.Models, and is useful for accessing the field via an interface.
-func (v *ModelAlias) GetModels() []ModelShare { return v.Models }
 
 // ModelChange includes the GraphQL fields of ModelChange requested by the fragment ModelChange.
 // The GraphQL type's documentation follows.
@@ -4309,21 +2611,6 @@ type ModelChange struct {
 	// What differs from the current version.
 	Differences []ModelDifference `json:"differences"`
 }
-
-// GetKind returns ModelChange.Kind, and is useful for accessing the field via an interface.
-func (v *ModelChange) GetKind() ModelChangeKind { return v.Kind }
-
-// GetName returns ModelChange.Name, and is useful for accessing the field via an interface.
-func (v *ModelChange) GetName() string { return v.Name }
-
-// GetIsAlias returns ModelChange.IsAlias, and is useful for accessing the field via an interface.
-func (v *ModelChange) GetIsAlias() bool { return v.IsAlias }
-
-// GetVersion returns ModelChange.Version, and is useful for accessing the field via an interface.
-func (v *ModelChange) GetVersion() int { return v.Version }
-
-// GetDifferences returns ModelChange.Differences, and is useful for accessing the field via an interface.
-func (v *ModelChange) GetDifferences() []ModelDifference { return v.Differences }
 
 type ModelChangeKind string
 
@@ -4349,15 +2636,6 @@ type ModelDifference struct {
 	After  *json.RawMessage `json:"after"`
 }
 
-// GetPath returns ModelDifference.Path, and is useful for accessing the field via an interface.
-func (v *ModelDifference) GetPath() string { return v.Path }
-
-// GetBefore returns ModelDifference.Before, and is useful for accessing the field via an interface.
-func (v *ModelDifference) GetBefore() *json.RawMessage { return v.Before }
-
-// GetAfter returns ModelDifference.After, and is useful for accessing the field via an interface.
-func (v *ModelDifference) GetAfter() *json.RawMessage { return v.After }
-
 // ModelDrafts includes the requested fields of the GraphQL type ModelDrafts.
 // The GraphQL type's documentation follows.
 //
@@ -4367,15 +2645,6 @@ type ModelDrafts struct {
 	StepsPerSecond *float64 `json:"stepsPerSecond"`
 	MinSteps       *int     `json:"minSteps"`
 }
-
-// GetStepsParam returns ModelDrafts.StepsParam, and is useful for accessing the field via an interface.
-func (v *ModelDrafts) GetStepsParam() *string { return v.StepsParam }
-
-// GetStepsPerSecond returns ModelDrafts.StepsPerSecond, and is useful for accessing the field via an interface.
-func (v *ModelDrafts) GetStepsPerSecond() *float64 { return v.StepsPerSecond }
-
-// GetMinSteps returns ModelDrafts.MinSteps, and is useful for accessing the field via an interface.
-func (v *ModelDrafts) GetMinSteps() *int { return v.MinSteps }
 
 // ModelLoad includes the requested fields of the GraphQL type ModelLoad.
 // The GraphQL type's documentation follows.
@@ -4392,21 +2661,6 @@ type ModelLoad struct {
 	Loads int `json:"loads"`
 }
 
-// GetModel returns ModelLoad.Model, and is useful for accessing the field via an interface.
-func (v *ModelLoad) GetModel() string { return v.Model }
-
-// GetLoadSeconds returns ModelLoad.LoadSeconds, and is useful for accessing the field via an interface.
-func (v *ModelLoad) GetLoadSeconds() float64 { return v.LoadSeconds }
-
-// GetFetchSeconds returns ModelLoad.FetchSeconds, and is useful for accessing the field via an interface.
-func (v *ModelLoad) GetFetchSeconds() float64 { return v.FetchSeconds }
-
-// GetFetches returns ModelLoad.Fetches, and is useful for accessing the field via an interface.
-func (v *ModelLoad) GetFetches() int { return v.Fetches }
-
-// GetLoads returns ModelLoad.Loads, and is useful for accessing the field via an interface.
-func (v *ModelLoad) GetLoads() int { return v.Loads }
-
 // How long a worker took to have a model in memory.
 type ModelLoadInput struct {
 	// From when the runtime was asked for the model, or started, until the model was in memory, without fetchSeconds. 0 to 86,400.
@@ -4414,12 +2668,6 @@ type ModelLoadInput struct {
 	// How long the runtime downloaded the weights. 0 if they were on the machine; at most 86,400.
 	FetchSeconds float64 `json:"fetchSeconds"`
 }
-
-// GetLoadSeconds returns ModelLoadInput.LoadSeconds, and is useful for accessing the field via an interface.
-func (v *ModelLoadInput) GetLoadSeconds() float64 { return v.LoadSeconds }
-
-// GetFetchSeconds returns ModelLoadInput.FetchSeconds, and is useful for accessing the field via an interface.
-func (v *ModelLoadInput) GetFetchSeconds() float64 { return v.FetchSeconds }
 
 // Whether an entry came with Reelay, from the folder REELAY_MODELS, or from an operator. Reelay never overwrites an operator's.
 type ModelOrigin string
@@ -4460,15 +2708,6 @@ type ModelProgram struct {
 	Install *string `json:"install"`
 }
 
-// GetModel returns ModelProgram.Model, and is useful for accessing the field via an interface.
-func (v *ModelProgram) GetModel() string { return v.Model }
-
-// GetProgram returns ModelProgram.Program, and is useful for accessing the field via an interface.
-func (v *ModelProgram) GetProgram() string { return v.Program }
-
-// GetInstall returns ModelProgram.Install, and is useful for accessing the field via an interface.
-func (v *ModelProgram) GetInstall() *string { return v.Install }
-
 // ModelRetry includes the GraphQL fields of ModelRetry requested by the fragment ModelRetry.
 // The GraphQL type's documentation follows.
 //
@@ -4480,18 +2719,6 @@ type ModelRetry struct {
 	MaxDelaySeconds     *float64 `json:"maxDelaySeconds"`
 }
 
-// GetMaxAttempts returns ModelRetry.MaxAttempts, and is useful for accessing the field via an interface.
-func (v *ModelRetry) GetMaxAttempts() *int { return v.MaxAttempts }
-
-// GetBackoff returns ModelRetry.Backoff, and is useful for accessing the field via an interface.
-func (v *ModelRetry) GetBackoff() *Backoff { return v.Backoff }
-
-// GetInitialDelaySeconds returns ModelRetry.InitialDelaySeconds, and is useful for accessing the field via an interface.
-func (v *ModelRetry) GetInitialDelaySeconds() *float64 { return v.InitialDelaySeconds }
-
-// GetMaxDelaySeconds returns ModelRetry.MaxDelaySeconds, and is useful for accessing the field via an interface.
-func (v *ModelRetry) GetMaxDelaySeconds() *float64 { return v.MaxDelaySeconds }
-
 // ModelShare includes the GraphQL fields of ModelShare requested by the fragment ModelShare.
 // The GraphQL type's documentation follows.
 //
@@ -4500,12 +2727,6 @@ type ModelShare struct {
 	Name   string  `json:"name"`
 	Weight float64 `json:"weight"`
 }
-
-// GetName returns ModelShare.Name, and is useful for accessing the field via an interface.
-func (v *ModelShare) GetName() string { return v.Name }
-
-// GetWeight returns ModelShare.Weight, and is useful for accessing the field via an interface.
-func (v *ModelShare) GetWeight() float64 { return v.Weight }
 
 // AVAILABLE: a registered worker can run it. NO_WORKER: none can, though a pool names it or jobs wait for it. NOT_SERVED: none can, and nothing asks for it.
 type ModelState string
@@ -4535,18 +2756,6 @@ type ModelUses struct {
 	// Schedules of jobs. Without the model, their slots are refused.
 	Schedules int `json:"schedules"`
 }
-
-// GetPools returns ModelUses.Pools, and is useful for accessing the field via an interface.
-func (v *ModelUses) GetPools() []string { return v.Pools }
-
-// GetAliases returns ModelUses.Aliases, and is useful for accessing the field via an interface.
-func (v *ModelUses) GetAliases() []string { return v.Aliases }
-
-// GetOpenJobs returns ModelUses.OpenJobs, and is useful for accessing the field via an interface.
-func (v *ModelUses) GetOpenJobs() int { return v.OpenJobs }
-
-// GetSchedules returns ModelUses.Schedules, and is useful for accessing the field via an interface.
-func (v *ModelUses) GetSchedules() int { return v.Schedules }
 
 // What happens to a slot while the job or the workflow of an earlier one has not ended.
 type Overlap string
@@ -4615,101 +2824,11 @@ type Overview struct {
 	DrainLeavesOut []DrainLeftOut `json:"drainLeavesOut"`
 }
 
-// GetAt returns Overview.At, and is useful for accessing the field via an interface.
-func (v *Overview) GetAt() time.Time { return v.At }
-
-// GetQueued returns Overview.Queued, and is useful for accessing the field via an interface.
-func (v *Overview) GetQueued() int { return v.Queued }
-
-// GetRunning returns Overview.Running, and is useful for accessing the field via an interface.
-func (v *Overview) GetRunning() int { return v.Running }
-
-// GetScheduled returns Overview.Scheduled, and is useful for accessing the field via an interface.
-func (v *Overview) GetScheduled() int { return v.Scheduled }
-
-// GetBlocked returns Overview.Blocked, and is useful for accessing the field via an interface.
-func (v *Overview) GetBlocked() int { return v.Blocked }
-
-// GetPromoted returns Overview.Promoted, and is useful for accessing the field via an interface.
-func (v *Overview) GetPromoted() int { return v.Promoted }
-
-// GetDeadLetters returns Overview.DeadLetters, and is useful for accessing the field via an interface.
-func (v *Overview) GetDeadLetters() int { return v.DeadLetters }
-
-// GetWorkersIdle returns Overview.WorkersIdle, and is useful for accessing the field via an interface.
-func (v *Overview) GetWorkersIdle() int { return v.WorkersIdle }
-
-// GetWorkersBusy returns Overview.WorkersBusy, and is useful for accessing the field via an interface.
-func (v *Overview) GetWorkersBusy() int { return v.WorkersBusy }
-
-// GetWorkersBooting returns Overview.WorkersBooting, and is useful for accessing the field via an interface.
-func (v *Overview) GetWorkersBooting() int { return v.WorkersBooting }
-
-// GetWorkersDraining returns Overview.WorkersDraining, and is useful for accessing the field via an interface.
-func (v *Overview) GetWorkersDraining() int { return v.WorkersDraining }
-
-// GetWorkersWithoutPool returns Overview.WorkersWithoutPool, and is useful for accessing the field via an interface.
-func (v *Overview) GetWorkersWithoutPool() int { return v.WorkersWithoutPool }
-
-// GetWorkersMax returns Overview.WorkersMax, and is useful for accessing the field via an interface.
-func (v *Overview) GetWorkersMax() int { return v.WorkersMax }
-
-// GetSubmittedPerMinute returns Overview.SubmittedPerMinute, and is useful for accessing the field via an interface.
-func (v *Overview) GetSubmittedPerMinute() *float64 { return v.SubmittedPerMinute }
-
-// GetCompletedPerMinute returns Overview.CompletedPerMinute, and is useful for accessing the field via an interface.
-func (v *Overview) GetCompletedPerMinute() *float64 { return v.CompletedPerMinute }
-
-// GetFailureRate returns Overview.FailureRate, and is useful for accessing the field via an interface.
-func (v *Overview) GetFailureRate() *float64 { return v.FailureRate }
-
-// GetWaitSecondsP50 returns Overview.WaitSecondsP50, and is useful for accessing the field via an interface.
-func (v *Overview) GetWaitSecondsP50() *float64 { return v.WaitSecondsP50 }
-
-// GetWaitSecondsP95 returns Overview.WaitSecondsP95, and is useful for accessing the field via an interface.
-func (v *Overview) GetWaitSecondsP95() *float64 { return v.WaitSecondsP95 }
-
-// GetRenderSecondsP50 returns Overview.RenderSecondsP50, and is useful for accessing the field via an interface.
-func (v *Overview) GetRenderSecondsP50() *float64 { return v.RenderSecondsP50 }
-
-// GetRenderSecondsP95 returns Overview.RenderSecondsP95, and is useful for accessing the field via an interface.
-func (v *Overview) GetRenderSecondsP95() *float64 { return v.RenderSecondsP95 }
-
-// GetPreemptionsPerHour returns Overview.PreemptionsPerHour, and is useful for accessing the field via an interface.
-func (v *Overview) GetPreemptionsPerHour() *float64 { return v.PreemptionsPerHour }
-
-// GetOperatorPreemptionsPerHour returns Overview.OperatorPreemptionsPerHour, and is useful for accessing the field via an interface.
-func (v *Overview) GetOperatorPreemptionsPerHour() *float64 { return v.OperatorPreemptionsPerHour }
-
-// GetRecoverySecondsP95 returns Overview.RecoverySecondsP95, and is useful for accessing the field via an interface.
-func (v *Overview) GetRecoverySecondsP95() *float64 { return v.RecoverySecondsP95 }
-
-// GetGpuUtilization returns Overview.GpuUtilization, and is useful for accessing the field via an interface.
-func (v *Overview) GetGpuUtilization() *float64 { return v.GpuUtilization }
-
-// GetCostUsdPerHour returns Overview.CostUsdPerHour, and is useful for accessing the field via an interface.
-func (v *Overview) GetCostUsdPerHour() *float64 { return v.CostUsdPerHour }
-
-// GetWastedUsdPerHour returns Overview.WastedUsdPerHour, and is useful for accessing the field via an interface.
-func (v *Overview) GetWastedUsdPerHour() *float64 { return v.WastedUsdPerHour }
-
-// GetEstimatedDrainSeconds returns Overview.EstimatedDrainSeconds, and is useful for accessing the field via an interface.
-func (v *Overview) GetEstimatedDrainSeconds() *float64 { return v.EstimatedDrainSeconds }
-
-// GetDrainLeavesOut returns Overview.DrainLeavesOut, and is useful for accessing the field via an interface.
-func (v *Overview) GetDrainLeavesOut() []DrainLeftOut { return v.DrainLeavesOut }
-
 // PageInfo includes the GraphQL fields of PageInfo requested by the fragment PageInfo.
 type PageInfo struct {
 	HasNextPage bool    `json:"hasNextPage"`
 	EndCursor   *string `json:"endCursor"`
 }
-
-// GetHasNextPage returns PageInfo.HasNextPage, and is useful for accessing the field via an interface.
-func (v *PageInfo) GetHasNextPage() bool { return v.HasNextPage }
-
-// GetEndCursor returns PageInfo.EndCursor, and is useful for accessing the field via an interface.
-func (v *PageInfo) GetEndCursor() *string { return v.EndCursor }
 
 // What the job is doing. If the progress goes back, the phase says why.
 type Phase string
@@ -4805,147 +2924,6 @@ type Pool struct {
 	ModelLoads []ModelLoad `json:"modelLoads"`
 }
 
-// GetId returns Pool.Id, and is useful for accessing the field via an interface.
-func (v *Pool) GetId() string { return v.Id }
-
-// GetName returns Pool.Name, and is useful for accessing the field via an interface.
-func (v *Pool) GetName() string { return v.Name }
-
-// GetProvider returns Pool.Provider, and is useful for accessing the field via an interface.
-func (v *Pool) GetProvider() string { return v.Provider }
-
-// GetRegion returns Pool.Region, and is useful for accessing the field via an interface.
-func (v *Pool) GetRegion() string { return v.Region }
-
-// GetGpuType returns Pool.GpuType, and is useful for accessing the field via an interface.
-func (v *Pool) GetGpuType() string { return v.GpuType }
-
-// GetCapacityClass returns Pool.CapacityClass, and is useful for accessing the field via an interface.
-func (v *Pool) GetCapacityClass() CapacityClass { return v.CapacityClass }
-
-// GetModels returns Pool.Models, and is useful for accessing the field via an interface.
-func (v *Pool) GetModels() []string { return v.Models }
-
-// GetMinWorkers returns Pool.MinWorkers, and is useful for accessing the field via an interface.
-func (v *Pool) GetMinWorkers() int { return v.MinWorkers }
-
-// GetMaxWorkers returns Pool.MaxWorkers, and is useful for accessing the field via an interface.
-func (v *Pool) GetMaxWorkers() int { return v.MaxWorkers }
-
-// GetWarmWorkers returns Pool.WarmWorkers, and is useful for accessing the field via an interface.
-func (v *Pool) GetWarmWorkers() int { return v.WarmWorkers }
-
-// GetTiers returns Pool.Tiers, and is useful for accessing the field via an interface.
-func (v *Pool) GetTiers() []Tier { return v.Tiers }
-
-// GetZones returns Pool.Zones, and is useful for accessing the field via an interface.
-func (v *Pool) GetZones() []string { return v.Zones }
-
-// GetMachineType returns Pool.MachineType, and is useful for accessing the field via an interface.
-func (v *Pool) GetMachineType() *string { return v.MachineType }
-
-// GetScaleDownCooldownSeconds returns Pool.ScaleDownCooldownSeconds, and is useful for accessing the field via an interface.
-func (v *Pool) GetScaleDownCooldownSeconds() int { return v.ScaleDownCooldownSeconds }
-
-// GetBootLimitSeconds returns Pool.BootLimitSeconds, and is useful for accessing the field via an interface.
-func (v *Pool) GetBootLimitSeconds() int { return v.BootLimitSeconds }
-
-// GetPricePerHourUsd returns Pool.PricePerHourUsd, and is useful for accessing the field via an interface.
-func (v *Pool) GetPricePerHourUsd() float64 { return v.PricePerHourUsd }
-
-// GetPrice returns Pool.Price, and is useful for accessing the field via an interface.
-func (v *Pool) GetPrice() PoolPrice { return v.Price }
-
-// GetLossesPerHour returns Pool.LossesPerHour, and is useful for accessing the field via an interface.
-func (v *Pool) GetLossesPerHour() *float64 { return v.LossesPerHour }
-
-// GetAdvice returns Pool.Advice, and is useful for accessing the field via an interface.
-func (v *Pool) GetAdvice() *PoolAdvice { return v.Advice }
-
-// GetPriceSource returns Pool.PriceSource, and is useful for accessing the field via an interface.
-func (v *Pool) GetPriceSource() *string { return v.PriceSource }
-
-// GetMaxPricePerHourUsd returns Pool.MaxPricePerHourUsd, and is useful for accessing the field via an interface.
-func (v *Pool) GetMaxPricePerHourUsd() float64 { return v.MaxPricePerHourUsd }
-
-// GetAccounts returns Pool.Accounts, and is useful for accessing the field via an interface.
-func (v *Pool) GetAccounts() []string { return v.Accounts }
-
-// GetYieldingTiers returns Pool.YieldingTiers, and is useful for accessing the field via an interface.
-func (v *Pool) GetYieldingTiers() []Tier { return v.YieldingTiers }
-
-// GetWorkersPerMachine returns Pool.WorkersPerMachine, and is useful for accessing the field via an interface.
-func (v *Pool) GetWorkersPerMachine() int { return v.WorkersPerMachine }
-
-// GetGpusPerWorker returns Pool.GpusPerWorker, and is useful for accessing the field via an interface.
-func (v *Pool) GetGpusPerWorker() int { return v.GpusPerWorker }
-
-// GetHoldOnFailure returns Pool.HoldOnFailure, and is useful for accessing the field via an interface.
-func (v *Pool) GetHoldOnFailure() bool { return v.HoldOnFailure }
-
-// GetActiveHours returns Pool.ActiveHours, and is useful for accessing the field via an interface.
-func (v *Pool) GetActiveHours() *string { return v.ActiveHours }
-
-// GetSettings returns Pool.Settings, and is useful for accessing the field via an interface.
-func (v *Pool) GetSettings() *json.RawMessage { return v.Settings }
-
-// GetPaused returns Pool.Paused, and is useful for accessing the field via an interface.
-func (v *Pool) GetPaused() bool { return v.Paused }
-
-// GetPausedAt returns Pool.PausedAt, and is useful for accessing the field via an interface.
-func (v *Pool) GetPausedAt() *time.Time { return v.PausedAt }
-
-// GetPausedBy returns Pool.PausedBy, and is useful for accessing the field via an interface.
-func (v *Pool) GetPausedBy() *string { return v.PausedBy }
-
-// GetState returns Pool.State, and is useful for accessing the field via an interface.
-func (v *Pool) GetState() PoolState { return v.State }
-
-// GetWarnings returns Pool.Warnings, and is useful for accessing the field via an interface.
-func (v *Pool) GetWarnings() []string { return v.Warnings }
-
-// GetBackoffUntil returns Pool.BackoffUntil, and is useful for accessing the field via an interface.
-func (v *Pool) GetBackoffUntil() *time.Time { return v.BackoffUntil }
-
-// GetBackoffReason returns Pool.BackoffReason, and is useful for accessing the field via an interface.
-func (v *Pool) GetBackoffReason() *string { return v.BackoffReason }
-
-// GetBootFailures returns Pool.BootFailures, and is useful for accessing the field via an interface.
-func (v *Pool) GetBootFailures() int { return v.BootFailures }
-
-// GetBootFailure returns Pool.BootFailure, and is useful for accessing the field via an interface.
-func (v *Pool) GetBootFailure() *string { return v.BootFailure }
-
-// GetBootRetryAt returns Pool.BootRetryAt, and is useful for accessing the field via an interface.
-func (v *Pool) GetBootRetryAt() *time.Time { return v.BootRetryAt }
-
-// GetProviderProblem returns Pool.ProviderProblem, and is useful for accessing the field via an interface.
-func (v *Pool) GetProviderProblem() *string { return v.ProviderProblem }
-
-// GetProviderProblemSince returns Pool.ProviderProblemSince, and is useful for accessing the field via an interface.
-func (v *Pool) GetProviderProblemSince() *time.Time { return v.ProviderProblemSince }
-
-// GetDesired returns Pool.Desired, and is useful for accessing the field via an interface.
-func (v *Pool) GetDesired() int { return v.Desired }
-
-// GetBooting returns Pool.Booting, and is useful for accessing the field via an interface.
-func (v *Pool) GetBooting() int { return v.Booting }
-
-// GetIdle returns Pool.Idle, and is useful for accessing the field via an interface.
-func (v *Pool) GetIdle() int { return v.Idle }
-
-// GetBusy returns Pool.Busy, and is useful for accessing the field via an interface.
-func (v *Pool) GetBusy() int { return v.Busy }
-
-// GetDraining returns Pool.Draining, and is useful for accessing the field via an interface.
-func (v *Pool) GetDraining() int { return v.Draining }
-
-// GetCheckpointPlans returns Pool.CheckpointPlans, and is useful for accessing the field via an interface.
-func (v *Pool) GetCheckpointPlans() []CheckpointPlan { return v.CheckpointPlans }
-
-// GetModelLoads returns Pool.ModelLoads, and is useful for accessing the field via an interface.
-func (v *Pool) GetModelLoads() []ModelLoad { return v.ModelLoads }
-
 // PoolAdvice includes the requested fields of the GraphQL type PoolAdvice.
 // The GraphQL type's documentation follows.
 //
@@ -4965,24 +2943,6 @@ type PoolAdvice struct {
 	Problem *string `json:"problem"`
 }
 
-// GetAt returns PoolAdvice.At, and is useful for accessing the field via an interface.
-func (v *PoolAdvice) GetAt() time.Time { return v.At }
-
-// GetPricePerHourUsd returns PoolAdvice.PricePerHourUsd, and is useful for accessing the field via an interface.
-func (v *PoolAdvice) GetPricePerHourUsd() *float64 { return v.PricePerHourUsd }
-
-// GetPreempted returns PoolAdvice.Preempted, and is useful for accessing the field via an interface.
-func (v *PoolAdvice) GetPreempted() *float64 { return v.Preempted }
-
-// GetObtainability returns PoolAdvice.Obtainability, and is useful for accessing the field via an interface.
-func (v *PoolAdvice) GetObtainability() *float64 { return v.Obtainability }
-
-// GetUptimeSeconds returns PoolAdvice.UptimeSeconds, and is useful for accessing the field via an interface.
-func (v *PoolAdvice) GetUptimeSeconds() *float64 { return v.UptimeSeconds }
-
-// GetProblem returns PoolAdvice.Problem, and is useful for accessing the field via an interface.
-func (v *PoolAdvice) GetProblem() *string { return v.Problem }
-
 // PoolChange includes the GraphQL fields of PoolChange requested by the fragment PoolChange.
 // The GraphQL type's documentation follows.
 //
@@ -4995,18 +2955,6 @@ type PoolChange struct {
 	// What differs from the pool as it is.
 	Differences []PoolDifference `json:"differences"`
 }
-
-// GetKind returns PoolChange.Kind, and is useful for accessing the field via an interface.
-func (v *PoolChange) GetKind() PoolChangeKind { return v.Kind }
-
-// GetName returns PoolChange.Name, and is useful for accessing the field via an interface.
-func (v *PoolChange) GetName() string { return v.Name }
-
-// GetWarnings returns PoolChange.Warnings, and is useful for accessing the field via an interface.
-func (v *PoolChange) GetWarnings() []string { return v.Warnings }
-
-// GetDifferences returns PoolChange.Differences, and is useful for accessing the field via an interface.
-func (v *PoolChange) GetDifferences() []PoolDifference { return v.Differences }
 
 type PoolChangeKind string
 
@@ -5032,15 +2980,6 @@ type PoolDifference struct {
 	After  *json.RawMessage `json:"after"`
 }
 
-// GetPath returns PoolDifference.Path, and is useful for accessing the field via an interface.
-func (v *PoolDifference) GetPath() string { return v.Path }
-
-// GetBefore returns PoolDifference.Before, and is useful for accessing the field via an interface.
-func (v *PoolDifference) GetBefore() *json.RawMessage { return v.Before }
-
-// GetAfter returns PoolDifference.After, and is useful for accessing the field via an interface.
-func (v *PoolDifference) GetAfter() *json.RawMessage { return v.After }
-
 // PoolExplanation includes the GraphQL fields of PoolExplanation requested by the fragment PoolExplanation.
 // The GraphQL type's documentation follows.
 //
@@ -5056,27 +2995,6 @@ type PoolExplanation struct {
 	Reason string          `json:"reason"`
 	Inputs json.RawMessage `json:"inputs"`
 }
-
-// GetAt returns PoolExplanation.At, and is useful for accessing the field via an interface.
-func (v *PoolExplanation) GetAt() time.Time { return v.At }
-
-// GetWorkers returns PoolExplanation.Workers, and is useful for accessing the field via an interface.
-func (v *PoolExplanation) GetWorkers() int { return v.Workers }
-
-// GetDesired returns PoolExplanation.Desired, and is useful for accessing the field via an interface.
-func (v *PoolExplanation) GetDesired() int { return v.Desired }
-
-// GetBoot returns PoolExplanation.Boot, and is useful for accessing the field via an interface.
-func (v *PoolExplanation) GetBoot() int { return v.Boot }
-
-// GetDrain returns PoolExplanation.Drain, and is useful for accessing the field via an interface.
-func (v *PoolExplanation) GetDrain() int { return v.Drain }
-
-// GetReason returns PoolExplanation.Reason, and is useful for accessing the field via an interface.
-func (v *PoolExplanation) GetReason() string { return v.Reason }
-
-// GetInputs returns PoolExplanation.Inputs, and is useful for accessing the field via an interface.
-func (v *PoolExplanation) GetInputs() json.RawMessage { return v.Inputs }
 
 // PoolPrice includes the requested fields of the GraphQL type PoolPrice.
 // The GraphQL type's documentation follows.
@@ -5095,24 +3013,6 @@ type PoolPrice struct {
 	// How the price changes, as far as the source knows.
 	Ahead []PriceStep `json:"ahead"`
 }
-
-// GetPricePerHourUsd returns PoolPrice.PricePerHourUsd, and is useful for accessing the field via an interface.
-func (v *PoolPrice) GetPricePerHourUsd() float64 { return v.PricePerHourUsd }
-
-// GetSource returns PoolPrice.Source, and is useful for accessing the field via an interface.
-func (v *PoolPrice) GetSource() *string { return v.Source }
-
-// GetAt returns PoolPrice.At, and is useful for accessing the field via an interface.
-func (v *PoolPrice) GetAt() *time.Time { return v.At }
-
-// GetStale returns PoolPrice.Stale, and is useful for accessing the field via an interface.
-func (v *PoolPrice) GetStale() bool { return v.Stale }
-
-// GetProblem returns PoolPrice.Problem, and is useful for accessing the field via an interface.
-func (v *PoolPrice) GetProblem() *string { return v.Problem }
-
-// GetAhead returns PoolPrice.Ahead, and is useful for accessing the field via an interface.
-func (v *PoolPrice) GetAhead() []PriceStep { return v.Ahead }
 
 // What keeps a pool from having more workers; the first that applies.
 type PoolState string
@@ -5151,12 +3051,6 @@ type PriceStep struct {
 	PricePerHourUsd float64   `json:"pricePerHourUsd"`
 }
 
-// GetFrom returns PriceStep.From, and is useful for accessing the field via an interface.
-func (v *PriceStep) GetFrom() time.Time { return v.From }
-
-// GetPricePerHourUsd returns PriceStep.PricePerHourUsd, and is useful for accessing the field via an interface.
-func (v *PriceStep) GetPricePerHourUsd() float64 { return v.PricePerHourUsd }
-
 // Progress includes the GraphQL fields of Progress requested by the fragment Progress.
 type Progress struct {
 	// 0 to 100.
@@ -5171,33 +3065,6 @@ type Progress struct {
 	EtaSeconds  *float64   `json:"etaSeconds"`
 	UpdatedAt   *time.Time `json:"updatedAt"`
 }
-
-// GetPercent returns Progress.Percent, and is useful for accessing the field via an interface.
-func (v *Progress) GetPercent() float64 { return v.Percent }
-
-// GetPhase returns Progress.Phase, and is useful for accessing the field via an interface.
-func (v *Progress) GetPhase() Phase { return v.Phase }
-
-// GetMessage returns Progress.Message, and is useful for accessing the field via an interface.
-func (v *Progress) GetMessage() *string { return v.Message }
-
-// GetStep returns Progress.Step, and is useful for accessing the field via an interface.
-func (v *Progress) GetStep() *int { return v.Step }
-
-// GetTotalSteps returns Progress.TotalSteps, and is useful for accessing the field via an interface.
-func (v *Progress) GetTotalSteps() *int { return v.TotalSteps }
-
-// GetFrame returns Progress.Frame, and is useful for accessing the field via an interface.
-func (v *Progress) GetFrame() *int { return v.Frame }
-
-// GetTotalFrames returns Progress.TotalFrames, and is useful for accessing the field via an interface.
-func (v *Progress) GetTotalFrames() *int { return v.TotalFrames }
-
-// GetEtaSeconds returns Progress.EtaSeconds, and is useful for accessing the field via an interface.
-func (v *Progress) GetEtaSeconds() *float64 { return v.EtaSeconds }
-
-// GetUpdatedAt returns Progress.UpdatedAt, and is useful for accessing the field via an interface.
-func (v *Progress) GetUpdatedAt() *time.Time { return v.UpdatedAt }
 
 type ProgressInput struct {
 	AttemptId    string   `json:"attemptId"`
@@ -5217,45 +3084,6 @@ type ProgressInput struct {
 	// How long the attempt loaded its model. Sent once, if the model was not loaded before.
 	Load *ModelLoadInput `json:"load"`
 }
-
-// GetAttemptId returns ProgressInput.AttemptId, and is useful for accessing the field via an interface.
-func (v *ProgressInput) GetAttemptId() string { return v.AttemptId }
-
-// GetFencingToken returns ProgressInput.FencingToken, and is useful for accessing the field via an interface.
-func (v *ProgressInput) GetFencingToken() string { return v.FencingToken }
-
-// GetPercent returns ProgressInput.Percent, and is useful for accessing the field via an interface.
-func (v *ProgressInput) GetPercent() float64 { return v.Percent }
-
-// GetPhase returns ProgressInput.Phase, and is useful for accessing the field via an interface.
-func (v *ProgressInput) GetPhase() Phase { return v.Phase }
-
-// GetStep returns ProgressInput.Step, and is useful for accessing the field via an interface.
-func (v *ProgressInput) GetStep() *int { return v.Step }
-
-// GetTotalSteps returns ProgressInput.TotalSteps, and is useful for accessing the field via an interface.
-func (v *ProgressInput) GetTotalSteps() *int { return v.TotalSteps }
-
-// GetFrame returns ProgressInput.Frame, and is useful for accessing the field via an interface.
-func (v *ProgressInput) GetFrame() *int { return v.Frame }
-
-// GetTotalFrames returns ProgressInput.TotalFrames, and is useful for accessing the field via an interface.
-func (v *ProgressInput) GetTotalFrames() *int { return v.TotalFrames }
-
-// GetMessage returns ProgressInput.Message, and is useful for accessing the field via an interface.
-func (v *ProgressInput) GetMessage() *string { return v.Message }
-
-// GetEtaSeconds returns ProgressInput.EtaSeconds, and is useful for accessing the field via an interface.
-func (v *ProgressInput) GetEtaSeconds() *float64 { return v.EtaSeconds }
-
-// GetResumedFrom returns ProgressInput.ResumedFrom, and is useful for accessing the field via an interface.
-func (v *ProgressInput) GetResumedFrom() *string { return v.ResumedFrom }
-
-// GetResumedNote returns ProgressInput.ResumedNote, and is useful for accessing the field via an interface.
-func (v *ProgressInput) GetResumedNote() *string { return v.ResumedNote }
-
-// GetLoad returns ProgressInput.Load, and is useful for accessing the field via an interface.
-func (v *ProgressInput) GetLoad() *ModelLoadInput { return v.Load }
 
 // Queue includes the GraphQL fields of Queue requested by the fragment Queue.
 // The GraphQL type's documentation follows.
@@ -5298,60 +3126,6 @@ type Queue struct {
 	Pause *QueuePause `json:"pause"`
 }
 
-// GetTier returns Queue.Tier, and is useful for accessing the field via an interface.
-func (v *Queue) GetTier() Tier { return v.Tier }
-
-// GetModel returns Queue.Model, and is useful for accessing the field via an interface.
-func (v *Queue) GetModel() *string { return v.Model }
-
-// GetDepth returns Queue.Depth, and is useful for accessing the field via an interface.
-func (v *Queue) GetDepth() int { return v.Depth }
-
-// GetRunning returns Queue.Running, and is useful for accessing the field via an interface.
-func (v *Queue) GetRunning() int { return v.Running }
-
-// GetPromoted returns Queue.Promoted, and is useful for accessing the field via an interface.
-func (v *Queue) GetPromoted() int { return v.Promoted }
-
-// GetOldestWaitSeconds returns Queue.OldestWaitSeconds, and is useful for accessing the field via an interface.
-func (v *Queue) GetOldestWaitSeconds() *float64 { return v.OldestWaitSeconds }
-
-// GetPromotedWaitSeconds returns Queue.PromotedWaitSeconds, and is useful for accessing the field via an interface.
-func (v *Queue) GetPromotedWaitSeconds() *float64 { return v.PromotedWaitSeconds }
-
-// GetWaitSecondsP50 returns Queue.WaitSecondsP50, and is useful for accessing the field via an interface.
-func (v *Queue) GetWaitSecondsP50() *float64 { return v.WaitSecondsP50 }
-
-// GetWaitSecondsP95 returns Queue.WaitSecondsP95, and is useful for accessing the field via an interface.
-func (v *Queue) GetWaitSecondsP95() *float64 { return v.WaitSecondsP95 }
-
-// GetEstimatedDrainSeconds returns Queue.EstimatedDrainSeconds, and is useful for accessing the field via an interface.
-func (v *Queue) GetEstimatedDrainSeconds() *float64 { return v.EstimatedDrainSeconds }
-
-// GetDrainLeavesOut returns Queue.DrainLeavesOut, and is useful for accessing the field via an interface.
-func (v *Queue) GetDrainLeavesOut() []DrainLeftOut { return v.DrainLeavesOut }
-
-// GetBlockedReason returns Queue.BlockedReason, and is useful for accessing the field via an interface.
-func (v *Queue) GetBlockedReason() *string { return v.BlockedReason }
-
-// GetServedBy returns Queue.ServedBy, and is useful for accessing the field via an interface.
-func (v *Queue) GetServedBy() []string { return v.ServedBy }
-
-// GetWorkersWithoutPool returns Queue.WorkersWithoutPool, and is useful for accessing the field via an interface.
-func (v *Queue) GetWorkersWithoutPool() int { return v.WorkersWithoutPool }
-
-// GetAtMaximum returns Queue.AtMaximum, and is useful for accessing the field via an interface.
-func (v *Queue) GetAtMaximum() bool { return v.AtMaximum }
-
-// GetDrainCause returns Queue.DrainCause, and is useful for accessing the field via an interface.
-func (v *Queue) GetDrainCause() *string { return v.DrainCause }
-
-// GetPaused returns Queue.Paused, and is useful for accessing the field via an interface.
-func (v *Queue) GetPaused() bool { return v.Paused }
-
-// GetPause returns Queue.Pause, and is useful for accessing the field via an interface.
-func (v *Queue) GetPause() *QueuePause { return v.Pause }
-
 // QueueAccount includes the requested fields of the GraphQL type QueueAccount.
 // The GraphQL type's documentation follows.
 //
@@ -5370,24 +3144,6 @@ type QueueAccount struct {
 	Floods bool `json:"floods"`
 }
 
-// GetAccount returns QueueAccount.Account, and is useful for accessing the field via an interface.
-func (v *QueueAccount) GetAccount() JobAccount { return v.Account }
-
-// GetQueued returns QueueAccount.Queued, and is useful for accessing the field via an interface.
-func (v *QueueAccount) GetQueued() int { return v.Queued }
-
-// GetRunning returns QueueAccount.Running, and is useful for accessing the field via an interface.
-func (v *QueueAccount) GetRunning() int { return v.Running }
-
-// GetShare returns QueueAccount.Share, and is useful for accessing the field via an interface.
-func (v *QueueAccount) GetShare() float64 { return v.Share }
-
-// GetCapped returns QueueAccount.Capped, and is useful for accessing the field via an interface.
-func (v *QueueAccount) GetCapped() bool { return v.Capped }
-
-// GetFloods returns QueueAccount.Floods, and is useful for accessing the field via an interface.
-func (v *QueueAccount) GetFloods() bool { return v.Floods }
-
 // QueuePause includes the GraphQL fields of QueuePause requested by the fragment QueuePause.
 // The GraphQL type's documentation follows.
 //
@@ -5401,21 +3157,6 @@ type QueuePause struct {
 	Reason *string   `json:"reason"`
 }
 
-// GetTier returns QueuePause.Tier, and is useful for accessing the field via an interface.
-func (v *QueuePause) GetTier() Tier { return v.Tier }
-
-// GetModel returns QueuePause.Model, and is useful for accessing the field via an interface.
-func (v *QueuePause) GetModel() *string { return v.Model }
-
-// GetBy returns QueuePause.By, and is useful for accessing the field via an interface.
-func (v *QueuePause) GetBy() string { return v.By }
-
-// GetAt returns QueuePause.At, and is useful for accessing the field via an interface.
-func (v *QueuePause) GetAt() time.Time { return v.At }
-
-// GetReason returns QueuePause.Reason, and is useful for accessing the field via an interface.
-func (v *QueuePause) GetReason() *string { return v.Reason }
-
 // RefusedModel includes the requested fields of the GraphQL type RefusedModel.
 // The GraphQL type's documentation follows.
 //
@@ -5424,12 +3165,6 @@ type RefusedModel struct {
 	Model  string `json:"model"`
 	Reason string `json:"reason"`
 }
-
-// GetModel returns RefusedModel.Model, and is useful for accessing the field via an interface.
-func (v *RefusedModel) GetModel() string { return v.Model }
-
-// GetReason returns RefusedModel.Reason, and is useful for accessing the field via an interface.
-func (v *RefusedModel) GetReason() string { return v.Reason }
 
 type RegisterWorkerInput struct {
 	Provider           string `json:"provider"`
@@ -5450,48 +3185,6 @@ type RegisterWorkerInput struct {
 	// Proof of identity, if the provider gives one (GCE: the signed instance identity token). It is used once. It replaces an enrolment key, or goes with one; in the Authorization header it may be sent instead.
 	IdentityToken *string `json:"identityToken"`
 }
-
-// GetProvider returns RegisterWorkerInput.Provider, and is useful for accessing the field via an interface.
-func (v *RegisterWorkerInput) GetProvider() string { return v.Provider }
-
-// GetProviderInstanceId returns RegisterWorkerInput.ProviderInstanceId, and is useful for accessing the field via an interface.
-func (v *RegisterWorkerInput) GetProviderInstanceId() string { return v.ProviderInstanceId }
-
-// GetSlot returns RegisterWorkerInput.Slot, and is useful for accessing the field via an interface.
-func (v *RegisterWorkerInput) GetSlot() *int { return v.Slot }
-
-// GetGpuCount returns RegisterWorkerInput.GpuCount, and is useful for accessing the field via an interface.
-func (v *RegisterWorkerInput) GetGpuCount() *int { return v.GpuCount }
-
-// GetPoolId returns RegisterWorkerInput.PoolId, and is useful for accessing the field via an interface.
-func (v *RegisterWorkerInput) GetPoolId() *string { return v.PoolId }
-
-// GetRegion returns RegisterWorkerInput.Region, and is useful for accessing the field via an interface.
-func (v *RegisterWorkerInput) GetRegion() string { return v.Region }
-
-// GetZone returns RegisterWorkerInput.Zone, and is useful for accessing the field via an interface.
-func (v *RegisterWorkerInput) GetZone() *string { return v.Zone }
-
-// GetGpuType returns RegisterWorkerInput.GpuType, and is useful for accessing the field via an interface.
-func (v *RegisterWorkerInput) GetGpuType() string { return v.GpuType }
-
-// GetGpuMemoryBytes returns RegisterWorkerInput.GpuMemoryBytes, and is useful for accessing the field via an interface.
-func (v *RegisterWorkerInput) GetGpuMemoryBytes() *int64 { return v.GpuMemoryBytes }
-
-// GetCapacityClass returns RegisterWorkerInput.CapacityClass, and is useful for accessing the field via an interface.
-func (v *RegisterWorkerInput) GetCapacityClass() CapacityClass { return v.CapacityClass }
-
-// GetModels returns RegisterWorkerInput.Models, and is useful for accessing the field via an interface.
-func (v *RegisterWorkerInput) GetModels() []string { return v.Models }
-
-// GetWarmModels returns RegisterWorkerInput.WarmModels, and is useful for accessing the field via an interface.
-func (v *RegisterWorkerInput) GetWarmModels() []string { return v.WarmModels }
-
-// GetAgentVersion returns RegisterWorkerInput.AgentVersion, and is useful for accessing the field via an interface.
-func (v *RegisterWorkerInput) GetAgentVersion() string { return v.AgentVersion }
-
-// GetIdentityToken returns RegisterWorkerInput.IdentityToken, and is useful for accessing the field via an interface.
-func (v *RegisterWorkerInput) GetIdentityToken() *string { return v.IdentityToken }
 
 func (v *RegisterWorkerInput) UnmarshalJSON(b []byte) error {
 
@@ -5606,15 +3299,6 @@ type RegisteredWorker struct {
 	RefusedModels []RefusedModel `json:"refusedModels"`
 }
 
-// GetId returns RegisteredWorker.Id, and is useful for accessing the field via an interface.
-func (v *RegisteredWorker) GetId() string { return v.Id }
-
-// GetRegisteredAt returns RegisteredWorker.RegisteredAt, and is useful for accessing the field via an interface.
-func (v *RegisteredWorker) GetRegisteredAt() *time.Time { return v.RegisteredAt }
-
-// GetRefusedModels returns RegisteredWorker.RefusedModels, and is useful for accessing the field via an interface.
-func (v *RegisteredWorker) GetRefusedModels() []RefusedModel { return v.RefusedModels }
-
 // Registration includes the requested fields of the GraphQL type RegisterWorkerPayload.
 type Registration struct {
 	Worker RegisteredWorker `json:"worker"`
@@ -5624,44 +3308,17 @@ type Registration struct {
 	LeaseSeconds     int    `json:"leaseSeconds"`
 }
 
-// GetWorker returns Registration.Worker, and is useful for accessing the field via an interface.
-func (v *Registration) GetWorker() RegisteredWorker { return v.Worker }
-
-// GetWorkerToken returns Registration.WorkerToken, and is useful for accessing the field via an interface.
-func (v *Registration) GetWorkerToken() string { return v.WorkerToken }
-
-// GetHeartbeatSeconds returns Registration.HeartbeatSeconds, and is useful for accessing the field via an interface.
-func (v *Registration) GetHeartbeatSeconds() int { return v.HeartbeatSeconds }
-
-// GetLeaseSeconds returns Registration.LeaseSeconds, and is useful for accessing the field via an interface.
-func (v *Registration) GetLeaseSeconds() int { return v.LeaseSeconds }
-
 type ReleaseJobInput struct {
 	AttemptId    string       `json:"attemptId"`
 	FencingToken string       `json:"fencingToken"`
 	Reason       FailureClass `json:"reason"`
 }
 
-// GetAttemptId returns ReleaseJobInput.AttemptId, and is useful for accessing the field via an interface.
-func (v *ReleaseJobInput) GetAttemptId() string { return v.AttemptId }
-
-// GetFencingToken returns ReleaseJobInput.FencingToken, and is useful for accessing the field via an interface.
-func (v *ReleaseJobInput) GetFencingToken() string { return v.FencingToken }
-
-// GetReason returns ReleaseJobInput.Reason, and is useful for accessing the field via an interface.
-func (v *ReleaseJobInput) GetReason() FailureClass { return v.Reason }
-
 // ReleasedJob includes the requested fields of the GraphQL type Job.
 type ReleasedJob struct {
 	Id     string    `json:"id"`
 	Status JobStatus `json:"status"`
 }
-
-// GetId returns ReleasedJob.Id, and is useful for accessing the field via an interface.
-func (v *ReleasedJob) GetId() string { return v.Id }
-
-// GetStatus returns ReleasedJob.Status, and is useful for accessing the field via an interface.
-func (v *ReleasedJob) GetStatus() JobStatus { return v.Status }
 
 // RemovedModel includes the requested fields of the GraphQL type RemovedModel.
 // The GraphQL type's documentation follows.
@@ -5676,24 +3333,6 @@ type RemovedModel struct {
 	RemovedBy *string     `json:"removedBy"`
 }
 
-// GetName returns RemovedModel.Name, and is useful for accessing the field via an interface.
-func (v *RemovedModel) GetName() string { return v.Name }
-
-// GetVersion returns RemovedModel.Version, and is useful for accessing the field via an interface.
-func (v *RemovedModel) GetVersion() int { return v.Version }
-
-// GetIsAlias returns RemovedModel.IsAlias, and is useful for accessing the field via an interface.
-func (v *RemovedModel) GetIsAlias() bool { return v.IsAlias }
-
-// GetOrigin returns RemovedModel.Origin, and is useful for accessing the field via an interface.
-func (v *RemovedModel) GetOrigin() ModelOrigin { return v.Origin }
-
-// GetRemovedAt returns RemovedModel.RemovedAt, and is useful for accessing the field via an interface.
-func (v *RemovedModel) GetRemovedAt() *time.Time { return v.RemovedAt }
-
-// GetRemovedBy returns RemovedModel.RemovedBy, and is useful for accessing the field via an interface.
-func (v *RemovedModel) GetRemovedBy() *string { return v.RemovedBy }
-
 type RequestUploadInput struct {
 	AttemptId    string       `json:"attemptId"`
 	FencingToken string       `json:"fencingToken"`
@@ -5702,24 +3341,6 @@ type RequestUploadInput struct {
 	SizeBytes    int64        `json:"-"`
 	Checksum     string       `json:"checksum"`
 }
-
-// GetAttemptId returns RequestUploadInput.AttemptId, and is useful for accessing the field via an interface.
-func (v *RequestUploadInput) GetAttemptId() string { return v.AttemptId }
-
-// GetFencingToken returns RequestUploadInput.FencingToken, and is useful for accessing the field via an interface.
-func (v *RequestUploadInput) GetFencingToken() string { return v.FencingToken }
-
-// GetType returns RequestUploadInput.Type, and is useful for accessing the field via an interface.
-func (v *RequestUploadInput) GetType() ArtifactType { return v.Type }
-
-// GetContentType returns RequestUploadInput.ContentType, and is useful for accessing the field via an interface.
-func (v *RequestUploadInput) GetContentType() string { return v.ContentType }
-
-// GetSizeBytes returns RequestUploadInput.SizeBytes, and is useful for accessing the field via an interface.
-func (v *RequestUploadInput) GetSizeBytes() int64 { return v.SizeBytes }
-
-// GetChecksum returns RequestUploadInput.Checksum, and is useful for accessing the field via an interface.
-func (v *RequestUploadInput) GetChecksum() string { return v.Checksum }
 
 func (v *RequestUploadInput) UnmarshalJSON(b []byte) error {
 
@@ -5806,15 +3427,6 @@ type RetryPolicyInput struct {
 	MaxDelaySeconds     *float64 `json:"maxDelaySeconds,omitempty"`
 }
 
-// GetBackoff returns RetryPolicyInput.Backoff, and is useful for accessing the field via an interface.
-func (v *RetryPolicyInput) GetBackoff() *Backoff { return v.Backoff }
-
-// GetInitialDelaySeconds returns RetryPolicyInput.InitialDelaySeconds, and is useful for accessing the field via an interface.
-func (v *RetryPolicyInput) GetInitialDelaySeconds() *float64 { return v.InitialDelaySeconds }
-
-// GetMaxDelaySeconds returns RetryPolicyInput.MaxDelaySeconds, and is useful for accessing the field via an interface.
-func (v *RetryPolicyInput) GetMaxDelaySeconds() *float64 { return v.MaxDelaySeconds }
-
 type Role string
 
 const (
@@ -5844,21 +3456,6 @@ type ScalingDecision struct {
 	Reason string    `json:"reason"`
 	Error  *string   `json:"error"`
 }
-
-// GetAt returns ScalingDecision.At, and is useful for accessing the field via an interface.
-func (v *ScalingDecision) GetAt() time.Time { return v.At }
-
-// GetFrom returns ScalingDecision.From, and is useful for accessing the field via an interface.
-func (v *ScalingDecision) GetFrom() int { return v.From }
-
-// GetTo returns ScalingDecision.To, and is useful for accessing the field via an interface.
-func (v *ScalingDecision) GetTo() int { return v.To }
-
-// GetReason returns ScalingDecision.Reason, and is useful for accessing the field via an interface.
-func (v *ScalingDecision) GetReason() string { return v.Reason }
-
-// GetError returns ScalingDecision.Error, and is useful for accessing the field via an interface.
-func (v *ScalingDecision) GetError() *string { return v.Error }
 
 // Schedule includes the GraphQL fields of Schedule requested by the fragment Schedule.
 // The GraphQL type's documentation follows.
@@ -5902,87 +3499,6 @@ type Schedule struct {
 	UpdatedAt  time.Time  `json:"updatedAt"`
 }
 
-// GetId returns Schedule.Id, and is useful for accessing the field via an interface.
-func (v *Schedule) GetId() string { return v.Id }
-
-// GetName returns Schedule.Name, and is useful for accessing the field via an interface.
-func (v *Schedule) GetName() string { return v.Name }
-
-// GetCron returns Schedule.Cron, and is useful for accessing the field via an interface.
-func (v *Schedule) GetCron() *string { return v.Cron }
-
-// GetEverySeconds returns Schedule.EverySeconds, and is useful for accessing the field via an interface.
-func (v *Schedule) GetEverySeconds() *int { return v.EverySeconds }
-
-// GetTimezone returns Schedule.Timezone, and is useful for accessing the field via an interface.
-func (v *Schedule) GetTimezone() string { return v.Timezone }
-
-// GetDescription returns Schedule.Description, and is useful for accessing the field via an interface.
-func (v *Schedule) GetDescription() string { return v.Description }
-
-// GetCatchUp returns Schedule.CatchUp, and is useful for accessing the field via an interface.
-func (v *Schedule) GetCatchUp() CatchUp { return v.CatchUp }
-
-// GetCatchUpWindowSeconds returns Schedule.CatchUpWindowSeconds, and is useful for accessing the field via an interface.
-func (v *Schedule) GetCatchUpWindowSeconds() int { return v.CatchUpWindowSeconds }
-
-// GetOverlap returns Schedule.Overlap, and is useful for accessing the field via an interface.
-func (v *Schedule) GetOverlap() Overlap { return v.Overlap }
-
-// GetJitterSeconds returns Schedule.JitterSeconds, and is useful for accessing the field via an interface.
-func (v *Schedule) GetJitterSeconds() int { return v.JitterSeconds }
-
-// GetDstGap returns Schedule.DstGap, and is useful for accessing the field via an interface.
-func (v *Schedule) GetDstGap() DstGap { return v.DstGap }
-
-// GetDstOverlap returns Schedule.DstOverlap, and is useful for accessing the field via an interface.
-func (v *Schedule) GetDstOverlap() DstOverlap { return v.DstOverlap }
-
-// GetStartAt returns Schedule.StartAt, and is useful for accessing the field via an interface.
-func (v *Schedule) GetStartAt() *time.Time { return v.StartAt }
-
-// GetEndAt returns Schedule.EndAt, and is useful for accessing the field via an interface.
-func (v *Schedule) GetEndAt() *time.Time { return v.EndAt }
-
-// GetModel returns Schedule.Model, and is useful for accessing the field via an interface.
-func (v *Schedule) GetModel() *string { return v.Model }
-
-// GetWorkflow returns Schedule.Workflow, and is useful for accessing the field via an interface.
-func (v *Schedule) GetWorkflow() *ScheduledWorkflow { return v.Workflow }
-
-// GetTier returns Schedule.Tier, and is useful for accessing the field via an interface.
-func (v *Schedule) GetTier() Tier { return v.Tier }
-
-// GetPaused returns Schedule.Paused, and is useful for accessing the field via an interface.
-func (v *Schedule) GetPaused() bool { return v.Paused }
-
-// GetPausedAt returns Schedule.PausedAt, and is useful for accessing the field via an interface.
-func (v *Schedule) GetPausedAt() *time.Time { return v.PausedAt }
-
-// GetPausedBy returns Schedule.PausedBy, and is useful for accessing the field via an interface.
-func (v *Schedule) GetPausedBy() *string { return v.PausedBy }
-
-// GetPauseReason returns Schedule.PauseReason, and is useful for accessing the field via an interface.
-func (v *Schedule) GetPauseReason() *string { return v.PauseReason }
-
-// GetSlotsAnHour returns Schedule.SlotsAnHour, and is useful for accessing the field via an interface.
-func (v *Schedule) GetSlotsAnHour() int { return v.SlotsAnHour }
-
-// GetHeldAt returns Schedule.HeldAt, and is useful for accessing the field via an interface.
-func (v *Schedule) GetHeldAt() *time.Time { return v.HeldAt }
-
-// GetNextFireAt returns Schedule.NextFireAt, and is useful for accessing the field via an interface.
-func (v *Schedule) GetNextFireAt() *time.Time { return v.NextFireAt }
-
-// GetLastFireAt returns Schedule.LastFireAt, and is useful for accessing the field via an interface.
-func (v *Schedule) GetLastFireAt() *time.Time { return v.LastFireAt }
-
-// GetCreatedAt returns Schedule.CreatedAt, and is useful for accessing the field via an interface.
-func (v *Schedule) GetCreatedAt() time.Time { return v.CreatedAt }
-
-// GetUpdatedAt returns Schedule.UpdatedAt, and is useful for accessing the field via an interface.
-func (v *Schedule) GetUpdatedAt() time.Time { return v.UpdatedAt }
-
 // ScheduleDetail includes the requested fields of the GraphQL type Schedule.
 // The GraphQL type's documentation follows.
 //
@@ -5994,93 +3510,6 @@ type ScheduleDetail struct {
 	// The newest slots with what became of them, 1 to 200.
 	Slots []ScheduleSlot `json:"slots"`
 }
-
-// GetUpcoming returns ScheduleDetail.Upcoming, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetUpcoming() []time.Time { return v.Upcoming }
-
-// GetSlots returns ScheduleDetail.Slots, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetSlots() []ScheduleSlot { return v.Slots }
-
-// GetId returns ScheduleDetail.Id, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetId() string { return v.Schedule.Id }
-
-// GetName returns ScheduleDetail.Name, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetName() string { return v.Schedule.Name }
-
-// GetCron returns ScheduleDetail.Cron, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetCron() *string { return v.Schedule.Cron }
-
-// GetEverySeconds returns ScheduleDetail.EverySeconds, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetEverySeconds() *int { return v.Schedule.EverySeconds }
-
-// GetTimezone returns ScheduleDetail.Timezone, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetTimezone() string { return v.Schedule.Timezone }
-
-// GetDescription returns ScheduleDetail.Description, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetDescription() string { return v.Schedule.Description }
-
-// GetCatchUp returns ScheduleDetail.CatchUp, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetCatchUp() CatchUp { return v.Schedule.CatchUp }
-
-// GetCatchUpWindowSeconds returns ScheduleDetail.CatchUpWindowSeconds, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetCatchUpWindowSeconds() int { return v.Schedule.CatchUpWindowSeconds }
-
-// GetOverlap returns ScheduleDetail.Overlap, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetOverlap() Overlap { return v.Schedule.Overlap }
-
-// GetJitterSeconds returns ScheduleDetail.JitterSeconds, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetJitterSeconds() int { return v.Schedule.JitterSeconds }
-
-// GetDstGap returns ScheduleDetail.DstGap, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetDstGap() DstGap { return v.Schedule.DstGap }
-
-// GetDstOverlap returns ScheduleDetail.DstOverlap, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetDstOverlap() DstOverlap { return v.Schedule.DstOverlap }
-
-// GetStartAt returns ScheduleDetail.StartAt, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetStartAt() *time.Time { return v.Schedule.StartAt }
-
-// GetEndAt returns ScheduleDetail.EndAt, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetEndAt() *time.Time { return v.Schedule.EndAt }
-
-// GetModel returns ScheduleDetail.Model, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetModel() *string { return v.Schedule.Model }
-
-// GetWorkflow returns ScheduleDetail.Workflow, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetWorkflow() *ScheduledWorkflow { return v.Schedule.Workflow }
-
-// GetTier returns ScheduleDetail.Tier, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetTier() Tier { return v.Schedule.Tier }
-
-// GetPaused returns ScheduleDetail.Paused, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetPaused() bool { return v.Schedule.Paused }
-
-// GetPausedAt returns ScheduleDetail.PausedAt, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetPausedAt() *time.Time { return v.Schedule.PausedAt }
-
-// GetPausedBy returns ScheduleDetail.PausedBy, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetPausedBy() *string { return v.Schedule.PausedBy }
-
-// GetPauseReason returns ScheduleDetail.PauseReason, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetPauseReason() *string { return v.Schedule.PauseReason }
-
-// GetSlotsAnHour returns ScheduleDetail.SlotsAnHour, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetSlotsAnHour() int { return v.Schedule.SlotsAnHour }
-
-// GetHeldAt returns ScheduleDetail.HeldAt, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetHeldAt() *time.Time { return v.Schedule.HeldAt }
-
-// GetNextFireAt returns ScheduleDetail.NextFireAt, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetNextFireAt() *time.Time { return v.Schedule.NextFireAt }
-
-// GetLastFireAt returns ScheduleDetail.LastFireAt, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetLastFireAt() *time.Time { return v.Schedule.LastFireAt }
-
-// GetCreatedAt returns ScheduleDetail.CreatedAt, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetCreatedAt() time.Time { return v.Schedule.CreatedAt }
-
-// GetUpdatedAt returns ScheduleDetail.UpdatedAt, and is useful for accessing the field via an interface.
-func (v *ScheduleDetail) GetUpdatedAt() time.Time { return v.Schedule.UpdatedAt }
 
 func (v *ScheduleDetail) UnmarshalJSON(b []byte) error {
 
@@ -6247,48 +3676,6 @@ type ScheduleInput struct {
 	EndAt   *time.Time `json:"endAt,omitempty"`
 }
 
-// GetName returns ScheduleInput.Name, and is useful for accessing the field via an interface.
-func (v *ScheduleInput) GetName() string { return v.Name }
-
-// GetCron returns ScheduleInput.Cron, and is useful for accessing the field via an interface.
-func (v *ScheduleInput) GetCron() *string { return v.Cron }
-
-// GetEverySeconds returns ScheduleInput.EverySeconds, and is useful for accessing the field via an interface.
-func (v *ScheduleInput) GetEverySeconds() *int { return v.EverySeconds }
-
-// GetTimezone returns ScheduleInput.Timezone, and is useful for accessing the field via an interface.
-func (v *ScheduleInput) GetTimezone() *string { return v.Timezone }
-
-// GetJob returns ScheduleInput.Job, and is useful for accessing the field via an interface.
-func (v *ScheduleInput) GetJob() *SubmitJobInput { return v.Job }
-
-// GetWorkflow returns ScheduleInput.Workflow, and is useful for accessing the field via an interface.
-func (v *ScheduleInput) GetWorkflow() *SubmitWorkflowInput { return v.Workflow }
-
-// GetCatchUp returns ScheduleInput.CatchUp, and is useful for accessing the field via an interface.
-func (v *ScheduleInput) GetCatchUp() *CatchUp { return v.CatchUp }
-
-// GetCatchUpWindowSeconds returns ScheduleInput.CatchUpWindowSeconds, and is useful for accessing the field via an interface.
-func (v *ScheduleInput) GetCatchUpWindowSeconds() *int { return v.CatchUpWindowSeconds }
-
-// GetOverlap returns ScheduleInput.Overlap, and is useful for accessing the field via an interface.
-func (v *ScheduleInput) GetOverlap() *Overlap { return v.Overlap }
-
-// GetJitterSeconds returns ScheduleInput.JitterSeconds, and is useful for accessing the field via an interface.
-func (v *ScheduleInput) GetJitterSeconds() *int { return v.JitterSeconds }
-
-// GetDstGap returns ScheduleInput.DstGap, and is useful for accessing the field via an interface.
-func (v *ScheduleInput) GetDstGap() *DstGap { return v.DstGap }
-
-// GetDstOverlap returns ScheduleInput.DstOverlap, and is useful for accessing the field via an interface.
-func (v *ScheduleInput) GetDstOverlap() *DstOverlap { return v.DstOverlap }
-
-// GetStartAt returns ScheduleInput.StartAt, and is useful for accessing the field via an interface.
-func (v *ScheduleInput) GetStartAt() *time.Time { return v.StartAt }
-
-// GetEndAt returns ScheduleInput.EndAt, and is useful for accessing the field via an interface.
-func (v *ScheduleInput) GetEndAt() *time.Time { return v.EndAt }
-
 // SchedulePage includes the requested fields of the GraphQL type ScheduleConnection.
 type SchedulePage struct {
 	Edges    []ScheduleEdge `json:"edges"`
@@ -6315,38 +3702,11 @@ type ScheduleSlot struct {
 	EndedAt  *time.Time            `json:"endedAt"`
 }
 
-// GetAt returns ScheduleSlot.At, and is useful for accessing the field via an interface.
-func (v *ScheduleSlot) GetAt() time.Time { return v.At }
-
-// GetCause returns ScheduleSlot.Cause, and is useful for accessing the field via an interface.
-func (v *ScheduleSlot) GetCause() SlotCause { return v.Cause }
-
-// GetState returns ScheduleSlot.State, and is useful for accessing the field via an interface.
-func (v *ScheduleSlot) GetState() SlotState { return v.State }
-
-// GetReason returns ScheduleSlot.Reason, and is useful for accessing the field via an interface.
-func (v *ScheduleSlot) GetReason() *string { return v.Reason }
-
-// GetJob returns ScheduleSlot.Job, and is useful for accessing the field via an interface.
-func (v *ScheduleSlot) GetJob() *ScheduleSlotJob { return v.Job }
-
-// GetWorkflow returns ScheduleSlot.Workflow, and is useful for accessing the field via an interface.
-func (v *ScheduleSlot) GetWorkflow() *ScheduleSlotWorkflow { return v.Workflow }
-
-// GetEndedAt returns ScheduleSlot.EndedAt, and is useful for accessing the field via an interface.
-func (v *ScheduleSlot) GetEndedAt() *time.Time { return v.EndedAt }
-
 // ScheduleSlotJob includes the requested fields of the GraphQL type Job.
 type ScheduleSlotJob struct {
 	Id     string    `json:"id"`
 	Status JobStatus `json:"status"`
 }
-
-// GetId returns ScheduleSlotJob.Id, and is useful for accessing the field via an interface.
-func (v *ScheduleSlotJob) GetId() string { return v.Id }
-
-// GetStatus returns ScheduleSlotJob.Status, and is useful for accessing the field via an interface.
-func (v *ScheduleSlotJob) GetStatus() JobStatus { return v.Status }
 
 // ScheduleSlotWorkflow includes the requested fields of the GraphQL type Workflow.
 // The GraphQL type's documentation follows.
@@ -6358,12 +3718,6 @@ type ScheduleSlotWorkflow struct {
 	Status WorkflowStatus `json:"status"`
 }
 
-// GetId returns ScheduleSlotWorkflow.Id, and is useful for accessing the field via an interface.
-func (v *ScheduleSlotWorkflow) GetId() string { return v.Id }
-
-// GetStatus returns ScheduleSlotWorkflow.Status, and is useful for accessing the field via an interface.
-func (v *ScheduleSlotWorkflow) GetStatus() WorkflowStatus { return v.Status }
-
 // ScheduledWorkflow includes the requested fields of the GraphQL type ScheduledWorkflow.
 // The GraphQL type's documentation follows.
 //
@@ -6373,12 +3727,6 @@ type ScheduledWorkflow struct {
 	// How many jobs it has.
 	Jobs int `json:"jobs"`
 }
-
-// GetName returns ScheduledWorkflow.Name, and is useful for accessing the field via an interface.
-func (v *ScheduledWorkflow) GetName() string { return v.Name }
-
-// GetJobs returns ScheduledWorkflow.Jobs, and is useful for accessing the field via an interface.
-func (v *ScheduledWorkflow) GetJobs() int { return v.Jobs }
 
 // P1: act now. P2: within the hour. P3: on the next working day.
 type Severity string
@@ -6441,29 +3789,11 @@ type SlotUsage struct {
 	MaxWaiting *int `json:"maxWaiting"`
 }
 
-// GetPerMinute returns SlotUsage.PerMinute, and is useful for accessing the field via an interface.
-func (v *SlotUsage) GetPerMinute() float64 { return v.PerMinute }
-
-// GetMaxPerMinute returns SlotUsage.MaxPerMinute, and is useful for accessing the field via an interface.
-func (v *SlotUsage) GetMaxPerMinute() *int { return v.MaxPerMinute }
-
-// GetWaiting returns SlotUsage.Waiting, and is useful for accessing the field via an interface.
-func (v *SlotUsage) GetWaiting() int { return v.Waiting }
-
-// GetMaxWaiting returns SlotUsage.MaxWaiting, and is useful for accessing the field via an interface.
-func (v *SlotUsage) GetMaxWaiting() *int { return v.MaxWaiting }
-
 // SlotViewer includes the requested fields of the GraphQL type Viewer.
 type SlotViewer struct {
 	Role    Role          `json:"role"`
 	Account *AccountSlots `json:"account"`
 }
-
-// GetRole returns SlotViewer.Role, and is useful for accessing the field via an interface.
-func (v *SlotViewer) GetRole() Role { return v.Role }
-
-// GetAccount returns SlotViewer.Account, and is useful for accessing the field via an interface.
-func (v *SlotViewer) GetAccount() *AccountSlots { return v.Account }
 
 // StatusCount includes the requested fields of the GraphQL type StatusCount.
 type StatusCount struct {
@@ -6471,24 +3801,12 @@ type StatusCount struct {
 	Jobs   int       `json:"jobs"`
 }
 
-// GetStatus returns StatusCount.Status, and is useful for accessing the field via an interface.
-func (v *StatusCount) GetStatus() JobStatus { return v.Status }
-
-// GetJobs returns StatusCount.Jobs, and is useful for accessing the field via an interface.
-func (v *StatusCount) GetJobs() int { return v.Jobs }
-
 // Submission includes the requested fields of the GraphQL type SubmitJobPayload.
 type Submission struct {
 	Job Job `json:"job"`
 	// True if the idempotency key belongs to a job that existed already.
 	Deduplicated bool `json:"deduplicated"`
 }
-
-// GetJob returns Submission.Job, and is useful for accessing the field via an interface.
-func (v *Submission) GetJob() Job { return v.Job }
-
-// GetDeduplicated returns Submission.Deduplicated, and is useful for accessing the field via an interface.
-func (v *Submission) GetDeduplicated() bool { return v.Deduplicated }
 
 // SubmissionRefusal includes the requested fields of the GraphQL type UserError.
 type SubmissionRefusal struct {
@@ -6498,18 +3816,6 @@ type SubmissionRefusal struct {
 	// After how many seconds the same may succeed. 0 if waiting does not help.
 	RetryAfterSeconds int `json:"retryAfterSeconds"`
 }
-
-// GetCode returns SubmissionRefusal.Code, and is useful for accessing the field via an interface.
-func (v *SubmissionRefusal) GetCode() string { return v.Code }
-
-// GetMessage returns SubmissionRefusal.Message, and is useful for accessing the field via an interface.
-func (v *SubmissionRefusal) GetMessage() string { return v.Message }
-
-// GetField returns SubmissionRefusal.Field, and is useful for accessing the field via an interface.
-func (v *SubmissionRefusal) GetField() []string { return v.Field }
-
-// GetRetryAfterSeconds returns SubmissionRefusal.RetryAfterSeconds, and is useful for accessing the field via an interface.
-func (v *SubmissionRefusal) GetRetryAfterSeconds() int { return v.RetryAfterSeconds }
 
 // SubmissionResult includes the requested fields of the GraphQL type SubmitJobResult.
 // The GraphQL type's documentation follows.
@@ -6521,15 +3827,6 @@ type SubmissionResult struct {
 	Error        *SubmissionRefusal `json:"error"`
 }
 
-// GetJob returns SubmissionResult.Job, and is useful for accessing the field via an interface.
-func (v *SubmissionResult) GetJob() *Job { return v.Job }
-
-// GetDeduplicated returns SubmissionResult.Deduplicated, and is useful for accessing the field via an interface.
-func (v *SubmissionResult) GetDeduplicated() bool { return v.Deduplicated }
-
-// GetError returns SubmissionResult.Error, and is useful for accessing the field via an interface.
-func (v *SubmissionResult) GetError() *SubmissionRefusal { return v.Error }
-
 // Submissions includes the requested fields of the GraphQL type SubmitJobsPayload.
 // The GraphQL type's documentation follows.
 //
@@ -6539,15 +3836,6 @@ type Submissions struct {
 	Accepted int                `json:"accepted"`
 	Rejected int                `json:"rejected"`
 }
-
-// GetResults returns Submissions.Results, and is useful for accessing the field via an interface.
-func (v *Submissions) GetResults() []SubmissionResult { return v.Results }
-
-// GetAccepted returns Submissions.Accepted, and is useful for accessing the field via an interface.
-func (v *Submissions) GetAccepted() int { return v.Accepted }
-
-// GetRejected returns Submissions.Rejected, and is useful for accessing the field via an interface.
-func (v *Submissions) GetRejected() int { return v.Rejected }
 
 type SubmitJobInput struct {
 	// The kind of work. The default is the model's, the only one that it does.
@@ -6600,75 +3888,6 @@ type SubmitJobInput struct {
 	MaxPricePerHour *float64 `json:"maxPricePerHour,omitempty"`
 }
 
-// GetType returns SubmitJobInput.Type, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetType() *string { return v.Type }
-
-// GetModel returns SubmitJobInput.Model, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetModel() string { return v.Model }
-
-// GetPrompt returns SubmitJobInput.Prompt, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetPrompt() *string { return v.Prompt }
-
-// GetParams returns SubmitJobInput.Params, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetParams() *json.RawMessage { return v.Params }
-
-// GetTier returns SubmitJobInput.Tier, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetTier() *Tier { return v.Tier }
-
-// GetPriority returns SubmitJobInput.Priority, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetPriority() *int { return v.Priority }
-
-// GetIdempotencyKey returns SubmitJobInput.IdempotencyKey, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetIdempotencyKey() *string { return v.IdempotencyKey }
-
-// GetMaxAttempts returns SubmitJobInput.MaxAttempts, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetMaxAttempts() *int { return v.MaxAttempts }
-
-// GetTimeoutSeconds returns SubmitJobInput.TimeoutSeconds, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetTimeoutSeconds() *int { return v.TimeoutSeconds }
-
-// GetUserId returns SubmitJobInput.UserId, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetUserId() *string { return v.UserId }
-
-// GetMetadata returns SubmitJobInput.Metadata, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetMetadata() *json.RawMessage { return v.Metadata }
-
-// GetCallbackUrl returns SubmitJobInput.CallbackUrl, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetCallbackUrl() *string { return v.CallbackUrl }
-
-// GetRunAt returns SubmitJobInput.RunAt, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetRunAt() *time.Time { return v.RunAt }
-
-// GetExpiresAt returns SubmitJobInput.ExpiresAt, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetExpiresAt() *time.Time { return v.ExpiresAt }
-
-// GetDependsOn returns SubmitJobInput.DependsOn, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetDependsOn() []string { return v.DependsOn }
-
-// GetDraft returns SubmitJobInput.Draft, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetDraft() *DraftInput { return v.Draft }
-
-// GetRegion returns SubmitJobInput.Region, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetRegion() *string { return v.Region }
-
-// GetRequireRegion returns SubmitJobInput.RequireRegion, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetRequireRegion() *bool { return v.RequireRegion }
-
-// GetRetry returns SubmitJobInput.Retry, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetRetry() *RetryPolicyInput { return v.Retry }
-
-// GetAtMostOnce returns SubmitJobInput.AtMostOnce, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetAtMostOnce() *bool { return v.AtMostOnce }
-
-// GetMaxPreemptions returns SubmitJobInput.MaxPreemptions, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetMaxPreemptions() *int { return v.MaxPreemptions }
-
-// GetFinishBy returns SubmitJobInput.FinishBy, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetFinishBy() *time.Time { return v.FinishBy }
-
-// GetMaxPricePerHour returns SubmitJobInput.MaxPricePerHour, and is useful for accessing the field via an interface.
-func (v *SubmitJobInput) GetMaxPricePerHour() *float64 { return v.MaxPricePerHour }
-
 type SubmitWorkflowInput struct {
 	// 1 to 100 characters. Several workflows can have the same.
 	Name string `json:"name"`
@@ -6683,24 +3902,6 @@ type SubmitWorkflowInput struct {
 	// An earlier workflow. Its completed nodes are taken over where the same key stands for the same work.
 	Reuse *string `json:"reuse,omitempty"`
 }
-
-// GetName returns SubmitWorkflowInput.Name, and is useful for accessing the field via an interface.
-func (v *SubmitWorkflowInput) GetName() string { return v.Name }
-
-// GetJobs returns SubmitWorkflowInput.Jobs, and is useful for accessing the field via an interface.
-func (v *SubmitWorkflowInput) GetJobs() []WorkflowJobInput { return v.Jobs }
-
-// GetIdempotencyKey returns SubmitWorkflowInput.IdempotencyKey, and is useful for accessing the field via an interface.
-func (v *SubmitWorkflowInput) GetIdempotencyKey() *string { return v.IdempotencyKey }
-
-// GetCallbackUrl returns SubmitWorkflowInput.CallbackUrl, and is useful for accessing the field via an interface.
-func (v *SubmitWorkflowInput) GetCallbackUrl() *string { return v.CallbackUrl }
-
-// GetOutput returns SubmitWorkflowInput.Output, and is useful for accessing the field via an interface.
-func (v *SubmitWorkflowInput) GetOutput() *string { return v.Output }
-
-// GetReuse returns SubmitWorkflowInput.Reuse, and is useful for accessing the field via an interface.
-func (v *SubmitWorkflowInput) GetReuse() *string { return v.Reuse }
 
 // Service classes, highest first. A job may have its account's tier or a lower one. CRITICAL is for operators.
 type Tier string
@@ -6733,21 +3934,6 @@ type UploadTarget struct {
 	ExpiresAt time.Time       `json:"expiresAt"`
 }
 
-// GetObjectKey returns UploadTarget.ObjectKey, and is useful for accessing the field via an interface.
-func (v *UploadTarget) GetObjectKey() string { return v.ObjectKey }
-
-// GetUrl returns UploadTarget.Url, and is useful for accessing the field via an interface.
-func (v *UploadTarget) GetUrl() string { return v.Url }
-
-// GetMethod returns UploadTarget.Method, and is useful for accessing the field via an interface.
-func (v *UploadTarget) GetMethod() string { return v.Method }
-
-// GetHeaders returns UploadTarget.Headers, and is useful for accessing the field via an interface.
-func (v *UploadTarget) GetHeaders() json.RawMessage { return v.Headers }
-
-// GetExpiresAt returns UploadTarget.ExpiresAt, and is useful for accessing the field via an interface.
-func (v *UploadTarget) GetExpiresAt() time.Time { return v.ExpiresAt }
-
 type UploadedObject struct {
 	ObjectKey   string           `json:"objectKey"`
 	SizeBytes   int64            `json:"-"`
@@ -6755,21 +3941,6 @@ type UploadedObject struct {
 	ContentType string           `json:"contentType"`
 	Metadata    *json.RawMessage `json:"metadata,omitempty"`
 }
-
-// GetObjectKey returns UploadedObject.ObjectKey, and is useful for accessing the field via an interface.
-func (v *UploadedObject) GetObjectKey() string { return v.ObjectKey }
-
-// GetSizeBytes returns UploadedObject.SizeBytes, and is useful for accessing the field via an interface.
-func (v *UploadedObject) GetSizeBytes() int64 { return v.SizeBytes }
-
-// GetChecksum returns UploadedObject.Checksum, and is useful for accessing the field via an interface.
-func (v *UploadedObject) GetChecksum() string { return v.Checksum }
-
-// GetContentType returns UploadedObject.ContentType, and is useful for accessing the field via an interface.
-func (v *UploadedObject) GetContentType() string { return v.ContentType }
-
-// GetMetadata returns UploadedObject.Metadata, and is useful for accessing the field via an interface.
-func (v *UploadedObject) GetMetadata() *json.RawMessage { return v.Metadata }
 
 func (v *UploadedObject) UnmarshalJSON(b []byte) error {
 
@@ -6852,12 +4023,6 @@ type Viewer struct {
 	Account *Account `json:"account"`
 }
 
-// GetRole returns Viewer.Role, and is useful for accessing the field via an interface.
-func (v *Viewer) GetRole() Role { return v.Role }
-
-// GetAccount returns Viewer.Account, and is useful for accessing the field via an interface.
-func (v *Viewer) GetAccount() *Account { return v.Account }
-
 type WaitingCode string
 
 const (
@@ -6898,9 +4063,6 @@ type WaitingJob struct {
 	WaitingFor []WaitingReason `json:"waitingFor"`
 }
 
-// GetWaitingFor returns WaitingJob.WaitingFor, and is useful for accessing the field via an interface.
-func (v *WaitingJob) GetWaitingFor() []WaitingReason { return v.WaitingFor }
-
 // WaitingReason includes the GraphQL fields of WaitingReason requested by the fragment WaitingReason.
 // The GraphQL type's documentation follows.
 //
@@ -6913,18 +4075,6 @@ type WaitingReason struct {
 	// What a machine or its provider says, if that is the cause. Null unless the caller is an operator or a viewer.
 	Cause *string `json:"cause"`
 }
-
-// GetCode returns WaitingReason.Code, and is useful for accessing the field via an interface.
-func (v *WaitingReason) GetCode() WaitingCode { return v.Code }
-
-// GetMessage returns WaitingReason.Message, and is useful for accessing the field via an interface.
-func (v *WaitingReason) GetMessage() string { return v.Message }
-
-// GetUntil returns WaitingReason.Until, and is useful for accessing the field via an interface.
-func (v *WaitingReason) GetUntil() *time.Time { return v.Until }
-
-// GetCause returns WaitingReason.Cause, and is useful for accessing the field via an interface.
-func (v *WaitingReason) GetCause() *string { return v.Cause }
 
 // WebhookDelivery includes the GraphQL fields of WebhookDelivery requested by the fragment WebhookDelivery.
 // The GraphQL type's documentation follows.
@@ -6953,48 +4103,6 @@ type WebhookDelivery struct {
 	// All tries, oldest first.
 	Tries []WebhookTry `json:"tries"`
 }
-
-// GetId returns WebhookDelivery.Id, and is useful for accessing the field via an interface.
-func (v *WebhookDelivery) GetId() string { return v.Id }
-
-// GetJobId returns WebhookDelivery.JobId, and is useful for accessing the field via an interface.
-func (v *WebhookDelivery) GetJobId() string { return v.JobId }
-
-// GetRun returns WebhookDelivery.Run, and is useful for accessing the field via an interface.
-func (v *WebhookDelivery) GetRun() int { return v.Run }
-
-// GetEventId returns WebhookDelivery.EventId, and is useful for accessing the field via an interface.
-func (v *WebhookDelivery) GetEventId() string { return v.EventId }
-
-// GetEvent returns WebhookDelivery.Event, and is useful for accessing the field via an interface.
-func (v *WebhookDelivery) GetEvent() string { return v.Event }
-
-// GetUrl returns WebhookDelivery.Url, and is useful for accessing the field via an interface.
-func (v *WebhookDelivery) GetUrl() string { return v.Url }
-
-// GetAttempts returns WebhookDelivery.Attempts, and is useful for accessing the field via an interface.
-func (v *WebhookDelivery) GetAttempts() int { return v.Attempts }
-
-// GetDelivered returns WebhookDelivery.Delivered, and is useful for accessing the field via an interface.
-func (v *WebhookDelivery) GetDelivered() bool { return v.Delivered }
-
-// GetLastStatusCode returns WebhookDelivery.LastStatusCode, and is useful for accessing the field via an interface.
-func (v *WebhookDelivery) GetLastStatusCode() *int { return v.LastStatusCode }
-
-// GetLastError returns WebhookDelivery.LastError, and is useful for accessing the field via an interface.
-func (v *WebhookDelivery) GetLastError() *string { return v.LastError }
-
-// GetNextAttemptAt returns WebhookDelivery.NextAttemptAt, and is useful for accessing the field via an interface.
-func (v *WebhookDelivery) GetNextAttemptAt() *time.Time { return v.NextAttemptAt }
-
-// GetCreatedAt returns WebhookDelivery.CreatedAt, and is useful for accessing the field via an interface.
-func (v *WebhookDelivery) GetCreatedAt() time.Time { return v.CreatedAt }
-
-// GetDeliveredAt returns WebhookDelivery.DeliveredAt, and is useful for accessing the field via an interface.
-func (v *WebhookDelivery) GetDeliveredAt() *time.Time { return v.DeliveredAt }
-
-// GetTries returns WebhookDelivery.Tries, and is useful for accessing the field via an interface.
-func (v *WebhookDelivery) GetTries() []WebhookTry { return v.Tries }
 
 // WebhookDeliveryEdge includes the requested fields of the GraphQL type WebhookDeliveryEdge.
 type WebhookDeliveryEdge struct {
@@ -7032,27 +4140,6 @@ type WebhookEndpoint struct {
 	CreatedAt      time.Time `json:"createdAt"`
 }
 
-// GetId returns WebhookEndpoint.Id, and is useful for accessing the field via an interface.
-func (v *WebhookEndpoint) GetId() string { return v.Id }
-
-// GetUrl returns WebhookEndpoint.Url, and is useful for accessing the field via an interface.
-func (v *WebhookEndpoint) GetUrl() string { return v.Url }
-
-// GetFormat returns WebhookEndpoint.Format, and is useful for accessing the field via an interface.
-func (v *WebhookEndpoint) GetFormat() WebhookFormat { return v.Format }
-
-// GetEvents returns WebhookEndpoint.Events, and is useful for accessing the field via an interface.
-func (v *WebhookEndpoint) GetEvents() []string { return v.Events }
-
-// GetDisabled returns WebhookEndpoint.Disabled, and is useful for accessing the field via an interface.
-func (v *WebhookEndpoint) GetDisabled() bool { return v.Disabled }
-
-// GetDisabledReason returns WebhookEndpoint.DisabledReason, and is useful for accessing the field via an interface.
-func (v *WebhookEndpoint) GetDisabledReason() *string { return v.DisabledReason }
-
-// GetCreatedAt returns WebhookEndpoint.CreatedAt, and is useful for accessing the field via an interface.
-func (v *WebhookEndpoint) GetCreatedAt() time.Time { return v.CreatedAt }
-
 // STANDARD is {type, timestamp, data}. OPENAI is the body of OpenAI's webhooks, for receivers that were written for its Videos API.
 type WebhookFormat string
 
@@ -7075,18 +4162,6 @@ type WebhookTry struct {
 	Error      *string `json:"error"`
 	DurationMs int     `json:"durationMs"`
 }
-
-// GetAt returns WebhookTry.At, and is useful for accessing the field via an interface.
-func (v *WebhookTry) GetAt() time.Time { return v.At }
-
-// GetStatusCode returns WebhookTry.StatusCode, and is useful for accessing the field via an interface.
-func (v *WebhookTry) GetStatusCode() *int { return v.StatusCode }
-
-// GetError returns WebhookTry.Error, and is useful for accessing the field via an interface.
-func (v *WebhookTry) GetError() *string { return v.Error }
-
-// GetDurationMs returns WebhookTry.DurationMs, and is useful for accessing the field via an interface.
-func (v *WebhookTry) GetDurationMs() int { return v.DurationMs }
 
 // Worker includes the GraphQL fields of Worker requested by the fragment Worker.
 type Worker struct {
@@ -7123,81 +4198,6 @@ type Worker struct {
 	GpuSeconds    float64    `json:"gpuSeconds"`
 }
 
-// GetId returns Worker.Id, and is useful for accessing the field via an interface.
-func (v *Worker) GetId() string { return v.Id }
-
-// GetPool returns Worker.Pool, and is useful for accessing the field via an interface.
-func (v *Worker) GetPool() *WorkerPool { return v.Pool }
-
-// GetProvider returns Worker.Provider, and is useful for accessing the field via an interface.
-func (v *Worker) GetProvider() string { return v.Provider }
-
-// GetProviderInstanceId returns Worker.ProviderInstanceId, and is useful for accessing the field via an interface.
-func (v *Worker) GetProviderInstanceId() string { return v.ProviderInstanceId }
-
-// GetSlot returns Worker.Slot, and is useful for accessing the field via an interface.
-func (v *Worker) GetSlot() int { return v.Slot }
-
-// GetGpuCount returns Worker.GpuCount, and is useful for accessing the field via an interface.
-func (v *Worker) GetGpuCount() int { return v.GpuCount }
-
-// GetRegion returns Worker.Region, and is useful for accessing the field via an interface.
-func (v *Worker) GetRegion() string { return v.Region }
-
-// GetZone returns Worker.Zone, and is useful for accessing the field via an interface.
-func (v *Worker) GetZone() *string { return v.Zone }
-
-// GetGpuType returns Worker.GpuType, and is useful for accessing the field via an interface.
-func (v *Worker) GetGpuType() string { return v.GpuType }
-
-// GetCapacityClass returns Worker.CapacityClass, and is useful for accessing the field via an interface.
-func (v *Worker) GetCapacityClass() CapacityClass { return v.CapacityClass }
-
-// GetStatus returns Worker.Status, and is useful for accessing the field via an interface.
-func (v *Worker) GetStatus() WorkerStatus { return v.Status }
-
-// GetCurrentJob returns Worker.CurrentJob, and is useful for accessing the field via an interface.
-func (v *Worker) GetCurrentJob() *WorkerJob { return v.CurrentJob }
-
-// GetModels returns Worker.Models, and is useful for accessing the field via an interface.
-func (v *Worker) GetModels() []string { return v.Models }
-
-// GetRefusedModels returns Worker.RefusedModels, and is useful for accessing the field via an interface.
-func (v *Worker) GetRefusedModels() []RefusedModel { return v.RefusedModels }
-
-// GetBootFailure returns Worker.BootFailure, and is useful for accessing the field via an interface.
-func (v *Worker) GetBootFailure() *string { return v.BootFailure }
-
-// GetWarmModels returns Worker.WarmModels, and is useful for accessing the field via an interface.
-func (v *Worker) GetWarmModels() []string { return v.WarmModels }
-
-// GetRegisteredAt returns Worker.RegisteredAt, and is useful for accessing the field via an interface.
-func (v *Worker) GetRegisteredAt() *time.Time { return v.RegisteredAt }
-
-// GetLastHeartbeatAt returns Worker.LastHeartbeatAt, and is useful for accessing the field via an interface.
-func (v *Worker) GetLastHeartbeatAt() *time.Time { return v.LastHeartbeatAt }
-
-// GetDrainDeadline returns Worker.DrainDeadline, and is useful for accessing the field via an interface.
-func (v *Worker) GetDrainDeadline() *time.Time { return v.DrainDeadline }
-
-// GetQuarantinedUntil returns Worker.QuarantinedUntil, and is useful for accessing the field via an interface.
-func (v *Worker) GetQuarantinedUntil() *time.Time { return v.QuarantinedUntil }
-
-// GetQuarantineReason returns Worker.QuarantineReason, and is useful for accessing the field via an interface.
-func (v *Worker) GetQuarantineReason() *string { return v.QuarantineReason }
-
-// GetGpus returns Worker.Gpus, and is useful for accessing the field via an interface.
-func (v *Worker) GetGpus() []GPUState { return v.Gpus }
-
-// GetAgentVersion returns Worker.AgentVersion, and is useful for accessing the field via an interface.
-func (v *Worker) GetAgentVersion() string { return v.AgentVersion }
-
-// GetJobsCompleted returns Worker.JobsCompleted, and is useful for accessing the field via an interface.
-func (v *Worker) GetJobsCompleted() int { return v.JobsCompleted }
-
-// GetGpuSeconds returns Worker.GpuSeconds, and is useful for accessing the field via an interface.
-func (v *Worker) GetGpuSeconds() float64 { return v.GpuSeconds }
-
 // WorkerEdge includes the requested fields of the GraphQL type WorkerEdge.
 type WorkerEdge struct {
 	Node Worker `json:"node"`
@@ -7212,15 +4212,6 @@ type WorkerJob struct {
 	Model  string    `json:"model"`
 	Status JobStatus `json:"status"`
 }
-
-// GetId returns WorkerJob.Id, and is useful for accessing the field via an interface.
-func (v *WorkerJob) GetId() string { return v.Id }
-
-// GetModel returns WorkerJob.Model, and is useful for accessing the field via an interface.
-func (v *WorkerJob) GetModel() string { return v.Model }
-
-// GetStatus returns WorkerJob.Status, and is useful for accessing the field via an interface.
-func (v *WorkerJob) GetStatus() JobStatus { return v.Status }
 
 // WorkerPage includes the requested fields of the GraphQL type WorkerConnection.
 type WorkerPage struct {
@@ -7243,12 +4234,6 @@ type WorkerPool struct {
 	Id   string `json:"id"`
 	Name string `json:"name"`
 }
-
-// GetId returns WorkerPool.Id, and is useful for accessing the field via an interface.
-func (v *WorkerPool) GetId() string { return v.Id }
-
-// GetName returns WorkerPool.Name, and is useful for accessing the field via an interface.
-func (v *WorkerPool) GetName() string { return v.Name }
 
 type WorkerStatus string
 
@@ -7289,33 +4274,6 @@ type Workflow struct {
 	CompletedAt  *time.Time `json:"completedAt"`
 }
 
-// GetId returns Workflow.Id, and is useful for accessing the field via an interface.
-func (v *Workflow) GetId() string { return v.Id }
-
-// GetName returns Workflow.Name, and is useful for accessing the field via an interface.
-func (v *Workflow) GetName() string { return v.Name }
-
-// GetStatus returns Workflow.Status, and is useful for accessing the field via an interface.
-func (v *Workflow) GetStatus() WorkflowStatus { return v.Status }
-
-// GetRun returns Workflow.Run, and is useful for accessing the field via an interface.
-func (v *Workflow) GetRun() int { return v.Run }
-
-// GetCounts returns Workflow.Counts, and is useful for accessing the field via an interface.
-func (v *Workflow) GetCounts() WorkflowCounts { return v.Counts }
-
-// GetPercent returns Workflow.Percent, and is useful for accessing the field via an interface.
-func (v *Workflow) GetPercent() float64 { return v.Percent }
-
-// GetCancelReason returns Workflow.CancelReason, and is useful for accessing the field via an interface.
-func (v *Workflow) GetCancelReason() *string { return v.CancelReason }
-
-// GetCreatedAt returns Workflow.CreatedAt, and is useful for accessing the field via an interface.
-func (v *Workflow) GetCreatedAt() time.Time { return v.CreatedAt }
-
-// GetCompletedAt returns Workflow.CompletedAt, and is useful for accessing the field via an interface.
-func (v *Workflow) GetCompletedAt() *time.Time { return v.CompletedAt }
-
 // WorkflowCounts includes the requested fields of the GraphQL type WorkflowCounts.
 type WorkflowCounts struct {
 	Total     int `json:"total"`
@@ -7328,27 +4286,6 @@ type WorkflowCounts struct {
 	Skipped int `json:"skipped"`
 }
 
-// GetTotal returns WorkflowCounts.Total, and is useful for accessing the field via an interface.
-func (v *WorkflowCounts) GetTotal() int { return v.Total }
-
-// GetWaiting returns WorkflowCounts.Waiting, and is useful for accessing the field via an interface.
-func (v *WorkflowCounts) GetWaiting() int { return v.Waiting }
-
-// GetRunning returns WorkflowCounts.Running, and is useful for accessing the field via an interface.
-func (v *WorkflowCounts) GetRunning() int { return v.Running }
-
-// GetCompleted returns WorkflowCounts.Completed, and is useful for accessing the field via an interface.
-func (v *WorkflowCounts) GetCompleted() int { return v.Completed }
-
-// GetFailed returns WorkflowCounts.Failed, and is useful for accessing the field via an interface.
-func (v *WorkflowCounts) GetFailed() int { return v.Failed }
-
-// GetCancelled returns WorkflowCounts.Cancelled, and is useful for accessing the field via an interface.
-func (v *WorkflowCounts) GetCancelled() int { return v.Cancelled }
-
-// GetSkipped returns WorkflowCounts.Skipped, and is useful for accessing the field via an interface.
-func (v *WorkflowCounts) GetSkipped() int { return v.Skipped }
-
 // WorkflowDetail includes the GraphQL fields of Workflow requested by the fragment WorkflowDetail.
 // The GraphQL type's documentation follows.
 //
@@ -7360,39 +4297,6 @@ type WorkflowDetail struct {
 	// The nodes, parents first.
 	Jobs []WorkflowNode `json:"jobs"`
 }
-
-// GetOutput returns WorkflowDetail.Output, and is useful for accessing the field via an interface.
-func (v *WorkflowDetail) GetOutput() *WorkflowOutput { return v.Output }
-
-// GetJobs returns WorkflowDetail.Jobs, and is useful for accessing the field via an interface.
-func (v *WorkflowDetail) GetJobs() []WorkflowNode { return v.Jobs }
-
-// GetId returns WorkflowDetail.Id, and is useful for accessing the field via an interface.
-func (v *WorkflowDetail) GetId() string { return v.Workflow.Id }
-
-// GetName returns WorkflowDetail.Name, and is useful for accessing the field via an interface.
-func (v *WorkflowDetail) GetName() string { return v.Workflow.Name }
-
-// GetStatus returns WorkflowDetail.Status, and is useful for accessing the field via an interface.
-func (v *WorkflowDetail) GetStatus() WorkflowStatus { return v.Workflow.Status }
-
-// GetRun returns WorkflowDetail.Run, and is useful for accessing the field via an interface.
-func (v *WorkflowDetail) GetRun() int { return v.Workflow.Run }
-
-// GetCounts returns WorkflowDetail.Counts, and is useful for accessing the field via an interface.
-func (v *WorkflowDetail) GetCounts() WorkflowCounts { return v.Workflow.Counts }
-
-// GetPercent returns WorkflowDetail.Percent, and is useful for accessing the field via an interface.
-func (v *WorkflowDetail) GetPercent() float64 { return v.Workflow.Percent }
-
-// GetCancelReason returns WorkflowDetail.CancelReason, and is useful for accessing the field via an interface.
-func (v *WorkflowDetail) GetCancelReason() *string { return v.Workflow.CancelReason }
-
-// GetCreatedAt returns WorkflowDetail.CreatedAt, and is useful for accessing the field via an interface.
-func (v *WorkflowDetail) GetCreatedAt() time.Time { return v.Workflow.CreatedAt }
-
-// GetCompletedAt returns WorkflowDetail.CompletedAt, and is useful for accessing the field via an interface.
-func (v *WorkflowDetail) GetCompletedAt() *time.Time { return v.Workflow.CompletedAt }
 
 func (v *WorkflowDetail) UnmarshalJSON(b []byte) error {
 
@@ -7488,18 +4392,6 @@ type WorkflowJobInput struct {
 	OnParentFailure *FailurePolicy `json:"onParentFailure,omitempty"`
 }
 
-// GetKey returns WorkflowJobInput.Key, and is useful for accessing the field via an interface.
-func (v *WorkflowJobInput) GetKey() string { return v.Key }
-
-// GetAfter returns WorkflowJobInput.After, and is useful for accessing the field via an interface.
-func (v *WorkflowJobInput) GetAfter() []string { return v.After }
-
-// GetJob returns WorkflowJobInput.Job, and is useful for accessing the field via an interface.
-func (v *WorkflowJobInput) GetJob() SubmitJobInput { return v.Job }
-
-// GetOnParentFailure returns WorkflowJobInput.OnParentFailure, and is useful for accessing the field via an interface.
-func (v *WorkflowJobInput) GetOnParentFailure() *FailurePolicy { return v.OnParentFailure }
-
 // A node, without what only its page shows.
 type WorkflowNode struct {
 	Key   string   `json:"key"`
@@ -7510,21 +4402,6 @@ type WorkflowNode struct {
 	SkippedAt *time.Time      `json:"skippedAt"`
 	Job       WorkflowNodeJob `json:"job"`
 }
-
-// GetKey returns WorkflowNode.Key, and is useful for accessing the field via an interface.
-func (v *WorkflowNode) GetKey() string { return v.Key }
-
-// GetAfter returns WorkflowNode.After, and is useful for accessing the field via an interface.
-func (v *WorkflowNode) GetAfter() []string { return v.After }
-
-// GetReused returns WorkflowNode.Reused, and is useful for accessing the field via an interface.
-func (v *WorkflowNode) GetReused() bool { return v.Reused }
-
-// GetSkippedAt returns WorkflowNode.SkippedAt, and is useful for accessing the field via an interface.
-func (v *WorkflowNode) GetSkippedAt() *time.Time { return v.SkippedAt }
-
-// GetJob returns WorkflowNode.Job, and is useful for accessing the field via an interface.
-func (v *WorkflowNode) GetJob() WorkflowNodeJob { return v.Job }
 
 // WorkflowNodeJob includes the requested fields of the GraphQL type Job.
 type WorkflowNodeJob struct {
@@ -7540,33 +4417,6 @@ type WorkflowNodeJob struct {
 	Progress   WorkflowNodeProgress `json:"progress"`
 }
 
-// GetId returns WorkflowNodeJob.Id, and is useful for accessing the field via an interface.
-func (v *WorkflowNodeJob) GetId() string { return v.Id }
-
-// GetModel returns WorkflowNodeJob.Model, and is useful for accessing the field via an interface.
-func (v *WorkflowNodeJob) GetModel() string { return v.Model }
-
-// GetStatus returns WorkflowNodeJob.Status, and is useful for accessing the field via an interface.
-func (v *WorkflowNodeJob) GetStatus() JobStatus { return v.Status }
-
-// GetParams returns WorkflowNodeJob.Params, and is useful for accessing the field via an interface.
-func (v *WorkflowNodeJob) GetParams() json.RawMessage { return v.Params }
-
-// GetMetadata returns WorkflowNodeJob.Metadata, and is useful for accessing the field via an interface.
-func (v *WorkflowNodeJob) GetMetadata() *json.RawMessage { return v.Metadata }
-
-// GetFailureClass returns WorkflowNodeJob.FailureClass, and is useful for accessing the field via an interface.
-func (v *WorkflowNodeJob) GetFailureClass() *FailureClass { return v.FailureClass }
-
-// GetFailureReason returns WorkflowNodeJob.FailureReason, and is useful for accessing the field via an interface.
-func (v *WorkflowNodeJob) GetFailureReason() *string { return v.FailureReason }
-
-// GetWaitingFor returns WorkflowNodeJob.WaitingFor, and is useful for accessing the field via an interface.
-func (v *WorkflowNodeJob) GetWaitingFor() []WorkflowNodeReason { return v.WaitingFor }
-
-// GetProgress returns WorkflowNodeJob.Progress, and is useful for accessing the field via an interface.
-func (v *WorkflowNodeJob) GetProgress() WorkflowNodeProgress { return v.Progress }
-
 // WorkflowNodeProgress includes the requested fields of the GraphQL type Progress.
 type WorkflowNodeProgress struct {
 	// 0 to 100.
@@ -7577,18 +4427,6 @@ type WorkflowNodeProgress struct {
 	EtaSeconds *float64 `json:"etaSeconds"`
 }
 
-// GetPercent returns WorkflowNodeProgress.Percent, and is useful for accessing the field via an interface.
-func (v *WorkflowNodeProgress) GetPercent() float64 { return v.Percent }
-
-// GetPhase returns WorkflowNodeProgress.Phase, and is useful for accessing the field via an interface.
-func (v *WorkflowNodeProgress) GetPhase() Phase { return v.Phase }
-
-// GetMessage returns WorkflowNodeProgress.Message, and is useful for accessing the field via an interface.
-func (v *WorkflowNodeProgress) GetMessage() *string { return v.Message }
-
-// GetEtaSeconds returns WorkflowNodeProgress.EtaSeconds, and is useful for accessing the field via an interface.
-func (v *WorkflowNodeProgress) GetEtaSeconds() *float64 { return v.EtaSeconds }
-
 // WorkflowNodeReason includes the requested fields of the GraphQL type WaitingReason.
 // The GraphQL type's documentation follows.
 //
@@ -7598,28 +4436,16 @@ type WorkflowNodeReason struct {
 	Message string `json:"message"`
 }
 
-// GetMessage returns WorkflowNodeReason.Message, and is useful for accessing the field via an interface.
-func (v *WorkflowNodeReason) GetMessage() string { return v.Message }
-
 // WorkflowOutput includes the requested fields of the GraphQL type WorkflowJob.
 type WorkflowOutput struct {
 	Key string            `json:"key"`
 	Job WorkflowOutputJob `json:"job"`
 }
 
-// GetKey returns WorkflowOutput.Key, and is useful for accessing the field via an interface.
-func (v *WorkflowOutput) GetKey() string { return v.Key }
-
-// GetJob returns WorkflowOutput.Job, and is useful for accessing the field via an interface.
-func (v *WorkflowOutput) GetJob() WorkflowOutputJob { return v.Job }
-
 // WorkflowOutputJob includes the requested fields of the GraphQL type Job.
 type WorkflowOutputJob struct {
 	Id string `json:"id"`
 }
-
-// GetId returns WorkflowOutputJob.Id, and is useful for accessing the field via an interface.
-func (v *WorkflowOutputJob) GetId() string { return v.Id }
 
 // WorkflowPage includes the requested fields of the GraphQL type WorkflowConnection.
 type WorkflowPage struct {
@@ -7655,35 +4481,20 @@ type __accountsInput struct {
 	After *string `json:"after,omitempty"`
 }
 
-// GetFirst returns __accountsInput.First, and is useful for accessing the field via an interface.
-func (v *__accountsInput) GetFirst() *int { return v.First }
-
-// GetAfter returns __accountsInput.After, and is useful for accessing the field via an interface.
-func (v *__accountsInput) GetAfter() *string { return v.After }
-
 // __acknowledgeAlertInput is used internally by genqlient
 type __acknowledgeAlertInput struct {
 	Id string `json:"id"`
 }
-
-// GetId returns __acknowledgeAlertInput.Id, and is useful for accessing the field via an interface.
-func (v *__acknowledgeAlertInput) GetId() string { return v.Id }
 
 // __alertsInput is used internally by genqlient
 type __alertsInput struct {
 	Active bool `json:"active"`
 }
 
-// GetActive returns __alertsInput.Active, and is useful for accessing the field via an interface.
-func (v *__alertsInput) GetActive() bool { return v.Active }
-
 // __apiKeysInput is used internally by genqlient
 type __apiKeysInput struct {
 	AccountId *string `json:"accountId,omitempty"`
 }
-
-// GetAccountId returns __apiKeysInput.AccountId, and is useful for accessing the field via an interface.
-func (v *__apiKeysInput) GetAccountId() *string { return v.AccountId }
 
 // __appendLogInput is used internally by genqlient
 type __appendLogInput struct {
@@ -7692,18 +4503,6 @@ type __appendLogInput struct {
 	Position     int64  `json:"-"`
 	Text         string `json:"text"`
 }
-
-// GetAttemptId returns __appendLogInput.AttemptId, and is useful for accessing the field via an interface.
-func (v *__appendLogInput) GetAttemptId() string { return v.AttemptId }
-
-// GetFencingToken returns __appendLogInput.FencingToken, and is useful for accessing the field via an interface.
-func (v *__appendLogInput) GetFencingToken() string { return v.FencingToken }
-
-// GetPosition returns __appendLogInput.Position, and is useful for accessing the field via an interface.
-func (v *__appendLogInput) GetPosition() int64 { return v.Position }
-
-// GetText returns __appendLogInput.Text, and is useful for accessing the field via an interface.
-func (v *__appendLogInput) GetText() string { return v.Text }
 
 func (v *__appendLogInput) UnmarshalJSON(b []byte) error {
 
@@ -7782,24 +4581,15 @@ type __applyModelsInput struct {
 	Input ApplyModelsInput `json:"input"`
 }
 
-// GetInput returns __applyModelsInput.Input, and is useful for accessing the field via an interface.
-func (v *__applyModelsInput) GetInput() ApplyModelsInput { return v.Input }
-
 // __applyPoolsInput is used internally by genqlient
 type __applyPoolsInput struct {
 	Input ApplyPoolsInput `json:"input"`
 }
 
-// GetInput returns __applyPoolsInput.Input, and is useful for accessing the field via an interface.
-func (v *__applyPoolsInput) GetInput() ApplyPoolsInput { return v.Input }
-
 // __applyScheduleInput is used internally by genqlient
 type __applyScheduleInput struct {
 	Input ScheduleInput `json:"input"`
 }
-
-// GetInput returns __applyScheduleInput.Input, and is useful for accessing the field via an interface.
-func (v *__applyScheduleInput) GetInput() ScheduleInput { return v.Input }
 
 // __auditLogInput is used internally by genqlient
 type __auditLogInput struct {
@@ -7808,22 +4598,10 @@ type __auditLogInput struct {
 	After  *string `json:"after,omitempty"`
 }
 
-// GetTarget returns __auditLogInput.Target, and is useful for accessing the field via an interface.
-func (v *__auditLogInput) GetTarget() *string { return v.Target }
-
-// GetFirst returns __auditLogInput.First, and is useful for accessing the field via an interface.
-func (v *__auditLogInput) GetFirst() *int { return v.First }
-
-// GetAfter returns __auditLogInput.After, and is useful for accessing the field via an interface.
-func (v *__auditLogInput) GetAfter() *string { return v.After }
-
 // __bulkOperationInput is used internally by genqlient
 type __bulkOperationInput struct {
 	Id string `json:"id"`
 }
-
-// GetId returns __bulkOperationInput.Id, and is useful for accessing the field via an interface.
-func (v *__bulkOperationInput) GetId() string { return v.Id }
 
 // __bulkOperationsInput is used internally by genqlient
 type __bulkOperationsInput struct {
@@ -7832,22 +4610,10 @@ type __bulkOperationsInput struct {
 	After *string `json:"after,omitempty"`
 }
 
-// GetOpen returns __bulkOperationsInput.Open, and is useful for accessing the field via an interface.
-func (v *__bulkOperationsInput) GetOpen() *bool { return v.Open }
-
-// GetFirst returns __bulkOperationsInput.First, and is useful for accessing the field via an interface.
-func (v *__bulkOperationsInput) GetFirst() *int { return v.First }
-
-// GetAfter returns __bulkOperationsInput.After, and is useful for accessing the field via an interface.
-func (v *__bulkOperationsInput) GetAfter() *string { return v.After }
-
 // __cancelBulkOperationInput is used internally by genqlient
 type __cancelBulkOperationInput struct {
 	Id string `json:"id"`
 }
-
-// GetId returns __cancelBulkOperationInput.Id, and is useful for accessing the field via an interface.
-func (v *__cancelBulkOperationInput) GetId() string { return v.Id }
 
 // __cancelJobInput is used internally by genqlient
 type __cancelJobInput struct {
@@ -7855,23 +4621,11 @@ type __cancelJobInput struct {
 	Reason *string `json:"reason,omitempty"`
 }
 
-// GetId returns __cancelJobInput.Id, and is useful for accessing the field via an interface.
-func (v *__cancelJobInput) GetId() string { return v.Id }
-
-// GetReason returns __cancelJobInput.Reason, and is useful for accessing the field via an interface.
-func (v *__cancelJobInput) GetReason() *string { return v.Reason }
-
 // __cancelWorkflowInput is used internally by genqlient
 type __cancelWorkflowInput struct {
 	Id     string  `json:"id"`
 	Reason *string `json:"reason,omitempty"`
 }
-
-// GetId returns __cancelWorkflowInput.Id, and is useful for accessing the field via an interface.
-func (v *__cancelWorkflowInput) GetId() string { return v.Id }
-
-// GetReason returns __cancelWorkflowInput.Reason, and is useful for accessing the field via an interface.
-func (v *__cancelWorkflowInput) GetReason() *string { return v.Reason }
 
 // __changesInput is used internally by genqlient
 type __changesInput struct {
@@ -7883,24 +4637,6 @@ type __changesInput struct {
 	After  *string      `json:"after,omitempty"`
 }
 
-// GetKinds returns __changesInput.Kinds, and is useful for accessing the field via an interface.
-func (v *__changesInput) GetKinds() []ChangeKind { return v.Kinds }
-
-// GetTarget returns __changesInput.Target, and is useful for accessing the field via an interface.
-func (v *__changesInput) GetTarget() *string { return v.Target }
-
-// GetSince returns __changesInput.Since, and is useful for accessing the field via an interface.
-func (v *__changesInput) GetSince() *time.Time { return v.Since }
-
-// GetUntil returns __changesInput.Until, and is useful for accessing the field via an interface.
-func (v *__changesInput) GetUntil() *time.Time { return v.Until }
-
-// GetFirst returns __changesInput.First, and is useful for accessing the field via an interface.
-func (v *__changesInput) GetFirst() *int { return v.First }
-
-// GetAfter returns __changesInput.After, and is useful for accessing the field via an interface.
-func (v *__changesInput) GetAfter() *string { return v.After }
-
 // __commitArtifactInput is used internally by genqlient
 type __commitArtifactInput struct {
 	AttemptId    string         `json:"attemptId"`
@@ -7909,49 +4645,25 @@ type __commitArtifactInput struct {
 	Object       UploadedObject `json:"object"`
 }
 
-// GetAttemptId returns __commitArtifactInput.AttemptId, and is useful for accessing the field via an interface.
-func (v *__commitArtifactInput) GetAttemptId() string { return v.AttemptId }
-
-// GetFencingToken returns __commitArtifactInput.FencingToken, and is useful for accessing the field via an interface.
-func (v *__commitArtifactInput) GetFencingToken() string { return v.FencingToken }
-
-// GetArtifactType returns __commitArtifactInput.ArtifactType, and is useful for accessing the field via an interface.
-func (v *__commitArtifactInput) GetArtifactType() ArtifactType { return v.ArtifactType }
-
-// GetObject returns __commitArtifactInput.Object, and is useful for accessing the field via an interface.
-func (v *__commitArtifactInput) GetObject() UploadedObject { return v.Object }
-
 // __commitCheckpointInput is used internally by genqlient
 type __commitCheckpointInput struct {
 	Input CommitCheckpointInput `json:"input"`
 }
-
-// GetInput returns __commitCheckpointInput.Input, and is useful for accessing the field via an interface.
-func (v *__commitCheckpointInput) GetInput() CommitCheckpointInput { return v.Input }
 
 // __completeJobInput is used internally by genqlient
 type __completeJobInput struct {
 	Input CompleteJobInput `json:"input"`
 }
 
-// GetInput returns __completeJobInput.Input, and is useful for accessing the field via an interface.
-func (v *__completeJobInput) GetInput() CompleteJobInput { return v.Input }
-
 // __continueJobInput is used internally by genqlient
 type __continueJobInput struct {
 	Id string `json:"id"`
 }
 
-// GetId returns __continueJobInput.Id, and is useful for accessing the field via an interface.
-func (v *__continueJobInput) GetId() string { return v.Id }
-
 // __createAccountInput is used internally by genqlient
 type __createAccountInput struct {
 	Input AccountInput `json:"input"`
 }
-
-// GetInput returns __createAccountInput.Input, and is useful for accessing the field via an interface.
-func (v *__createAccountInput) GetInput() AccountInput { return v.Input }
 
 // __createApiKeyInput is used internally by genqlient
 type __createApiKeyInput struct {
@@ -7961,18 +4673,6 @@ type __createApiKeyInput struct {
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 }
 
-// GetAccountId returns __createApiKeyInput.AccountId, and is useful for accessing the field via an interface.
-func (v *__createApiKeyInput) GetAccountId() string { return v.AccountId }
-
-// GetRole returns __createApiKeyInput.Role, and is useful for accessing the field via an interface.
-func (v *__createApiKeyInput) GetRole() Role { return v.Role }
-
-// GetName returns __createApiKeyInput.Name, and is useful for accessing the field via an interface.
-func (v *__createApiKeyInput) GetName() string { return v.Name }
-
-// GetExpiresAt returns __createApiKeyInput.ExpiresAt, and is useful for accessing the field via an interface.
-func (v *__createApiKeyInput) GetExpiresAt() *time.Time { return v.ExpiresAt }
-
 // __createMemberInput is used internally by genqlient
 type __createMemberInput struct {
 	Email     string  `json:"email"`
@@ -7981,18 +4681,6 @@ type __createMemberInput struct {
 	AccountId *string `json:"accountId,omitempty"`
 }
 
-// GetEmail returns __createMemberInput.Email, and is useful for accessing the field via an interface.
-func (v *__createMemberInput) GetEmail() string { return v.Email }
-
-// GetRole returns __createMemberInput.Role, and is useful for accessing the field via an interface.
-func (v *__createMemberInput) GetRole() Role { return v.Role }
-
-// GetName returns __createMemberInput.Name, and is useful for accessing the field via an interface.
-func (v *__createMemberInput) GetName() *string { return v.Name }
-
-// GetAccountId returns __createMemberInput.AccountId, and is useful for accessing the field via an interface.
-func (v *__createMemberInput) GetAccountId() *string { return v.AccountId }
-
 // __createWebhookEndpointInput is used internally by genqlient
 type __createWebhookEndpointInput struct {
 	Url    string        `json:"url"`
@@ -8000,34 +4688,16 @@ type __createWebhookEndpointInput struct {
 	Format WebhookFormat `json:"format"`
 }
 
-// GetUrl returns __createWebhookEndpointInput.Url, and is useful for accessing the field via an interface.
-func (v *__createWebhookEndpointInput) GetUrl() string { return v.Url }
-
-// GetEvents returns __createWebhookEndpointInput.Events, and is useful for accessing the field via an interface.
-func (v *__createWebhookEndpointInput) GetEvents() []string { return v.Events }
-
-// GetFormat returns __createWebhookEndpointInput.Format, and is useful for accessing the field via an interface.
-func (v *__createWebhookEndpointInput) GetFormat() WebhookFormat { return v.Format }
-
 // __deadLetterGroupsInput is used internally by genqlient
 type __deadLetterGroupsInput struct {
 	Audience []DeadLetterAudience `json:"audience,omitempty"`
 	Resolved *bool                `json:"resolved"`
 }
 
-// GetAudience returns __deadLetterGroupsInput.Audience, and is useful for accessing the field via an interface.
-func (v *__deadLetterGroupsInput) GetAudience() []DeadLetterAudience { return v.Audience }
-
-// GetResolved returns __deadLetterGroupsInput.Resolved, and is useful for accessing the field via an interface.
-func (v *__deadLetterGroupsInput) GetResolved() *bool { return v.Resolved }
-
 // __deadLetterInput is used internally by genqlient
 type __deadLetterInput struct {
 	Id string `json:"id"`
 }
-
-// GetId returns __deadLetterInput.Id, and is useful for accessing the field via an interface.
-func (v *__deadLetterInput) GetId() string { return v.Id }
 
 // __deadLettersInput is used internally by genqlient
 type __deadLettersInput struct {
@@ -8040,82 +4710,40 @@ type __deadLettersInput struct {
 	After        *string              `json:"after,omitempty"`
 }
 
-// GetFingerprint returns __deadLettersInput.Fingerprint, and is useful for accessing the field via an interface.
-func (v *__deadLettersInput) GetFingerprint() *string { return v.Fingerprint }
-
-// GetFailureClass returns __deadLettersInput.FailureClass, and is useful for accessing the field via an interface.
-func (v *__deadLettersInput) GetFailureClass() *FailureClass { return v.FailureClass }
-
-// GetModel returns __deadLettersInput.Model, and is useful for accessing the field via an interface.
-func (v *__deadLettersInput) GetModel() *string { return v.Model }
-
-// GetAudience returns __deadLettersInput.Audience, and is useful for accessing the field via an interface.
-func (v *__deadLettersInput) GetAudience() []DeadLetterAudience { return v.Audience }
-
-// GetResolved returns __deadLettersInput.Resolved, and is useful for accessing the field via an interface.
-func (v *__deadLettersInput) GetResolved() *bool { return v.Resolved }
-
-// GetFirst returns __deadLettersInput.First, and is useful for accessing the field via an interface.
-func (v *__deadLettersInput) GetFirst() *int { return v.First }
-
-// GetAfter returns __deadLettersInput.After, and is useful for accessing the field via an interface.
-func (v *__deadLettersInput) GetAfter() *string { return v.After }
-
 // __deleteJobInput is used internally by genqlient
 type __deleteJobInput struct {
 	Id string `json:"id"`
 }
-
-// GetId returns __deleteJobInput.Id, and is useful for accessing the field via an interface.
-func (v *__deleteJobInput) GetId() string { return v.Id }
 
 // __deletePoolInput is used internally by genqlient
 type __deletePoolInput struct {
 	Id string `json:"id"`
 }
 
-// GetId returns __deletePoolInput.Id, and is useful for accessing the field via an interface.
-func (v *__deletePoolInput) GetId() string { return v.Id }
-
 // __deleteScheduleInput is used internally by genqlient
 type __deleteScheduleInput struct {
 	Id string `json:"id"`
 }
-
-// GetId returns __deleteScheduleInput.Id, and is useful for accessing the field via an interface.
-func (v *__deleteScheduleInput) GetId() string { return v.Id }
 
 // __deleteWebhookEndpointInput is used internally by genqlient
 type __deleteWebhookEndpointInput struct {
 	Id string `json:"id"`
 }
 
-// GetId returns __deleteWebhookEndpointInput.Id, and is useful for accessing the field via an interface.
-func (v *__deleteWebhookEndpointInput) GetId() string { return v.Id }
-
 // __deregisterWorkerInput is used internally by genqlient
 type __deregisterWorkerInput struct {
 	WorkerId string `json:"workerId"`
 }
-
-// GetWorkerId returns __deregisterWorkerInput.WorkerId, and is useful for accessing the field via an interface.
-func (v *__deregisterWorkerInput) GetWorkerId() string { return v.WorkerId }
 
 // __disableMemberInput is used internally by genqlient
 type __disableMemberInput struct {
 	Id string `json:"id"`
 }
 
-// GetId returns __disableMemberInput.Id, and is useful for accessing the field via an interface.
-func (v *__disableMemberInput) GetId() string { return v.Id }
-
 // __disableWebhookEndpointInput is used internally by genqlient
 type __disableWebhookEndpointInput struct {
 	Id string `json:"id"`
 }
-
-// GetId returns __disableWebhookEndpointInput.Id, and is useful for accessing the field via an interface.
-func (v *__disableWebhookEndpointInput) GetId() string { return v.Id }
 
 // __discardDeadLetterInput is used internally by genqlient
 type __discardDeadLetterInput struct {
@@ -8123,31 +4751,16 @@ type __discardDeadLetterInput struct {
 	Note *string `json:"note,omitempty"`
 }
 
-// GetId returns __discardDeadLetterInput.Id, and is useful for accessing the field via an interface.
-func (v *__discardDeadLetterInput) GetId() string { return v.Id }
-
-// GetNote returns __discardDeadLetterInput.Note, and is useful for accessing the field via an interface.
-func (v *__discardDeadLetterInput) GetNote() *string { return v.Note }
-
 // __discardDeadLettersInput is used internally by genqlient
 type __discardDeadLettersInput struct {
 	Fingerprint string  `json:"fingerprint"`
 	Note        *string `json:"note,omitempty"`
 }
 
-// GetFingerprint returns __discardDeadLettersInput.Fingerprint, and is useful for accessing the field via an interface.
-func (v *__discardDeadLettersInput) GetFingerprint() string { return v.Fingerprint }
-
-// GetNote returns __discardDeadLettersInput.Note, and is useful for accessing the field via an interface.
-func (v *__discardDeadLettersInput) GetNote() *string { return v.Note }
-
 // __draftUsageInput is used internally by genqlient
 type __draftUsageInput struct {
 	Days int `json:"days"`
 }
-
-// GetDays returns __draftUsageInput.Days, and is useful for accessing the field via an interface.
-func (v *__draftUsageInput) GetDays() int { return v.Days }
 
 // __drainSelfInput is used internally by genqlient
 type __drainSelfInput struct {
@@ -8156,82 +4769,46 @@ type __drainSelfInput struct {
 	Deadline *time.Time `json:"deadline,omitempty"`
 }
 
-// GetWorkerId returns __drainSelfInput.WorkerId, and is useful for accessing the field via an interface.
-func (v *__drainSelfInput) GetWorkerId() string { return v.WorkerId }
-
-// GetReason returns __drainSelfInput.Reason, and is useful for accessing the field via an interface.
-func (v *__drainSelfInput) GetReason() string { return v.Reason }
-
-// GetDeadline returns __drainSelfInput.Deadline, and is useful for accessing the field via an interface.
-func (v *__drainSelfInput) GetDeadline() *time.Time { return v.Deadline }
-
 // __drainWorkerInput is used internally by genqlient
 type __drainWorkerInput struct {
 	Id              string `json:"id"`
 	DeadlineSeconds int    `json:"deadlineSeconds"`
 }
 
-// GetId returns __drainWorkerInput.Id, and is useful for accessing the field via an interface.
-func (v *__drainWorkerInput) GetId() string { return v.Id }
-
-// GetDeadlineSeconds returns __drainWorkerInput.DeadlineSeconds, and is useful for accessing the field via an interface.
-func (v *__drainWorkerInput) GetDeadlineSeconds() int { return v.DeadlineSeconds }
-
 // __enableMemberInput is used internally by genqlient
 type __enableMemberInput struct {
 	Id string `json:"id"`
 }
-
-// GetId returns __enableMemberInput.Id, and is useful for accessing the field via an interface.
-func (v *__enableMemberInput) GetId() string { return v.Id }
 
 // __enableWebhookEndpointInput is used internally by genqlient
 type __enableWebhookEndpointInput struct {
 	Id string `json:"id"`
 }
 
-// GetId returns __enableWebhookEndpointInput.Id, and is useful for accessing the field via an interface.
-func (v *__enableWebhookEndpointInput) GetId() string { return v.Id }
-
 // __endSilenceInput is used internally by genqlient
 type __endSilenceInput struct {
 	Id string `json:"id"`
 }
-
-// GetId returns __endSilenceInput.Id, and is useful for accessing the field via an interface.
-func (v *__endSilenceInput) GetId() string { return v.Id }
 
 // __estimateInput is used internally by genqlient
 type __estimateInput struct {
 	Input SubmitJobInput `json:"input"`
 }
 
-// GetInput returns __estimateInput.Input, and is useful for accessing the field via an interface.
-func (v *__estimateInput) GetInput() SubmitJobInput { return v.Input }
-
 // __exportModelsInput is used internally by genqlient
 type __exportModelsInput struct {
 	Names []string `json:"names,omitempty"`
 }
-
-// GetNames returns __exportModelsInput.Names, and is useful for accessing the field via an interface.
-func (v *__exportModelsInput) GetNames() []string { return v.Names }
 
 // __failJobInput is used internally by genqlient
 type __failJobInput struct {
 	Input FailJobInput `json:"input"`
 }
 
-// GetInput returns __failJobInput.Input, and is useful for accessing the field via an interface.
-func (v *__failJobInput) GetInput() FailJobInput { return v.Input }
-
 // __fireScheduleInput is used internally by genqlient
 type __fireScheduleInput struct {
 	Id string `json:"id"`
 }
-
-// GetId returns __fireScheduleInput.Id, and is useful for accessing the field via an interface.
-func (v *__fireScheduleInput) GetId() string { return v.Id }
 
 // __fireSlotsInput is used internally by genqlient
 type __fireSlotsInput struct {
@@ -8242,64 +4819,31 @@ type __fireSlotsInput struct {
 	PerMinute *int      `json:"perMinute,omitempty"`
 }
 
-// GetId returns __fireSlotsInput.Id, and is useful for accessing the field via an interface.
-func (v *__fireSlotsInput) GetId() string { return v.Id }
-
-// GetFrom returns __fireSlotsInput.From, and is useful for accessing the field via an interface.
-func (v *__fireSlotsInput) GetFrom() time.Time { return v.From }
-
-// GetTo returns __fireSlotsInput.To, and is useful for accessing the field via an interface.
-func (v *__fireSlotsInput) GetTo() time.Time { return v.To }
-
-// GetMaxFires returns __fireSlotsInput.MaxFires, and is useful for accessing the field via an interface.
-func (v *__fireSlotsInput) GetMaxFires() int { return v.MaxFires }
-
-// GetPerMinute returns __fireSlotsInput.PerMinute, and is useful for accessing the field via an interface.
-func (v *__fireSlotsInput) GetPerMinute() *int { return v.PerMinute }
-
 // __haltInput is used internally by genqlient
 type __haltInput struct {
 	What   []HaltTarget `json:"what"`
 	Reason string       `json:"reason"`
 }
 
-// GetWhat returns __haltInput.What, and is useful for accessing the field via an interface.
-func (v *__haltInput) GetWhat() []HaltTarget { return v.What }
-
-// GetReason returns __haltInput.Reason, and is useful for accessing the field via an interface.
-func (v *__haltInput) GetReason() string { return v.Reason }
-
 // __heartbeatInput is used internally by genqlient
 type __heartbeatInput struct {
 	Input HeartbeatInput `json:"input"`
 }
-
-// GetInput returns __heartbeatInput.Input, and is useful for accessing the field via an interface.
-func (v *__heartbeatInput) GetInput() HeartbeatInput { return v.Input }
 
 // __idsInput is used internally by genqlient
 type __idsInput struct {
 	Prefix string `json:"prefix"`
 }
 
-// GetPrefix returns __idsInput.Prefix, and is useful for accessing the field via an interface.
-func (v *__idsInput) GetPrefix() string { return v.Prefix }
-
 // __jobAttemptsInput is used internally by genqlient
 type __jobAttemptsInput struct {
 	Id string `json:"id"`
 }
 
-// GetId returns __jobAttemptsInput.Id, and is useful for accessing the field via an interface.
-func (v *__jobAttemptsInput) GetId() string { return v.Id }
-
 // __jobChangesInput is used internally by genqlient
 type __jobChangesInput struct {
 	Filter *JobFilter `json:"filter,omitempty"`
 }
-
-// GetFilter returns __jobChangesInput.Filter, and is useful for accessing the field via an interface.
-func (v *__jobChangesInput) GetFilter() *JobFilter { return v.Filter }
 
 // __jobEventPageInput is used internally by genqlient
 type __jobEventPageInput struct {
@@ -8308,42 +4852,21 @@ type __jobEventPageInput struct {
 	After *string `json:"after,omitempty"`
 }
 
-// GetId returns __jobEventPageInput.Id, and is useful for accessing the field via an interface.
-func (v *__jobEventPageInput) GetId() string { return v.Id }
-
-// GetFirst returns __jobEventPageInput.First, and is useful for accessing the field via an interface.
-func (v *__jobEventPageInput) GetFirst() *int { return v.First }
-
-// GetAfter returns __jobEventPageInput.After, and is useful for accessing the field via an interface.
-func (v *__jobEventPageInput) GetAfter() *string { return v.After }
-
 // __jobEventsInput is used internally by genqlient
 type __jobEventsInput struct {
 	JobId    string `json:"jobId"`
 	AfterSeq int    `json:"afterSeq"`
 }
 
-// GetJobId returns __jobEventsInput.JobId, and is useful for accessing the field via an interface.
-func (v *__jobEventsInput) GetJobId() string { return v.JobId }
-
-// GetAfterSeq returns __jobEventsInput.AfterSeq, and is useful for accessing the field via an interface.
-func (v *__jobEventsInput) GetAfterSeq() int { return v.AfterSeq }
-
 // __jobHistoryInput is used internally by genqlient
 type __jobHistoryInput struct {
 	Id string `json:"id"`
 }
 
-// GetId returns __jobHistoryInput.Id, and is useful for accessing the field via an interface.
-func (v *__jobHistoryInput) GetId() string { return v.Id }
-
 // __jobInput is used internally by genqlient
 type __jobInput struct {
 	Id string `json:"id"`
 }
-
-// GetId returns __jobInput.Id, and is useful for accessing the field via an interface.
-func (v *__jobInput) GetId() string { return v.Id }
 
 // __jobProgressInput is used internally by genqlient
 type __jobProgressInput struct {
@@ -8351,27 +4874,15 @@ type __jobProgressInput struct {
 	IntervalMs *int   `json:"intervalMs,omitempty"`
 }
 
-// GetJobId returns __jobProgressInput.JobId, and is useful for accessing the field via an interface.
-func (v *__jobProgressInput) GetJobId() string { return v.JobId }
-
-// GetIntervalMs returns __jobProgressInput.IntervalMs, and is useful for accessing the field via an interface.
-func (v *__jobProgressInput) GetIntervalMs() *int { return v.IntervalMs }
-
 // __jobTotalsInput is used internally by genqlient
 type __jobTotalsInput struct {
 	Filter JobFilter `json:"filter"`
 }
 
-// GetFilter returns __jobTotalsInput.Filter, and is useful for accessing the field via an interface.
-func (v *__jobTotalsInput) GetFilter() JobFilter { return v.Filter }
-
 // __jobWaitingForInput is used internally by genqlient
 type __jobWaitingForInput struct {
 	Id string `json:"id"`
 }
-
-// GetId returns __jobWaitingForInput.Id, and is useful for accessing the field via an interface.
-func (v *__jobWaitingForInput) GetId() string { return v.Id }
 
 // __jobsExplainedInput is used internally by genqlient
 type __jobsExplainedInput struct {
@@ -8380,15 +4891,6 @@ type __jobsExplainedInput struct {
 	After  *string    `json:"after,omitempty"`
 }
 
-// GetFilter returns __jobsExplainedInput.Filter, and is useful for accessing the field via an interface.
-func (v *__jobsExplainedInput) GetFilter() *JobFilter { return v.Filter }
-
-// GetFirst returns __jobsExplainedInput.First, and is useful for accessing the field via an interface.
-func (v *__jobsExplainedInput) GetFirst() *int { return v.First }
-
-// GetAfter returns __jobsExplainedInput.After, and is useful for accessing the field via an interface.
-func (v *__jobsExplainedInput) GetAfter() *string { return v.After }
-
 // __jobsInput is used internally by genqlient
 type __jobsInput struct {
 	Filter *JobFilter `json:"filter,omitempty"`
@@ -8396,34 +4898,16 @@ type __jobsInput struct {
 	After  *string    `json:"after,omitempty"`
 }
 
-// GetFilter returns __jobsInput.Filter, and is useful for accessing the field via an interface.
-func (v *__jobsInput) GetFilter() *JobFilter { return v.Filter }
-
-// GetFirst returns __jobsInput.First, and is useful for accessing the field via an interface.
-func (v *__jobsInput) GetFirst() *int { return v.First }
-
-// GetAfter returns __jobsInput.After, and is useful for accessing the field via an interface.
-func (v *__jobsInput) GetAfter() *string { return v.After }
-
 // __leaseJobInput is used internally by genqlient
 type __leaseJobInput struct {
 	Input LeaseJobInput `json:"input"`
 }
-
-// GetInput returns __leaseJobInput.Input, and is useful for accessing the field via an interface.
-func (v *__leaseJobInput) GetInput() LeaseJobInput { return v.Input }
 
 // __liveLogInput is used internally by genqlient
 type __liveLogInput struct {
 	Id    string `json:"id"`
 	After int64  `json:"-"`
 }
-
-// GetId returns __liveLogInput.Id, and is useful for accessing the field via an interface.
-func (v *__liveLogInput) GetId() string { return v.Id }
-
-// GetAfter returns __liveLogInput.After, and is useful for accessing the field via an interface.
-func (v *__liveLogInput) GetAfter() int64 { return v.After }
 
 func (v *__liveLogInput) UnmarshalJSON(b []byte) error {
 
@@ -8497,31 +4981,16 @@ type __modelInput struct {
 	Version *int   `json:"version"`
 }
 
-// GetName returns __modelInput.Name, and is useful for accessing the field via an interface.
-func (v *__modelInput) GetName() string { return v.Name }
-
-// GetVersion returns __modelInput.Version, and is useful for accessing the field via an interface.
-func (v *__modelInput) GetVersion() *int { return v.Version }
-
 // __modelSourceInput is used internally by genqlient
 type __modelSourceInput struct {
 	Name    string `json:"name"`
 	Version *int   `json:"version"`
 }
 
-// GetName returns __modelSourceInput.Name, and is useful for accessing the field via an interface.
-func (v *__modelSourceInput) GetName() string { return v.Name }
-
-// GetVersion returns __modelSourceInput.Version, and is useful for accessing the field via an interface.
-func (v *__modelSourceInput) GetVersion() *int { return v.Version }
-
 // __modelUsesInput is used internally by genqlient
 type __modelUsesInput struct {
 	Name string `json:"name"`
 }
-
-// GetName returns __modelUsesInput.Name, and is useful for accessing the field via an interface.
-func (v *__modelUsesInput) GetName() string { return v.Name }
 
 // __overrideDependencyInput is used internally by genqlient
 type __overrideDependencyInput struct {
@@ -8530,30 +4999,15 @@ type __overrideDependencyInput struct {
 	Parent string `json:"parent"`
 }
 
-// GetId returns __overrideDependencyInput.Id, and is useful for accessing the field via an interface.
-func (v *__overrideDependencyInput) GetId() string { return v.Id }
-
-// GetKey returns __overrideDependencyInput.Key, and is useful for accessing the field via an interface.
-func (v *__overrideDependencyInput) GetKey() string { return v.Key }
-
-// GetParent returns __overrideDependencyInput.Parent, and is useful for accessing the field via an interface.
-func (v *__overrideDependencyInput) GetParent() string { return v.Parent }
-
 // __pauseBulkOperationInput is used internally by genqlient
 type __pauseBulkOperationInput struct {
 	Id string `json:"id"`
 }
 
-// GetId returns __pauseBulkOperationInput.Id, and is useful for accessing the field via an interface.
-func (v *__pauseBulkOperationInput) GetId() string { return v.Id }
-
 // __pausePoolInput is used internally by genqlient
 type __pausePoolInput struct {
 	Id string `json:"id"`
 }
-
-// GetId returns __pausePoolInput.Id, and is useful for accessing the field via an interface.
-func (v *__pausePoolInput) GetId() string { return v.Id }
 
 // __pauseQueueInput is used internally by genqlient
 type __pauseQueueInput struct {
@@ -8562,34 +5016,16 @@ type __pauseQueueInput struct {
 	Reason *string `json:"reason,omitempty"`
 }
 
-// GetTier returns __pauseQueueInput.Tier, and is useful for accessing the field via an interface.
-func (v *__pauseQueueInput) GetTier() Tier { return v.Tier }
-
-// GetModel returns __pauseQueueInput.Model, and is useful for accessing the field via an interface.
-func (v *__pauseQueueInput) GetModel() *string { return v.Model }
-
-// GetReason returns __pauseQueueInput.Reason, and is useful for accessing the field via an interface.
-func (v *__pauseQueueInput) GetReason() *string { return v.Reason }
-
 // __pauseScheduleInput is used internally by genqlient
 type __pauseScheduleInput struct {
 	Id     string  `json:"id"`
 	Reason *string `json:"reason,omitempty"`
 }
 
-// GetId returns __pauseScheduleInput.Id, and is useful for accessing the field via an interface.
-func (v *__pauseScheduleInput) GetId() string { return v.Id }
-
-// GetReason returns __pauseScheduleInput.Reason, and is useful for accessing the field via an interface.
-func (v *__pauseScheduleInput) GetReason() *string { return v.Reason }
-
 // __poolExplanationInput is used internally by genqlient
 type __poolExplanationInput struct {
 	Id string `json:"id"`
 }
-
-// GetId returns __poolExplanationInput.Id, and is useful for accessing the field via an interface.
-func (v *__poolExplanationInput) GetId() string { return v.Id }
 
 // __poolHistoryInput is used internally by genqlient
 type __poolHistoryInput struct {
@@ -8597,31 +5033,16 @@ type __poolHistoryInput struct {
 	First int    `json:"first"`
 }
 
-// GetId returns __poolHistoryInput.Id, and is useful for accessing the field via an interface.
-func (v *__poolHistoryInput) GetId() string { return v.Id }
-
-// GetFirst returns __poolHistoryInput.First, and is useful for accessing the field via an interface.
-func (v *__poolHistoryInput) GetFirst() int { return v.First }
-
 // __preemptWorkerInput is used internally by genqlient
 type __preemptWorkerInput struct {
 	Id            string `json:"id"`
 	NoticeSeconds int    `json:"noticeSeconds"`
 }
 
-// GetId returns __preemptWorkerInput.Id, and is useful for accessing the field via an interface.
-func (v *__preemptWorkerInput) GetId() string { return v.Id }
-
-// GetNoticeSeconds returns __preemptWorkerInput.NoticeSeconds, and is useful for accessing the field via an interface.
-func (v *__preemptWorkerInput) GetNoticeSeconds() int { return v.NoticeSeconds }
-
 // __previewsInput is used internally by genqlient
 type __previewsInput struct {
 	Id string `json:"id"`
 }
-
-// GetId returns __previewsInput.Id, and is useful for accessing the field via an interface.
-func (v *__previewsInput) GetId() string { return v.Id }
 
 // __quarantineWorkerInput is used internally by genqlient
 type __quarantineWorkerInput struct {
@@ -8630,34 +5051,16 @@ type __quarantineWorkerInput struct {
 	Reason  string `json:"reason"`
 }
 
-// GetId returns __quarantineWorkerInput.Id, and is useful for accessing the field via an interface.
-func (v *__quarantineWorkerInput) GetId() string { return v.Id }
-
-// GetMinutes returns __quarantineWorkerInput.Minutes, and is useful for accessing the field via an interface.
-func (v *__quarantineWorkerInput) GetMinutes() int { return v.Minutes }
-
-// GetReason returns __quarantineWorkerInput.Reason, and is useful for accessing the field via an interface.
-func (v *__quarantineWorkerInput) GetReason() string { return v.Reason }
-
 // __queueAccountsInput is used internally by genqlient
 type __queueAccountsInput struct {
 	Tier  Tier `json:"tier"`
 	First *int `json:"first"`
 }
 
-// GetTier returns __queueAccountsInput.Tier, and is useful for accessing the field via an interface.
-func (v *__queueAccountsInput) GetTier() Tier { return v.Tier }
-
-// GetFirst returns __queueAccountsInput.First, and is useful for accessing the field via an interface.
-func (v *__queueAccountsInput) GetFirst() *int { return v.First }
-
 // __redeliverWebhookInput is used internally by genqlient
 type __redeliverWebhookInput struct {
 	DeliveryId string `json:"deliveryId"`
 }
-
-// GetDeliveryId returns __redeliverWebhookInput.DeliveryId, and is useful for accessing the field via an interface.
-func (v *__redeliverWebhookInput) GetDeliveryId() string { return v.DeliveryId }
 
 // __redriveDeadLetterInput is used internally by genqlient
 type __redriveDeadLetterInput struct {
@@ -8665,15 +5068,6 @@ type __redriveDeadLetterInput struct {
 	Params *json.RawMessage `json:"params,omitempty"`
 	Prompt *string          `json:"prompt,omitempty"`
 }
-
-// GetId returns __redriveDeadLetterInput.Id, and is useful for accessing the field via an interface.
-func (v *__redriveDeadLetterInput) GetId() string { return v.Id }
-
-// GetParams returns __redriveDeadLetterInput.Params, and is useful for accessing the field via an interface.
-func (v *__redriveDeadLetterInput) GetParams() *json.RawMessage { return v.Params }
-
-// GetPrompt returns __redriveDeadLetterInput.Prompt, and is useful for accessing the field via an interface.
-func (v *__redriveDeadLetterInput) GetPrompt() *string { return v.Prompt }
 
 // __redriveDeadLettersInput is used internally by genqlient
 type __redriveDeadLettersInput struct {
@@ -8686,34 +5080,10 @@ type __redriveDeadLettersInput struct {
 	Canary       *int                 `json:"canary,omitempty"`
 }
 
-// GetFingerprint returns __redriveDeadLettersInput.Fingerprint, and is useful for accessing the field via an interface.
-func (v *__redriveDeadLettersInput) GetFingerprint() *string { return v.Fingerprint }
-
-// GetFailureClass returns __redriveDeadLettersInput.FailureClass, and is useful for accessing the field via an interface.
-func (v *__redriveDeadLettersInput) GetFailureClass() *FailureClass { return v.FailureClass }
-
-// GetModel returns __redriveDeadLettersInput.Model, and is useful for accessing the field via an interface.
-func (v *__redriveDeadLettersInput) GetModel() *string { return v.Model }
-
-// GetAudience returns __redriveDeadLettersInput.Audience, and is useful for accessing the field via an interface.
-func (v *__redriveDeadLettersInput) GetAudience() []DeadLetterAudience { return v.Audience }
-
-// GetLimit returns __redriveDeadLettersInput.Limit, and is useful for accessing the field via an interface.
-func (v *__redriveDeadLettersInput) GetLimit() *int { return v.Limit }
-
-// GetPerMinute returns __redriveDeadLettersInput.PerMinute, and is useful for accessing the field via an interface.
-func (v *__redriveDeadLettersInput) GetPerMinute() *int { return v.PerMinute }
-
-// GetCanary returns __redriveDeadLettersInput.Canary, and is useful for accessing the field via an interface.
-func (v *__redriveDeadLettersInput) GetCanary() *int { return v.Canary }
-
 // __registerWorkerInput is used internally by genqlient
 type __registerWorkerInput struct {
 	Input RegisterWorkerInput `json:"input"`
 }
-
-// GetInput returns __registerWorkerInput.Input, and is useful for accessing the field via an interface.
-func (v *__registerWorkerInput) GetInput() RegisterWorkerInput { return v.Input }
 
 // __rejectCheckpointInput is used internally by genqlient
 type __rejectCheckpointInput struct {
@@ -8723,33 +5093,15 @@ type __rejectCheckpointInput struct {
 	Reason       string `json:"reason"`
 }
 
-// GetAttemptId returns __rejectCheckpointInput.AttemptId, and is useful for accessing the field via an interface.
-func (v *__rejectCheckpointInput) GetAttemptId() string { return v.AttemptId }
-
-// GetFencingToken returns __rejectCheckpointInput.FencingToken, and is useful for accessing the field via an interface.
-func (v *__rejectCheckpointInput) GetFencingToken() string { return v.FencingToken }
-
-// GetArtifactId returns __rejectCheckpointInput.ArtifactId, and is useful for accessing the field via an interface.
-func (v *__rejectCheckpointInput) GetArtifactId() string { return v.ArtifactId }
-
-// GetReason returns __rejectCheckpointInput.Reason, and is useful for accessing the field via an interface.
-func (v *__rejectCheckpointInput) GetReason() string { return v.Reason }
-
 // __releaseJobInput is used internally by genqlient
 type __releaseJobInput struct {
 	Input ReleaseJobInput `json:"input"`
 }
 
-// GetInput returns __releaseJobInput.Input, and is useful for accessing the field via an interface.
-func (v *__releaseJobInput) GetInput() ReleaseJobInput { return v.Input }
-
 // __releaseQuarantineInput is used internally by genqlient
 type __releaseQuarantineInput struct {
 	Id string `json:"id"`
 }
-
-// GetId returns __releaseQuarantineInput.Id, and is useful for accessing the field via an interface.
-func (v *__releaseQuarantineInput) GetId() string { return v.Id }
 
 // __removeModelInput is used internally by genqlient
 type __removeModelInput struct {
@@ -8757,19 +5109,10 @@ type __removeModelInput struct {
 	FromPools *bool  `json:"fromPools"`
 }
 
-// GetName returns __removeModelInput.Name, and is useful for accessing the field via an interface.
-func (v *__removeModelInput) GetName() string { return v.Name }
-
-// GetFromPools returns __removeModelInput.FromPools, and is useful for accessing the field via an interface.
-func (v *__removeModelInput) GetFromPools() *bool { return v.FromPools }
-
 // __reportProgressInput is used internally by genqlient
 type __reportProgressInput struct {
 	Input ProgressInput `json:"input"`
 }
-
-// GetInput returns __reportProgressInput.Input, and is useful for accessing the field via an interface.
-func (v *__reportProgressInput) GetInput() ProgressInput { return v.Input }
 
 // __requestInputUploadInput is used internally by genqlient
 type __requestInputUploadInput struct {
@@ -8777,15 +5120,6 @@ type __requestInputUploadInput struct {
 	SizeBytes   int64  `json:"-"`
 	Checksum    string `json:"checksum"`
 }
-
-// GetContentType returns __requestInputUploadInput.ContentType, and is useful for accessing the field via an interface.
-func (v *__requestInputUploadInput) GetContentType() string { return v.ContentType }
-
-// GetSizeBytes returns __requestInputUploadInput.SizeBytes, and is useful for accessing the field via an interface.
-func (v *__requestInputUploadInput) GetSizeBytes() int64 { return v.SizeBytes }
-
-// GetChecksum returns __requestInputUploadInput.Checksum, and is useful for accessing the field via an interface.
-func (v *__requestInputUploadInput) GetChecksum() string { return v.Checksum }
 
 func (v *__requestInputUploadInput) UnmarshalJSON(b []byte) error {
 
@@ -8861,48 +5195,30 @@ type __requestUploadInput struct {
 	Input RequestUploadInput `json:"input"`
 }
 
-// GetInput returns __requestUploadInput.Input, and is useful for accessing the field via an interface.
-func (v *__requestUploadInput) GetInput() RequestUploadInput { return v.Input }
-
 // __resetMemberPasswordInput is used internally by genqlient
 type __resetMemberPasswordInput struct {
 	Id string `json:"id"`
 }
-
-// GetId returns __resetMemberPasswordInput.Id, and is useful for accessing the field via an interface.
-func (v *__resetMemberPasswordInput) GetId() string { return v.Id }
 
 // __restoreModelInput is used internally by genqlient
 type __restoreModelInput struct {
 	Name string `json:"name"`
 }
 
-// GetName returns __restoreModelInput.Name, and is useful for accessing the field via an interface.
-func (v *__restoreModelInput) GetName() string { return v.Name }
-
 // __resumeBulkOperationInput is used internally by genqlient
 type __resumeBulkOperationInput struct {
 	Id string `json:"id"`
 }
-
-// GetId returns __resumeBulkOperationInput.Id, and is useful for accessing the field via an interface.
-func (v *__resumeBulkOperationInput) GetId() string { return v.Id }
 
 // __resumeInput is used internally by genqlient
 type __resumeInput struct {
 	What []HaltTarget `json:"what"`
 }
 
-// GetWhat returns __resumeInput.What, and is useful for accessing the field via an interface.
-func (v *__resumeInput) GetWhat() []HaltTarget { return v.What }
-
 // __resumePoolInput is used internally by genqlient
 type __resumePoolInput struct {
 	Id string `json:"id"`
 }
-
-// GetId returns __resumePoolInput.Id, and is useful for accessing the field via an interface.
-func (v *__resumePoolInput) GetId() string { return v.Id }
 
 // __resumeQueueInput is used internally by genqlient
 type __resumeQueueInput struct {
@@ -8910,19 +5226,10 @@ type __resumeQueueInput struct {
 	Model *string `json:"model,omitempty"`
 }
 
-// GetTier returns __resumeQueueInput.Tier, and is useful for accessing the field via an interface.
-func (v *__resumeQueueInput) GetTier() Tier { return v.Tier }
-
-// GetModel returns __resumeQueueInput.Model, and is useful for accessing the field via an interface.
-func (v *__resumeQueueInput) GetModel() *string { return v.Model }
-
 // __resumeScheduleInput is used internally by genqlient
 type __resumeScheduleInput struct {
 	Id string `json:"id"`
 }
-
-// GetId returns __resumeScheduleInput.Id, and is useful for accessing the field via an interface.
-func (v *__resumeScheduleInput) GetId() string { return v.Id }
 
 // __retryJobInput is used internally by genqlient
 type __retryJobInput struct {
@@ -8930,39 +5237,21 @@ type __retryJobInput struct {
 	FromScratch *bool  `json:"fromScratch"`
 }
 
-// GetId returns __retryJobInput.Id, and is useful for accessing the field via an interface.
-func (v *__retryJobInput) GetId() string { return v.Id }
-
-// GetFromScratch returns __retryJobInput.FromScratch, and is useful for accessing the field via an interface.
-func (v *__retryJobInput) GetFromScratch() *bool { return v.FromScratch }
-
 // __retryWorkflowInput is used internally by genqlient
 type __retryWorkflowInput struct {
 	Id          string `json:"id"`
 	FromScratch *bool  `json:"fromScratch"`
 }
 
-// GetId returns __retryWorkflowInput.Id, and is useful for accessing the field via an interface.
-func (v *__retryWorkflowInput) GetId() string { return v.Id }
-
-// GetFromScratch returns __retryWorkflowInput.FromScratch, and is useful for accessing the field via an interface.
-func (v *__retryWorkflowInput) GetFromScratch() *bool { return v.FromScratch }
-
 // __revokeApiKeyInput is used internally by genqlient
 type __revokeApiKeyInput struct {
 	Id string `json:"id"`
 }
 
-// GetId returns __revokeApiKeyInput.Id, and is useful for accessing the field via an interface.
-func (v *__revokeApiKeyInput) GetId() string { return v.Id }
-
 // __rotateWebhookSecretInput is used internally by genqlient
 type __rotateWebhookSecretInput struct {
 	Id string `json:"id"`
 }
-
-// GetId returns __rotateWebhookSecretInput.Id, and is useful for accessing the field via an interface.
-func (v *__rotateWebhookSecretInput) GetId() string { return v.Id }
 
 // __scheduleDetailInput is used internally by genqlient
 type __scheduleDetailInput struct {
@@ -8970,15 +5259,6 @@ type __scheduleDetailInput struct {
 	Slots    int    `json:"slots"`
 	Upcoming int    `json:"upcoming"`
 }
-
-// GetId returns __scheduleDetailInput.Id, and is useful for accessing the field via an interface.
-func (v *__scheduleDetailInput) GetId() string { return v.Id }
-
-// GetSlots returns __scheduleDetailInput.Slots, and is useful for accessing the field via an interface.
-func (v *__scheduleDetailInput) GetSlots() int { return v.Slots }
-
-// GetUpcoming returns __scheduleDetailInput.Upcoming, and is useful for accessing the field via an interface.
-func (v *__scheduleDetailInput) GetUpcoming() int { return v.Upcoming }
 
 // __scheduleSlotsInput is used internally by genqlient
 type __scheduleSlotsInput struct {
@@ -8988,18 +5268,6 @@ type __scheduleSlotsInput struct {
 	MaxFires int       `json:"maxFires"`
 }
 
-// GetId returns __scheduleSlotsInput.Id, and is useful for accessing the field via an interface.
-func (v *__scheduleSlotsInput) GetId() string { return v.Id }
-
-// GetFrom returns __scheduleSlotsInput.From, and is useful for accessing the field via an interface.
-func (v *__scheduleSlotsInput) GetFrom() time.Time { return v.From }
-
-// GetTo returns __scheduleSlotsInput.To, and is useful for accessing the field via an interface.
-func (v *__scheduleSlotsInput) GetTo() time.Time { return v.To }
-
-// GetMaxFires returns __scheduleSlotsInput.MaxFires, and is useful for accessing the field via an interface.
-func (v *__scheduleSlotsInput) GetMaxFires() int { return v.MaxFires }
-
 // __schedulesInput is used internally by genqlient
 type __schedulesInput struct {
 	Name  *string `json:"name,omitempty"`
@@ -9007,22 +5275,10 @@ type __schedulesInput struct {
 	After *string `json:"after,omitempty"`
 }
 
-// GetName returns __schedulesInput.Name, and is useful for accessing the field via an interface.
-func (v *__schedulesInput) GetName() *string { return v.Name }
-
-// GetFirst returns __schedulesInput.First, and is useful for accessing the field via an interface.
-func (v *__schedulesInput) GetFirst() *int { return v.First }
-
-// GetAfter returns __schedulesInput.After, and is useful for accessing the field via an interface.
-func (v *__schedulesInput) GetAfter() *string { return v.After }
-
 // __sendTestWebhookInput is used internally by genqlient
 type __sendTestWebhookInput struct {
 	EndpointId string `json:"endpointId"`
 }
-
-// GetEndpointId returns __sendTestWebhookInput.EndpointId, and is useful for accessing the field via an interface.
-func (v *__sendTestWebhookInput) GetEndpointId() string { return v.EndpointId }
 
 // __setJobPriorityInput is used internally by genqlient
 type __setJobPriorityInput struct {
@@ -9030,23 +5286,11 @@ type __setJobPriorityInput struct {
 	Priority int    `json:"priority"`
 }
 
-// GetId returns __setJobPriorityInput.Id, and is useful for accessing the field via an interface.
-func (v *__setJobPriorityInput) GetId() string { return v.Id }
-
-// GetPriority returns __setJobPriorityInput.Priority, and is useful for accessing the field via an interface.
-func (v *__setJobPriorityInput) GetPriority() int { return v.Priority }
-
 // __setJobTierInput is used internally by genqlient
 type __setJobTierInput struct {
 	Id   string `json:"id"`
 	Tier Tier   `json:"tier"`
 }
-
-// GetId returns __setJobTierInput.Id, and is useful for accessing the field via an interface.
-func (v *__setJobTierInput) GetId() string { return v.Id }
-
-// GetTier returns __setJobTierInput.Tier, and is useful for accessing the field via an interface.
-func (v *__setJobTierInput) GetTier() Tier { return v.Tier }
 
 // __silenceAlertsInput is used internally by genqlient
 type __silenceAlertsInput struct {
@@ -9055,38 +5299,17 @@ type __silenceAlertsInput struct {
 	Reason  string  `json:"reason"`
 }
 
-// GetRule returns __silenceAlertsInput.Rule, and is useful for accessing the field via an interface.
-func (v *__silenceAlertsInput) GetRule() *string { return v.Rule }
-
-// GetMinutes returns __silenceAlertsInput.Minutes, and is useful for accessing the field via an interface.
-func (v *__silenceAlertsInput) GetMinutes() int { return v.Minutes }
-
-// GetReason returns __silenceAlertsInput.Reason, and is useful for accessing the field via an interface.
-func (v *__silenceAlertsInput) GetReason() string { return v.Reason }
-
 // __skipWorkflowJobInput is used internally by genqlient
 type __skipWorkflowJobInput struct {
 	Id  string `json:"id"`
 	Key string `json:"key"`
 }
 
-// GetId returns __skipWorkflowJobInput.Id, and is useful for accessing the field via an interface.
-func (v *__skipWorkflowJobInput) GetId() string { return v.Id }
-
-// GetKey returns __skipWorkflowJobInput.Key, and is useful for accessing the field via an interface.
-func (v *__skipWorkflowJobInput) GetKey() string { return v.Key }
-
 // __slotUsagesInput is used internally by genqlient
 type __slotUsagesInput struct {
 	First *int    `json:"first,omitempty"`
 	After *string `json:"after,omitempty"`
 }
-
-// GetFirst returns __slotUsagesInput.First, and is useful for accessing the field via an interface.
-func (v *__slotUsagesInput) GetFirst() *int { return v.First }
-
-// GetAfter returns __slotUsagesInput.After, and is useful for accessing the field via an interface.
-func (v *__slotUsagesInput) GetAfter() *string { return v.After }
 
 // __startBulkOperationInput is used internally by genqlient
 type __startBulkOperationInput struct {
@@ -9102,36 +5325,6 @@ type __startBulkOperationInput struct {
 	Priority       *int       `json:"priority,omitempty"`
 }
 
-// GetAction returns __startBulkOperationInput.Action, and is useful for accessing the field via an interface.
-func (v *__startBulkOperationInput) GetAction() BulkAction { return v.Action }
-
-// GetFilter returns __startBulkOperationInput.Filter, and is useful for accessing the field via an interface.
-func (v *__startBulkOperationInput) GetFilter() *JobFilter { return v.Filter }
-
-// GetTier returns __startBulkOperationInput.Tier, and is useful for accessing the field via an interface.
-func (v *__startBulkOperationInput) GetTier() *Tier { return v.Tier }
-
-// GetDryRun returns __startBulkOperationInput.DryRun, and is useful for accessing the field via an interface.
-func (v *__startBulkOperationInput) GetDryRun() *bool { return v.DryRun }
-
-// GetPerMinute returns __startBulkOperationInput.PerMinute, and is useful for accessing the field via an interface.
-func (v *__startBulkOperationInput) GetPerMinute() *int { return v.PerMinute }
-
-// GetCanary returns __startBulkOperationInput.Canary, and is useful for accessing the field via an interface.
-func (v *__startBulkOperationInput) GetCanary() *int { return v.Canary }
-
-// GetIds returns __startBulkOperationInput.Ids, and is useful for accessing the field via an interface.
-func (v *__startBulkOperationInput) GetIds() []string { return v.Ids }
-
-// GetEligible returns __startBulkOperationInput.Eligible, and is useful for accessing the field via an interface.
-func (v *__startBulkOperationInput) GetEligible() *bool { return v.Eligible }
-
-// GetIdempotencyKey returns __startBulkOperationInput.IdempotencyKey, and is useful for accessing the field via an interface.
-func (v *__startBulkOperationInput) GetIdempotencyKey() *string { return v.IdempotencyKey }
-
-// GetPriority returns __startBulkOperationInput.Priority, and is useful for accessing the field via an interface.
-func (v *__startBulkOperationInput) GetPriority() *int { return v.Priority }
-
 // __storeHandleInput is used internally by genqlient
 type __storeHandleInput struct {
 	AttemptId    string `json:"attemptId"`
@@ -9139,30 +5332,15 @@ type __storeHandleInput struct {
 	Value        string `json:"value"`
 }
 
-// GetAttemptId returns __storeHandleInput.AttemptId, and is useful for accessing the field via an interface.
-func (v *__storeHandleInput) GetAttemptId() string { return v.AttemptId }
-
-// GetFencingToken returns __storeHandleInput.FencingToken, and is useful for accessing the field via an interface.
-func (v *__storeHandleInput) GetFencingToken() string { return v.FencingToken }
-
-// GetValue returns __storeHandleInput.Value, and is useful for accessing the field via an interface.
-func (v *__storeHandleInput) GetValue() string { return v.Value }
-
 // __submitJobInput is used internally by genqlient
 type __submitJobInput struct {
 	Input SubmitJobInput `json:"input"`
 }
 
-// GetInput returns __submitJobInput.Input, and is useful for accessing the field via an interface.
-func (v *__submitJobInput) GetInput() SubmitJobInput { return v.Input }
-
 // __submitJobsInput is used internally by genqlient
 type __submitJobsInput struct {
 	Inputs []SubmitJobInput `json:"inputs"`
 }
-
-// GetInputs returns __submitJobsInput.Inputs, and is useful for accessing the field via an interface.
-func (v *__submitJobsInput) GetInputs() []SubmitJobInput { return v.Inputs }
 
 // __submitTakesInput is used internally by genqlient
 type __submitTakesInput struct {
@@ -9170,15 +5348,6 @@ type __submitTakesInput struct {
 	Count *int           `json:"count,omitempty"`
 	Seeds []int64        `json:"-"`
 }
-
-// GetInput returns __submitTakesInput.Input, and is useful for accessing the field via an interface.
-func (v *__submitTakesInput) GetInput() SubmitJobInput { return v.Input }
-
-// GetCount returns __submitTakesInput.Count, and is useful for accessing the field via an interface.
-func (v *__submitTakesInput) GetCount() *int { return v.Count }
-
-// GetSeeds returns __submitTakesInput.Seeds, and is useful for accessing the field via an interface.
-func (v *__submitTakesInput) GetSeeds() []int64 { return v.Seeds }
 
 func (v *__submitTakesInput) UnmarshalJSON(b []byte) error {
 
@@ -9266,32 +5435,20 @@ type __submitWorkflowInput struct {
 	Input SubmitWorkflowInput `json:"input"`
 }
 
-// GetInput returns __submitWorkflowInput.Input, and is useful for accessing the field via an interface.
-func (v *__submitWorkflowInput) GetInput() SubmitWorkflowInput { return v.Input }
-
 // __takesInput is used internally by genqlient
 type __takesInput struct {
 	Id string `json:"id"`
 }
-
-// GetId returns __takesInput.Id, and is useful for accessing the field via an interface.
-func (v *__takesInput) GetId() string { return v.Id }
 
 // __terminateWorkerInput is used internally by genqlient
 type __terminateWorkerInput struct {
 	Id string `json:"id"`
 }
 
-// GetId returns __terminateWorkerInput.Id, and is useful for accessing the field via an interface.
-func (v *__terminateWorkerInput) GetId() string { return v.Id }
-
 // __testAlertRouteInput is used internally by genqlient
 type __testAlertRouteInput struct {
 	Name string `json:"name"`
 }
-
-// GetName returns __testAlertRouteInput.Name, and is useful for accessing the field via an interface.
-func (v *__testAlertRouteInput) GetName() string { return v.Name }
 
 // __updateAccountInput is used internally by genqlient
 type __updateAccountInput struct {
@@ -9299,23 +5456,11 @@ type __updateAccountInput struct {
 	Input AccountInput `json:"input"`
 }
 
-// GetId returns __updateAccountInput.Id, and is useful for accessing the field via an interface.
-func (v *__updateAccountInput) GetId() string { return v.Id }
-
-// GetInput returns __updateAccountInput.Input, and is useful for accessing the field via an interface.
-func (v *__updateAccountInput) GetInput() AccountInput { return v.Input }
-
 // __updateMemberInput is used internally by genqlient
 type __updateMemberInput struct {
 	Id   string `json:"id"`
 	Role Role   `json:"role"`
 }
-
-// GetId returns __updateMemberInput.Id, and is useful for accessing the field via an interface.
-func (v *__updateMemberInput) GetId() string { return v.Id }
-
-// GetRole returns __updateMemberInput.Role, and is useful for accessing the field via an interface.
-func (v *__updateMemberInput) GetRole() Role { return v.Role }
 
 // __webhookDeliveriesInput is used internally by genqlient
 type __webhookDeliveriesInput struct {
@@ -9326,36 +5471,15 @@ type __webhookDeliveriesInput struct {
 	After      *string `json:"after,omitempty"`
 }
 
-// GetJobId returns __webhookDeliveriesInput.JobId, and is useful for accessing the field via an interface.
-func (v *__webhookDeliveriesInput) GetJobId() *string { return v.JobId }
-
-// GetEndpointId returns __webhookDeliveriesInput.EndpointId, and is useful for accessing the field via an interface.
-func (v *__webhookDeliveriesInput) GetEndpointId() *string { return v.EndpointId }
-
-// GetFailedOnly returns __webhookDeliveriesInput.FailedOnly, and is useful for accessing the field via an interface.
-func (v *__webhookDeliveriesInput) GetFailedOnly() *bool { return v.FailedOnly }
-
-// GetFirst returns __webhookDeliveriesInput.First, and is useful for accessing the field via an interface.
-func (v *__webhookDeliveriesInput) GetFirst() *int { return v.First }
-
-// GetAfter returns __webhookDeliveriesInput.After, and is useful for accessing the field via an interface.
-func (v *__webhookDeliveriesInput) GetAfter() *string { return v.After }
-
 // __workerDirectivesInput is used internally by genqlient
 type __workerDirectivesInput struct {
 	WorkerId string `json:"workerId"`
 }
 
-// GetWorkerId returns __workerDirectivesInput.WorkerId, and is useful for accessing the field via an interface.
-func (v *__workerDirectivesInput) GetWorkerId() string { return v.WorkerId }
-
 // __workerInput is used internally by genqlient
 type __workerInput struct {
 	Id string `json:"id"`
 }
-
-// GetId returns __workerInput.Id, and is useful for accessing the field via an interface.
-func (v *__workerInput) GetId() string { return v.Id }
 
 // __workersInput is used internally by genqlient
 type __workersInput struct {
@@ -9369,45 +5493,15 @@ type __workersInput struct {
 	After        *string        `json:"after,omitempty"`
 }
 
-// GetPoolId returns __workersInput.PoolId, and is useful for accessing the field via an interface.
-func (v *__workersInput) GetPoolId() *string { return v.PoolId }
-
-// GetStatus returns __workersInput.Status, and is useful for accessing the field via an interface.
-func (v *__workersInput) GetStatus() []WorkerStatus { return v.Status }
-
-// GetGpuType returns __workersInput.GpuType, and is useful for accessing the field via an interface.
-func (v *__workersInput) GetGpuType() *string { return v.GpuType }
-
-// GetZone returns __workersInput.Zone, and is useful for accessing the field via an interface.
-func (v *__workersInput) GetZone() *string { return v.Zone }
-
-// GetAgentVersion returns __workersInput.AgentVersion, and is useful for accessing the field via an interface.
-func (v *__workersInput) GetAgentVersion() *string { return v.AgentVersion }
-
-// GetQuarantined returns __workersInput.Quarantined, and is useful for accessing the field via an interface.
-func (v *__workersInput) GetQuarantined() *bool { return v.Quarantined }
-
-// GetFirst returns __workersInput.First, and is useful for accessing the field via an interface.
-func (v *__workersInput) GetFirst() *int { return v.First }
-
-// GetAfter returns __workersInput.After, and is useful for accessing the field via an interface.
-func (v *__workersInput) GetAfter() *string { return v.After }
-
 // __workflowDetailInput is used internally by genqlient
 type __workflowDetailInput struct {
 	Id string `json:"id"`
 }
 
-// GetId returns __workflowDetailInput.Id, and is useful for accessing the field via an interface.
-func (v *__workflowDetailInput) GetId() string { return v.Id }
-
 // __workflowInput is used internally by genqlient
 type __workflowInput struct {
 	Id string `json:"id"`
 }
-
-// GetId returns __workflowInput.Id, and is useful for accessing the field via an interface.
-func (v *__workflowInput) GetId() string { return v.Id }
 
 // __workflowsInput is used internally by genqlient
 type __workflowsInput struct {
@@ -9417,26 +5511,11 @@ type __workflowsInput struct {
 	After  *string          `json:"after,omitempty"`
 }
 
-// GetName returns __workflowsInput.Name, and is useful for accessing the field via an interface.
-func (v *__workflowsInput) GetName() *string { return v.Name }
-
-// GetStatus returns __workflowsInput.Status, and is useful for accessing the field via an interface.
-func (v *__workflowsInput) GetStatus() []WorkflowStatus { return v.Status }
-
-// GetFirst returns __workflowsInput.First, and is useful for accessing the field via an interface.
-func (v *__workflowsInput) GetFirst() *int { return v.First }
-
-// GetAfter returns __workflowsInput.After, and is useful for accessing the field via an interface.
-func (v *__workflowsInput) GetAfter() *string { return v.After }
-
 // accountsResponse is returned by accounts on success.
 type accountsResponse struct {
 	// Newest first.
 	Accounts AccountPage `json:"accounts"`
 }
-
-// GetAccounts returns accountsResponse.Accounts, and is useful for accessing the field via an interface.
-func (v *accountsResponse) GetAccounts() AccountPage { return v.Accounts }
 
 // acknowledgeAlertResponse is returned by acknowledgeAlert on success.
 type acknowledgeAlertResponse struct {
@@ -9444,24 +5523,15 @@ type acknowledgeAlertResponse struct {
 	AcknowledgeAlert Alert `json:"acknowledgeAlert"`
 }
 
-// GetAcknowledgeAlert returns acknowledgeAlertResponse.AcknowledgeAlert, and is useful for accessing the field via an interface.
-func (v *acknowledgeAlertResponse) GetAcknowledgeAlert() Alert { return v.AcknowledgeAlert }
-
 // alertRoutesResponse is returned by alertRoutes on success.
 type alertRoutesResponse struct {
 	AlertRoutes []AlertRoute `json:"alertRoutes"`
 }
 
-// GetAlertRoutes returns alertRoutesResponse.AlertRoutes, and is useful for accessing the field via an interface.
-func (v *alertRoutesResponse) GetAlertRoutes() []AlertRoute { return v.AlertRoutes }
-
 // alertRulesResponse is returned by alertRules on success.
 type alertRulesResponse struct {
 	AlertRules []AlertRule `json:"alertRules"`
 }
-
-// GetAlertRules returns alertRulesResponse.AlertRules, and is useful for accessing the field via an interface.
-func (v *alertRulesResponse) GetAlertRules() []AlertRule { return v.AlertRules }
 
 // alertSilencesResponse is returned by alertSilences on success.
 type alertSilencesResponse struct {
@@ -9469,26 +5539,17 @@ type alertSilencesResponse struct {
 	AlertSilences []AlertSilence `json:"alertSilences"`
 }
 
-// GetAlertSilences returns alertSilencesResponse.AlertSilences, and is useful for accessing the field via an interface.
-func (v *alertSilencesResponse) GetAlertSilences() []AlertSilence { return v.AlertSilences }
-
 // alertsResponse is returned by alerts on success.
 type alertsResponse struct {
 	// Those that fire, or with active: false the newest 200 of all that fired; newest first.
 	Alerts []Alert `json:"alerts"`
 }
 
-// GetAlerts returns alertsResponse.Alerts, and is useful for accessing the field via an interface.
-func (v *alertsResponse) GetAlerts() []Alert { return v.Alerts }
-
 // apiKeysResponse is returned by apiKeys on success.
 type apiKeysResponse struct {
 	// Newest first, at most 1,000, including expired and revoked keys.
 	ApiKeys []ApiKey `json:"apiKeys"`
 }
-
-// GetApiKeys returns apiKeysResponse.ApiKeys, and is useful for accessing the field via an interface.
-func (v *apiKeysResponse) GetApiKeys() []ApiKey { return v.ApiKeys }
 
 // appendLogResponse is returned by appendLog on success.
 type appendLogResponse struct {
@@ -9498,17 +5559,11 @@ type appendLogResponse struct {
 	AppendLog HeartbeatPayload `json:"appendLog"`
 }
 
-// GetAppendLog returns appendLogResponse.AppendLog, and is useful for accessing the field via an interface.
-func (v *appendLogResponse) GetAppendLog() HeartbeatPayload { return v.AppendLog }
-
 // applyModelsResponse is returned by applyModels on success.
 type applyModelsResponse struct {
 	// Adds and changes the entries of a file, all or none. Entries that it does not name stay. INVALID_INPUT lists the problems with their lines.
 	ApplyModels []ModelChange `json:"applyModels"`
 }
-
-// GetApplyModels returns applyModelsResponse.ApplyModels, and is useful for accessing the field via an interface.
-func (v *applyModelsResponse) GetApplyModels() []ModelChange { return v.ApplyModels }
 
 // applyPoolsResponse is returned by applyPools on success.
 type applyPoolsResponse struct {
@@ -9516,17 +5571,11 @@ type applyPoolsResponse struct {
 	ApplyPools []PoolChange `json:"applyPools"`
 }
 
-// GetApplyPools returns applyPoolsResponse.ApplyPools, and is useful for accessing the field via an interface.
-func (v *applyPoolsResponse) GetApplyPools() []PoolChange { return v.ApplyPools }
-
 // applyScheduleResponse is returned by applySchedule on success.
 type applyScheduleResponse struct {
 	// Creates the schedule, or updates the account's schedule of the same name.
 	ApplySchedule Schedule `json:"applySchedule"`
 }
-
-// GetApplySchedule returns applyScheduleResponse.ApplySchedule, and is useful for accessing the field via an interface.
-func (v *applyScheduleResponse) GetApplySchedule() Schedule { return v.ApplySchedule }
 
 // attentionResponse is returned by attention on success.
 type attentionResponse struct {
@@ -9534,25 +5583,16 @@ type attentionResponse struct {
 	Attention []AttentionCause `json:"attention"`
 }
 
-// GetAttention returns attentionResponse.Attention, and is useful for accessing the field via an interface.
-func (v *attentionResponse) GetAttention() []AttentionCause { return v.Attention }
-
 // auditLogResponse is returned by auditLog on success.
 type auditLogResponse struct {
 	// Newest first. target, actor and action must be equal; since and until bound the time.
 	AuditLog AuditPage `json:"auditLog"`
 }
 
-// GetAuditLog returns auditLogResponse.AuditLog, and is useful for accessing the field via an interface.
-func (v *auditLogResponse) GetAuditLog() AuditPage { return v.AuditLog }
-
 // bulkOperationResponse is returned by bulkOperation on success.
 type bulkOperationResponse struct {
 	BulkOperation *BulkOperation `json:"bulkOperation"`
 }
-
-// GetBulkOperation returns bulkOperationResponse.BulkOperation, and is useful for accessing the field via an interface.
-func (v *bulkOperationResponse) GetBulkOperation() *BulkOperation { return v.BulkOperation }
 
 // bulkOperationsResponse is returned by bulkOperations on success.
 type bulkOperationsResponse struct {
@@ -9560,18 +5600,10 @@ type bulkOperationsResponse struct {
 	BulkOperations BulkPage `json:"bulkOperations"`
 }
 
-// GetBulkOperations returns bulkOperationsResponse.BulkOperations, and is useful for accessing the field via an interface.
-func (v *bulkOperationsResponse) GetBulkOperations() BulkPage { return v.BulkOperations }
-
 // cancelBulkOperationResponse is returned by cancelBulkOperation on success.
 type cancelBulkOperationResponse struct {
 	// Ends it after the current jobs. The others stay as they are.
 	CancelBulkOperation BulkOperation `json:"cancelBulkOperation"`
-}
-
-// GetCancelBulkOperation returns cancelBulkOperationResponse.CancelBulkOperation, and is useful for accessing the field via an interface.
-func (v *cancelBulkOperationResponse) GetCancelBulkOperation() BulkOperation {
-	return v.CancelBulkOperation
 }
 
 // cancelJobResponse is returned by cancelJob on success.
@@ -9580,17 +5612,11 @@ type cancelJobResponse struct {
 	CancelJob Job `json:"cancelJob"`
 }
 
-// GetCancelJob returns cancelJobResponse.CancelJob, and is useful for accessing the field via an interface.
-func (v *cancelJobResponse) GetCancelJob() Job { return v.CancelJob }
-
 // cancelWorkflowResponse is returned by cancelWorkflow on success.
 type cancelWorkflowResponse struct {
 	// Cancels all its jobs that have not ended. CONFLICT if it is COMPLETED or FAILED.
 	CancelWorkflow Workflow `json:"cancelWorkflow"`
 }
-
-// GetCancelWorkflow returns cancelWorkflowResponse.CancelWorkflow, and is useful for accessing the field via an interface.
-func (v *cancelWorkflowResponse) GetCancelWorkflow() Workflow { return v.CancelWorkflow }
 
 // changesResponse is returned by changes on success.
 type changesResponse struct {
@@ -9598,34 +5624,22 @@ type changesResponse struct {
 	Changes ChangePage `json:"changes"`
 }
 
-// GetChanges returns changesResponse.Changes, and is useful for accessing the field via an interface.
-func (v *changesResponse) GetChanges() ChangePage { return v.Changes }
-
 // commitArtifactResponse is returned by commitArtifact on success.
 type commitArtifactResponse struct {
 	// Publishes a PREVIEW, LOG or EVIDENCE object while the job runs.
 	CommitArtifact HeartbeatPayload `json:"commitArtifact"`
 }
 
-// GetCommitArtifact returns commitArtifactResponse.CommitArtifact, and is useful for accessing the field via an interface.
-func (v *commitArtifactResponse) GetCommitArtifact() HeartbeatPayload { return v.CommitArtifact }
-
 // commitCheckpointResponse is returned by commitCheckpoint on success.
 type commitCheckpointResponse struct {
 	CommitCheckpoint HeartbeatPayload `json:"commitCheckpoint"`
 }
-
-// GetCommitCheckpoint returns commitCheckpointResponse.CommitCheckpoint, and is useful for accessing the field via an interface.
-func (v *commitCheckpointResponse) GetCommitCheckpoint() HeartbeatPayload { return v.CommitCheckpoint }
 
 // completeJobResponse is returned by completeJob on success.
 type completeJobResponse struct {
 	// With leaseNext, the response contains the next lease if a job is available, so that a job needs one request. A repeated call returns the same lease, or none once that attempt has ended.
 	CompleteJob EndPayload `json:"completeJob"`
 }
-
-// GetCompleteJob returns completeJobResponse.CompleteJob, and is useful for accessing the field via an interface.
-func (v *completeJobResponse) GetCompleteJob() EndPayload { return v.CompleteJob }
 
 // continueJobResponse is returned by continueJob on success.
 type continueJobResponse struct {
@@ -9635,24 +5649,15 @@ type continueJobResponse struct {
 	ContinueJob Submission `json:"continueJob"`
 }
 
-// GetContinueJob returns continueJobResponse.ContinueJob, and is useful for accessing the field via an interface.
-func (v *continueJobResponse) GetContinueJob() Submission { return v.ContinueJob }
-
 // createAccountResponse is returned by createAccount on success.
 type createAccountResponse struct {
 	CreateAccount Account `json:"createAccount"`
 }
 
-// GetCreateAccount returns createAccountResponse.CreateAccount, and is useful for accessing the field via an interface.
-func (v *createAccountResponse) GetCreateAccount() Account { return v.CreateAccount }
-
 // createApiKeyResponse is returned by createApiKey on success.
 type createApiKeyResponse struct {
 	CreateApiKey CreatedApiKey `json:"createApiKey"`
 }
-
-// GetCreateApiKey returns createApiKeyResponse.CreateApiKey, and is useful for accessing the field via an interface.
-func (v *createApiKeyResponse) GetCreateApiKey() CreatedApiKey { return v.CreateApiKey }
 
 // createMemberResponse is returned by createMember on success.
 type createMemberResponse struct {
@@ -9660,18 +5665,10 @@ type createMemberResponse struct {
 	CreateMember MemberInvitation `json:"createMember"`
 }
 
-// GetCreateMember returns createMemberResponse.CreateMember, and is useful for accessing the field via an interface.
-func (v *createMemberResponse) GetCreateMember() MemberInvitation { return v.CreateMember }
-
 // createWebhookEndpointResponse is returned by createWebhookEndpoint on success.
 type createWebhookEndpointResponse struct {
 	// An account may have 20. Without events, all events of the format are sent.
 	CreateWebhookEndpoint CreatedWebhookEndpoint `json:"createWebhookEndpoint"`
-}
-
-// GetCreateWebhookEndpoint returns createWebhookEndpointResponse.CreateWebhookEndpoint, and is useful for accessing the field via an interface.
-func (v *createWebhookEndpointResponse) GetCreateWebhookEndpoint() CreatedWebhookEndpoint {
-	return v.CreateWebhookEndpoint
 }
 
 // deadLetterGroupsResponse is returned by deadLetterGroups on success.
@@ -9679,9 +5676,6 @@ type deadLetterGroupsResponse struct {
 	// The most frequent first, at most 500. The default audience is OPERATOR.
 	DeadLetterGroups []DeadLetterGroup `json:"deadLetterGroups"`
 }
-
-// GetDeadLetterGroups returns deadLetterGroupsResponse.DeadLetterGroups, and is useful for accessing the field via an interface.
-func (v *deadLetterGroupsResponse) GetDeadLetterGroups() []DeadLetterGroup { return v.DeadLetterGroups }
 
 // deadLetterNode includes the requested fields of the GraphQL interface Node.
 //
@@ -9959,54 +5953,6 @@ type deadLetterNodeDeadLetter struct {
 // GetTypename returns deadLetterNodeDeadLetter.Typename, and is useful for accessing the field via an interface.
 func (v *deadLetterNodeDeadLetter) GetTypename() *string { return v.Typename }
 
-// GetId returns deadLetterNodeDeadLetter.Id, and is useful for accessing the field via an interface.
-func (v *deadLetterNodeDeadLetter) GetId() string { return v.DeadLetter.Id }
-
-// GetJob returns deadLetterNodeDeadLetter.Job, and is useful for accessing the field via an interface.
-func (v *deadLetterNodeDeadLetter) GetJob() DeadLetterJob { return v.DeadLetter.Job }
-
-// GetRun returns deadLetterNodeDeadLetter.Run, and is useful for accessing the field via an interface.
-func (v *deadLetterNodeDeadLetter) GetRun() int { return v.DeadLetter.Run }
-
-// GetModel returns deadLetterNodeDeadLetter.Model, and is useful for accessing the field via an interface.
-func (v *deadLetterNodeDeadLetter) GetModel() string { return v.DeadLetter.Model }
-
-// GetProvider returns deadLetterNodeDeadLetter.Provider, and is useful for accessing the field via an interface.
-func (v *deadLetterNodeDeadLetter) GetProvider() *string { return v.DeadLetter.Provider }
-
-// GetLog returns deadLetterNodeDeadLetter.Log, and is useful for accessing the field via an interface.
-func (v *deadLetterNodeDeadLetter) GetLog() *Artifact { return v.DeadLetter.Log }
-
-// GetFingerprint returns deadLetterNodeDeadLetter.Fingerprint, and is useful for accessing the field via an interface.
-func (v *deadLetterNodeDeadLetter) GetFingerprint() string { return v.DeadLetter.Fingerprint }
-
-// GetFailureClass returns deadLetterNodeDeadLetter.FailureClass, and is useful for accessing the field via an interface.
-func (v *deadLetterNodeDeadLetter) GetFailureClass() FailureClass { return v.DeadLetter.FailureClass }
-
-// GetAudience returns deadLetterNodeDeadLetter.Audience, and is useful for accessing the field via an interface.
-func (v *deadLetterNodeDeadLetter) GetAudience() DeadLetterAudience { return v.DeadLetter.Audience }
-
-// GetReason returns deadLetterNodeDeadLetter.Reason, and is useful for accessing the field via an interface.
-func (v *deadLetterNodeDeadLetter) GetReason() string { return v.DeadLetter.Reason }
-
-// GetAttempts returns deadLetterNodeDeadLetter.Attempts, and is useful for accessing the field via an interface.
-func (v *deadLetterNodeDeadLetter) GetAttempts() int { return v.DeadLetter.Attempts }
-
-// GetCreatedAt returns deadLetterNodeDeadLetter.CreatedAt, and is useful for accessing the field via an interface.
-func (v *deadLetterNodeDeadLetter) GetCreatedAt() time.Time { return v.DeadLetter.CreatedAt }
-
-// GetResolvedAt returns deadLetterNodeDeadLetter.ResolvedAt, and is useful for accessing the field via an interface.
-func (v *deadLetterNodeDeadLetter) GetResolvedAt() *time.Time { return v.DeadLetter.ResolvedAt }
-
-// GetResolution returns deadLetterNodeDeadLetter.Resolution, and is useful for accessing the field via an interface.
-func (v *deadLetterNodeDeadLetter) GetResolution() *string { return v.DeadLetter.Resolution }
-
-// GetResolvedBy returns deadLetterNodeDeadLetter.ResolvedBy, and is useful for accessing the field via an interface.
-func (v *deadLetterNodeDeadLetter) GetResolvedBy() *string { return v.DeadLetter.ResolvedBy }
-
-// GetNote returns deadLetterNodeDeadLetter.Note, and is useful for accessing the field via an interface.
-func (v *deadLetterNodeDeadLetter) GetNote() *string { return v.DeadLetter.Note }
-
 func (v *deadLetterNodeDeadLetter) UnmarshalJSON(b []byte) error {
 
 	if string(b) == "null" {
@@ -10248,17 +6194,11 @@ type deadLettersResponse struct {
 	DeadLetters DeadLetterPage `json:"deadLetters"`
 }
 
-// GetDeadLetters returns deadLettersResponse.DeadLetters, and is useful for accessing the field via an interface.
-func (v *deadLettersResponse) GetDeadLetters() DeadLetterPage { return v.DeadLetters }
-
 // deleteJobResponse is returned by deleteJob on success.
 type deleteJobResponse struct {
 	// Permanently deletes the job's prompt and artifacts. The row stays, redacted. CONFLICT if the job has not ended. A job that is already deleted is returned as it is.
 	DeleteJob Job `json:"deleteJob"`
 }
-
-// GetDeleteJob returns deleteJobResponse.DeleteJob, and is useful for accessing the field via an interface.
-func (v *deleteJobResponse) GetDeleteJob() Job { return v.DeleteJob }
 
 // deletePoolResponse is returned by deletePool on success.
 type deletePoolResponse struct {
@@ -10266,36 +6206,20 @@ type deletePoolResponse struct {
 	DeletePool string `json:"deletePool"`
 }
 
-// GetDeletePool returns deletePoolResponse.DeletePool, and is useful for accessing the field via an interface.
-func (v *deletePoolResponse) GetDeletePool() string { return v.DeletePool }
-
 // deleteScheduleResponse is returned by deleteSchedule on success.
 type deleteScheduleResponse struct {
 	// What it submitted stays.
 	DeleteSchedule string `json:"deleteSchedule"`
 }
 
-// GetDeleteSchedule returns deleteScheduleResponse.DeleteSchedule, and is useful for accessing the field via an interface.
-func (v *deleteScheduleResponse) GetDeleteSchedule() string { return v.DeleteSchedule }
-
 // deleteWebhookEndpointResponse is returned by deleteWebhookEndpoint on success.
 type deleteWebhookEndpointResponse struct {
 	DeleteWebhookEndpoint string `json:"deleteWebhookEndpoint"`
 }
 
-// GetDeleteWebhookEndpoint returns deleteWebhookEndpointResponse.DeleteWebhookEndpoint, and is useful for accessing the field via an interface.
-func (v *deleteWebhookEndpointResponse) GetDeleteWebhookEndpoint() string {
-	return v.DeleteWebhookEndpoint
-}
-
 // deregisterWorkerResponse is returned by deregisterWorker on success.
 type deregisterWorkerResponse struct {
 	DeregisterWorker DeregisteredWorker `json:"deregisterWorker"`
-}
-
-// GetDeregisterWorker returns deregisterWorkerResponse.DeregisterWorker, and is useful for accessing the field via an interface.
-func (v *deregisterWorkerResponse) GetDeregisterWorker() DeregisteredWorker {
-	return v.DeregisterWorker
 }
 
 // disableMemberResponse is returned by disableMember on success.
@@ -10304,18 +6228,10 @@ type disableMemberResponse struct {
 	DisableMember Member `json:"disableMember"`
 }
 
-// GetDisableMember returns disableMemberResponse.DisableMember, and is useful for accessing the field via an interface.
-func (v *disableMemberResponse) GetDisableMember() Member { return v.DisableMember }
-
 // disableWebhookEndpointResponse is returned by disableWebhookEndpoint on success.
 type disableWebhookEndpointResponse struct {
 	// Disables an endpoint until enableWebhookEndpoint. Its pending deliveries are given up, and events in the meantime are not sent later. A disabled endpoint stays as it is.
 	DisableWebhookEndpoint WebhookEndpoint `json:"disableWebhookEndpoint"`
-}
-
-// GetDisableWebhookEndpoint returns disableWebhookEndpointResponse.DisableWebhookEndpoint, and is useful for accessing the field via an interface.
-func (v *disableWebhookEndpointResponse) GetDisableWebhookEndpoint() WebhookEndpoint {
-	return v.DisableWebhookEndpoint
 }
 
 // discardDeadLetterResponse is returned by discardDeadLetter on success.
@@ -10324,18 +6240,12 @@ type discardDeadLetterResponse struct {
 	DiscardDeadLetter DeadLetter `json:"discardDeadLetter"`
 }
 
-// GetDiscardDeadLetter returns discardDeadLetterResponse.DiscardDeadLetter, and is useful for accessing the field via an interface.
-func (v *discardDeadLetterResponse) GetDiscardDeadLetter() DeadLetter { return v.DiscardDeadLetter }
-
 // discardDeadLettersResponse is returned by discardDeadLetters on success.
 type discardDeadLettersResponse struct {
 	// Resolves the open dead letters with this fingerprint without another run, the oldest first. The note may have 1,000
 	// characters. limit is 1 to 10,000. Returns how many it resolved.
 	DiscardDeadLetters int `json:"discardDeadLetters"`
 }
-
-// GetDiscardDeadLetters returns discardDeadLettersResponse.DiscardDeadLetters, and is useful for accessing the field via an interface.
-func (v *discardDeadLettersResponse) GetDiscardDeadLetters() int { return v.DiscardDeadLetters }
 
 // draftUsageResponse is returned by draftUsage on success.
 type draftUsageResponse struct {
@@ -10344,17 +6254,11 @@ type draftUsageResponse struct {
 	DraftUsage DraftUsage `json:"draftUsage"`
 }
 
-// GetDraftUsage returns draftUsageResponse.DraftUsage, and is useful for accessing the field via an interface.
-func (v *draftUsageResponse) GetDraftUsage() DraftUsage { return v.DraftUsage }
-
 // drainSelfResponse is returned by drainSelf on success.
 type drainSelfResponse struct {
 	// The worker takes no more jobs. deadline is when its machine will be gone.
 	DrainSelf DrainedWorker `json:"drainSelf"`
 }
-
-// GetDrainSelf returns drainSelfResponse.DrainSelf, and is useful for accessing the field via an interface.
-func (v *drainSelfResponse) GetDrainSelf() DrainedWorker { return v.DrainSelf }
 
 // drainWorkerResponse is returned by drainWorker on success.
 type drainWorkerResponse struct {
@@ -10362,16 +6266,10 @@ type drainWorkerResponse struct {
 	DrainWorker Worker `json:"drainWorker"`
 }
 
-// GetDrainWorker returns drainWorkerResponse.DrainWorker, and is useful for accessing the field via an interface.
-func (v *drainWorkerResponse) GetDrainWorker() Worker { return v.DrainWorker }
-
 // enableMemberResponse is returned by enableMember on success.
 type enableMemberResponse struct {
 	EnableMember Member `json:"enableMember"`
 }
-
-// GetEnableMember returns enableMemberResponse.EnableMember, and is useful for accessing the field via an interface.
-func (v *enableMemberResponse) GetEnableMember() Member { return v.EnableMember }
 
 // enableWebhookEndpointResponse is returned by enableWebhookEndpoint on success.
 type enableWebhookEndpointResponse struct {
@@ -10379,18 +6277,10 @@ type enableWebhookEndpointResponse struct {
 	EnableWebhookEndpoint WebhookEndpoint `json:"enableWebhookEndpoint"`
 }
 
-// GetEnableWebhookEndpoint returns enableWebhookEndpointResponse.EnableWebhookEndpoint, and is useful for accessing the field via an interface.
-func (v *enableWebhookEndpointResponse) GetEnableWebhookEndpoint() WebhookEndpoint {
-	return v.EnableWebhookEndpoint
-}
-
 // endSilenceResponse is returned by endSilence on success.
 type endSilenceResponse struct {
 	EndSilence AlertSilence `json:"endSilence"`
 }
-
-// GetEndSilence returns endSilenceResponse.EndSilence, and is useful for accessing the field via an interface.
-func (v *endSilenceResponse) GetEndSilence() AlertSilence { return v.EndSilence }
 
 // estimateResponse is returned by estimate on success.
 type estimateResponse struct {
@@ -10398,25 +6288,16 @@ type estimateResponse struct {
 	Estimate Estimate `json:"estimate"`
 }
 
-// GetEstimate returns estimateResponse.Estimate, and is useful for accessing the field via an interface.
-func (v *estimateResponse) GetEstimate() Estimate { return v.Estimate }
-
 // exportModelsResponse is returned by exportModels on success.
 type exportModelsResponse struct {
 	// Models and aliases as a file that applyModels takes, in YAML: those of these names, or all. A removed one is exported with its last version.
 	ExportModels string `json:"exportModels"`
 }
 
-// GetExportModels returns exportModelsResponse.ExportModels, and is useful for accessing the field via an interface.
-func (v *exportModelsResponse) GetExportModels() string { return v.ExportModels }
-
 // failJobResponse is returned by failJob on success.
 type failJobResponse struct {
 	FailJob EndPayload `json:"failJob"`
 }
-
-// GetFailJob returns failJobResponse.FailJob, and is useful for accessing the field via an interface.
-func (v *failJobResponse) GetFailJob() EndPayload { return v.FailJob }
 
 // fireScheduleResponse is returned by fireSchedule on success.
 type fireScheduleResponse struct {
@@ -10424,18 +6305,12 @@ type fireScheduleResponse struct {
 	FireSchedule FiredSlot `json:"fireSchedule"`
 }
 
-// GetFireSchedule returns fireScheduleResponse.FireSchedule, and is useful for accessing the field via an interface.
-func (v *fireScheduleResponse) GetFireSchedule() FiredSlot { return v.FireSchedule }
-
 // fireSlotsResponse is returned by fireSlots on success.
 type fireSlotsResponse struct {
 	// Fires every slot between from and to, both in the past, that did not fire or was skipped or refused, at most maxFires (1 to 1000), and returns
 	// them. With perMinute (1 to 60,000), the slots fire at that pace, and only the first are returned.
 	FireSlots []FiredSlot `json:"fireSlots"`
 }
-
-// GetFireSlots returns fireSlotsResponse.FireSlots, and is useful for accessing the field via an interface.
-func (v *fireSlotsResponse) GetFireSlots() []FiredSlot { return v.FireSlots }
 
 // haltResponse is returned by halt on success.
 type haltResponse struct {
@@ -10445,25 +6320,16 @@ type haltResponse struct {
 	Halt []Halt `json:"halt"`
 }
 
-// GetHalt returns haltResponse.Halt, and is useful for accessing the field via an interface.
-func (v *haltResponse) GetHalt() []Halt { return v.Halt }
-
 // haltsResponse is returned by halts on success.
 type haltsResponse struct {
 	// What operators have halted. Empty if all runs.
 	Halts []Halt `json:"halts"`
 }
 
-// GetHalts returns haltsResponse.Halts, and is useful for accessing the field via an interface.
-func (v *haltsResponse) GetHalts() []Halt { return v.Halts }
-
 // heartbeatResponse is returned by heartbeat on success.
 type heartbeatResponse struct {
 	Heartbeat HeartbeatPayload `json:"heartbeat"`
 }
-
-// GetHeartbeat returns heartbeatResponse.Heartbeat, and is useful for accessing the field via an interface.
-func (v *heartbeatResponse) GetHeartbeat() HeartbeatPayload { return v.Heartbeat }
 
 // idsResponse is returned by ids on success.
 type idsResponse struct {
@@ -10472,28 +6338,16 @@ type idsResponse struct {
 	Ids []string `json:"ids"`
 }
 
-// GetIds returns idsResponse.Ids, and is useful for accessing the field via an interface.
-func (v *idsResponse) GetIds() []string { return v.Ids }
-
 // jobAttemptsJob includes the requested fields of the GraphQL type Job.
 type jobAttemptsJob struct {
 	Status   JobStatus `json:"status"`
 	Attempts []Attempt `json:"attempts"`
 }
 
-// GetStatus returns jobAttemptsJob.Status, and is useful for accessing the field via an interface.
-func (v *jobAttemptsJob) GetStatus() JobStatus { return v.Status }
-
-// GetAttempts returns jobAttemptsJob.Attempts, and is useful for accessing the field via an interface.
-func (v *jobAttemptsJob) GetAttempts() []Attempt { return v.Attempts }
-
 // jobAttemptsResponse is returned by jobAttempts on success.
 type jobAttemptsResponse struct {
 	Job *jobAttemptsJob `json:"job"`
 }
-
-// GetJob returns jobAttemptsResponse.Job, and is useful for accessing the field via an interface.
-func (v *jobAttemptsResponse) GetJob() *jobAttemptsJob { return v.Job }
 
 // jobChangesResponse is returned by jobChanges on success.
 type jobChangesResponse struct {
@@ -10503,28 +6357,16 @@ type jobChangesResponse struct {
 	JobChanges Job `json:"jobChanges"`
 }
 
-// GetJobChanges returns jobChangesResponse.JobChanges, and is useful for accessing the field via an interface.
-func (v *jobChangesResponse) GetJobChanges() Job { return v.JobChanges }
-
 // jobEventPageJob includes the requested fields of the GraphQL type Job.
 type jobEventPageJob struct {
 	Status JobStatus    `json:"status"`
 	Events JobEventPage `json:"events"`
 }
 
-// GetStatus returns jobEventPageJob.Status, and is useful for accessing the field via an interface.
-func (v *jobEventPageJob) GetStatus() JobStatus { return v.Status }
-
-// GetEvents returns jobEventPageJob.Events, and is useful for accessing the field via an interface.
-func (v *jobEventPageJob) GetEvents() JobEventPage { return v.Events }
-
 // jobEventPageResponse is returned by jobEventPage on success.
 type jobEventPageResponse struct {
 	Job *jobEventPageJob `json:"job"`
 }
-
-// GetJob returns jobEventPageResponse.Job, and is useful for accessing the field via an interface.
-func (v *jobEventPageResponse) GetJob() *jobEventPageJob { return v.Job }
 
 // jobEventsResponse is returned by jobEvents on success.
 type jobEventsResponse struct {
@@ -10533,16 +6375,10 @@ type jobEventsResponse struct {
 	JobEvents JobEvent `json:"jobEvents"`
 }
 
-// GetJobEvents returns jobEventsResponse.JobEvents, and is useful for accessing the field via an interface.
-func (v *jobEventsResponse) GetJobEvents() JobEvent { return v.JobEvents }
-
 // jobHistoryResponse is returned by jobHistory on success.
 type jobHistoryResponse struct {
 	Job *JobHistory `json:"job"`
 }
-
-// GetJob returns jobHistoryResponse.Job, and is useful for accessing the field via an interface.
-func (v *jobHistoryResponse) GetJob() *JobHistory { return v.Job }
 
 // jobProgressResponse is returned by jobProgress on success.
 type jobProgressResponse struct {
@@ -10550,16 +6386,10 @@ type jobProgressResponse struct {
 	JobProgress Job `json:"jobProgress"`
 }
 
-// GetJobProgress returns jobProgressResponse.JobProgress, and is useful for accessing the field via an interface.
-func (v *jobProgressResponse) GetJobProgress() Job { return v.JobProgress }
-
 // jobResponse is returned by job on success.
 type jobResponse struct {
 	Job *Job `json:"job"`
 }
-
-// GetJob returns jobResponse.Job, and is useful for accessing the field via an interface.
-func (v *jobResponse) GetJob() *Job { return v.Job }
 
 // jobTotalsResponse is returned by jobTotals on success.
 type jobTotalsResponse struct {
@@ -10567,41 +6397,26 @@ type jobTotalsResponse struct {
 	JobTotals JobTotals `json:"jobTotals"`
 }
 
-// GetJobTotals returns jobTotalsResponse.JobTotals, and is useful for accessing the field via an interface.
-func (v *jobTotalsResponse) GetJobTotals() JobTotals { return v.JobTotals }
-
 // jobWaitingForResponse is returned by jobWaitingFor on success.
 type jobWaitingForResponse struct {
 	Job *WaitingJob `json:"job"`
 }
-
-// GetJob returns jobWaitingForResponse.Job, and is useful for accessing the field via an interface.
-func (v *jobWaitingForResponse) GetJob() *WaitingJob { return v.Job }
 
 // jobsExplainedResponse is returned by jobsExplained on success.
 type jobsExplainedResponse struct {
 	Jobs ExplainedJobPage `json:"jobs"`
 }
 
-// GetJobs returns jobsExplainedResponse.Jobs, and is useful for accessing the field via an interface.
-func (v *jobsExplainedResponse) GetJobs() ExplainedJobPage { return v.Jobs }
-
 // jobsResponse is returned by jobs on success.
 type jobsResponse struct {
 	Jobs JobPage `json:"jobs"`
 }
-
-// GetJobs returns jobsResponse.Jobs, and is useful for accessing the field via an interface.
-func (v *jobsResponse) GetJobs() JobPage { return v.Jobs }
 
 // leaseJobResponse is returned by leaseJob on success.
 type leaseJobResponse struct {
 	// Waits up to waitSeconds (0 to 25) for a job that this worker can run. lease is null if there was none.
 	LeaseJob LeaseAnswer `json:"leaseJob"`
 }
-
-// GetLeaseJob returns leaseJobResponse.LeaseJob, and is useful for accessing the field via an interface.
-func (v *leaseJobResponse) GetLeaseJob() LeaseAnswer { return v.LeaseJob }
 
 // liveLogNode includes the requested fields of the GraphQL interface Node.
 //
@@ -10855,9 +6670,6 @@ type liveLogNodeAttempt struct {
 // GetTypename returns liveLogNodeAttempt.Typename, and is useful for accessing the field via an interface.
 func (v *liveLogNodeAttempt) GetTypename() *string { return v.Typename }
 
-// GetLiveLog returns liveLogNodeAttempt.LiveLog, and is useful for accessing the field via an interface.
-func (v *liveLogNodeAttempt) GetLiveLog() LiveLog { return v.LiveLog }
-
 // liveLogNodeBulkOperation includes the requested fields of the GraphQL type BulkOperation.
 // The GraphQL type's documentation follows.
 //
@@ -11028,16 +6840,10 @@ type membersResponse struct {
 	Members []Member `json:"members"`
 }
 
-// GetMembers returns membersResponse.Members, and is useful for accessing the field via an interface.
-func (v *membersResponse) GetMembers() []Member { return v.Members }
-
 // modelAliasesResponse is returned by modelAliases on success.
 type modelAliasesResponse struct {
 	ModelAliases []ModelAlias `json:"modelAliases"`
 }
-
-// GetModelAliases returns modelAliasesResponse.ModelAliases, and is useful for accessing the field via an interface.
-func (v *modelAliasesResponse) GetModelAliases() []ModelAlias { return v.ModelAliases }
 
 // modelProgramsResponse is returned by modelPrograms on success.
 type modelProgramsResponse struct {
@@ -11045,17 +6851,11 @@ type modelProgramsResponse struct {
 	ModelPrograms []ModelProgram `json:"modelPrograms"`
 }
 
-// GetModelPrograms returns modelProgramsResponse.ModelPrograms, and is useful for accessing the field via an interface.
-func (v *modelProgramsResponse) GetModelPrograms() []ModelProgram { return v.ModelPrograms }
-
 // modelResponse is returned by model on success.
 type modelResponse struct {
 	// One version of a model; without version, the current one. Null if there is none.
 	Model *Model `json:"model"`
 }
-
-// GetModel returns modelResponse.Model, and is useful for accessing the field via an interface.
-func (v *modelResponse) GetModel() *Model { return v.Model }
 
 // modelSourceModel includes the requested fields of the GraphQL type Model.
 // The GraphQL type's documentation follows.
@@ -11067,17 +6867,11 @@ type modelSourceModel struct {
 	Source *string `json:"source"`
 }
 
-// GetSource returns modelSourceModel.Source, and is useful for accessing the field via an interface.
-func (v *modelSourceModel) GetSource() *string { return v.Source }
-
 // modelSourceResponse is returned by modelSource on success.
 type modelSourceResponse struct {
 	// One version of a model; without version, the current one. Null if there is none.
 	Model *modelSourceModel `json:"model"`
 }
-
-// GetModel returns modelSourceResponse.Model, and is useful for accessing the field via an interface.
-func (v *modelSourceResponse) GetModel() *modelSourceModel { return v.Model }
 
 // modelUsesResponse is returned by modelUses on success.
 type modelUsesResponse struct {
@@ -11085,16 +6879,10 @@ type modelUsesResponse struct {
 	ModelUses ModelUses `json:"modelUses"`
 }
 
-// GetModelUses returns modelUsesResponse.ModelUses, and is useful for accessing the field via an interface.
-func (v *modelUsesResponse) GetModelUses() ModelUses { return v.ModelUses }
-
 // modelsResponse is returned by models on success.
 type modelsResponse struct {
 	Models []Model `json:"models"`
 }
-
-// GetModels returns modelsResponse.Models, and is useful for accessing the field via an interface.
-func (v *modelsResponse) GetModels() []Model { return v.Models }
 
 // overrideDependencyResponse is returned by overrideDependency on success.
 type overrideDependencyResponse struct {
@@ -11102,16 +6890,10 @@ type overrideDependencyResponse struct {
 	OverrideDependency Workflow `json:"overrideDependency"`
 }
 
-// GetOverrideDependency returns overrideDependencyResponse.OverrideDependency, and is useful for accessing the field via an interface.
-func (v *overrideDependencyResponse) GetOverrideDependency() Workflow { return v.OverrideDependency }
-
 // overviewResponse is returned by overview on success.
 type overviewResponse struct {
 	Overview Overview `json:"overview"`
 }
-
-// GetOverview returns overviewResponse.Overview, and is useful for accessing the field via an interface.
-func (v *overviewResponse) GetOverview() Overview { return v.Overview }
 
 // ownSlotUsageResponse is returned by ownSlotUsage on success.
 type ownSlotUsageResponse struct {
@@ -11119,17 +6901,9 @@ type ownSlotUsageResponse struct {
 	Viewer SlotViewer `json:"viewer"`
 }
 
-// GetViewer returns ownSlotUsageResponse.Viewer, and is useful for accessing the field via an interface.
-func (v *ownSlotUsageResponse) GetViewer() SlotViewer { return v.Viewer }
-
 // pauseBulkOperationResponse is returned by pauseBulkOperation on success.
 type pauseBulkOperationResponse struct {
 	PauseBulkOperation BulkOperation `json:"pauseBulkOperation"`
-}
-
-// GetPauseBulkOperation returns pauseBulkOperationResponse.PauseBulkOperation, and is useful for accessing the field via an interface.
-func (v *pauseBulkOperationResponse) GetPauseBulkOperation() BulkOperation {
-	return v.PauseBulkOperation
 }
 
 // pausePoolResponse is returned by pausePool on success.
@@ -11138,17 +6912,11 @@ type pausePoolResponse struct {
 	PausePool Pool `json:"pausePool"`
 }
 
-// GetPausePool returns pausePoolResponse.PausePool, and is useful for accessing the field via an interface.
-func (v *pausePoolResponse) GetPausePool() Pool { return v.PausePool }
-
 // pauseQueueResponse is returned by pauseQueue on success.
 type pauseQueueResponse struct {
 	// Stops giving jobs of this lane, or of one model in it, to workers. New jobs are still accepted. Operators see the reason (up to 200 characters).
 	PauseQueue Queue `json:"pauseQueue"`
 }
-
-// GetPauseQueue returns pauseQueueResponse.PauseQueue, and is useful for accessing the field via an interface.
-func (v *pauseQueueResponse) GetPauseQueue() Queue { return v.PauseQueue }
 
 // pauseScheduleResponse is returned by pauseSchedule on success.
 type pauseScheduleResponse struct {
@@ -11156,49 +6924,31 @@ type pauseScheduleResponse struct {
 	PauseSchedule Schedule `json:"pauseSchedule"`
 }
 
-// GetPauseSchedule returns pauseScheduleResponse.PauseSchedule, and is useful for accessing the field via an interface.
-func (v *pauseScheduleResponse) GetPauseSchedule() Schedule { return v.PauseSchedule }
-
 // poolExplanationPool includes the requested fields of the GraphQL type Pool.
 type poolExplanationPool struct {
 	// What the scaler would do with the pool now, and why. Of a static pool: what should be done with it.
 	Explanation PoolExplanation `json:"explanation"`
 }
 
-// GetExplanation returns poolExplanationPool.Explanation, and is useful for accessing the field via an interface.
-func (v *poolExplanationPool) GetExplanation() PoolExplanation { return v.Explanation }
-
 // poolExplanationResponse is returned by poolExplanation on success.
 type poolExplanationResponse struct {
 	Pool *poolExplanationPool `json:"pool"`
 }
-
-// GetPool returns poolExplanationResponse.Pool, and is useful for accessing the field via an interface.
-func (v *poolExplanationResponse) GetPool() *poolExplanationPool { return v.Pool }
 
 // poolHistoryPool includes the requested fields of the GraphQL type Pool.
 type poolHistoryPool struct {
 	ScalingHistory []ScalingDecision `json:"scalingHistory"`
 }
 
-// GetScalingHistory returns poolHistoryPool.ScalingHistory, and is useful for accessing the field via an interface.
-func (v *poolHistoryPool) GetScalingHistory() []ScalingDecision { return v.ScalingHistory }
-
 // poolHistoryResponse is returned by poolHistory on success.
 type poolHistoryResponse struct {
 	Pool *poolHistoryPool `json:"pool"`
 }
 
-// GetPool returns poolHistoryResponse.Pool, and is useful for accessing the field via an interface.
-func (v *poolHistoryResponse) GetPool() *poolHistoryPool { return v.Pool }
-
 // poolsResponse is returned by pools on success.
 type poolsResponse struct {
 	Pools []Pool `json:"pools"`
 }
-
-// GetPools returns poolsResponse.Pools, and is useful for accessing the field via an interface.
-func (v *poolsResponse) GetPools() []Pool { return v.Pools }
 
 // preemptWorkerResponse is returned by preemptWorker on success.
 type preemptWorkerResponse struct {
@@ -11206,24 +6956,15 @@ type preemptWorkerResponse struct {
 	PreemptWorker Worker `json:"preemptWorker"`
 }
 
-// GetPreemptWorker returns preemptWorkerResponse.PreemptWorker, and is useful for accessing the field via an interface.
-func (v *preemptWorkerResponse) GetPreemptWorker() Worker { return v.PreemptWorker }
-
 // previewsJob includes the requested fields of the GraphQL type Job.
 type previewsJob struct {
 	Artifacts []Artifact `json:"artifacts"`
 }
 
-// GetArtifacts returns previewsJob.Artifacts, and is useful for accessing the field via an interface.
-func (v *previewsJob) GetArtifacts() []Artifact { return v.Artifacts }
-
 // previewsResponse is returned by previews on success.
 type previewsResponse struct {
 	Job *previewsJob `json:"job"`
 }
-
-// GetJob returns previewsResponse.Job, and is useful for accessing the field via an interface.
-func (v *previewsResponse) GetJob() *previewsJob { return v.Job }
 
 // quarantineWorkerResponse is returned by quarantineWorker on success.
 type quarantineWorkerResponse struct {
@@ -11231,34 +6972,22 @@ type quarantineWorkerResponse struct {
 	QuarantineWorker Worker `json:"quarantineWorker"`
 }
 
-// GetQuarantineWorker returns quarantineWorkerResponse.QuarantineWorker, and is useful for accessing the field via an interface.
-func (v *quarantineWorkerResponse) GetQuarantineWorker() Worker { return v.QuarantineWorker }
-
 // queueAccountsResponse is returned by queueAccounts on success.
 type queueAccountsResponse struct {
 	// The accounts with waiting or running jobs in a lane, the most waiting jobs first. first is 1 to 200.
 	QueueAccounts []QueueAccount `json:"queueAccounts"`
 }
 
-// GetQueueAccounts returns queueAccountsResponse.QueueAccounts, and is useful for accessing the field via an interface.
-func (v *queueAccountsResponse) GetQueueAccounts() []QueueAccount { return v.QueueAccounts }
-
 // queuesResponse is returned by queues on success.
 type queuesResponse struct {
 	Queues []Queue `json:"queues"`
 }
-
-// GetQueues returns queuesResponse.Queues, and is useful for accessing the field via an interface.
-func (v *queuesResponse) GetQueues() []Queue { return v.Queues }
 
 // redeliverWebhookResponse is returned by redeliverWebhook on success.
 type redeliverWebhookResponse struct {
 	// Sends the event again, with the same webhook-id. CONFLICT if the endpoint is deleted or disabled, or the job deleted.
 	RedeliverWebhook WebhookDelivery `json:"redeliverWebhook"`
 }
-
-// GetRedeliverWebhook returns redeliverWebhookResponse.RedeliverWebhook, and is useful for accessing the field via an interface.
-func (v *redeliverWebhookResponse) GetRedeliverWebhook() WebhookDelivery { return v.RedeliverWebhook }
 
 // redriveDeadLetterResponse is returned by redriveDeadLetter on success.
 type redriveDeadLetterResponse struct {
@@ -11268,9 +6997,6 @@ type redriveDeadLetterResponse struct {
 	RedriveDeadLetter Job `json:"redriveDeadLetter"`
 }
 
-// GetRedriveDeadLetter returns redriveDeadLetterResponse.RedriveDeadLetter, and is useful for accessing the field via an interface.
-func (v *redriveDeadLetterResponse) GetRedriveDeadLetter() Job { return v.RedriveDeadLetter }
-
 // redriveDeadLettersResponse is returned by redriveDeadLetters on success.
 type redriveDeadLettersResponse struct {
 	// Starts a bulk operation that redrives the dead letters that deadLetters lists for these arguments, oldest jobs first. limit
@@ -11279,16 +7005,10 @@ type redriveDeadLettersResponse struct {
 	RedriveDeadLetters int `json:"redriveDeadLetters"`
 }
 
-// GetRedriveDeadLetters returns redriveDeadLettersResponse.RedriveDeadLetters, and is useful for accessing the field via an interface.
-func (v *redriveDeadLettersResponse) GetRedriveDeadLetters() int { return v.RedriveDeadLetters }
-
 // registerWorkerResponse is returned by registerWorker on success.
 type registerWorkerResponse struct {
 	RegisterWorker Registration `json:"registerWorker"`
 }
-
-// GetRegisterWorker returns registerWorkerResponse.RegisterWorker, and is useful for accessing the field via an interface.
-func (v *registerWorkerResponse) GetRegisterWorker() Registration { return v.RegisterWorker }
 
 // rejectCheckpointResponse is returned by rejectCheckpoint on success.
 type rejectCheckpointResponse struct {
@@ -11296,26 +7016,17 @@ type rejectCheckpointResponse struct {
 	RejectCheckpoint HeartbeatPayload `json:"rejectCheckpoint"`
 }
 
-// GetRejectCheckpoint returns rejectCheckpointResponse.RejectCheckpoint, and is useful for accessing the field via an interface.
-func (v *rejectCheckpointResponse) GetRejectCheckpoint() HeartbeatPayload { return v.RejectCheckpoint }
-
 // releaseJobResponse is returned by releaseJob on success.
 type releaseJobResponse struct {
 	// Releases the job (preemption, drain, a CHECKPOINT directive). It is queued again at once, and resumes from its newest checkpoint.
 	ReleaseJob ReleasedJob `json:"releaseJob"`
 }
 
-// GetReleaseJob returns releaseJobResponse.ReleaseJob, and is useful for accessing the field via an interface.
-func (v *releaseJobResponse) GetReleaseJob() ReleasedJob { return v.ReleaseJob }
-
 // releaseQuarantineResponse is returned by releaseQuarantine on success.
 type releaseQuarantineResponse struct {
 	// Ends the quarantine of the worker's host, whether an operator or Reelay started it. It does nothing to a host that is not in quarantine.
 	ReleaseQuarantine Worker `json:"releaseQuarantine"`
 }
-
-// GetReleaseQuarantine returns releaseQuarantineResponse.ReleaseQuarantine, and is useful for accessing the field via an interface.
-func (v *releaseQuarantineResponse) GetReleaseQuarantine() Worker { return v.ReleaseQuarantine }
 
 // removeModelResponse is returned by removeModel on success.
 type removeModelResponse struct {
@@ -11324,25 +7035,16 @@ type removeModelResponse struct {
 	RemoveModel bool `json:"removeModel"`
 }
 
-// GetRemoveModel returns removeModelResponse.RemoveModel, and is useful for accessing the field via an interface.
-func (v *removeModelResponse) GetRemoveModel() bool { return v.RemoveModel }
-
 // removedModelsResponse is returned by removedModels on success.
 type removedModelsResponse struct {
 	// The models and aliases that were removed, the newest first.
 	RemovedModels []RemovedModel `json:"removedModels"`
 }
 
-// GetRemovedModels returns removedModelsResponse.RemovedModels, and is useful for accessing the field via an interface.
-func (v *removedModelsResponse) GetRemovedModels() []RemovedModel { return v.RemovedModels }
-
 // reportProgressResponse is returned by reportProgress on success.
 type reportProgressResponse struct {
 	ReportProgress HeartbeatPayload `json:"reportProgress"`
 }
-
-// GetReportProgress returns reportProgressResponse.ReportProgress, and is useful for accessing the field via an interface.
-func (v *reportProgressResponse) GetReportProgress() HeartbeatPayload { return v.ReportProgress }
 
 // requestInputUploadResponse is returned by requestInputUpload on success.
 type requestInputUploadResponse struct {
@@ -11350,27 +7052,16 @@ type requestInputUploadResponse struct {
 	RequestInputUpload InputUpload `json:"requestInputUpload"`
 }
 
-// GetRequestInputUpload returns requestInputUploadResponse.RequestInputUpload, and is useful for accessing the field via an interface.
-func (v *requestInputUploadResponse) GetRequestInputUpload() InputUpload { return v.RequestInputUpload }
-
 // requestUploadResponse is returned by requestUpload on success.
 type requestUploadResponse struct {
 	// Returns a link to upload one object to. The server chooses the key, which is used once.
 	RequestUpload UploadTarget `json:"requestUpload"`
 }
 
-// GetRequestUpload returns requestUploadResponse.RequestUpload, and is useful for accessing the field via an interface.
-func (v *requestUploadResponse) GetRequestUpload() UploadTarget { return v.RequestUpload }
-
 // resetMemberPasswordResponse is returned by resetMemberPassword on success.
 type resetMemberPasswordResponse struct {
 	// Removes the password and ends the member's logins. CONFLICT for a disabled member, and for one of single sign-on.
 	ResetMemberPassword MemberInvitation `json:"resetMemberPassword"`
-}
-
-// GetResetMemberPassword returns resetMemberPasswordResponse.ResetMemberPassword, and is useful for accessing the field via an interface.
-func (v *resetMemberPasswordResponse) GetResetMemberPassword() MemberInvitation {
-	return v.ResetMemberPassword
 }
 
 // restoreModelResponse is returned by restoreModel on success.
@@ -11379,17 +7070,9 @@ type restoreModelResponse struct {
 	RestoreModel ModelChange `json:"restoreModel"`
 }
 
-// GetRestoreModel returns restoreModelResponse.RestoreModel, and is useful for accessing the field via an interface.
-func (v *restoreModelResponse) GetRestoreModel() ModelChange { return v.RestoreModel }
-
 // resumeBulkOperationResponse is returned by resumeBulkOperation on success.
 type resumeBulkOperationResponse struct {
 	ResumeBulkOperation BulkOperation `json:"resumeBulkOperation"`
-}
-
-// GetResumeBulkOperation returns resumeBulkOperationResponse.ResumeBulkOperation, and is useful for accessing the field via an interface.
-func (v *resumeBulkOperationResponse) GetResumeBulkOperation() BulkOperation {
-	return v.ResumeBulkOperation
 }
 
 // resumePoolResponse is returned by resumePool on success.
@@ -11398,17 +7081,11 @@ type resumePoolResponse struct {
 	ResumePool Pool `json:"resumePool"`
 }
 
-// GetResumePool returns resumePoolResponse.ResumePool, and is useful for accessing the field via an interface.
-func (v *resumePoolResponse) GetResumePool() Pool { return v.ResumePool }
-
 // resumeQueueResponse is returned by resumeQueue on success.
 type resumeQueueResponse struct {
 	// Ends the pause of this lane, or of one model in it.
 	ResumeQueue Queue `json:"resumeQueue"`
 }
-
-// GetResumeQueue returns resumeQueueResponse.ResumeQueue, and is useful for accessing the field via an interface.
-func (v *resumeQueueResponse) GetResumeQueue() Queue { return v.ResumeQueue }
 
 // resumeResponse is returned by resume on success.
 type resumeResponse struct {
@@ -11417,16 +7094,10 @@ type resumeResponse struct {
 	Resume []Halt `json:"resume"`
 }
 
-// GetResume returns resumeResponse.Resume, and is useful for accessing the field via an interface.
-func (v *resumeResponse) GetResume() []Halt { return v.Resume }
-
 // resumeScheduleResponse is returned by resumeSchedule on success.
 type resumeScheduleResponse struct {
 	ResumeSchedule Schedule `json:"resumeSchedule"`
 }
-
-// GetResumeSchedule returns resumeScheduleResponse.ResumeSchedule, and is useful for accessing the field via an interface.
-func (v *resumeScheduleResponse) GetResumeSchedule() Schedule { return v.ResumeSchedule }
 
 // retryJobResponse is returned by retryJob on success.
 type retryJobResponse struct {
@@ -11434,17 +7105,11 @@ type retryJobResponse struct {
 	RetryJob Job `json:"retryJob"`
 }
 
-// GetRetryJob returns retryJobResponse.RetryJob, and is useful for accessing the field via an interface.
-func (v *retryJobResponse) GetRetryJob() Job { return v.RetryJob }
-
 // retryWorkflowResponse is returned by retryWorkflow on success.
 type retryWorkflowResponse struct {
 	// Opens new runs of the nodes that FAILED or were CANCELLED. CONFLICT if there are none.
 	RetryWorkflow Workflow `json:"retryWorkflow"`
 }
-
-// GetRetryWorkflow returns retryWorkflowResponse.RetryWorkflow, and is useful for accessing the field via an interface.
-func (v *retryWorkflowResponse) GetRetryWorkflow() Workflow { return v.RetryWorkflow }
 
 // revokeApiKeyResponse is returned by revokeApiKey on success.
 type revokeApiKeyResponse struct {
@@ -11453,18 +7118,10 @@ type revokeApiKeyResponse struct {
 	RevokeApiKey string `json:"revokeApiKey"`
 }
 
-// GetRevokeApiKey returns revokeApiKeyResponse.RevokeApiKey, and is useful for accessing the field via an interface.
-func (v *revokeApiKeyResponse) GetRevokeApiKey() string { return v.RevokeApiKey }
-
 // rotateAccountWebhookSecretResponse is returned by rotateAccountWebhookSecret on success.
 type rotateAccountWebhookSecretResponse struct {
 	// Makes a new secret for callbacks of single jobs. The old one stays valid for 24 hours.
 	RotateAccountWebhookSecret string `json:"rotateAccountWebhookSecret"`
-}
-
-// GetRotateAccountWebhookSecret returns rotateAccountWebhookSecretResponse.RotateAccountWebhookSecret, and is useful for accessing the field via an interface.
-func (v *rotateAccountWebhookSecretResponse) GetRotateAccountWebhookSecret() string {
-	return v.RotateAccountWebhookSecret
 }
 
 // rotateWebhookSecretResponse is returned by rotateWebhookSecret on success.
@@ -11473,26 +7130,15 @@ type rotateWebhookSecretResponse struct {
 	RotateWebhookSecret CreatedWebhookEndpoint `json:"rotateWebhookSecret"`
 }
 
-// GetRotateWebhookSecret returns rotateWebhookSecretResponse.RotateWebhookSecret, and is useful for accessing the field via an interface.
-func (v *rotateWebhookSecretResponse) GetRotateWebhookSecret() CreatedWebhookEndpoint {
-	return v.RotateWebhookSecret
-}
-
 // scheduleDetailResponse is returned by scheduleDetail on success.
 type scheduleDetailResponse struct {
 	Schedule *ScheduleDetail `json:"schedule"`
 }
 
-// GetSchedule returns scheduleDetailResponse.Schedule, and is useful for accessing the field via an interface.
-func (v *scheduleDetailResponse) GetSchedule() *ScheduleDetail { return v.Schedule }
-
 // scheduleSlotsResponse is returned by scheduleSlots on success.
 type scheduleSlotsResponse struct {
 	Schedule *scheduleSlotsSchedule `json:"schedule"`
 }
-
-// GetSchedule returns scheduleSlotsResponse.Schedule, and is useful for accessing the field via an interface.
-func (v *scheduleSlotsResponse) GetSchedule() *scheduleSlotsSchedule { return v.Schedule }
 
 // scheduleSlotsSchedule includes the requested fields of the GraphQL type Schedule.
 // The GraphQL type's documentation follows.
@@ -11503,17 +7149,11 @@ type scheduleSlotsSchedule struct {
 	SlotsBetween []time.Time `json:"slotsBetween"`
 }
 
-// GetSlotsBetween returns scheduleSlotsSchedule.SlotsBetween, and is useful for accessing the field via an interface.
-func (v *scheduleSlotsSchedule) GetSlotsBetween() []time.Time { return v.SlotsBetween }
-
 // schedulesResponse is returned by schedules on success.
 type schedulesResponse struct {
 	// By name. A client sees its account's, an operator all. name lists only those of exactly this name.
 	Schedules SchedulePage `json:"schedules"`
 }
-
-// GetSchedules returns schedulesResponse.Schedules, and is useful for accessing the field via an interface.
-func (v *schedulesResponse) GetSchedules() SchedulePage { return v.Schedules }
 
 // sendTestWebhookResponse is returned by sendTestWebhook on success.
 type sendTestWebhookResponse struct {
@@ -11521,17 +7161,11 @@ type sendTestWebhookResponse struct {
 	SendTestWebhook WebhookDelivery `json:"sendTestWebhook"`
 }
 
-// GetSendTestWebhook returns sendTestWebhookResponse.SendTestWebhook, and is useful for accessing the field via an interface.
-func (v *sendTestWebhookResponse) GetSendTestWebhook() WebhookDelivery { return v.SendTestWebhook }
-
 // serverVersionResponse is returned by serverVersion on success.
 type serverVersionResponse struct {
 	// The version of the API, such as 0.1.0+1f2e3d4c5b6a.
 	Version string `json:"version"`
 }
-
-// GetVersion returns serverVersionResponse.Version, and is useful for accessing the field via an interface.
-func (v *serverVersionResponse) GetVersion() string { return v.Version }
 
 // setJobPriorityResponse is returned by setJobPriority on success.
 type setJobPriorityResponse struct {
@@ -11540,17 +7174,11 @@ type setJobPriorityResponse struct {
 	SetJobPriority Job `json:"setJobPriority"`
 }
 
-// GetSetJobPriority returns setJobPriorityResponse.SetJobPriority, and is useful for accessing the field via an interface.
-func (v *setJobPriorityResponse) GetSetJobPriority() Job { return v.SetJobPriority }
-
 // setJobTierResponse is returned by setJobTier on success.
 type setJobTierResponse struct {
 	// Moves a waiting job to the tier's lane at once, and a running job when it is queued again.
 	SetJobTier Job `json:"setJobTier"`
 }
-
-// GetSetJobTier returns setJobTierResponse.SetJobTier, and is useful for accessing the field via an interface.
-func (v *setJobTierResponse) GetSetJobTier() Job { return v.SetJobTier }
 
 // silenceAlertsResponse is returned by silenceAlerts on success.
 type silenceAlertsResponse struct {
@@ -11558,26 +7186,17 @@ type silenceAlertsResponse struct {
 	SilenceAlerts AlertSilence `json:"silenceAlerts"`
 }
 
-// GetSilenceAlerts returns silenceAlertsResponse.SilenceAlerts, and is useful for accessing the field via an interface.
-func (v *silenceAlertsResponse) GetSilenceAlerts() AlertSilence { return v.SilenceAlerts }
-
 // skipWorkflowJobResponse is returned by skipWorkflowJob on success.
 type skipWorkflowJobResponse struct {
 	// Lets the nodes after this one run as if it were COMPLETED. CONFLICT if it runs, is COMPLETED, or its result is used.
 	SkipWorkflowJob Workflow `json:"skipWorkflowJob"`
 }
 
-// GetSkipWorkflowJob returns skipWorkflowJobResponse.SkipWorkflowJob, and is useful for accessing the field via an interface.
-func (v *skipWorkflowJobResponse) GetSkipWorkflowJob() Workflow { return v.SkipWorkflowJob }
-
 // slotUsagesResponse is returned by slotUsages on success.
 type slotUsagesResponse struct {
 	// Newest first.
 	Accounts AccountSlotsPage `json:"accounts"`
 }
-
-// GetAccounts returns slotUsagesResponse.Accounts, and is useful for accessing the field via an interface.
-func (v *slotUsagesResponse) GetAccounts() AccountSlotsPage { return v.Accounts }
 
 // startBulkOperationResponse is returned by startBulkOperation on success.
 type startBulkOperationResponse struct {
@@ -11590,27 +7209,16 @@ type startBulkOperationResponse struct {
 	StartBulkOperation BulkOperation `json:"startBulkOperation"`
 }
 
-// GetStartBulkOperation returns startBulkOperationResponse.StartBulkOperation, and is useful for accessing the field via an interface.
-func (v *startBulkOperationResponse) GetStartBulkOperation() BulkOperation {
-	return v.StartBulkOperation
-}
-
 // storeHandleResponse is returned by storeHandle on success.
 type storeHandleResponse struct {
 	// Keeps a text of up to 2,000 bytes that names work that continues outside the worker, such as the id of a job on another server, for the next lease of the job. An empty value clears it, as does the end of the job.
 	StoreHandle HeartbeatPayload `json:"storeHandle"`
 }
 
-// GetStoreHandle returns storeHandleResponse.StoreHandle, and is useful for accessing the field via an interface.
-func (v *storeHandleResponse) GetStoreHandle() HeartbeatPayload { return v.StoreHandle }
-
 // submitJobResponse is returned by submitJob on success.
 type submitJobResponse struct {
 	SubmitJob Submission `json:"submitJob"`
 }
-
-// GetSubmitJob returns submitJobResponse.SubmitJob, and is useful for accessing the field via an interface.
-func (v *submitJobResponse) GetSubmitJob() Submission { return v.SubmitJob }
 
 // submitJobsResponse is returned by submitJobs on success.
 type submitJobsResponse struct {
@@ -11620,9 +7228,6 @@ type submitJobsResponse struct {
 	SubmitJobs Submissions `json:"submitJobs"`
 }
 
-// GetSubmitJobs returns submitJobsResponse.SubmitJobs, and is useful for accessing the field via an interface.
-func (v *submitJobsResponse) GetSubmitJobs() Submissions { return v.SubmitJobs }
-
 // submitTakesResponse is returned by submitTakes on success.
 type submitTakesResponse struct {
 	// Submits drafts of one request that differ only in their seeds, in one transaction: one for each of seeds, otherwise count
@@ -11631,9 +7236,6 @@ type submitTakesResponse struct {
 	SubmitTakes Submissions `json:"submitTakes"`
 }
 
-// GetSubmitTakes returns submitTakesResponse.SubmitTakes, and is useful for accessing the field via an interface.
-func (v *submitTakesResponse) GetSubmitTakes() Submissions { return v.SubmitTakes }
-
 // submitWorkflowResponse is returned by submitWorkflow on success.
 type submitWorkflowResponse struct {
 	// Accepts all jobs of a workflow, or none. A cycle, an unknown or repeated key, and a result that a node does not have are
@@ -11641,17 +7243,11 @@ type submitWorkflowResponse struct {
 	SubmitWorkflow Workflow `json:"submitWorkflow"`
 }
 
-// GetSubmitWorkflow returns submitWorkflowResponse.SubmitWorkflow, and is useful for accessing the field via an interface.
-func (v *submitWorkflowResponse) GetSubmitWorkflow() Workflow { return v.SubmitWorkflow }
-
 // takesResponse is returned by takes on success.
 type takesResponse struct {
 	// The drafts of one submitTakes, in the order of their seeds. Empty for an unknown id.
 	Takes []Job `json:"takes"`
 }
-
-// GetTakes returns takesResponse.Takes, and is useful for accessing the field via an interface.
-func (v *takesResponse) GetTakes() []Job { return v.Takes }
 
 // terminateWorkerResponse is returned by terminateWorker on success.
 type terminateWorkerResponse struct {
@@ -11659,17 +7255,11 @@ type terminateWorkerResponse struct {
 	TerminateWorker Worker `json:"terminateWorker"`
 }
 
-// GetTerminateWorker returns terminateWorkerResponse.TerminateWorker, and is useful for accessing the field via an interface.
-func (v *terminateWorkerResponse) GetTerminateWorker() Worker { return v.TerminateWorker }
-
 // testAlertRouteResponse is returned by testAlertRoute on success.
 type testAlertRouteResponse struct {
 	// Sends a message to a receiver now. Returns why it failed, or null.
 	TestAlertRoute *string `json:"testAlertRoute"`
 }
-
-// GetTestAlertRoute returns testAlertRouteResponse.TestAlertRoute, and is useful for accessing the field via an interface.
-func (v *testAlertRouteResponse) GetTestAlertRoute() *string { return v.TestAlertRoute }
 
 // updateAccountResponse is returned by updateAccount on success.
 type updateAccountResponse struct {
@@ -11678,17 +7268,11 @@ type updateAccountResponse struct {
 	UpdateAccount Account `json:"updateAccount"`
 }
 
-// GetUpdateAccount returns updateAccountResponse.UpdateAccount, and is useful for accessing the field via an interface.
-func (v *updateAccountResponse) GetUpdateAccount() Account { return v.UpdateAccount }
-
 // updateMemberResponse is returned by updateMember on success.
 type updateMemberResponse struct {
 	// A new role ends the member's logins, within 5 seconds on open pages. CONFLICT for the caller's own role.
 	UpdateMember Member `json:"updateMember"`
 }
-
-// GetUpdateMember returns updateMemberResponse.UpdateMember, and is useful for accessing the field via an interface.
-func (v *updateMemberResponse) GetUpdateMember() Member { return v.UpdateMember }
 
 // viewerResponse is returned by viewer on success.
 type viewerResponse struct {
@@ -11696,18 +7280,10 @@ type viewerResponse struct {
 	Viewer Viewer `json:"viewer"`
 }
 
-// GetViewer returns viewerResponse.Viewer, and is useful for accessing the field via an interface.
-func (v *viewerResponse) GetViewer() Viewer { return v.Viewer }
-
 // webhookDeliveriesResponse is returned by webhookDeliveries on success.
 type webhookDeliveriesResponse struct {
 	// Newest first. A client sees its account's, an operator all. failedOnly: those whose tries failed so far, or that were given up.
 	WebhookDeliveries WebhookDeliveryPage `json:"webhookDeliveries"`
-}
-
-// GetWebhookDeliveries returns webhookDeliveriesResponse.WebhookDeliveries, and is useful for accessing the field via an interface.
-func (v *webhookDeliveriesResponse) GetWebhookDeliveries() WebhookDeliveryPage {
-	return v.WebhookDeliveries
 }
 
 // webhookEndpointsResponse is returned by webhookEndpoints on success.
@@ -11716,9 +7292,6 @@ type webhookEndpointsResponse struct {
 	WebhookEndpoints []WebhookEndpoint `json:"webhookEndpoints"`
 }
 
-// GetWebhookEndpoints returns webhookEndpointsResponse.WebhookEndpoints, and is useful for accessing the field via an interface.
-func (v *webhookEndpointsResponse) GetWebhookEndpoints() []WebhookEndpoint { return v.WebhookEndpoints }
-
 // workerDirectivesResponse is returned by workerDirectives on success.
 type workerDirectivesResponse struct {
 	// The directives for one worker, CONTINUE if there is none: first the current one, then each new one. The answer to each
@@ -11726,16 +7299,10 @@ type workerDirectivesResponse struct {
 	WorkerDirectives Directive `json:"workerDirectives"`
 }
 
-// GetWorkerDirectives returns workerDirectivesResponse.WorkerDirectives, and is useful for accessing the field via an interface.
-func (v *workerDirectivesResponse) GetWorkerDirectives() Directive { return v.WorkerDirectives }
-
 // workerResponse is returned by worker on success.
 type workerResponse struct {
 	Worker *Worker `json:"worker"`
 }
-
-// GetWorker returns workerResponse.Worker, and is useful for accessing the field via an interface.
-func (v *workerResponse) GetWorker() *Worker { return v.Worker }
 
 // workersResponse is returned by workers on success.
 type workersResponse struct {
@@ -11743,33 +7310,21 @@ type workersResponse struct {
 	Workers WorkerPage `json:"workers"`
 }
 
-// GetWorkers returns workersResponse.Workers, and is useful for accessing the field via an interface.
-func (v *workersResponse) GetWorkers() WorkerPage { return v.Workers }
-
 // workflowDetailResponse is returned by workflowDetail on success.
 type workflowDetailResponse struct {
 	Workflow *WorkflowDetail `json:"workflow"`
 }
-
-// GetWorkflow returns workflowDetailResponse.Workflow, and is useful for accessing the field via an interface.
-func (v *workflowDetailResponse) GetWorkflow() *WorkflowDetail { return v.Workflow }
 
 // workflowResponse is returned by workflow on success.
 type workflowResponse struct {
 	Workflow *Workflow `json:"workflow"`
 }
 
-// GetWorkflow returns workflowResponse.Workflow, and is useful for accessing the field via an interface.
-func (v *workflowResponse) GetWorkflow() *Workflow { return v.Workflow }
-
 // workflowsResponse is returned by workflows on success.
 type workflowsResponse struct {
 	// The newest first. A client sees its account's, an operator all.
 	Workflows WorkflowPage `json:"workflows"`
 }
-
-// GetWorkflows returns workflowsResponse.Workflows, and is useful for accessing the field via an interface.
-func (v *workflowsResponse) GetWorkflows() WorkflowPage { return v.Workflows }
 
 // The query executed by accounts.
 const accounts_Operation = `
