@@ -1,12 +1,14 @@
 package e2e
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/require"
 )
 
@@ -39,6 +41,44 @@ func TestProjectFiles(t *testing.T) {
 		for _, name := range regexp.MustCompile(`go tool task ([a-z:]+)`).FindAllStringSubmatch(string(page), -1) {
 			require.Contains(t, string(tasks), "\n  "+name[1]+":\n")
 		}
+	})
+
+	t.Run("RunTheTasksOfCIInTwoJobs", func(t *testing.T) {
+		t.Parallel()
+
+		run, err := os.ReadFile("../.ci/run")
+		require.NoError(t, err)
+		tasks, err := os.ReadFile("../Taskfile.yml")
+		require.NoError(t, err)
+		workflow, err := os.ReadFile("../.github/workflows/ci.yml")
+		require.NoError(t, err)
+
+		steps := regexp.MustCompile(`(?m)^\s+step ([a-z:]+)`).FindAllStringSubmatch(string(run), -1)
+		require.NotEmpty(t, steps)
+		for _, step := range steps {
+			require.Contains(t, string(tasks), "\n  "+step[1]+":\n")
+		}
+		for _, part := range []string{"quick", "rest"} {
+			require.Contains(t, string(run), "\n"+part+")")
+			require.Contains(t, string(workflow), "- run: .ci/run "+part+"\n")
+		}
+	})
+
+	t.Run("AskWhatContributorsCanAnswer", func(t *testing.T) {
+		t.Parallel()
+
+		forms, err := filepath.Glob("../.github/ISSUE_TEMPLATE/*.yml")
+		require.NoError(t, err)
+		require.Len(t, forms, 3)
+		for _, form := range forms {
+			text, err := os.ReadFile(form)
+			require.NoError(t, err)
+			var parsed map[string]any
+			require.NoError(t, yaml.Unmarshal(text, &parsed), form)
+		}
+		text, err := os.ReadFile("../renovate.json")
+		require.NoError(t, err)
+		require.True(t, json.Valid(text))
 	})
 
 	t.Run("NameTestsAndIdentifiersThatExist", func(t *testing.T) {
