@@ -427,7 +427,7 @@ func (f *faults) cutOff(ctx context.Context, random *rand.Rand) string {
 		return ""
 	}
 	f.met.add(metToxic, 1)
-	return w.proxy.Name
+	return w.name
 }
 
 func (f *faults) storeFault(ctx context.Context, random *rand.Rand) string {

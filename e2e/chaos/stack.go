@@ -101,9 +101,11 @@ func (s *stack) startPostgres(ctx context.Context) error {
 		return err
 	}
 	socket := filepath.Join(parsed.Query().Get("host"), ".s.PGSQL.5432")
-	if s.postgresHost, err = s.network.forward(func() (net.Conn, error) { return net.Dial("unix", socket) }); err != nil {
+	proxy, err := s.network.forward(func() (net.Conn, error) { return net.Dial("unix", socket) })
+	if err != nil {
 		return err
 	}
+	s.postgresHost = proxy.Addr()
 	s.db, s.closeDB, err = models.Open(ctx, dsn, 8)
 	return err
 }
@@ -237,10 +239,11 @@ func (s *stack) startAPIs(ctx context.Context) error {
 		}
 		s.apiAddresses = append(s.apiAddresses, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	}
-	balancer, err := s.network.forward(s.dialAPI)
+	proxy, err := s.network.forward(s.dialAPI)
 	if err != nil {
 		return err
 	}
+	balancer := proxy.Addr()
 	s.directAt = "http://" + balancer
 	for i, address := range s.apiAddresses {
 		links, err := s.network.open(agentsObjects, balancer)
