@@ -289,13 +289,3 @@ func (c *Client) DiscardDeadLetters(ctx context.Context, fingerprint, note strin
 	}
 	return data.DiscardDeadLetters, nil
 }
-
-// QueueAccounts lists the accounts with waiting or running jobs in a lane, the most waiting jobs first. first is 1
-// to 200.
-func (c *Client) QueueAccounts(ctx context.Context, lane Tier, first int) ([]QueueAccount, error) {
-	data, err := queueAccounts(ctx, repeater{c}, lane, &first)
-	if err != nil {
-		return nil, err
-	}
-	return data.QueueAccounts, nil
-}

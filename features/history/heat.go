@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/reelay/reelay/models"
 )
@@ -194,6 +193,3 @@ func (c *HeatCell) judge(spot bool, stopped string) Verdict {
 
 func over(figure *float64, bound float64) bool  { return figure != nil && *figure > bound }
 func under(figure *float64, bound float64) bool { return figure != nil && *figure < bound }
-
-// HeatSpan is the time that a heat map is of by default.
-const HeatSpan = time.Hour
