@@ -24,7 +24,7 @@ import (
 )
 
 //go:generate go tool genqlient genqlient.yaml
-//go:generate go run ./trim generated.go Edges PageInfo Node TotalCount
+//go:generate go run ./finish Edges PageInfo Node TotalCount
 
 const (
 	// callTimeout is longer than the longest long poll (25 s) can take.

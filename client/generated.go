@@ -41,7 +41,7 @@ type AccountInput struct {
 	MaxRunning       *int    `json:"maxRunning,omitempty"`
 	SubmitsPerMinute *int    `json:"submitsPerMinute,omitempty"`
 	// 0.01 to 100. The default is 1.
-	Weight *float64 `json:"weight"`
+	Weight *float64 `json:"weight,omitempty"`
 	// 1 to 2160 (90 days). The default is 168 (7 days). Only an ADMIN may change it. It applies to drafts that complete afterwards.
 	DraftsKeptHours *int `json:"draftsKeptHours,omitempty"`
 }
@@ -176,18 +176,18 @@ type ApplyModelsInput struct {
 	// The text of a file of models and aliases, in YAML or JSON (docs/users/models.md). At most 256 KiB.
 	Source string `json:"source"`
 	// The file's name, for messages.
-	File *string `json:"file"`
+	File *string `json:"file,omitempty"`
 	// Changes nothing, and returns what would change.
-	DryRun *bool `json:"dryRun"`
+	DryRun *bool `json:"dryRun,omitempty"`
 }
 
 type ApplyPoolsInput struct {
 	// The text of a file of pools, in YAML or JSON (docs/operators/pools.md). At most 256 KiB.
 	Source string `json:"source"`
 	// The file's name, for messages.
-	File *string `json:"file"`
+	File *string `json:"file,omitempty"`
 	// Changes nothing, and returns what would change.
-	DryRun *bool `json:"dryRun"`
+	DryRun *bool `json:"dryRun,omitempty"`
 }
 
 // Artifact includes the GraphQL fields of Artifact requested by the fragment Artifact.
@@ -3082,7 +3082,7 @@ type ProgressInput struct {
 	// What the runtime says about the resume, such as that other software made the checkpoint. Sent with resumedFrom, at most 500 bytes.
 	ResumedNote *string `json:"resumedNote,omitempty"`
 	// How long the attempt loaded its model. Sent once, if the model was not loaded before.
-	Load *ModelLoadInput `json:"load"`
+	Load *ModelLoadInput `json:"load,omitempty"`
 }
 
 // Queue includes the GraphQL fields of Queue requested by the fragment Queue.
@@ -3183,7 +3183,7 @@ type RegisterWorkerInput struct {
 	WarmModels   []string `json:"warmModels"`
 	AgentVersion string   `json:"agentVersion"`
 	// Proof of identity, if the provider gives one (GCE: the signed instance identity token). It is used once. It replaces an enrolment key, or goes with one; in the Authorization header it may be sent instead.
-	IdentityToken *string `json:"identityToken"`
+	IdentityToken *string `json:"identityToken,omitempty"`
 }
 
 func (v *RegisterWorkerInput) UnmarshalJSON(b []byte) error {
@@ -3247,7 +3247,7 @@ type __premarshalRegisterWorkerInput struct {
 
 	AgentVersion string `json:"agentVersion"`
 
-	IdentityToken *string `json:"identityToken"`
+	IdentityToken *string `json:"identityToken,omitempty"`
 }
 
 func (v *RegisterWorkerInput) MarshalJSON() ([]byte, error) {
@@ -4605,7 +4605,7 @@ type __bulkOperationInput struct {
 
 // __bulkOperationsInput is used internally by genqlient
 type __bulkOperationsInput struct {
-	Open  *bool   `json:"open"`
+	Open  *bool   `json:"open,omitempty"`
 	First *int    `json:"first,omitempty"`
 	After *string `json:"after,omitempty"`
 }
@@ -4691,7 +4691,7 @@ type __createWebhookEndpointInput struct {
 // __deadLetterGroupsInput is used internally by genqlient
 type __deadLetterGroupsInput struct {
 	Audience []DeadLetterAudience `json:"audience,omitempty"`
-	Resolved *bool                `json:"resolved"`
+	Resolved *bool                `json:"resolved,omitempty"`
 }
 
 // __deadLetterInput is used internally by genqlient
@@ -4705,7 +4705,7 @@ type __deadLettersInput struct {
 	FailureClass *FailureClass        `json:"failureClass,omitempty"`
 	Model        *string              `json:"model,omitempty"`
 	Audience     []DeadLetterAudience `json:"audience,omitempty"`
-	Resolved     *bool                `json:"resolved"`
+	Resolved     *bool                `json:"resolved,omitempty"`
 	First        *int                 `json:"first,omitempty"`
 	After        *string              `json:"after,omitempty"`
 }
@@ -4978,13 +4978,13 @@ func (v *__liveLogInput) __premarshalJSON() (*__premarshal__liveLogInput, error)
 // __modelInput is used internally by genqlient
 type __modelInput struct {
 	Name    string `json:"name"`
-	Version *int   `json:"version"`
+	Version *int   `json:"version,omitempty"`
 }
 
 // __modelSourceInput is used internally by genqlient
 type __modelSourceInput struct {
 	Name    string `json:"name"`
-	Version *int   `json:"version"`
+	Version *int   `json:"version,omitempty"`
 }
 
 // __modelUsesInput is used internally by genqlient
@@ -5054,7 +5054,7 @@ type __quarantineWorkerInput struct {
 // __queueAccountsInput is used internally by genqlient
 type __queueAccountsInput struct {
 	Tier  Tier `json:"tier"`
-	First *int `json:"first"`
+	First *int `json:"first,omitempty"`
 }
 
 // __redeliverWebhookInput is used internally by genqlient
@@ -5106,7 +5106,7 @@ type __releaseQuarantineInput struct {
 // __removeModelInput is used internally by genqlient
 type __removeModelInput struct {
 	Name      string `json:"name"`
-	FromPools *bool  `json:"fromPools"`
+	FromPools *bool  `json:"fromPools,omitempty"`
 }
 
 // __reportProgressInput is used internally by genqlient
@@ -5234,13 +5234,13 @@ type __resumeScheduleInput struct {
 // __retryJobInput is used internally by genqlient
 type __retryJobInput struct {
 	Id          string `json:"id"`
-	FromScratch *bool  `json:"fromScratch"`
+	FromScratch *bool  `json:"fromScratch,omitempty"`
 }
 
 // __retryWorkflowInput is used internally by genqlient
 type __retryWorkflowInput struct {
 	Id          string `json:"id"`
-	FromScratch *bool  `json:"fromScratch"`
+	FromScratch *bool  `json:"fromScratch,omitempty"`
 }
 
 // __revokeApiKeyInput is used internally by genqlient
@@ -5316,11 +5316,11 @@ type __startBulkOperationInput struct {
 	Action         BulkAction `json:"action"`
 	Filter         *JobFilter `json:"filter,omitempty"`
 	Tier           *Tier      `json:"tier,omitempty"`
-	DryRun         *bool      `json:"dryRun"`
+	DryRun         *bool      `json:"dryRun,omitempty"`
 	PerMinute      *int       `json:"perMinute,omitempty"`
 	Canary         *int       `json:"canary,omitempty"`
 	Ids            []string   `json:"ids,omitempty"`
-	Eligible       *bool      `json:"eligible"`
+	Eligible       *bool      `json:"eligible,omitempty"`
 	IdempotencyKey *string    `json:"idempotencyKey,omitempty"`
 	Priority       *int       `json:"priority,omitempty"`
 }
@@ -5466,7 +5466,7 @@ type __updateMemberInput struct {
 type __webhookDeliveriesInput struct {
 	JobId      *string `json:"jobId,omitempty"`
 	EndpointId *string `json:"endpointId,omitempty"`
-	FailedOnly *bool   `json:"failedOnly"`
+	FailedOnly *bool   `json:"failedOnly,omitempty"`
 	First      *int    `json:"first,omitempty"`
 	After      *string `json:"after,omitempty"`
 }

@@ -1,10 +1,17 @@
 package submit
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"time"
 
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 )
 
 // Submission is a client's request for a job. Nil pointers and empty values mean the default.
@@ -86,4 +93,132 @@ type GraphNode struct {
 	Submission Submission
 	// Parents are the jobs of the nodes that it waits for.
 	Parents []models.JobID
+}
+
+func (s *Submitter) validate(known *catalogue.Snapshot, in *Submission) (*models.Job, error) {
+	model, params, err := chooseModel(known, in)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.validLimits(); err != nil {
+		return nil, err
+	}
+	if in.CallbackURL != "" {
+		if err := change.ValidCallback(s.Outbound, "callbackUrl", in.CallbackURL); err != nil {
+			return nil, err
+		}
+	}
+	job := &models.Job{
+		ID: models.NewJobID(), Type: model.Type, Model: model.Name, ModelVersion: model.Version, Run: 1,
+		Region: in.Region, RequireRegion: in.RequireRegion, RetryPolicy: in.Retry,
+		Priority: in.Priority, Params: params, Metadata: in.Metadata, UserID: in.UserID,
+		CallbackURL: in.CallbackURL, AtMostOnce: in.AtMostOnce,
+		TimeoutSeconds: model.Timeout(params), EstimatedGPUSeconds: model.EstimateGPUSeconds(params),
+	}
+	if in.node != nil {
+		job.ID, job.WorkflowID = in.node.JobID, in.node.WorkflowID
+	}
+	in.makeDraft(model, job)
+	in.bear(job, &s.prices)
+	if in.Model != model.Name {
+		job.Alias = in.Model
+	}
+	if model.Retry != nil {
+		job.MaxAttempts = lo.FromPtr(model.Retry.MaxAttempts)
+		if in.Retry == nil {
+			job.RetryPolicy = model.Retry.Policy()
+		}
+	}
+	if in.AtMostOnce {
+		job.MaxAttempts, job.RetryPolicy = 1, nil
+	}
+	if in.MaxAttempts != nil {
+		job.MaxAttempts = *in.MaxAttempts
+	}
+	if in.TimeoutSeconds != nil {
+		job.TimeoutSeconds = *in.TimeoutSeconds
+	}
+	if in.IdempotencyKey != nil {
+		job.IdempotencyKey = *in.IdempotencyKey
+	}
+	return job, nil
+}
+
+// sameRequest reports whether two requests under one key are the same: either with the
+// account's defaults filled in, or as sent, since an operator may have changed the account in
+// between. A row holds both digests. A deleted job has none, so every request counts as the same.
+func sameRequest(first, repeated []byte) bool {
+	if len(first) == 0 {
+		return true
+	}
+	return bytes.Equal(first[:sha256.Size], repeated[:sha256.Size]) || bytes.Equal(first[sha256.Size:], repeated[sha256.Size:])
+}
+
+// requestDigests returns both digests of a request, see sameRequest.
+func requestDigests(job, asked *models.Job, in Submission) ([]byte, error) {
+	meant, err := requestDigest(job, in)
+	if err != nil {
+		return nil, err
+	}
+	bare, err := requestDigest(asked, in)
+	return append(meant, bare...), err
+}
+
+// requestDigest identifies a request: it hashes the canonical JSON of everything requested
+// except the key, including the defaults that the job has by now.
+func requestDigest(job *models.Job, in Submission) ([]byte, error) {
+	request := []any{
+		job.Type, job.Model, in.Prompt, job.Params, job.Tier, job.Priority, job.MaxAttempts, job.TimeoutSeconds,
+		job.UserID, job.Metadata,
+	}
+	if job.Alias != "" { // another model may be chosen each time: none of its defaults count
+		request[0], request[1], request[3], request[6], request[7] = in.Type, job.Alias, in.Params, in.MaxAttempts, in.TimeoutSeconds
+	}
+	if when := in.conditions(); when != nil {
+		request = append(request, when)
+	}
+	if job.CallbackURL != "" {
+		request = append(request, map[string]string{"callbackUrl": job.CallbackURL})
+	}
+	if in.Draft != nil {
+		request = append(request, map[string]int{"draft": in.Draft.Steps})
+	}
+	if in.AtMostOnce {
+		request = append(request, map[string]bool{"atMostOnce": true})
+	}
+	if bears := in.bears(); bears != nil {
+		request = append(request, bears)
+	}
+	canonical, err := json.Marshal(request)
+	if err != nil {
+		return nil, apierror.Wrap(err, "encode the request")
+	}
+	sum := sha256.Sum256(canonical)
+	return sum[:], nil
+}
+
+func (in *Submission) validLimits() error {
+	switch {
+	case in.Priority < -MaxPriority || in.Priority > MaxPriority:
+		return apierror.Invalid("priority", "priority must be from %d to %d; it is %d.", -MaxPriority, MaxPriority, in.Priority)
+	case in.MaxAttempts != nil && (*in.MaxAttempts < 1 || *in.MaxAttempts > maxMaxAttempts):
+		return apierror.Invalid("maxAttempts", "maxAttempts must be from 1 to %d; it is %d.", maxMaxAttempts, *in.MaxAttempts)
+	case in.AtMostOnce && in.MaxAttempts != nil && *in.MaxAttempts > 1:
+		return apierror.Invalid("maxAttempts", "maxAttempts is %d, but a job with atMostOnce has one attempt: leave out one of them.", *in.MaxAttempts)
+	case in.AtMostOnce && in.Retry != nil:
+		return apierror.Invalid("retry", "A job with atMostOnce is not retried: leave out retry or atMostOnce.")
+	case in.TimeoutSeconds != nil && (*in.TimeoutSeconds < 1 || *in.TimeoutSeconds > catalogue.MaxTimeout):
+		return apierror.Invalid("timeoutSeconds", "timeoutSeconds must be from 1 to %d; it is %d.", catalogue.MaxTimeout, *in.TimeoutSeconds)
+	case in.IdempotencyKey != nil && !text.Valid(*in.IdempotencyKey, 1, MaxKeyRunes):
+		return apierror.Invalid("idempotencyKey", "idempotencyKey must have 1 to %d printable characters.", MaxKeyRunes)
+	case !text.Valid(in.UserID, 0, MaxUserIDBytes):
+		return apierror.Invalid("userId", "userId may have %d printable characters.", MaxUserIDBytes)
+	}
+	if err := in.validConditions(); err != nil {
+		return err
+	}
+	if err := in.validBears(); err != nil {
+		return err
+	}
+	return in.validMetadata()
 }
