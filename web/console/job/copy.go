@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -96,6 +94,22 @@ func (v *jobView) submitInput() map[string]any {
 
 const submitMutation = "mutation ($input: SubmitJobInput!) { submitJob(input: $input) { job { id status } } }"
 
+// pythonSubmit takes the variables, the address and the query. No JSON ends a raw string of Python:
+// three quotes never follow each other in it.
+const pythonSubmit = `import json
+import os
+import requests
+
+variables = json.loads(r"""
+%s
+""")
+answer = requests.post(
+    %s,
+    headers={"Authorization": f"Bearer {os.environ['REELAY_API_KEY']}"},
+    json={"query": %s, "variables": variables},
+)
+print(answer.json())`
+
 // snippet is a text to copy.
 type snippet struct{ Name, Text string }
 
@@ -109,8 +123,7 @@ func (v *jobView) snippets() []snippet {
 		{"curl", fmt.Sprintf("curl %s/graphql \\\n  -H \"Authorization: Bearer $REELAY_API_KEY\" \\\n  -H 'Content-Type: application/json' \\\n  -d %s",
 			v.Origin, shellQuote(indentedJSON(map[string]any{"query": submitMutation, "variables": variables})))},
 		{"GraphQL", submitMutation + "\n\n# variables\n" + indentedJSON(variables)},
-		{"Python", fmt.Sprintf("import os\nimport requests\n\nanswer = requests.post(\n    %s,\n    headers={\"Authorization\": f\"Bearer {os.environ['REELAY_API_KEY']}\"},\n    json={\n        \"query\": %s,\n        \"variables\": %s,\n    },\n)\nprint(answer.json())",
-			strconv.Quote(v.Origin+"/graphql"), strconv.Quote(submitMutation), pythonValue(variables, "        "))},
+		{"Python", fmt.Sprintf(pythonSubmit, indentedJSON(variables), strconv.Quote(v.Origin+"/graphql"), strconv.Quote(submitMutation))},
 	}
 }
 
@@ -128,45 +141,6 @@ func indentedJSON(value any) string {
 
 // shellQuote returns a word of a POSIX shell.
 func shellQuote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
-
-// pythonValue returns a value of JSON as Python writes it.
-func pythonValue(value any, indent string) string {
-	var decoded any
-	in := json.NewDecoder(strings.NewReader(indentedJSON(value)))
-	in.UseNumber()
-	if in.Decode(&decoded) != nil {
-		return "{}"
-	}
-	return pythonLiteral(decoded, indent)
-}
-
-func pythonLiteral(value any, indent string) string {
-	switch value := value.(type) {
-	case nil:
-		return "None"
-	case bool:
-		return map[bool]string{true: "True", false: "False"}[value]
-	case json.Number:
-		return value.String()
-	case []any:
-		var items []string
-		for _, item := range value {
-			items = append(items, pythonLiteral(item, indent))
-		}
-		return "[" + strings.Join(items, ", ") + "]"
-	case map[string]any:
-		if len(value) == 0 {
-			return "{}"
-		}
-		var b strings.Builder
-		b.WriteString("{\n")
-		for _, name := range slices.Sorted(maps.Keys(value)) {
-			fmt.Fprintf(&b, "%s    %s: %s,\n", indent, indentedJSON(name), pythonLiteral(value[name], indent+"    "))
-		}
-		return b.String() + indent + "}"
-	}
-	return indentedJSON(value) // a string: Python reads the escapes of JSON
-}
 
 // copied is the page's text to copy, safe to show. What is copied has the same marks.
 func (s snippet) shown() string { return ui.Upright(s.Text) }

@@ -1,6 +1,8 @@
 package job
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/reelay/reelay/models"
@@ -10,10 +12,21 @@ import (
 func TestSnippets_QuoteWhatIsCopied(t *testing.T) {
 	t.Parallel()
 
-	v := &jobView{Job: &models.Job{Model: "testcard", Tier: models.TierPro, Params: []byte(`{"fps": 12, "deep": [true, null]}`)}, Prompt: `it's "$(rm)"`, Origin: "http://here"}
+	for _, prompt := range []string{`it's "$(rm)"`, `""" + evil + """`, `\`, `"\"`, "a\nb"} {
+		v := &jobView{
+			Job:    &models.Job{Model: "testcard", Tier: models.TierPro, Params: []byte(`{"fps": 12, "deep": [true, null, ""]}`)},
+			Prompt: prompt, Origin: "http://here",
+		}
 
-	texts := v.snippets()
+		texts := v.snippets()
 
-	require.Contains(t, texts[0].Text, `it'\''s \"$(rm)\"`)
-	require.Contains(t, texts[2].Text, `"deep": [True, None]`)
+		escaped, err := json.Marshal(prompt)
+		require.NoError(t, err)
+		require.Contains(t, texts[0].Text, strings.ReplaceAll(string(escaped), "'", `'\''`))
+		_, raw, found := strings.Cut(texts[2].Text, `json.loads(r"""`)
+		require.True(t, found)
+		raw, _, found = strings.Cut(raw, `"""`) // where Python's raw string ends
+		require.True(t, found)
+		require.JSONEq(t, indentedJSON(map[string]any{"input": v.submitInput()}), raw)
+	}
 }
