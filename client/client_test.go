@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/client"
+	"github.com/stretchr/testify/require"
 )
 
 // serve starts an HTTP server and returns a client of it.

@@ -7,9 +7,8 @@ import (
 	"testing"
 
 	"github.com/coder/websocket/wsjson"
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/client"
+	"github.com/stretchr/testify/require"
 )
 
 func TestJobEvents(t *testing.T) {

@@ -7,9 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/client"
+	"github.com/stretchr/testify/require"
 )
 
 func TestUploadInput(t *testing.T) {

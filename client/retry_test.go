@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/client"
+	"github.com/stretchr/testify/require"
 )
 
 // flaky answers 503 or cuts the connection, so many times, and then the answer.

@@ -56,7 +56,7 @@ func TestArchitecture(t *testing.T) {
 		t.Parallel()
 
 		for _, figure := range figures {
-			require.Contains(t, page, figure.words)
+			require.True(t, strings.Contains(page, figure.words), "the page no longer says %q", figure.words)
 			name, value, _ := strings.Cut(figure.constant, " = ")
 			is := regexp.MustCompile(name + `\s*= ` + regexp.QuoteMeta(value) + `(\s|$)`)
 			files, err := filepath.Glob("../" + figure.dir + "/*.go")

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
@@ -124,6 +125,38 @@ func TestErrorConstructors(t *testing.T) {
 
 		require.False(t, bytes.Contains(text, literal), "%s builds an apierror.Error: call a function of internal/apierror", file)
 	}
+}
+
+// TestImportOrder checks that files import the standard library first and all else after a blank line,
+// each in order, as the formatter gci of .golangci.yml has it.
+func TestImportOrder(t *testing.T) {
+	t.Parallel()
+
+	for _, file := range goFiles(t) {
+		files := token.NewFileSet()
+		parsed, err := parser.ParseFile(files, "../"+file, nil, parser.ImportsOnly|parser.ParseComments)
+		require.NoError(t, err)
+		if ast.IsGenerated(parsed) {
+			continue
+		}
+		for i := 1; i < len(parsed.Imports); i++ {
+			before, spec := parsed.Imports[i-1], parsed.Imports[i]
+			begin := spec.Pos()
+			if spec.Doc != nil {
+				begin = spec.Doc.Pos()
+			}
+			blank := files.Position(begin).Line - files.Position(before.End()).Line - 1
+			same := isStandard(before) == isStandard(spec)
+			ordered := isStandard(before) && !isStandard(spec) || same && before.Path.Value < spec.Path.Value
+			require.True(t, ordered && (blank == 0) == same, "%s: put %s into the block of its kind, in order", file, spec.Path.Value)
+		}
+	}
+}
+
+// isStandard reports whether an import is of the standard library, whose paths begin without a domain.
+func isStandard(spec *ast.ImportSpec) bool {
+	first, _, _ := strings.Cut(spec.Path.Value, "/")
+	return !strings.Contains(first, ".")
 }
 
 // goFiles lists the Go files that are committed or about to be.

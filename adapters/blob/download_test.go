@@ -7,9 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/jobs"
+	"github.com/stretchr/testify/require"
 )
 
 func TestDownload(t *testing.T) {

@@ -13,10 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
+	"github.com/stretchr/testify/require"
 )
 
 // faulty stands in front of an emulator and answers some calls in its place.

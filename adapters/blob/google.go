@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"cloud.google.com/go/storage"
-
 	"github.com/reelay/reelay/jobs"
 )
 

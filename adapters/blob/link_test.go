@@ -18,13 +18,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/adapters/blob"
 	"github.com/reelay/reelay/internal/text"
-
+	"github.com/reelay/reelay/jobs"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/api/option"
-
-	"github.com/reelay/reelay/adapters/blob"
-	"github.com/reelay/reelay/jobs"
 )
 
 func TestLink(t *testing.T) {

@@ -17,12 +17,11 @@ import (
 	"time"
 
 	"github.com/fsouza/fake-gcs-server/fakestorage"
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/adapters/blob"
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
+	"github.com/stretchr/testify/require"
 )
 
 // emulatorRoot makes this binary run an emulator instead of tests, so that its memory is not

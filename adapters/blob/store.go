@@ -11,11 +11,10 @@ import (
 	"time"
 
 	"cloud.google.com/go/storage"
+	"github.com/reelay/reelay/jobs"
 	"google.golang.org/api/googleapi"
 	"google.golang.org/api/iterator"
 	"google.golang.org/api/option"
-
-	"github.com/reelay/reelay/jobs"
 )
 
 const (

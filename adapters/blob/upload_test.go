@@ -13,10 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/adapters/blob"
 	"github.com/reelay/reelay/jobs"
+	"github.com/stretchr/testify/require"
 )
 
 func TestUpload(t *testing.T) {

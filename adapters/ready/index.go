@@ -35,7 +35,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 )

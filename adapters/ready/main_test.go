@@ -9,14 +9,13 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/adapters/ready"
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
+	"github.com/stretchr/testify/require"
 )
 
 // shared is the Redis of all tests that do not break theirs.

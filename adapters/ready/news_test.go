@@ -5,11 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/adapters/ready"
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
+	"github.com/stretchr/testify/require"
 )
 
 func newNews(t *testing.T, server *localstack.Redis) *ready.News {

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
-
 	"github.com/reelay/reelay/adapters/ready"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 )
 
 var modelNames = []string{"preview", "film", "a:b"}

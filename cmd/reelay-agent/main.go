@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/spf13/cobra"
-
 	"github.com/reelay/reelay/gpu/agent"
 	"github.com/reelay/reelay/gpu/runtimes"
 	"github.com/reelay/reelay/internal/version"
+	"github.com/spf13/cobra"
 )
 
 func main() {

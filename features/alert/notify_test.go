@@ -14,12 +14,11 @@ import (
 	"testing"
 	"time"
 
-	webhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/features/alert"
 	"github.com/reelay/reelay/features/history"
 	"github.com/reelay/reelay/models"
+	webhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"github.com/stretchr/testify/require"
 )
 
 // call is one request that a receiver got.

@@ -8,9 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/features/alert"
+	"github.com/stretchr/testify/require"
 )
 
 var update = flag.Bool("update", false, "write docs/operators/runbooks.md")

@@ -7,10 +7,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/gpu/quality"
 	"github.com/reelay/reelay/gpu/runtime"
+	"github.com/stretchr/testify/require"
 )
 
 // checkedJob queues a job whose video must be checked.

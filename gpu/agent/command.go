@@ -13,11 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/metadata"
 	"github.com/reelay/reelay/internal/tracing"
+	"github.com/spf13/cobra"
 )
 
 // settings are the values of the agent's flags.

@@ -11,11 +11,10 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
-	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
-
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/runtime"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 )
 
 // stored writes a file of a test.

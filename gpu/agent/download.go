@@ -8,11 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/quality"
 	"github.com/reelay/reelay/gpu/runtime"
+	"golang.org/x/sync/errgroup"
 )
 
 // downloads is how many input files of a job are downloaded at once.

@@ -7,9 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/client"
+	"github.com/stretchr/testify/require"
 )
 
 func TestIdentity(t *testing.T) {

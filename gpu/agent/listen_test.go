@@ -5,9 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/gpu/runtime"
+	"github.com/stretchr/testify/require"
 )
 
 func TestListen(t *testing.T) {

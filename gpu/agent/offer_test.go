@@ -4,9 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/client"
+	"github.com/stretchr/testify/require"
 )
 
 func TestModelsWithoutTheirProgram(t *testing.T) {

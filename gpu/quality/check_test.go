@@ -14,10 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/gpu/quality"
 	"github.com/reelay/reelay/internal/testrun"
+	"github.com/stretchr/testify/require"
 )
 
 // video makes a video of 2 s, 160 × 90 pixels and 24 frames per second from a filter graph.

@@ -15,10 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/gpu/runtime"
 	"github.com/reelay/reelay/internal/testrun"
+	"github.com/stretchr/testify/require"
 )
 
 // behaviour is an environment variable that makes this test binary a runtime with

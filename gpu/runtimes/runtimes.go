@@ -6,14 +6,13 @@ import (
 	"context"
 	"io"
 
-	"github.com/spf13/cobra"
-
 	program "github.com/reelay/reelay/gpu/runtimes/command"
 	"github.com/reelay/reelay/gpu/runtimes/drill"
 	"github.com/reelay/reelay/gpu/runtimes/httpcall"
 	"github.com/reelay/reelay/gpu/runtimes/stitch"
 	"github.com/reelay/reelay/gpu/runtimes/testcard"
 	"github.com/reelay/reelay/internal/outbound"
+	"github.com/spf13/cobra"
 )
 
 // Command returns the command `runtime` with one subcommand for each built-in

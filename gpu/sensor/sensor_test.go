@@ -10,10 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/internal/testrun"
+	"github.com/stretchr/testify/require"
 )
 
 // program writes a program in place of a vendor's, and returns its path.

@@ -5,9 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/internal/httpguard"
+	"github.com/stretchr/testify/require"
 )
 
 func TestLargeBodiesWaitForAPlace(t *testing.T) {

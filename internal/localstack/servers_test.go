@@ -14,11 +14,10 @@ import (
 
 	"cloud.google.com/go/storage"
 	"github.com/hibiken/asynq"
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/api/iterator"
 	"google.golang.org/api/option"
-
-	"github.com/reelay/reelay/internal/localstack"
 )
 
 func TestPostgres(t *testing.T) {

@@ -4,12 +4,11 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/reelay/reelay/internal/seal"
 	"github.com/stretchr/testify/require"
 	"github.com/tink-crypto/tink-go/v2/aead"
 	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
 	"github.com/tink-crypto/tink-go/v2/keyset"
-
-	"github.com/reelay/reelay/internal/seal"
 )
 
 var (

@@ -7,9 +7,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/internal/seal"
+	"github.com/stretchr/testify/require"
 )
 
 func TestLoadOrCreate(t *testing.T) {

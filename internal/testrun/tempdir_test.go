@@ -6,9 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/internal/localstack"
+	"github.com/stretchr/testify/require"
 )
 
 func TestRemoveAbandoned(t *testing.T) {

@@ -2,7 +2,6 @@ package estimate
 
 import (
 	"math"
-
 	"time"
 
 	"github.com/reelay/reelay/models"

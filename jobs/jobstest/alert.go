@@ -5,11 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-	"github.com/uptrace/bun"
-
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 )
 
 // FireAlert makes the rule queue-depth fire.

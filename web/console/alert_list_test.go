@@ -6,9 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
 )
 
 func TestAlerts(t *testing.T) {

@@ -7,10 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/api/compute/v1"
-
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/models"
+	"google.golang.org/api/compute/v1"
 )
 
 var _ fleet.Advisor = (*Provider)(nil)

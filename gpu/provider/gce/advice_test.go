@@ -6,12 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-	"google.golang.org/api/compute/v1"
-
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/gpu/provider/gce/fakegce"
 	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/api/compute/v1"
 )
 
 func TestAdvice(t *testing.T) {

@@ -9,10 +9,9 @@ import (
 	"strings"
 
 	"cloud.google.com/go/auth"
+	"github.com/reelay/reelay/features/fleet"
 	"google.golang.org/api/compute/v1"
 	"google.golang.org/api/googleapi"
-
-	"github.com/reelay/reelay/features/fleet"
 )
 
 // errExists means that an instance of the name is there already.

@@ -11,10 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/api/compute/v1"
-
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/models"
+	"google.golang.org/api/compute/v1"
 )
 
 // stockoutPause is how long a zone without machines is tried after the pool's others.

@@ -7,13 +7,12 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/api/cloudresourcemanager/v1"
-	"google.golang.org/api/compute/v1"
-	"google.golang.org/api/googleapi"
-
 	"github.com/reelay/reelay/features/doctor"
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/models"
+	"google.golang.org/api/cloudresourcemanager/v1"
+	"google.golang.org/api/compute/v1"
+	"google.golang.org/api/googleapi"
 )
 
 // Examiner checks whether the pools of the provider can have machines. It creates nothing.

@@ -5,13 +5,12 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-	"google.golang.org/api/compute/v1"
-
 	"github.com/reelay/reelay/features/doctor"
 	"github.com/reelay/reelay/gpu/provider/gce"
 	"github.com/reelay/reelay/gpu/provider/gce/fakegce"
 	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/api/compute/v1"
 )
 
 // furnish gives the project what a pool of newPool needs.

@@ -11,10 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/api/compute/v1"
-
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/models"
+	"google.golang.org/api/compute/v1"
 )
 
 const (

@@ -7,10 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/api/compute/v1"
-
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/models"
+	"google.golang.org/api/compute/v1"
 )
 
 // startup is the script of a machine with settings.container. It reads everything else

@@ -7,14 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-	"google.golang.org/api/compute/v1"
-
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/gpu/provider/gce"
 	"github.com/reelay/reelay/gpu/provider/gce/fakegce"
 	"github.com/reelay/reelay/internal/secrets"
 	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/api/compute/v1"
 )
 
 // enrolmentKey has the form of a key.

@@ -6,10 +6,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"google.golang.org/api/compute/v1"
-
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/models"
+	"google.golang.org/api/compute/v1"
 )
 
 var _ fleet.Preemptor = (*Provider)(nil)

@@ -12,12 +12,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/reelay/reelay/features/fleet"
+	"github.com/reelay/reelay/models"
 	"google.golang.org/api/compute/v1"
 	"google.golang.org/api/googleapi"
 	"google.golang.org/api/option"
-
-	"github.com/reelay/reelay/features/fleet"
-	"github.com/reelay/reelay/models"
 )
 
 // Name is the provider's name, in pools and at registration.

@@ -9,9 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/internal/testrun"
+	"github.com/stretchr/testify/require"
 )
 
 // docker is a Docker whose containers end at once. It writes its arguments to a log, and keeps

@@ -16,12 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/gpu/provider/local"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
 )
 
 var _ fleet.Preemptor = (*local.Provider)(nil)

@@ -9,9 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/gpu/runtime"
+	"github.com/stretchr/testify/require"
 )
 
 // withPicture adds a reference picture of two colours to a job.

@@ -12,11 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-	_ "golang.org/x/image/webp"
-
 	"github.com/reelay/reelay/gpu/runtime"
 	"github.com/reelay/reelay/internal/testrun"
+	"github.com/stretchr/testify/require"
+	_ "golang.org/x/image/webp"
 )
 
 func TestRender(t *testing.T) {

@@ -6,9 +6,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/gpu/runtime"
+	"github.com/stretchr/testify/require"
 )
 
 const (

@@ -9,10 +9,9 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
-	"github.com/stretchr/testify/require"
-
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
+	"github.com/stretchr/testify/require"
 )
 
 func TestMain(m *testing.M) { testrun.Main(m.Run) }
