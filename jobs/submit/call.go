@@ -62,7 +62,7 @@ func (s *Submitter) newCall(p jobs.Principal, all []Submission) *submitCall {
 	known := s.Catalogue.Current()
 	for i, in := range all {
 		one := &call.set[i]
-		job, err := s.validate(known, &in)
+		job, err := in.validate(known, s.Outbound, &s.prices)
 		if err == nil {
 			one.values, err = inputs.ValuesIn(in.Prompt, job.Params)
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/reelay/reelay/internal/seal"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/jobs/reference"
@@ -32,15 +31,6 @@ const (
 	// maxTakeSeed is above the seeds that Takes chooses. Every model accepts these.
 	maxTakeSeed = 1 << 31
 )
-
-// makeDraft makes job the draft that was asked for, if any. The draft was checked.
-func (in *Submission) makeDraft(model *catalogue.Model, job *models.Job) {
-	if in.Draft == nil {
-		return
-	}
-	job.DraftSteps, job.TakesID = in.Draft.Steps, in.takes
-	job.EstimatedGPUSeconds *= float64(job.DraftSteps) / float64(model.Steps(job.Params))
-}
 
 // Takes submits drafts of one request that differ only in their seeds. With seeds, it submits
 // one draft for each. Otherwise it submits count drafts, 1 to 64, with consecutive seeds: from

@@ -16,7 +16,7 @@ import (
 // with RunAt includes the time until then. Estimate returns Submit's errors for invalid input,
 // a tier above the account's, and dependencies that are not the account's.
 func (s *Submitter) Estimate(ctx context.Context, p jobs.Principal, in Submission) (*estimate.Estimate, error) {
-	job, err := s.validate(s.Catalogue.Current(), &in)
+	job, err := in.validate(s.Catalogue.Current(), s.Outbound, &s.prices)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/text"
@@ -56,4 +59,39 @@ func refusedBy(model *catalogue.Model, asked string, err error) error {
 	said := *e
 	said.Message = fmt.Sprintf("The model %s, which a job of the alias %s can get, refuses it: %s", model.Name, text.Clip(asked, 64), e.Message)
 	return &said
+}
+
+// ValidPrompt checks a prompt against the limits, and against what the model says of prompts.
+func ValidPrompt(prompt string, model *catalogue.Model) error {
+	switch {
+	case model.RequiresPrompt && strings.TrimSpace(prompt) == "":
+		return apierror.Invalid("prompt", "The prompt is empty: describe what the video should show.")
+	case !utf8.ValidString(prompt):
+		return apierror.Invalid("prompt", "The prompt is not valid UTF-8.")
+	case strings.ContainsRune(prompt, 0):
+		return apierror.Invalid("prompt", "The prompt has a NUL character (U+0000): remove it.")
+	case strings.ContainsFunc(prompt, func(r rune) bool { return unicode.Is(unicode.Noncharacter_Code_Point, r) }):
+		return apierror.Invalid("prompt", "The prompt has a Unicode noncharacter, such as U+FFFE: it has another byte order, or is not text.")
+	case len(prompt) > maxPromptBytes || utf8.RuneCountInString(prompt) > MaxPromptRunes:
+		return apierror.Invalid("prompt", "The prompt may have %d characters and %d bytes; this one has %d and %d.",
+			MaxPromptRunes, maxPromptBytes, utf8.RuneCountInString(prompt), len(prompt))
+	case hasPileOfMarks(prompt):
+		return apierror.Invalid("prompt", "The prompt has more than %d combining marks on one character: leave some out.", maxMarks)
+	}
+	return nil
+}
+
+// hasPileOfMarks reports whether more than maxMarks combining marks follow each
+// other.
+func hasPileOfMarks(text string) bool {
+	pile := 0
+	for _, r := range text {
+		if pile++; !unicode.Is(unicode.M, r) {
+			pile = 0
+		}
+		if pile > maxMarks {
+			return true
+		}
+	}
+	return false
 }

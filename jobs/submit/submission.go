@@ -7,11 +7,26 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
+)
+
+const (
+	MaxPromptRunes = 10_000
+	maxPromptBytes = 40_000
+	// maxMarks is how many accents, vowel signs and the like one character may carry: the
+	// limit of Unicode's Stream-Safe Text Format. No script needs more, and more would be
+	// drawn over the surrounding text.
+	maxMarks       = 30
+	MaxKeyRunes    = 255
+	MaxUserIDBytes = 255
+	// MaxPriority is the highest priority, and its negation the lowest.
+	MaxPriority    = 100
+	maxMaxAttempts = 20
 )
 
 // Submission is a client's request for a job. Nil pointers and empty values mean the default.
@@ -95,7 +110,8 @@ type GraphNode struct {
 	Parents []models.JobID
 }
 
-func (s *Submitter) validate(known *catalogue.Snapshot, in *Submission) (*models.Job, error) {
+// validate checks a submission as far as that needs no database, and returns its job. It makes in canonical.
+func (in *Submission) validate(known *catalogue.Snapshot, outside outbound.Policy, prices *priceSteps) (*models.Job, error) {
 	model, params, err := chooseModel(known, in)
 	if err != nil {
 		return nil, err
@@ -104,7 +120,7 @@ func (s *Submitter) validate(known *catalogue.Snapshot, in *Submission) (*models
 		return nil, err
 	}
 	if in.CallbackURL != "" {
-		if err := change.ValidCallback(s.Outbound, "callbackUrl", in.CallbackURL); err != nil {
+		if err := change.ValidCallback(outside, "callbackUrl", in.CallbackURL); err != nil {
 			return nil, err
 		}
 	}
@@ -119,7 +135,7 @@ func (s *Submitter) validate(known *catalogue.Snapshot, in *Submission) (*models
 		job.ID, job.WorkflowID = in.node.JobID, in.node.WorkflowID
 	}
 	in.makeDraft(model, job)
-	in.bear(job, &s.prices)
+	in.bear(job, prices)
 	if in.Model != model.Name {
 		job.Alias = in.Model
 	}
@@ -221,4 +237,13 @@ func (in *Submission) validLimits() error {
 		return err
 	}
 	return in.validMetadata()
+}
+
+// makeDraft makes job the draft that was asked for, if any. The draft was checked.
+func (in *Submission) makeDraft(model *catalogue.Model, job *models.Job) {
+	if in.Draft == nil {
+		return
+	}
+	job.DraftSteps, job.TakesID = in.Draft.Steps, in.takes
+	job.EstimatedGPUSeconds *= float64(job.DraftSteps) / float64(model.Steps(job.Params))
 }

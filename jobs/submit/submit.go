@@ -3,9 +3,8 @@ package submit
 import (
 	"cmp"
 	"context"
-	"strings"
-	"unicode"
-	"unicode/utf8"
+	"fmt"
+	"slices"
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/batch"
@@ -45,20 +44,6 @@ type Submitter struct {
 	plainWrites batch.Group[*submitCall]
 	writes      batch.Keyed[models.AccountID, *submitCall]
 }
-
-const (
-	MaxPromptRunes = 10_000
-	maxPromptBytes = 40_000
-	// maxMarks is how many accents, vowel signs and the like one character may carry: the
-	// limit of Unicode's Stream-Safe Text Format. No script needs more, and more would be
-	// drawn over the surrounding text.
-	maxMarks       = 30
-	MaxKeyRunes    = 255
-	MaxUserIDBytes = 255
-	// MaxPriority is the highest priority, and its negation the lowest.
-	MaxPriority    = 100
-	maxMaxAttempts = 20
-)
 
 // MaxSubmitJobs is how many jobs one call may submit.
 const MaxSubmitJobs = 1000
@@ -158,37 +143,18 @@ func setTier(job *models.Job, account *models.Account) error {
 var errKeyOfAnother = apierror.New(apierror.CodeIdempotencyConflict,
 	"This idempotency key was used for another request: use a new key, or repeat that request exactly.").In("idempotencyKey")
 
-// ValidPrompt checks a prompt against the limits, and against what the model says of prompts.
-func ValidPrompt(prompt string, model *catalogue.Model) error {
-	switch {
-	case model.RequiresPrompt && strings.TrimSpace(prompt) == "":
-		return apierror.Invalid("prompt", "The prompt is empty: describe what the video should show.")
-	case !utf8.ValidString(prompt):
-		return apierror.Invalid("prompt", "The prompt is not valid UTF-8.")
-	case strings.ContainsRune(prompt, 0):
-		return apierror.Invalid("prompt", "The prompt has a NUL character (U+0000): remove it.")
-	case strings.ContainsFunc(prompt, func(r rune) bool { return unicode.Is(unicode.Noncharacter_Code_Point, r) }):
-		return apierror.Invalid("prompt", "The prompt has a Unicode noncharacter, such as U+FFFE: it has another byte order, or is not text.")
-	case len(prompt) > maxPromptBytes || utf8.RuneCountInString(prompt) > MaxPromptRunes:
-		return apierror.Invalid("prompt", "The prompt may have %d characters and %d bytes; this one has %d and %d.",
-			MaxPromptRunes, maxPromptBytes, utf8.RuneCountInString(prompt), len(prompt))
-	case hasPileOfMarks(prompt):
-		return apierror.Invalid("prompt", "The prompt has more than %d combining marks on one character: leave some out.", maxMarks)
+// parents reads the jobs that a new one depends on, or returns NOT_FOUND. They are not locked: those
+// that have not ended are locked last, see [change.Glimpse].
+func (s *Submitter) parents(ctx context.Context, db bun.IDB, job *models.Job, ids []models.JobID) ([]*models.Job, error) {
+	if len(ids) == 0 {
+		return nil, nil
 	}
-	return nil
-}
-
-// hasPileOfMarks reports whether more than maxMarks combining marks follow each
-// other.
-func hasPileOfMarks(text string) bool {
-	pile := 0
-	for _, r := range text {
-		if pile++; !unicode.Is(unicode.M, r) {
-			pile = 0
-		}
-		if pile > maxMarks {
-			return true
-		}
+	found, err := models.GetJobs(ctx, db, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read what the job depends on: %w", err)
 	}
-	return false
+	if len(found) != len(ids) || slices.ContainsFunc(found, func(parent *models.Job) bool { return parent.AccountID != job.AccountID }) {
+		return nil, apierror.NotFound("job to depend on").In("dependsOn")
+	}
+	return found, nil
 }

@@ -1,8 +1,6 @@
 package submit
 
 import (
-	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -11,7 +9,6 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/models"
-	"github.com/uptrace/bun"
 )
 
 const (
@@ -76,22 +73,6 @@ func validRetry(p *models.RetryPolicy) error {
 		return apierror.Invalid("retry.maxDelaySeconds", "retry.maxDelaySeconds must not be below retry.initialDelaySeconds.")
 	}
 	return nil
-}
-
-// parents reads the jobs that a new one depends on, or returns NOT_FOUND. They are not locked: those
-// that have not ended are locked last, see [change.Glimpse].
-func (s *Submitter) parents(ctx context.Context, db bun.IDB, job *models.Job, ids []models.JobID) ([]*models.Job, error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	found, err := models.GetJobs(ctx, db, ids)
-	if err != nil {
-		return nil, fmt.Errorf("read what the job depends on: %w", err)
-	}
-	if len(found) != len(ids) || slices.ContainsFunc(found, func(parent *models.Job) bool { return parent.AccountID != job.AccountID }) {
-		return nil, apierror.NotFound("job to depend on").In("dependsOn")
-	}
-	return found, nil
 }
 
 // beginJob gives a new job its first state, and the event that records it.
