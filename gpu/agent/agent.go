@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/agent/host"
+	"github.com/reelay/reelay/gpu/agent/redact"
 )
 
 // Agent is one registered worker.
@@ -21,14 +23,14 @@ type Agent struct {
 	registered chan struct{}           // closed when the worker is registered
 }
 
-func newAgent(config Config, launch launcher) *Agent {
+func newAgent(config Config, launch host.Launcher) *Agent {
 	return &Agent{registered: make(chan struct{}), worker: worker{
 		config: config, api: config.Client, log: config.Log,
 		dir:      filepath.Join(config.WorkDir, config.folder()),
 		going:    newDeparture(config.Notice),
-		secrets:  newRedactor(os.Environ()),
+		secrets:  redact.New(os.Environ()),
 		packer:   &packer{mode: config.CheckpointCompression},
-		runtimes: &host{commands: config.Runtimes, launch: launch, loadTimeout: config.LoadTimeout, log: config.Log},
+		runtimes: host.New(config.Runtimes, launch, config.LoadTimeout, config.Log),
 	}}
 }
 
@@ -42,7 +44,7 @@ func Run(ctx context.Context, config Config) error {
 	if err := config.check(); err != nil {
 		return err
 	}
-	return newAgent(config, launchOn(config.Devices)).run(ctx)
+	return newAgent(config, host.LaunchOn(config.Devices)).run(ctx)
 }
 
 func (a *Agent) run(ctx context.Context) error {
@@ -61,11 +63,11 @@ func (a *Agent) run(ctx context.Context) error {
 		return fmt.Errorf("make the work directory: %w", err)
 	}
 	defer os.RemoveAll(a.dir)
-	defer a.runtimes.kill()
+	defer a.runtimes.Kill()
 
 	starting, stop := until(ctx, a.going.urgent, errHandOver)
 	defer stop()
-	models, err := a.runtimes.survey(starting, a.config.Models)
+	models, err := a.runtimes.Survey(starting, a.config.Models)
 	if err == nil {
 		models, err = a.runnable(starting, models)
 	}
@@ -121,7 +123,7 @@ func (a *Agent) errEnded() error {
 // it returns.
 func (a *Agent) work(ctx context.Context, g *grant) *grant {
 	t := newAttempt(ctx, &a.worker, g)
-	a.runtimes.turn()
+	a.runtimes.Turn()
 	a.current.Store(t)
 	defer a.current.Store(nil)
 	t.log.Info("job leased", "model", g.Job.Model, "no", g.AttemptNo, "checkpoints", len(g.Checkpoints))
@@ -155,7 +157,7 @@ func (a *Agent) register(ctx context.Context, models []string) error {
 	in := client.RegisterWorkerInput{
 		Provider: c.Provider, ProviderInstanceId: c.InstanceID, Slot: &c.Slot, GpuCount: new(c.gpuCount()), PoolId: optional(c.PoolID),
 		Region: c.Region, Zone: optional(c.Zone), GpuType: c.GPUType, CapacityClass: c.CapacityClass,
-		Models: models, WarmModels: a.runtimes.warm(), AgentVersion: c.Version,
+		Models: models, WarmModels: a.runtimes.Warm(), AgentVersion: c.Version,
 	}
 	for failures := 1; ; failures++ {
 		r, asked, err := a.registerOnce(ctx, in)

@@ -58,7 +58,7 @@ func (a *Agent) askOnce(ctx context.Context, id string) (*client.LeaseAnswer, er
 	ctx, cancel := context.WithTimeout(ctx, leaseWait*time.Second+callTimeout)
 	defer cancel()
 	return a.api.LeaseJob(ctx, client.LeaseJobInput{
-		WorkerId: a.id, WaitSeconds: new(leaseWait), WarmModels: a.runtimes.warm(), RequestId: &id,
+		WorkerId: a.id, WaitSeconds: new(leaseWait), WarmModels: a.runtimes.Warm(), RequestId: &id,
 	})
 }
 

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+
+	"github.com/reelay/reelay/gpu/agent/host"
 )
 
 // programs are the models that come with Reelay and whose work another program does.
@@ -22,13 +24,13 @@ var programs = []struct {
 
 // builtInRuntimes returns the runtimes that are built into this program. They offer the models
 // that come with Reelay and whose programs this machine has.
-func builtInRuntimes(httpFlags []string) ([]RuntimeCommand, error) {
+func builtInRuntimes(httpFlags []string) ([]host.Command, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program for its built-in runtimes: %w", err)
 	}
-	runtime := func(name string, models ...string) RuntimeCommand {
-		return RuntimeCommand{Name: name, Command: []string{self, "runtime", name}, BuiltIn: true, Models: models}
+	runtime := func(name string, models ...string) host.Command {
+		return host.Command{Name: name, Command: []string{self, "runtime", name}, BuiltIn: true, Models: models}
 	}
 	testcard, command, http := runtime("testcard", "testcard"), runtime("command"), runtime("http", "http.call")
 	testcard.BuiltIn = false // it is started at once, which shortens the first job
@@ -38,7 +40,7 @@ func builtInRuntimes(httpFlags []string) ([]RuntimeCommand, error) {
 			command.Models = append(command.Models, p.models...)
 		}
 	}
-	return []RuntimeCommand{testcard, command, http}, nil
+	return []host.Command{testcard, command, http}, nil
 }
 
 // BuiltInModels returns the models that an agent without --runtime and --models serves on this

@@ -30,7 +30,7 @@ func (t *attempt) check(result *runtime.Result) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		t.worker.runtimes.settle(err)
+		t.worker.runtimes.Settle(err)
 	}
 	return err
 }

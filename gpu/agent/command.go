@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/agent/host"
 	"github.com/reelay/reelay/gpu/metadata"
 	"github.com/reelay/reelay/internal/tracing"
 	"github.com/spf13/cobra"
@@ -53,14 +54,14 @@ REELAY_QUALITY_GATE, REELAY_OUTBOUND_LOOPBACK and REELAY_OUTBOUND_EXCEPT.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	host, _ := os.Hostname()
+	hostname, _ := os.Hostname()
 	flags := command.Flags()
 	flags.StringVar(&s.endpoint, "endpoint", "", "URL of the Reelay API (default: that of the running 'reelay up', else "+defaultEndpoint+")")
 	flags.StringVar(&s.key, "key", "", "key with the role WORKER (prefer REELAY_API_KEY: other users can see this flag)")
 	flags.StringVar(&s.data, "data", ".reelay", "data folder of the running 'reelay up'")
 	flags.StringVar(&s.caFile, "ca-file", "", "PEM file of certificates to trust besides the system's")
 	flags.StringVar(&s.provider, "provider", "static", "provider of this machine")
-	flags.StringVar(&s.instanceID, "instance-id", host, "id of this machine at its provider")
+	flags.StringVar(&s.instanceID, "instance-id", hostname, "id of this machine at its provider")
 	flags.StringVar(&s.pool, "pool", "", "id of the pool that the worker belongs to")
 	flags.StringVar(&s.region, "region", "local", "region of the machine")
 	flags.StringVar(&s.zone, "zone", "", "zone of the machine")
@@ -222,12 +223,12 @@ func logger(format string) (*slog.Logger, error) {
 }
 
 // parseRuntimes reads name=command lines.
-func parseRuntimes(lines []string) ([]RuntimeCommand, error) {
-	var runtimes []RuntimeCommand
+func parseRuntimes(lines []string) ([]host.Command, error) {
+	var runtimes []host.Command
 	for _, line := range lines {
 		name, command, ok := strings.Cut(line, "=")
 		if words := strings.Fields(command); ok && name != "" && len(words) > 0 {
-			runtimes = append(runtimes, RuntimeCommand{Name: strings.TrimSpace(name), Command: words})
+			runtimes = append(runtimes, host.Command{Name: strings.TrimSpace(name), Command: words})
 			continue
 		}
 		return nil, fmt.Errorf("--runtime is %s: it must be name=command, such as 'wan=python3 wan.py'", strconv.Quote(line))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/agent/host"
 	"github.com/stretchr/testify/require"
 )
 
@@ -81,7 +82,7 @@ func TestParseRuntimes(t *testing.T) {
 	runtimes, err := parseRuntimes([]string{"wan=python3 -u wan.py --half=1"})
 
 	require.NoError(t, err)
-	require.Equal(t, []RuntimeCommand{{Name: "wan", Command: []string{"python3", "-u", "wan.py", "--half=1"}}}, runtimes)
+	require.Equal(t, []host.Command{{Name: "wan", Command: []string{"python3", "-u", "wan.py", "--half=1"}}}, runtimes)
 }
 
 func TestTheirFault(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/agent/host"
 )
 
 // Config is the configuration of one agent. A zero duration means its default.
@@ -40,7 +41,7 @@ type Config struct {
 	// Models limits the models that the agent serves; empty means all that its
 	// runtimes offer.
 	Models   []string
-	Runtimes []RuntimeCommand
+	Runtimes []host.Command
 	// WorkDir holds the files of the current attempt.
 	WorkDir string
 	Version string
@@ -70,16 +71,6 @@ type Config struct {
 	GPUs func() []client.GpuSample
 
 	Log *slog.Logger
-}
-
-// RuntimeCommand is a program that speaks the runtime protocol.
-type RuntimeCommand struct {
-	Name    string
-	Command []string
-	// BuiltIn marks a runtime of this program that need not be started to know what it offers:
-	// Models, and those of Config.Models whose entry in the catalogue names it.
-	BuiltIn bool
-	Models  []string
 }
 
 // Notice says that the machine will be gone at the deadline.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/agent/host"
 	"github.com/reelay/reelay/gpu/runtime"
 	"github.com/stretchr/testify/require"
 )
@@ -428,7 +429,7 @@ func story(t *testing.T, prepare func(*control, *model), tell func(*testing.T, *
 		require.NoError(t, err)
 		config := Config{
 			Client: api, Provider: "local", InstanceID: "one", Region: "here", GPUType: "none", WorkDir: dir,
-			Runtimes: []RuntimeCommand{{Name: "scripted", Command: []string{"scripted"}}},
+			Runtimes: []host.Command{{Name: "scripted", Command: []string{"scripted"}}},
 			Notices:  f.notices, Log: slog.New(slog.NewTextHandler(f.log, nil)),
 		}.withDefaults()
 		for _, set := range settings {
@@ -436,7 +437,7 @@ func story(t *testing.T, prepare func(*control, *model), tell func(*testing.T, *
 		}
 		require.NoError(t, config.check())
 		launches := 0
-		a := newAgent(config, func(context.Context, RuntimeCommand) (process, error) {
+		a := newAgent(config, func(context.Context, host.Command) (host.Process, error) {
 			if launches++; launches == 1 {
 				return f.model, nil
 			}

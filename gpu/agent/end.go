@@ -49,7 +49,7 @@ func (t *attempt) own(result *runtime.Result) error {
 			continue
 		}
 		if err := regular(path); err != nil {
-			t.worker.runtimes.settle(err)
+			t.worker.runtimes.Settle(err)
 			return err
 		}
 	}
@@ -68,7 +68,7 @@ func (t *attempt) storable(output json.RawMessage) error {
 
 func (t *attempt) badOutput(why string) error {
 	err := runtime.Failf(runtime.DefectiveResult, "BAD_OUTPUT: %s.", strings.TrimSuffix(why, "."))
-	t.worker.runtimes.settle(err)
+	t.worker.runtimes.Settle(err)
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/agent/host"
 	"github.com/reelay/reelay/gpu/runtime"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
@@ -61,7 +62,7 @@ func TestLaunch(t *testing.T) {
 		ended := make(chan error, 1)
 		config := Config{
 			Client: api, Provider: "local", InstanceID: "one", Region: "here", GPUType: "none", WorkDir: t.TempDir(),
-			Runtimes: []RuntimeCommand{{Name: "test", Command: []string{self, "runtime"}}},
+			Runtimes: []host.Command{{Name: "test", Command: []string{self, "runtime"}}},
 			Notices:  notices, Log: slog.New(slog.DiscardHandler), Slot: 1, Devices: []string{"2", "3"},
 		}
 
@@ -84,7 +85,7 @@ func TestLaunch(t *testing.T) {
 
 		err = Run(t.Context(), Config{
 			Client: api, Provider: "local", InstanceID: "one", Region: "here", GPUType: "none", WorkDir: t.TempDir(),
-			Runtimes: []RuntimeCommand{{Name: "broken", Command: []string{"sh", "-c", "echo no GPU here >&2; exit 3"}}},
+			Runtimes: []host.Command{{Name: "broken", Command: []string{"sh", "-c", "echo no GPU here >&2; exit 3"}}},
 			Log:      slog.New(slog.DiscardHandler),
 		})
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/agent/host"
+	"github.com/reelay/reelay/gpu/agent/redact"
 )
 
 const (
@@ -25,18 +27,18 @@ const (
 // cannot send in time is left out: the whole log is uploaded when the attempt ends.
 type logStream struct {
 	*heldLease
-	secrets *redactor
+	secrets *redact.Redactor
 
 	sent int64 // how many bytes were sent
 
 	mu      sync.Mutex
-	process process // nil until the job has started
-	at      int64   // how much of its output was read; negative at the beginning
-	skip    bool    // the rest of a line that is too long
+	process host.Process // nil until the job has started
+	at      int64        // how much of its output was read; negative at the beginning
+	skip    bool         // the rest of a line that is too long
 }
 
 // follow begins with the output of a process that has started the job.
-func (s *logStream) follow(p process) {
+func (s *logStream) follow(p host.Process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.process, s.at, s.skip = p, -1, false
@@ -103,7 +105,7 @@ func (s *logStream) send(ctx context.Context) error {
 // part returns the newest of the lines that fit into one call, without secrets.
 func (s *logStream) part(lines []byte) string {
 	text := strings.ReplaceAll(strings.ToValidUTF8(string(lines), "\uFFFD"), "\x00", "")
-	text = s.secrets.clean(text)
+	text = s.secrets.Clean(text)
 	if len(text) <= maxLogPart {
 		return text
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/agent/host"
 	"github.com/reelay/reelay/internal/program"
 )
 
@@ -15,7 +16,7 @@ import (
 // would fail here, and nothing would say that no worker can run it. It returns an error if none is
 // left. It retries for as long as the control plane is unreachable.
 func (a *Agent) runnable(ctx context.Context, models []string) ([]string, error) {
-	if len(a.config.Models) == 0 || !slices.ContainsFunc(a.config.Runtimes, func(r RuntimeCommand) bool { return r.Name == program.Runtime }) {
+	if len(a.config.Models) == 0 || !slices.ContainsFunc(a.config.Runtimes, func(r host.Command) bool { return r.Name == program.Runtime }) {
 		return models, nil // the models are built in, see builtInRuntimes, or the runtimes know their own
 	}
 	programs, err := a.modelPrograms(ctx)
@@ -24,7 +25,7 @@ func (a *Agent) runnable(ctx context.Context, models []string) ([]string, error)
 	}
 	var missing []string
 	for _, p := range programs {
-		if command, _ := a.runtimes.commandFor(p.Model, program.Runtime); command.Name != program.Runtime || !slices.Contains(models, p.Model) {
+		if command, _ := a.runtimes.CommandFor(p.Model, program.Runtime); command.Name != program.Runtime || !slices.Contains(models, p.Model) {
 			continue
 		}
 		if _, err := exec.LookPath(p.Program); err != nil {

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/agent/host"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,7 +21,7 @@ func TestModelsWithoutTheirProgram(t *testing.T) {
 	}
 	serving := func(models ...string) func(*Config) {
 		return func(c *Config) {
-			c.Models, c.Runtimes = models, []RuntimeCommand{{Name: "command", Command: []string{"scripted"}, BuiltIn: true}}
+			c.Models, c.Runtimes = models, []host.Command{{Name: "command", Command: []string{"scripted"}, BuiltIn: true}}
 		}
 	}
 

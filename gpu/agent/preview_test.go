@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"context"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -83,67 +81,4 @@ func TestModel(t *testing.T) {
 			require.Equal(t, runtime.Model{Name: "testcard", Version: 3, Settings: order.Settings}, <-f.model.loads)
 		})
 	})
-}
-
-// offering is a runtime that announces these models.
-type offering struct {
-	*model
-	models []string
-}
-
-func (o offering) Announced() runtime.Ready {
-	return runtime.Ready{Protocol: runtime.ProtocolVersion, Models: runtime.Offers(o.models...)}
-}
-
-func TestHost(t *testing.T) {
-	t.Parallel()
-	offers := map[string][]string{"diffusers": nil, "gradient": {"gradient"}}
-	h := &host{
-		commands: []RuntimeCommand{{Name: "diffusers"}, {Name: "gradient"}}, log: slog.New(slog.DiscardHandler),
-		launch: func(_ context.Context, c RuntimeCommand) (process, error) {
-			return offering{newModel(), offers[c.Name]}, nil
-		},
-	}
-
-	_, err := h.survey(t.Context(), nil)
-	require.ErrorContains(t, err, "name the models to serve with --models")
-	models, err := h.survey(t.Context(), []string{"tiny", "gradient"})
-	require.NoError(t, err)
-	require.Equal(t, []string{"gradient", "tiny"}, models)
-
-	for _, c := range []struct{ model, wanted, runtime string }{
-		{"gradient", "gradient", "gradient"}, {"gradient", "", "diffusers"}, {"tiny", "diffusers", "diffusers"},
-		{"tiny", "gradient", "diffusers"}, {"tiny", "other", "diffusers"}, {"other", "diffusers", ""},
-	} {
-		command, _ := h.commandFor(c.model, c.wanted)
-		require.Equal(t, c.runtime, command.Name, c)
-	}
-}
-
-func TestBuiltInRuntimes(t *testing.T) {
-	t.Parallel()
-	h := &host{
-		commands: []RuntimeCommand{{Name: "testcard", Models: []string{"testcard"}}, {Name: "command", BuiltIn: true, Models: []string{"video.stitch"}}},
-		log:      slog.New(slog.DiscardHandler),
-		launch: func(_ context.Context, c RuntimeCommand) (process, error) {
-			require.Equal(t, "testcard", c.Name, "a built-in runtime is known without a start")
-			return offering{newModel(), []string{"testcard"}}, nil
-		},
-	}
-
-	models, err := h.survey(t.Context(), nil)
-	require.NoError(t, err)
-	require.Equal(t, []string{"testcard", "video.stitch"}, models)
-
-	models, err = h.survey(t.Context(), []string{"testcard", "own", "ltx"})
-	require.NoError(t, err)
-	require.Equal(t, []string{"ltx", "own", "testcard"}, models)
-	for _, c := range []struct{ model, wanted, runtime string }{
-		{"testcard", "testcard", "testcard"}, {"own", "command", "command"}, {"ltx", "diffusers", ""}, {"ltx", "", ""},
-	} {
-		command, _ := h.commandFor(c.model, c.wanted)
-		require.Equal(t, c.runtime, command.Name, c)
-	}
-	_, err = h.get(t.Context(), runtime.Model{Name: "ltx"}, "diffusers", nil)
-	require.ErrorContains(t, err, "start its agent with --runtime 'diffusers=…'")
 }

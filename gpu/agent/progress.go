@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/agent/host"
+	"github.com/reelay/reelay/gpu/agent/redact"
 	"github.com/reelay/reelay/gpu/runtime"
 	"github.com/reelay/reelay/internal/tracing"
 )
@@ -16,7 +18,7 @@ import (
 // no more often than configured.
 type reporter struct {
 	*heldLease
-	secrets *redactor
+	secrets *redact.Redactor
 	every   time.Duration // the shortest time between two reports
 	changed chan struct{}
 	// now receives when a report must not wait for the interval.
@@ -33,7 +35,7 @@ type reporter struct {
 	endPhase func(error)  // ends that span
 }
 
-func newReporter(held *heldLease, secrets *redactor, every time.Duration) *reporter {
+func newReporter(held *heldLease, secrets *redact.Redactor, every time.Duration) *reporter {
 	return &reporter{
 		heldLease: held, secrets: secrets, every: every,
 		changed: make(chan struct{}, 1), now: make(chan struct{}, 1), sending: make(chan struct{}, 1),
@@ -53,7 +55,7 @@ func (r *reporter) phase(phase client.Phase, message string) {
 // shown in the message.
 func (r *reporter) runtime(m *runtime.Progress) {
 	if m.Phase == runtime.PhaseLoadingModel {
-		message := r.secrets.clean(m.Message)
+		message := r.secrets.Clean(m.Message)
 		if m.Percent > 0 {
 			message = fmt.Sprintf("%s (%.0f %%)", message, m.Percent)
 		}
@@ -64,7 +66,7 @@ func (r *reporter) runtime(m *runtime.Progress) {
 	}
 	r.set(func(p *client.ProgressInput) {
 		*p = client.ProgressInput{
-			Percent: m.Percent, Phase: client.Phase(m.Phase), Message: optional(r.secrets.clean(m.Message)),
+			Percent: m.Percent, Phase: client.Phase(m.Phase), Message: optional(r.secrets.Clean(m.Message)),
 			Step: optional(m.Step), TotalSteps: optional(m.TotalSteps),
 			Frame: optional(m.Frame), TotalFrames: optional(m.TotalFrames), EtaSeconds: optional(m.ETASeconds),
 		}
@@ -72,9 +74,9 @@ func (r *reporter) runtime(m *runtime.Progress) {
 }
 
 // loaded reports how long the worker took to load the job's model, and to download its weights.
-func (r *reporter) loaded(load, fetch time.Duration) {
+func (r *reporter) loaded(l *host.LoadTimes) {
 	r.mu.Lock()
-	r.load = &client.ModelLoadInput{LoadSeconds: load.Seconds(), FetchSeconds: fetch.Seconds()}
+	r.load = &client.ModelLoadInput{LoadSeconds: l.Load.Seconds(), FetchSeconds: l.Fetch.Seconds()}
 	r.mu.Unlock()
 	select {
 	case r.changed <- struct{}{}:
@@ -87,7 +89,7 @@ func (r *reporter) resuming(percent float64) { r.resumed("", percent, "") }
 
 // resumed reports the checkpoint from which the job resumed, and the runtime's note about it.
 func (r *reporter) resumed(artifactID string, percent float64, note string) {
-	note = r.secrets.clean(note)
+	note = r.secrets.Clean(note)
 	r.set(func(p *client.ProgressInput) {
 		r.resumedFrom, r.resumedNote = optional(artifactID), optional(note)
 		*p = client.ProgressInput{Percent: percent, Phase: client.PhaseResuming,

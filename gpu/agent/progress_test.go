@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/agent/redact"
 	"github.com/reelay/reelay/gpu/runtime"
 	"github.com/stretchr/testify/require"
 )
@@ -12,7 +13,7 @@ import (
 func TestReporter(t *testing.T) {
 	t.Parallel()
 
-	r := newReporter(nil, newRedactor(nil), time.Second)
+	r := newReporter(nil, redact.New(nil), time.Second)
 	r.runtime(&runtime.Progress{Percent: 37.5, Phase: runtime.PhaseRendering, Message: "step 3 of 8"})
 	r.runtime(&runtime.Progress{Percent: 70, Phase: runtime.PhaseLoadingModel, Message: "placing the weights"})
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/agent/host"
 	"github.com/reelay/reelay/gpu/runtime"
 	"github.com/reelay/reelay/internal/tracing"
 )
@@ -31,11 +32,14 @@ func (t *attempt) render() (*runtime.Result, error) {
 	if err != nil {
 		return nil, orCause(beginning, err)
 	}
-	p, err := t.worker.runtimes.get(beginning, t.model(), t.wantedRuntime(), t.progress)
+	p, load, err := t.worker.runtimes.Get(beginning, t.model(), t.wantedRuntime(), t.progress.runtime)
 	if err != nil {
 		return nil, orCause(beginning, err)
 	}
-	if err := t.worker.runtimes.begin(t.order(checkpoints, inputs)); err != nil {
+	if load != nil {
+		t.progress.loaded(load)
+	}
+	if err := t.worker.runtimes.Begin(t.order(checkpoints, inputs)); err != nil {
 		return nil, err
 	}
 	return t.follow(p, checkpoints)
@@ -99,7 +103,7 @@ func orCause(ctx context.Context, err error) error {
 // goroutine of follow uses it.
 type watch struct {
 	*attempt
-	process     process
+	process     host.Process
 	checkpoints []restorable
 	saver       *saver
 	previews    *previewer
@@ -118,7 +122,7 @@ type watch struct {
 
 // follow waits for the end of the render. Until then it asks for checkpoints, at the
 // lease's interval and when a notice arrives.
-func (t *attempt) follow(p process, checkpoints []restorable) (*runtime.Result, error) {
+func (t *attempt) follow(p host.Process, checkpoints []restorable) (*runtime.Result, error) {
 	t.logs.follow(p)
 	ctx, stop := context.WithCancel(t.rendering)
 	w := &watch{
@@ -136,9 +140,9 @@ func (t *attempt) follow(p process, checkpoints []restorable) (*runtime.Result, 
 	}
 	if errors.Is(err, errHandOver) {
 		// The agent is leaving, so no other job needs the runtime.
-		t.worker.runtimes.kill()
+		t.worker.runtimes.Kill()
 	}
-	t.worker.runtimes.settle(err)
+	t.worker.runtimes.Settle(err)
 	return result, err
 }
 
@@ -152,7 +156,7 @@ func (w *watch) run(ctx context.Context) (*runtime.Result, error) {
 	for {
 		select {
 		case <-ctx.Done():
-			w.worker.runtimes.halt(config.StopGrace)
+			w.worker.runtimes.Halt(config.StopGrace)
 			return nil, context.Cause(ctx)
 		case <-w.worker.going.over:
 			return nil, errHandOver
@@ -188,7 +192,7 @@ func (w *watch) run(ctx context.Context) (*runtime.Result, error) {
 			return nil, errHandOver
 		}
 		if w.gaveWay() {
-			w.worker.runtimes.halt(config.StopGrace)
+			w.worker.runtimes.Halt(config.StopGrace)
 			return nil, errGaveWay
 		}
 	}
@@ -277,7 +281,7 @@ func (w *watch) hear(message runtime.Message) (*runtime.Result, error) {
 		if m.Class == runtime.CheckpointCorrupt && len(w.unused) > 0 {
 			w.disuse(w.unused[0], m.Message)
 		}
-		return nil, diagnose(m)
+		return nil, host.Diagnose(m)
 	default:
 		return nil, runtime.Failf(runtime.ModelCrash, "the runtime sent %T during a job, where it is not allowed", m)
 	}
@@ -287,7 +291,7 @@ func (w *watch) hear(message runtime.Message) (*runtime.Result, error) {
 // disuse reports in the background that a checkpoint did not restore.
 func (w *watch) disuse(bad restorable, reason string) {
 	w.unused = slices.DeleteFunc(slices.Clone(w.unused), func(r restorable) bool { return r.path == bad.path })
-	reason = w.worker.secrets.clean(reason)
+	reason = w.worker.secrets.Clean(reason)
 	w.log.Warn("a checkpoint did not restore", "checkpoint", bad.artifact.Id, "reason", reason)
 	w.reports.Go(func() {
 		ctx, stop := until(w.rendering, w.worker.going.over, errHandOver)

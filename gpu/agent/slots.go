@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/reelay/reelay/gpu/agent/host"
 	"github.com/reelay/reelay/gpu/sensor"
 )
 
@@ -30,7 +31,7 @@ func newLayout(workers, gpus int) (layout, error) {
 			return l, fmt.Errorf("--%s is %d: it must be from 1 to %d", flag, value, maxSlots)
 		}
 	}
-	for _, variable := range visibleDevices {
+	for _, variable := range host.VisibleDevices {
 		if value, ok := os.LookupEnv(variable); ok && value != "" && value != "all" {
 			l.visible = strings.Split(value, ",")
 			if !l.whole() && len(l.visible) < workers*gpus {

@@ -23,16 +23,16 @@ type words struct {
 // wordsOf returns the texts about a failure, cut to their limits: a log keeps its end,
 // a sentence its beginning.
 func (w *worker) wordsOf(failure *runtime.Failure) words {
-	log := w.secrets.clean(w.runtimes.tail())
+	log := w.secrets.Clean(w.runtimes.Tail())
 	return words{
-		sentence: beginning(w.secrets.clean(failure.Message), maxSentence),
-		detail:   ending(cmp.Or(w.secrets.clean(failure.Detail), log), maxDetail),
+		sentence: beginning(w.secrets.Clean(failure.Message), maxSentence),
+		detail:   ending(cmp.Or(w.secrets.Clean(failure.Detail), log), maxDetail),
 		log:      ending(log, maxLog),
 	}
 }
 
 // lastWords returns the log of an attempt that did not fail.
-func (w *worker) lastWords() string { return ending(w.secrets.clean(w.runtimes.tail()), maxLog) }
+func (w *worker) lastWords() string { return ending(w.secrets.Clean(w.runtimes.Tail()), maxLog) }
 
 func beginning(text string, most int) string {
 	if len(text) <= most {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/agent/host"
+	"github.com/reelay/reelay/gpu/agent/redact"
 )
 
 // worker is what the attempts of a registered worker share.
@@ -14,8 +16,8 @@ type worker struct {
 	log      *slog.Logger
 	dir      string
 	going    *departure
-	runtimes *host
-	secrets  *redactor
+	runtimes *host.Host
+	secrets  *redact.Redactor
 	packer   *packer
 
 	// Set by register.

@@ -1,4 +1,5 @@
-package agent
+// Package host keeps the runtime of a worker and the model that it has loaded, from one job to the next.
+package host
 
 import (
 	"cmp"
@@ -13,9 +14,19 @@ import (
 	"github.com/reelay/reelay/gpu/runtime"
 )
 
-// process is a running runtime; [runtime.Process] is the only one outside tests.
+// Command is a program that speaks the runtime protocol.
+type Command struct {
+	Name    string
+	Command []string
+	// BuiltIn marks a runtime of this program that need not be started to know what it offers:
+	// Models, and those that the agent is told to serve and whose entry in the catalogue names it.
+	BuiltIn bool
+	Models  []string
+}
+
+// Process is a running runtime; [runtime.Process] is the only one outside tests.
 // Its methods are documented there.
-type process interface {
+type Process interface {
 	Announced() runtime.Ready
 	Load(model runtime.Model) error
 	Start(runtime.Start) error
@@ -28,21 +39,21 @@ type process interface {
 	Kill()
 }
 
-// launcher starts a runtime and waits until it is ready.
-type launcher func(context.Context, RuntimeCommand) (process, error)
+// Launcher starts a runtime and waits until it is ready.
+type Launcher func(context.Context, Command) (Process, error)
 
-// host keeps one runtime process, and the model that it has loaded, between jobs. A
+// Host keeps one runtime process, and the model that it has loaded, between jobs. A
 // GPU has memory for one: a job for another runtime's model ends the process first.
-type host struct {
-	commands    []RuntimeCommand
-	launch      launcher
+type Host struct {
+	commands    []Command
+	launch      Launcher
 	loadTimeout time.Duration
 	log         *slog.Logger
 
-	offers map[string]RuntimeCommand // by model
+	offers map[string]Command // by model
 	// offersOf reports whether the runtime of a name offers a model.
 	offersOf map[string]func(model string) bool
-	running  process
+	running  Process
 	command  string        // the name of the running command
 	loaded   runtime.Model // the model in memory
 	// said is the log of the current job from the process that ended last. ours
@@ -51,10 +62,15 @@ type host struct {
 	ours bool
 }
 
-// survey starts each runtime once and returns the models that they offer, limited
+// New returns a host of the runtimes with these commands. A model must be loaded within loadTimeout.
+func New(commands []Command, launch Launcher, loadTimeout time.Duration, log *slog.Logger) *Host {
+	return &Host{commands: commands, launch: launch, loadTimeout: loadTimeout, log: log}
+}
+
+// Survey starts each runtime once and returns the models that they offer, limited
 // to those in only unless it is empty. The last runtime keeps running.
-func (h *host) survey(ctx context.Context, only []string) ([]string, error) {
-	h.offers, h.offersOf = map[string]RuntimeCommand{}, map[string]func(string) bool{}
+func (h *Host) Survey(ctx context.Context, only []string) ([]string, error) {
+	h.offers, h.offersOf = map[string]Command{}, map[string]func(string) bool{}
 	var all []string
 	for _, command := range h.commands {
 		offered, err := h.offered(ctx, command, only)
@@ -84,7 +100,7 @@ func (h *host) survey(ctx context.Context, only []string) ([]string, error) {
 
 // offered returns the models that a runtime offers, which may be more than those in only. It
 // starts a runtime that is not built in.
-func (h *host) offered(ctx context.Context, command RuntimeCommand, only []string) ([]string, error) {
+func (h *Host) offered(ctx context.Context, command Command, only []string) ([]string, error) {
 	if command.BuiltIn {
 		if len(only) > 0 {
 			return only, nil
@@ -105,8 +121,8 @@ func (h *host) offered(ctx context.Context, command RuntimeCommand, only []strin
 }
 
 // start replaces the running process with a new one.
-func (h *host) start(ctx context.Context, command RuntimeCommand) ([]string, error) {
-	h.kill()
+func (h *Host) start(ctx context.Context, command Command) ([]string, error) {
+	h.Kill()
 	p, err := h.launch(ctx, command)
 	if err != nil {
 		return nil, err
@@ -121,10 +137,10 @@ func (h *host) start(ctx context.Context, command RuntimeCommand) ([]string, err
 	return names, nil
 }
 
-// commandFor returns the runtime for a model: the one that the catalogue names in wanted, if it
+// CommandFor returns the runtime for a model: the one that the catalogue names in wanted, if it
 // is one of the agent's and offers the model, else the first that offers it. A built-in runtime
 // understands the settings of no other runtime's models.
-func (h *host) commandFor(model, wanted string) (RuntimeCommand, bool) {
+func (h *Host) CommandFor(model, wanted string) (Command, bool) {
 	for _, command := range h.commands {
 		if command.Name == wanted && h.offersOf[wanted](model) {
 			return command, true
@@ -132,52 +148,49 @@ func (h *host) commandFor(model, wanted string) (RuntimeCommand, bool) {
 	}
 	command, ok := h.offers[model]
 	if command.BuiltIn && !slices.Contains(command.Models, model) {
-		return RuntimeCommand{}, false
+		return Command{}, false
 	}
 	return command, ok
 }
 
-// listener receives what happens while a model is loaded.
-type listener interface {
-	// runtime receives the progress of the load.
-	runtime(*runtime.Progress)
-	// loaded receives how long it took to start the runtime, if it did not run, and to load the
-	// model, and how long the weights were downloaded before.
-	loaded(load, fetch time.Duration)
-}
+// LoadTimes are how long it took to have a model in memory: to start the runtime, if it did not run,
+// and to load the model; and to download the weights before.
+type LoadTimes struct{ Load, Fetch time.Duration }
 
-// get returns a process with the model in memory, of the runtime wanted if there is one. If necessary it starts the runtime
-// and loads the model, and reports this. If the runtime fails, the error is a *runtime.Failure.
-func (h *host) get(ctx context.Context, model runtime.Model, wanted string, report listener) (process, error) {
-	command, ok := h.commandFor(model.Name, wanted)
+// Get returns a process with the model in memory, of the runtime wanted if there is one. If necessary
+// it starts the runtime and loads the model: then it calls progress meanwhile, and load is not nil.
+// If the runtime fails, the error is a *runtime.Failure.
+func (h *Host) Get(
+	ctx context.Context, model runtime.Model, wanted string, progress func(*runtime.Progress),
+) (_ Process, load *LoadTimes, err error) {
+	command, ok := h.CommandFor(model.Name, wanted)
 	if !ok {
-		return nil, runtime.Failf(runtime.Transient, "this worker has no runtime for the model %s: start its agent with --runtime '%s=…'",
+		return nil, nil, runtime.Failf(runtime.Transient, "this worker has no runtime for the model %s: start its agent with --runtime '%s=…'",
 			model.Name, cmp.Or(wanted, "NAME"))
 	}
 	h.idle()
 	begun := time.Now()
 	if h.running == nil || h.command != command.Name {
 		if _, err := h.start(ctx, command); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if h.loaded.Name == model.Name && h.loaded.Version == model.Version {
-		return h.running, nil
+		return h.running, nil, nil
 	}
-	fetch, err := h.load(ctx, model, report)
+	fetch, err := h.load(ctx, model, progress)
 	if err != nil {
-		h.kill()
-		return nil, err
+		h.Kill()
+		return nil, nil, err
 	}
 	took := time.Since(begun)
 	fetch = min(fetch, took)
-	report.loaded(took-fetch, fetch)
-	return h.running, nil
+	return h.running, &LoadTimes{took - fetch, fetch}, nil
 }
 
 // load loads the model into the running process and waits until it is in memory. It returns how
 // much of that time the runtime downloaded the weights.
-func (h *host) load(ctx context.Context, model runtime.Model, report listener) (fetch time.Duration, err error) {
+func (h *Host) load(ctx context.Context, model runtime.Model, progress func(*runtime.Progress)) (fetch time.Duration, err error) {
 	h.loaded = runtime.Model{}
 	if err := h.running.Load(model); err != nil {
 		return 0, err
@@ -197,9 +210,9 @@ func (h *host) load(ctx context.Context, model runtime.Model, report listener) (
 			}
 			switch m := message.(type) {
 			case *runtime.Progress:
-				report.runtime(m)
+				progress(m)
 			case *runtime.Failure:
-				return 0, diagnose(m)
+				return 0, Diagnose(m)
 			case *runtime.Loaded:
 				h.loaded = model
 				return time.Duration(m.FetchSeconds * float64(time.Second)), nil
@@ -208,8 +221,8 @@ func (h *host) load(ctx context.Context, model runtime.Model, report listener) (
 	}
 }
 
-// begin starts a job on the running process.
-func (h *host) begin(order runtime.Start) error {
+// Begin starts a job on the running process.
+func (h *Host) Begin(order runtime.Start) error {
 	if err := h.running.Start(order); err != nil {
 		return err
 	}
@@ -217,19 +230,19 @@ func (h *host) begin(order runtime.Start) error {
 	return nil
 }
 
-// turn begins the log of another job. The output so far is not part of it, and may
+// Turn begins the log of another job. The output so far is not part of it, and may
 // be another customer's.
-func (h *host) turn() { h.said, h.ours = "", false }
+func (h *Host) Turn() { h.said, h.ours = "", false }
 
 // idle reads the messages that the running process sent between jobs, and notices
 // if it died.
-func (h *host) idle() {
+func (h *Host) idle() {
 	for h.running != nil {
 		select {
 		case _, ok := <-h.running.Messages():
 			if !ok {
 				h.log.Warn("the runtime died while it was idle", "runtime", h.command, "error", h.running.Wait())
-				h.kill()
+				h.Kill()
 			}
 		default:
 			return
@@ -237,8 +250,8 @@ func (h *host) idle() {
 	}
 }
 
-// warm lists the models that are in memory.
-func (h *host) warm() []string {
+// Warm lists the models that are in memory.
+func (h *Host) Warm() []string {
 	h.idle()
 	if h.running == nil || h.loaded.Name == "" {
 		return nil
@@ -246,31 +259,31 @@ func (h *host) warm() []string {
 	return []string{h.loaded.Name}
 }
 
-// kill ends the running process, if there is one.
-func (h *host) kill() {
+// Kill ends the running process, if there is one.
+func (h *Host) Kill() {
 	if h.running != nil {
 		h.running.Kill()
-		h.said = h.tail()
+		h.said = h.Tail()
 	}
 	h.running, h.command, h.loaded = nil, "", runtime.Model{}
 }
 
-// tail returns the end of the current job's log.
-func (h *host) tail() string {
+// Tail returns the end of the current job's log.
+func (h *Host) Tail() string {
 	if h.running == nil || !h.ours {
 		return h.said
 	}
 	return h.running.Tail()
 }
 
-// halt asks the running process to stop its job, and kills it if it has not stopped
+// Halt asks the running process to stop its job, and kills it if it has not stopped
 // within grace.
-func (h *host) halt(grace time.Duration) {
+func (h *Host) Halt(grace time.Duration) {
 	if h.running == nil {
 		return
 	}
 	if err := h.running.Cancel(); err != nil {
-		h.kill()
+		h.Kill()
 		return
 	}
 	timer := time.NewTimer(grace)
@@ -279,11 +292,11 @@ func (h *host) halt(grace time.Duration) {
 		select {
 		case <-timer.C:
 			h.log.Warn("the runtime did not stop and is killed", "runtime", h.command)
-			h.kill()
+			h.Kill()
 			return
 		case message, ok := <-h.running.Messages():
 			if !ok {
-				h.kill()
+				h.Kill()
 				return
 			}
 			switch message.(type) {
@@ -294,16 +307,16 @@ func (h *host) halt(grace time.Duration) {
 	}
 }
 
-// settle kills the process after a failure that leaves it unusable: a crash, a hang,
+// Settle kills the process after a failure that leaves it unusable: a crash, a hang,
 // running out of memory, or a defective video.
-func (h *host) settle(err error) {
+func (h *Host) Settle(err error) {
 	failure, ok := errors.AsType[*runtime.Failure](err)
 	if !ok {
 		return
 	}
 	switch failure.Class {
 	case runtime.ModelCrash, runtime.OutOfMemory, runtime.Timeout, runtime.DefectiveResult:
-		h.kill()
+		h.Kill()
 	}
 }
 
@@ -313,9 +326,9 @@ var (
 		`device-side assert|illegal memory access|uncorrectable ECC|\bXid \d+|fallen off the bus`)
 )
 
-// diagnose corrects the class of a failure that the runtime reported as TRANSIENT
+// Diagnose corrects the class of a failure that the runtime reported as TRANSIENT
 // although its GPU failed: after such a fault the process must not continue.
-func diagnose(failure *runtime.Failure) *runtime.Failure {
+func Diagnose(failure *runtime.Failure) *runtime.Failure {
 	if failure.Class != runtime.Transient {
 		return failure
 	}

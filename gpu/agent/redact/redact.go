@@ -1,4 +1,5 @@
-package agent
+// Package redact removes secrets from the output of runtimes before it leaves the machine.
+package redact
 
 import (
 	"cmp"
@@ -7,7 +8,8 @@ import (
 	"strings"
 )
 
-const redacted = "[redacted]"
+// Mark stands where a secret was.
+const Mark = "[redacted]"
 
 // secretShapes are the patterns of secrets in any text. A match is replaced except
 // for its group.
@@ -34,17 +36,17 @@ const secretName = `(?:secret|token|passw(?:or)?d|passphrase|credential|api[_-]?
 
 var secretSetting = regexp.MustCompile(`(?i)` + secretName + `|(?:^|_)(?:key|auth|pass|pat)$`)
 
-// redactor removes secrets from a runtime's output before it leaves the machine.
-type redactor struct {
+// Redactor removes secrets from texts.
+type Redactor struct {
 	// values are the secret settings of this process and its runtimes, longest
 	// first because one may be the beginning of another.
 	values []string
 }
 
-// newRedactor finds the secrets among NAME=value settings by their names.
-func newRedactor(environment []string) *redactor {
+// New returns a redactor. It finds the secrets among NAME=value settings by their names.
+func New(environment []string) *Redactor {
 	const shortest = 6 // a shorter value is no secret and would match ordinary text
-	r := &redactor{}
+	r := &Redactor{}
 	for _, setting := range environment {
 		name, value, _ := strings.Cut(setting, "=")
 		if len(value) >= shortest && secretSetting.MatchString(name) {
@@ -55,13 +57,13 @@ func newRedactor(environment []string) *redactor {
 	return r
 }
 
-// clean returns text without its secrets.
-func (r *redactor) clean(text string) string {
+// Clean returns text without its secrets.
+func (r *Redactor) Clean(text string) string {
 	for _, value := range r.values {
-		text = strings.ReplaceAll(text, value, redacted)
+		text = strings.ReplaceAll(text, value, Mark)
 	}
 	for _, s := range secretShapes {
-		text = s.shape.ReplaceAllString(text, s.kept+redacted)
+		text = s.shape.ReplaceAllString(text, s.kept+Mark)
 	}
 	return text
 }
