@@ -70,7 +70,7 @@ func (a *assignment) make(tx bun.Tx, now time.Time) error {
 	return nil
 }
 
-// read adds what the job begins from.
+// read adds what the job starts from.
 func (l *Lease) read(ctx context.Context, tx bun.Tx) error {
 	err := l.readInputs(ctx, tx)
 	if err != nil {

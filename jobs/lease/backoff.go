@@ -9,7 +9,7 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// retryPlan says what happens to a job whose attempt failed.
+// retryPlan is what happens to a job after a failed attempt.
 type retryPlan struct {
 	never   bool          // the job fails
 	counted bool          // it counts against the job's attempts
@@ -32,7 +32,7 @@ const (
 	maxRetryAfter = 24 * 60 * 60
 )
 
-// final reports whether no job is tried again after a failure of the class.
+// final reports whether a failure of this class is never retried.
 func final(class models.FailureClass) bool {
 	switch class {
 	case models.FailInvalidInput, models.FailContentPolicy, models.FailUnauthorized, models.FailBudget,
@@ -83,8 +83,9 @@ func backoff(n int, jitter time.Duration) time.Duration {
 	return grown(backoffBase, n, jitter, backoffMax)
 }
 
-// policyBackoff is the backoff that the client chose: the initial delay each time (FIXED), or
-// doubled with every failure up to the maximum. The jitter is at most half the initial delay.
+// policyBackoff returns the delay of the client's policy: the initial delay each time (FIXED), or
+// the initial delay doubled with each failure, up to the maximum. The jitter is at most half the
+// initial delay.
 func policyBackoff(p *models.RetryPolicy, n int, jitter time.Duration) time.Duration {
 	initial, most := 2*backoffBase, backoffMax
 	if p.InitialDelaySeconds != nil {
@@ -100,7 +101,7 @@ func policyBackoff(p *models.RetryPolicy, n int, jitter time.Duration) time.Dura
 	return grown(initial, n-1, jitter, most)
 }
 
-// grown is min(base · 2ⁿ + jitter, most).
+// grown returns min(base · 2ⁿ + jitter, most).
 func grown(base time.Duration, n int, jitter, most time.Duration) time.Duration {
 	return time.Duration(math.Min(math.Ldexp(float64(base), n)+float64(jitter), float64(most)))
 }

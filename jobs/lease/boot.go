@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// firstBootPause is how long a pool gets no machine after NotBootingAfter of them in a row did
-	// not start. It doubles with each pause in a row, up to longestBootPause.
+	// firstBootPause is how long a pool boots no machine after NotBootingAfter machines in a row
+	// did not start. Each pause in a row doubles it, up to longestBootPause.
 	firstBootPause   = time.Minute
 	longestBootPause = time.Hour
 )
 
-// CountBootFailure counts a machine that was created at a time and did not start. exits means that its
-// agent had registered. A machine that was created before the newest pause starts no other: those
-// that boot at a time fail at a time.
+// CountBootFailure counts a machine that did not start. exits means that its agent had registered.
+// A machine that was created before the newest pause starts no further pause, because machines that
+// boot together fail together.
 func CountBootFailure(b *models.PoolBoots, now, created time.Time, cause string, exits bool) {
 	b.BootFailures++
 	b.BootFailure, b.BootFailedAt, b.BootExits = cause, now, exits
@@ -39,9 +39,10 @@ func CountBootFailure(b *models.PoolBoots, now, created time.Time, cause string,
 	b.BootPausedAt, b.BootRetryAt = now, now.Add(pause)
 }
 
-// EndBoot terminates a worker that boots, because it will not register, and counts its machine as one
-// that did not start. The refusal of its registration, if the API saw one, says more than cause; an empty cause is
-// that it took too long. EndBoot reports false if the worker does not boot any more.
+// EndBoot terminates a booting worker that will not register, and counts its machine as not
+// started. The recorded cause is the API's refusal of the registration if there was one, and cause
+// otherwise; an empty cause means that the boot took too long. EndBoot reports false if the worker
+// no longer boots.
 func EndBoot(ctx context.Context, db *bun.DB, w *models.Worker, cause string) (ended bool, err error) {
 	err = jobs.InTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {
 		ended = false
@@ -69,8 +70,8 @@ func EndBoot(ctx context.Context, db *bun.DB, w *models.Worker, cause string) (e
 	return ended && err == nil, err
 }
 
-// CountExit counts the machine of a worker that ended soon after it had registered. The worker is
-// terminated, and its pool is locked.
+// CountExit counts a machine whose worker ended soon after it had registered. The worker must be
+// terminated, and its pool locked.
 func CountExit(ctx context.Context, tx bun.Tx, pool *models.Pool, id models.WorkerID, cause string) error {
 	now, err := models.Now(ctx, tx)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// CommitCheckpoint makes an uploaded checkpoint the one that the next attempt resumes from,
-// after the store has confirmed its size and checksum. Committing it again changes nothing.
+// CommitCheckpoint makes an uploaded checkpoint the one from which the next attempt resumes, after
+// the store has confirmed its size and checksum. Committing it again changes nothing.
 func (h *Holder) CommitCheckpoint(ctx context.Context, p jobs.Principal, f Fence, c jobs.Checkpoint) (*Answer, error) {
 	if c.Step < 0 || c.Step > math.MaxInt32 {
 		return nil, apierror.Invalid("step", "step must be 0 or more.")
@@ -80,8 +80,7 @@ func (h *Holder) commit(ctx context.Context, p jobs.Principal, f Fence, t models
 	return answer, h.delivered(ctx, answer, l.job.CancelDeliveredAt)
 }
 
-// RejectCheckpoint marks a checkpoint that could not be restored. It is never handed out
-// again.
+// RejectCheckpoint marks a checkpoint that could not be restored. No later lease contains it.
 func (h *Holder) RejectCheckpoint(ctx context.Context, p jobs.Principal, f Fence, id models.ArtifactID, reason string) (*Answer, error) {
 	l, err := h.fenced(ctx, &fencedCall{p: p, fence: f, writes: true, act: func(ctx context.Context, l *held) error {
 		if !id.Valid() {

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// claimRounds bounds how many rounds in a row may find no job. Such a round finds only
-	// stale heads: other claims took them, or they were just dropped. The next round sees the
-	// jobs behind them.
+	// claimRounds bounds how many rounds in a row may find no job. Such a round sees only stale
+	// heads, which other claims took or which were just removed. The next round sees the jobs
+	// behind them.
 	claimRounds = 16
 	// claimSize is how many searches share a transaction. More would hold the accounts' locks
 	// for longer.
@@ -36,20 +36,20 @@ type search struct {
 	reach     catalogue.Capability
 	requestID string
 	kind      string // workers of one kind can run the same jobs
-	// stays means that the worker keeps waiting. A job that the index does not know yet wakes
-	// it.
+	// stays means that the worker keeps waiting, so that a job that is not in the index yet will
+	// wake it.
 	stays bool
 
-	// alone means that only PostgreSQL is asked, which has the same order: the index is lost,
-	// or shows a job that only PostgreSQL can judge.
+	// alone means that only PostgreSQL is asked, which has the same order. The index is lost, or
+	// contains a job that only PostgreSQL can judge.
 	alone bool
-	// passed are jobs that the worker may not have now. All searches of a batch have the same.
+	// passed are jobs that the worker may not take now. All searches of a batch have the same.
 	passed []models.JobID
-	// apart means that the search continues outside its batch: its worker must not get a job
-	// that the others can get, or the batch failed.
+	// apart means that the search continues outside its batch, because its worker must skip a job
+	// that the others may take, or because the batch failed.
 	apart bool
-	// promised are the busy workers for which some of passed wait, since they have the model in
-	// memory: one job for each. again is the shortest time after which a job may no longer do so.
+	// promised are the busy workers for which jobs of passed wait, one job each, since their model
+	// is loaded there. again is the shortest time until such a job may go to another worker.
 	promised []models.WorkerID
 	again    time.Duration
 
@@ -65,7 +65,8 @@ func (s *search) spare(wait estimate.WarmWait) {
 	s.again, s.promised = again, append(slices.Clone(s.promised), wait.WorkerID)
 }
 
-// later returns a channel that receives when a spared job may be had, or nil if there is none.
+// later returns a channel that receives when a spared job becomes available, or nil if there is
+// none.
 func (s *search) later() <-chan time.Time {
 	if len(s.promised) == 0 {
 		return nil
@@ -76,14 +77,14 @@ func (s *search) later() <-chan time.Time {
 // found is the outcome of a search. At most one field is set.
 type found struct {
 	lease *Lease
-	// passed means that there was a job that only this worker may not have.
+	// passed means that a job was skipped that other workers may take.
 	passed bool
 	err    error
 }
 
-// look searches for a job in a batch with concurrent searches, so that they do not compete for
-// the same job. The lease is nil if there is no job, or the worker can take none now; passed
-// reports whether there was a job that only this worker may not have.
+// look searches for a job in a batch with concurrent searches, so that they do not compete for the
+// same job. The lease is nil if there is no job, or if the worker can take none now. passed reports
+// whether a job was skipped that other workers may take.
 func (l *Leaser) look(ctx context.Context, s *search) (lease *Lease, passed bool, err error) {
 	err = l.looks.Do(ctx, s.kind, s, func(ctx context.Context, all []*search) error {
 		l.claimAll(ctx, all)
@@ -98,8 +99,8 @@ func (l *Leaser) look(ctx context.Context, s *search) (lease *Lease, passed bool
 	return s.found.lease, s.found.passed, s.found.err
 }
 
-// claimAll gives jobs to workers of one kind, in the order in which they asked. Searches that
-// it sets apart have no outcome yet.
+// claimAll gives jobs to workers of one kind, in the order in which they asked. Searches that it
+// sets apart have no outcome yet.
 func (l *Leaser) claimAll(ctx context.Context, all []*search) {
 	for rounds := 0; len(all) > 0 && rounds < 2*claimRounds; rounds++ {
 		rest, err := l.claimSome(ctx, all, rounds >= claimRounds)
@@ -177,8 +178,8 @@ func (l *Leaser) claimSome(ctx context.Context, all []*search, asked bool) (rest
 	return slices.DeleteFunc(slices.Clone(all), func(s *search) bool { return over[s] }), nil
 }
 
-// passStale makes the searches skip a job that cannot be had. A hint is removed from the
-// index, unless the job is merely locked by another transaction.
+// passStale makes the searches skip a job that is not available. Its hint is removed from the
+// index, unless another transaction merely has the job locked.
 func (l *Leaser) passStale(ctx context.Context, all []*search, head jobs.ReadyJob, hint bool) {
 	if hint {
 		job, err := models.GetJob(ctx, l.DB, head.ID)
@@ -196,8 +197,9 @@ func (l *Leaser) passStale(ctx context.Context, all []*search, head jobs.ReadyJo
 	}
 }
 
-// prefer sorts a line's heads within the window of the fair order: jobs whose model is warm on
-// the worker and that wish for its region, then warm ones, then ones that wish for its region.
+// prefer sorts the heads of a line within the window of the fair order: first jobs whose model is
+// loaded on the worker and that prefer its region, then jobs whose model is loaded, then jobs that
+// prefer its region.
 func prefer(heads []jobs.ReadyJob, worker *models.Worker) []jobs.ReadyJob {
 	fairqueue.Choose(heads, func(h jobs.ReadyJob) float64 { return h.VirtualTime }, func(h jobs.ReadyJob) int {
 		return 2*lo.Ternary(!slices.Contains(worker.WarmModels, h.Model), 1, 0) + lo.Ternary(h.Wish == "" || h.Wish != worker.Region, 1, 0)

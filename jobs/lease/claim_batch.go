@@ -31,12 +31,12 @@ type claimBatch struct {
 	jobs    map[models.JobID]*models.Job
 }
 
-// claim is a job that a search may get.
+// claim pairs a search with the job that it may get.
 type claim struct {
 	search  *search
 	head    jobs.ReadyJob
 	verdict verdict
-	// answered means that the search's request already had a lease.
+	// answered means that the request of the search already had a lease.
 	answered bool
 	made     *assignment
 	wait     estimate.WarmWait // of a job that is spared
@@ -51,13 +51,13 @@ const (
 	capped           // its account is at its running limit
 	notIdle          // the worker is not idle or in quarantine, or its pool has changed what it takes
 	answered         // the worker's request already had a lease, which is over
-	notForIt         // the worker may not have the job now
+	notForIt         // the worker may not take the job now
 	spared           // the job waits for a worker that has its model in memory
 )
 
-// find chooses for each search the job that it would get if all searches ran one after the
-// other, as far as that order is known; the last ones may have to search again. It makes no
-// claims if there are no jobs.
+// find chooses for each search the job that it would get if all searches ran one after the other,
+// as far as that order is known. The last ones may have to search again. It makes no claims if
+// there are no jobs.
 func (b *claimBatch) find(ctx context.Context, all []*search, postgres bool) error {
 	lanes, err := models.ReadLanes(ctx, b.DB)
 	if err != nil {
@@ -101,7 +101,7 @@ func (b *claimBatch) next(ctx context.Context, all []*search, queues []models.Qu
 	return jobs.ReadyHints(next), err
 }
 
-// most returns how many jobs of a line may start before it is another line's turn.
+// most returns how many jobs of a line may start before the other line has its turn.
 func (b *claimBatch) most(line models.Line) int {
 	if n := fairqueue.TurnsOf(b.lane).Left(line); n > 0 {
 		return n
@@ -201,8 +201,8 @@ func (b *claimBatch) judge(ctx context.Context, tx bun.Tx, c *claim) error {
 	return nil
 }
 
-// mayHave reports whether a worker may have a job. It may not if the job has expired, or if
-// the worker failed it a moment ago and another worker could run it.
+// mayHave reports whether a worker may take a job. It may not if the job has expired, or if the
+// worker failed it a moment ago and another worker could run it.
 func (b *claimBatch) mayHave(ctx context.Context, tx bun.Tx, w *models.Worker, job *models.Job) (bool, error) {
 	if !job.ExpiresAt.IsZero() && !job.ExpiresAt.After(b.now) && job.StartedAt.IsZero() {
 		return false, nil
@@ -214,8 +214,8 @@ func (b *claimBatch) mayHave(ctx context.Context, tx bun.Tx, w *models.Worker, j
 	return !another, err
 }
 
-// warmElsewhere returns the worker that a job should wait for, since that one has its model in
-// memory, and is expected to be free before this one would have loaded it.
+// warmElsewhere returns the busy worker that a job should wait for: its model is loaded there, and
+// that worker should be free before this one would have loaded the model.
 func (b *claimBatch) warmElsewhere(c *claim, w *models.Worker, job *models.Job) (estimate.WarmWait, bool) {
 	if slices.Contains(w.WarmModels, job.Model) {
 		return estimate.WarmWait{}, false
@@ -223,7 +223,7 @@ func (b *claimBatch) warmElsewhere(c *claim, w *models.Worker, job *models.Job) 
 	return b.Estimates.WarmFor(job, w, b.now.Sub(job.QueuedAt), jobs.Policies[job.Lane].WaitTarget, c.search.promised...)
 }
 
-// another reports whether a live worker other than the one that a job avoids could run it.
+// another reports whether a live worker could run the job, other than the one that the job avoids.
 func (b *claimBatch) another(ctx context.Context, tx bun.Tx, job *models.Job) (bool, error) {
 	kinds, err := models.ListCapacity(ctx, tx, []string{job.Model})
 	if err != nil {

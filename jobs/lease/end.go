@@ -93,7 +93,7 @@ func (h *Holder) complete(ctx context.Context, p jobs.Principal, f Fence, c Comp
 	return h.answerEnd(ctx, p, l.job, l.attempt, l.worker, c.LeaseNext)
 }
 
-// mayComplete refuses a completion that lacks what a job of its model must produce.
+// mayComplete refuses a completion without the artifacts that a job of its model must have.
 func (h *Holder) mayComplete(job *models.Job, c *Completion) (err error) {
 	switch {
 	case job.DraftSteps == 0 && c.Preview != nil:
@@ -164,8 +164,8 @@ type Failure struct {
 	LeaseNext         bool
 }
 
-// Fail ends an attempt FAILED. The job is retried later if its class and the failures so far
-// allow it; otherwise it is FAILED too. Calling Fail again with the same token returns the
+// Fail ends an attempt FAILED. The job is retried later if the class and the number of failures
+// allow it; otherwise the job is FAILED too. Calling Fail again with the same token returns the
 // same answer.
 func (h *Holder) Fail(ctx context.Context, p jobs.Principal, f Fence, failure Failure) (*End, error) {
 	end, err := h.fail(ctx, p, f, failure)
@@ -210,9 +210,9 @@ func (h *Holder) fail(ctx context.Context, p jobs.Principal, f Fence, failure Fa
 	return h.answerEnd(ctx, p, l.job, l.attempt, l.worker, failure.LeaseNext)
 }
 
-// again answers a repeated or concurrent call about an ended attempt: the same answer if the
-// attempt ended as that call wanted, and otherwise ErrLeaseLost. The answer has the next lease
-// until the worker has ended that one or a later one.
+// again answers a repeated or concurrent call about an ended attempt: with the same answer if the
+// attempt ended as the call asked, and with ErrLeaseLost otherwise. The answer contains the next
+// lease until the worker has ended that lease or a later one.
 func (h *Holder) again(ctx context.Context, p jobs.Principal, f Fence, as models.AttemptStatus, leaseNext bool) (*End, error) {
 	a, err := f.find(ctx, h.DB, p)
 	if err != nil {
@@ -229,8 +229,8 @@ func (h *Holder) again(ctx context.Context, p jobs.Principal, f Fence, as models
 		return nil, err
 	}
 	if leaseNext {
-		// The worker had the next lease and has ended it. This call is a late duplicate:
-		// nobody would run a job that is leased for it.
+		// The worker got the next lease and has ended it. This call is a late duplicate, and nobody
+		// would run a job that is leased for it.
 		had, err := models.EndedAnother(ctx, h.DB, a)
 		if err != nil {
 			return nil, err
@@ -247,7 +247,7 @@ func (h *Holder) answerEnd(ctx context.Context, p jobs.Principal, job *models.Jo
 	if !leaseNext {
 		return end, nil
 	}
-	// The end is committed. Without a next lease the worker simply asks again.
+	// The end is committed. Without a next lease the worker asks again.
 	call := LeaseCall{WorkerID: p.WorkerID, RequestID: "after " + string(ended.ID)}
 	var err error
 	if worker != nil {

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// avoidTime is how long other workers are preferred for a job to the one that failed it.
+	// avoidTime is how long other workers are preferred to the worker that failed a job.
 	avoidTime = time.Minute
-	// crashedSoon is how soon after resuming a crash makes the checkpoint suspect.
+	// crashedSoon is how soon after a resume a crash makes the checkpoint suspect.
 	crashedSoon = time.Minute
 )
 
@@ -45,7 +45,7 @@ func (l *held) failed(ctx context.Context, known *catalogue.Snapshot, f Failure)
 		}
 	}
 	if class == models.FailDefectiveResult {
-		job.Handle = "" // whoever adopts that work gets the same video
+		job.Handle = "" // an attempt that adopts that work gets the same video
 	}
 	if class == models.FailDefectiveResult && !plan.never {
 		again, err := l.sameDefect(ctx)
@@ -70,19 +70,19 @@ func (l *held) failed(ctx context.Context, known *catalogue.Snapshot, f Failure)
 	return l.retryLater(class, reason, plan.delay)
 }
 
-// notRepeated ends the reason of a job that would have been tried again.
+// notRepeated is appended to the reason if the job would otherwise have been retried.
 const notRepeated = ". The job is atMostOnce and may have started, so it is not repeated; retryJob runs it again."
 
-// spent fails a job that runs at most once after its attempt ended. The lease alone counts as
-// the start: a worker starts the runtime before its first call arrives, so nothing proves
-// that it did not.
+// spent fails a job that runs at most once, after its attempt ended. The lease alone counts as the
+// start: the worker starts the runtime before its first call arrives, so the server cannot know
+// that the runtime did not start.
 func (l *held) spent() error {
 	why := strings.TrimSuffix(text.Clip(l.attempt.FailureReason, maxReasonBytes-len(notRepeated)), ".")
 	return l.change.Failed(l.attempt.FailureClass, why+notRepeated)
 }
 
-// sameDefect reports whether another attempt of this run delivered a video with the same
-// defect. Then the cause is the job, and a third attempt would only cost more.
+// sameDefect reports whether another attempt of this run delivered a video with the same defect.
+// The job is then the cause, and a third attempt would only cost more.
 func (l *held) sameDefect(ctx context.Context) (bool, error) {
 	attempts, err := models.ListAttempts(ctx, l.change.Tx, []models.JobID{l.job.ID})
 	if err != nil {
@@ -143,8 +143,8 @@ func (l *held) rejectCheckpoint(ctx context.Context, id models.ArtifactID, reaso
 	return nil
 }
 
-// outgrow moves a job that ran out of memory to the next larger GPU type, if its model lists
-// one.
+// outgrow moves a job that ran out of memory to the next larger GPU type that its model lists, if
+// there is one.
 func (l *held) outgrow(known *catalogue.Snapshot) {
 	model := known.At(l.job.Model, l.job.ModelVersion)
 	if model == nil {

@@ -30,14 +30,14 @@ type fencedCall struct {
 	err error
 }
 
-// fenced runs a call in a transaction, batched with concurrent calls: it extends the lease,
-// calls act to change it, and saves it.
+// fenced runs a call in a transaction, batched with concurrent calls. It extends the lease, calls
+// act to change it, and saves it.
 func (h *Holder) fenced(ctx context.Context, c *fencedCall) (*held, error) {
 	return h.run(ctx, &h.keeping, c)
 }
 
-// finish is fenced for a call that ends the attempt. If the job's cancellation was requested,
-// the attempt ends as cancelled, whatever the worker asked for.
+// finish is fenced for a call that ends the attempt. If the job's cancellation was requested, the
+// attempt ends as cancelled, whatever the worker reports.
 func (h *Holder) finish(ctx context.Context, c *fencedCall) (*held, error) {
 	act := c.act
 	c.act = func(ctx context.Context, l *held) error {
@@ -134,8 +134,8 @@ func lookUp(ctx context.Context, tx bun.Tx, calls []*fencedCall, all map[models.
 	return nil
 }
 
-// explain sets the error of calls that have no lease: it ended, or was never theirs. It runs
-// after the commit, so its failure does not affect the rest of the batch.
+// explain sets the error of calls without a live lease. It runs after the commit, so that its
+// failure does not affect the rest of the batch.
 func (h *Holder) explain(ctx context.Context, calls []*fencedCall) {
 	if len(calls) == 0 {
 		return

@@ -12,13 +12,12 @@ import (
 // MaxHandleBytes bounds the handle of a job.
 const MaxHandleBytes = 2000
 
-// StoreHandle keeps a text that names work which goes on outside the worker, such as the id of a
-// job on another server. The next lease of the job has it, so that the next attempt can adopt
-// that work instead of starting it again. A newer handle replaces it, and an empty one clears
-// it, as does the end of the job. StoreHandle returns INVALID_INPUT for a value that is too long
-// or is not text.
+// StoreHandle stores a text that identifies work outside the worker, such as the id of a job on
+// another server. The next lease of the job contains it, so that the next attempt can adopt that
+// work instead of starting it again. A newer handle replaces it; an empty one, and the end of the
+// job, clear it. StoreHandle returns INVALID_INPUT for a value that is too long or is not text.
 func (h *Holder) StoreHandle(ctx context.Context, p jobs.Principal, f Fence, value string) (*Answer, error) {
-	// The messages do not quote the value: it can be a secret.
+	// The messages do not quote the value, which can be a secret.
 	switch {
 	case len(value) > MaxHandleBytes:
 		return nil, apierror.Invalid("value", "A handle may have %d bytes; this one has %d.", MaxHandleBytes, len(value))

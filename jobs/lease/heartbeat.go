@@ -11,9 +11,9 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Heartbeat extends the lease. A lease that expired but was not reaped is still the newest
-// one, so it is extended, too: a worker that was cut off for a minute keeps an hour of work.
-// The first heartbeat starts the job. samples are the newest of the worker's GPUs, or nil.
+// Heartbeat extends the lease. An expired lease that was not reaped is still the newest one, so it
+// is extended too: a worker that was cut off for a minute keeps an hour of work. The first
+// heartbeat starts the job. samples are the newest of the worker's GPUs, or nil.
 func (h *Holder) Heartbeat(ctx context.Context, p jobs.Principal, f Fence, samples []GPUSample) (*Answer, error) {
 	answer, err := h.heartbeat(ctx, p, f, samples)
 	return answer, apierror.Wrap(err, "heartbeat of attempt %s", f.AttemptID)
@@ -44,7 +44,7 @@ func (h *Holder) beat(ctx context.Context, p jobs.Principal, f Fence, says model
 	if err := h.beats.Do(ctx, b, h.beatAll); err != nil {
 		return nil, err
 	}
-	if b.found == nil { // the first one of an attempt, or no lease of the caller's
+	if b.found == nil { // the first one of an attempt, or the caller has no lease
 		if err := h.begin(ctx, p, f); err != nil {
 			return nil, err
 		}

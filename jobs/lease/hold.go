@@ -23,9 +23,9 @@ type Fence struct {
 	Token     models.FencingToken
 }
 
-// Holder is what a worker can do with the job that it holds a lease on. Every call is fenced:
-// it returns NOT_FOUND for an attempt of another worker and ErrLeaseLost after the lease
-// ended, and then changes nothing. A call that succeeds extends the lease.
+// Holder performs the calls of a worker about the job that it has leased. Every call is fenced: it
+// returns NOT_FOUND for an attempt of another worker, and ErrLeaseLost after the lease ended, and
+// then changes nothing. A call that succeeds extends the lease.
 type Holder struct {
 	DB        *bun.DB
 	Objects   jobs.Objects
@@ -37,8 +37,8 @@ type Holder struct {
 	keeping, ending batch.Group[*fencedCall]
 }
 
-// Heartbeats and progress reports are frequent, and agents work on meanwhile. When
-// several workers send them at once, a batch waits for more calls.
+// Heartbeats and progress reports are frequent, and agents do not wait for their answers. If
+// several workers send them at the same time, a batch waits for more calls.
 const (
 	beatLinger   = 20 * time.Millisecond
 	beatSiblings = 1
@@ -53,8 +53,8 @@ func NewHolder(db *bun.DB, objects jobs.Objects, catalogue *catalogue.Catalogue,
 	}
 }
 
-// Answer is the result of a fenced call: when the lease expires now, and what the control
-// plane wants.
+// Answer is the result of a fenced call: when the lease expires now, and what the worker is asked
+// to do.
 type Answer struct {
 	LeaseExpiresAt time.Time
 	Directive      Directive
@@ -69,14 +69,14 @@ type held struct {
 
 	wasWorker models.Worker
 
-	// objects is what is known of the objects that calls name.
+	// objects has what the database knows of the objects that the calls name.
 	objects map[string]models.KnownObject
 	issued  []*models.IssuedUpload
 	kept    []*models.Artifact
 }
 
-// check returns NOT_FOUND or ErrLeaseLost unless the fence is for the attempt that was found,
-// live or ended.
+// check returns NOT_FOUND or ErrLeaseLost unless the fence matches the attempt found, live or
+// ended.
 func (f Fence) check(p jobs.Principal, found *models.Attempt) error {
 	switch {
 	case found == nil || found.WorkerID != p.WorkerID:
@@ -120,8 +120,7 @@ func (f Fence) live(ctx context.Context, db bun.IDB, p jobs.Principal) (*models.
 	return attempt, err
 }
 
-// lockHeld locks all rows of a live attempt. It returns ErrLeaseLost if the attempt ended
-// meanwhile.
+// lockHeld locks all rows of a live attempt. It returns ErrLeaseLost if the attempt has ended.
 func lockHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt) (*held, error) {
 	all, err := lockAll(ctx, tx, []models.Hold{{WorkerID: attempt.WorkerID, AttemptID: attempt.ID, Token: attempt.FencingToken}})
 	if err != nil {
@@ -133,8 +132,8 @@ func lockHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt) (*held, e
 	return nil, apierror.ErrLeaseLost
 }
 
-// lockAll locks all rows of leases. Leases that ended or belong to another worker are left out
-// of the result.
+// lockAll locks all rows of leases. The result leaves out leases that ended or belong to another
+// worker.
 func lockAll(ctx context.Context, tx bun.Tx, holds []models.Hold) (map[models.AttemptID]*held, error) {
 	now, locked, err := models.LockHeld(ctx, tx, holds)
 	if err != nil {
@@ -143,7 +142,7 @@ func lockAll(ctx context.Context, tx bun.Tx, holds []models.Hold) (map[models.At
 	all := make(map[models.AttemptID]*held, len(locked))
 	for _, row := range locked {
 		if !row.Attempt.EndedAt.IsZero() {
-			continue // it ended while we waited for the lock
+			continue // it ended before the lock was granted
 		}
 		l := &held{worker: row.Worker, job: row.Job, attempt: row.Attempt, wasWorker: *row.Worker}
 		l.change = change.At(tx, now, l.job)
@@ -198,8 +197,8 @@ func (h *held) end(status models.AttemptStatus, class models.FailureClass, reaso
 	}
 }
 
-// takenAway reports whether an attempt ends for this class because its capacity was taken away:
-// neither Reelay nor an operator wanted that.
+// takenAway reports whether the end of an attempt with this class was a preemption, which neither
+// Reelay nor an operator caused.
 func (h *held) takenAway(class models.FailureClass) bool {
 	if reason := h.worker.DrainReason; reason != LeavesPreempted && slices.Contains(deliberate, reason) {
 		return false
@@ -258,11 +257,11 @@ func (h *held) answer() *Answer {
 	return &Answer{LeaseExpiresAt: h.attempt.LeaseExpiresAt, Directive: directive(wanted)}
 }
 
-// directive returns the most urgent of what is asked of a worker.
+// directive returns the most urgent directive for a worker.
 func directive(w *models.Wanted) Directive { return Directives(w)[0] }
 
-// Directives returns what is asked of a worker, the most urgent first: at least one, which can be
-// CONTINUE. A worker that drains need not give way: it takes no other job.
+// Directives returns the directives for a worker, the most urgent first. There is at least one,
+// which can be CONTINUE. A draining worker is not asked to yield, since it takes no other job.
 func Directives(w *models.Wanted) []Directive {
 	var all []Directive
 	if !w.CancelRequestedAt.IsZero() {
@@ -283,7 +282,7 @@ func Directives(w *models.Wanted) []Directive {
 	return all
 }
 
-// delivered records that the worker is told of a cancel.
+// delivered records that the answer tells the worker of a cancel.
 func (h *Holder) delivered(ctx context.Context, a *Answer, at time.Time) error {
 	if a.Directive.Action != DirectCancel || !at.IsZero() {
 		return nil

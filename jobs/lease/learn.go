@@ -17,24 +17,24 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Learner updates the averages that estimates and the intervals of checkpoints are made from.
+// Learner updates the averages on which estimates and checkpoint intervals are based.
 type Learner struct {
 	DB *bun.DB
 }
 
 const (
-	// learnLag is how long a transaction may take before its job is missed, which does no
+	// learnLag is how long a transaction may take before its job is missed. Missing a job does no
 	// harm.
 	learnLag = 2 * time.Second
-	// learnSpan is how far back a pass looks if there was no pass for long.
+	// learnSpan is how far back a pass looks if the last pass was long ago.
 	learnSpan = 10 * time.Minute
 	// learnBatch bounds the jobs that one pass learns render times from. It takes the newest.
 	learnBatch = 2000
 )
 
-// Learn adds the jobs that were completed or submitted since the last pass to the averages,
-// and returns the number of completed ones. Any number of processes may call it; one at a time
-// does the work.
+// Learn adds the jobs that completed or were submitted since the last pass to the averages, and
+// returns the number of completed ones. Any number of processes may call it; one at a time does the
+// work.
 func (l *Learner) Learn(ctx context.Context) (int, error) {
 	learnt := 0
 	err := jobs.InTx(ctx, l.DB, func(ctx context.Context, tx bun.Tx) error {

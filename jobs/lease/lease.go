@@ -31,14 +31,14 @@ const (
 	HeartbeatEvery = 10 * time.Second
 	// MaxLeaseWait bounds the wait of one lease call.
 	MaxLeaseWait = 25 * time.Second
-	// heldPause is how long a lease call of a worker that has a job waits at most. It is
-	// short, so that the worker soon gets another job if that one ends meanwhile, and long
-	// enough that a worker that asks in a loop does not use up a processor.
+	// heldPause bounds the wait of a lease call of a worker that already has a job. It is short, so
+	// that the worker soon gets another job if that one ends meanwhile, and long enough that a
+	// worker that asks in a loop does not use up a processor.
 	heldPause = time.Second
-	// quarantinePause is how long a lease call of a worker in quarantine waits at most.
+	// quarantinePause bounds the wait of a lease call of a worker in quarantine.
 	quarantinePause = 5 * time.Second
-	// SignEvery is the longest time between two signs of life of a healthy worker. One without
-	// a job gives a sign with each lease call, which waits up to MaxLeaseWait.
+	// SignEvery is the longest time between two calls of a healthy worker. A worker without a job
+	// makes lease calls, which wait up to MaxLeaseWait.
 	SignEvery = MaxLeaseWait + 5*time.Second
 )
 
@@ -47,9 +47,9 @@ type Lease struct {
 	Attempt     *models.Attempt
 	Job         *models.Job
 	Checkpoints []*models.Artifact // newest first, at most two
-	Inputs      []inputs.Named     // the files that it starts from
-	// Params are those of the job, with the values of other jobs' outputs that they contain. See
-	// FillPrompt for the prompt.
+	Inputs      []inputs.Named     // the files from which the job starts
+	// Params are the job's, with the values of other jobs' outputs filled in. See FillPrompt for
+	// the prompt.
 	Params json.RawMessage
 	// CheckpointEvery is the time between two checkpoints.
 	CheckpointEvery time.Duration
@@ -80,9 +80,9 @@ type Leaser struct {
 	DB        *bun.DB
 	Notifier  *change.Notifier
 	Catalogue *catalogue.Catalogue
-	// Checkpoints tells how often workers save them. It may be nil.
+	// Checkpoints decides how often workers save them. It may be nil.
 	Checkpoints *checkpoints.Plans
-	// Estimates tells for which busy worker a job should wait because its model is loaded there.
+	// Estimates decides for which busy worker a job should wait because its model is loaded there.
 	// It may be nil.
 	Estimates *estimate.Estimator
 
@@ -106,11 +106,10 @@ type LeaseCall struct {
 	RequestID string
 }
 
-// Lease waits for a job that the worker can run. Lease and directive are nil if there was none
-// in time. A worker that already holds a lease gets it again if it repeats the same RequestID;
-// otherwise it gets none, after a second at most. A RequestID whose lease is over never gets
-// another. Lease returns NOT_FOUND for a worker that is
-// not the caller, and CONFLICT for one that is terminated.
+// Lease waits for a job that the worker can run. Lease and directive are nil if there was none in
+// time. A worker that already has a lease gets the same one if it repeats the RequestID; otherwise
+// it gets none, after at most a second. A RequestID whose lease has ended never gets another. Lease
+// returns NOT_FOUND for a worker that is not the caller, and CONFLICT for one that is terminated.
 func (l *Leaser) Lease(ctx context.Context, p jobs.Principal, call LeaseCall) (*Lease, *Directive, error) {
 	if err := p.RequireWorker(call.WorkerID); err != nil {
 		return nil, nil, err
@@ -194,8 +193,8 @@ func (l *Leaser) wait(ctx context.Context, known *catalogue.Snapshot, worker *mo
 	waiting := l.Notifier.Waiters.Join(worker, reach)
 	defer l.Notifier.Waiters.Leave(waiting)
 	var woken jobs.Work
-	looked := false        // it was woken to have a look
-	for ctx.Err() == nil { // nobody would receive a lease that is given after that
+	looked := false        // it was woken to search again
+	for ctx.Err() == nil { // a lease that is granted later would reach nobody
 		s := &search{worker: worker, reach: reach, requestID: call.RequestID, kind: waiting.Kind, stays: call.Wait > 0}
 		lease, passed, err := l.look(ctx, s)
 		if errors.Is(err, models.ErrAnswered) {
@@ -204,7 +203,7 @@ func (l *Leaser) wait(ctx context.Context, known *catalogue.Snapshot, worker *mo
 			return nil, nil, nil
 		}
 		if looked && lease != nil {
-			// There may be jobs for others, too, such as after a pause.
+			// There may be jobs for other workers too, such as after a pause.
 			l.Notifier.Waiters.PassOn(waiting, jobs.Work{})
 		}
 		if lease != nil || err != nil {
@@ -219,7 +218,7 @@ func (l *Leaser) wait(ctx context.Context, known *catalogue.Snapshot, worker *mo
 			return nil, nil, err
 		}
 		if now.Key() != waiting.Kind {
-			// Its pool has changed what it takes: it asks again at once.
+			// Its pool now takes other jobs: the worker asks again at once.
 			l.Notifier.Waiters.PassOn(waiting, woken)
 			return nil, nil, nil
 		}
@@ -287,7 +286,7 @@ func (l *Leaser) held(ctx context.Context, worker *models.Worker, call LeaseCall
 	return l.paced(lease, worker), directive, nil
 }
 
-// paced sets how often the worker saves checkpoints.
+// paced sets the checkpoint interval of a lease.
 func (l *Leaser) paced(lease *Lease, worker *models.Worker) *Lease {
 	lease.CheckpointEvery = l.Checkpoints.Interval(worker.PoolID, lease.Job.Model)
 	return lease
@@ -314,7 +313,7 @@ func readLease(ctx context.Context, db bun.IDB, attempt *models.Attempt) (*Lease
 	return lease, lease.readInputs(ctx, db)
 }
 
-// readInputs reads what the job takes from elsewhere: files, and values in its params.
+// readInputs reads the files and the values in params that the job takes from elsewhere.
 func (l *Lease) readInputs(ctx context.Context, db bun.IDB) (err error) {
 	if l.Inputs, err = inputs.Of(ctx, db, l.Job); err == nil {
 		l.Params, err = inputs.FillParams(ctx, db, l.Job)

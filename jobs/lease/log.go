@@ -16,17 +16,17 @@ import (
 const (
 	// MaxLogPartBytes bounds what one call appends to the log of a running attempt.
 	MaxLogPartBytes = 16 << 10
-	// LiveLogBytes is about how much is kept of the log of a running attempt.
+	// LiveLogBytes is roughly how much of a running attempt's log is kept.
 	LiveLogBytes = 64 << 10
 	// logPause is the shortest time between two parts of an attempt's log.
 	logPause = 500 * time.Millisecond
 )
 
-// AppendLog stores a part of the output of the held job's runtime, which readers see while the
-// attempt runs, and extends the lease. position is the number of bytes that were sent before; a
-// repeated call with the same position replaces its part, and parts after it. AppendLog returns INVALID_INPUT for a
-// part that is too long or is not text, RATE_LIMITED if the parts follow each other within 0.5 s,
-// and LEASE_LOST.
+// AppendLog stores a part of the runtime's output, which readers see while the attempt runs, and
+// extends the lease. position is the number of bytes that were sent before. A repeated call with
+// the same position replaces its part and removes the parts after it. AppendLog returns
+// INVALID_INPUT for a part that is too long or is not text, RATE_LIMITED if parts follow each other
+// within 0.5 s, and LEASE_LOST.
 func (h *Holder) AppendLog(ctx context.Context, p jobs.Principal, f Fence, position int64, part string) (*Answer, error) {
 	switch {
 	case len(part) > MaxLogPartBytes:

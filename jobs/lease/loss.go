@@ -15,28 +15,27 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Loss says why the server took an attempt from its worker.
+// Loss is the reason for which the server ended an attempt without its worker.
 type Loss struct {
 	Reason string
-	// Blameless means that the job is not suspected: an operator ended the worker, or
-	// its provider took the machine away.
+	// Blameless means that the job did not cause the loss: an operator ended the worker, or its
+	// provider took the machine away.
 	Blameless bool
 }
 
 const (
-	// maxCrashes is how many crashes, or losses without notice, in one run with no checkpoint
-	// in between make a job POISON.
+	// maxCrashes is how many crashes, or losses without notice, make a job POISON, in one run and
+	// without a checkpoint in between.
 	maxCrashes = 3
-	// massLoss is the share of the fleet whose loss within massWithin cannot be the fault of
-	// one job.
+	// massLoss is the share of the fleet whose loss within massWithin cannot be caused by one job.
 	massLoss   = 0.2
 	massWithin = time.Minute
-	// massSilence is how long a worker that is not LOST yet must have been silent to count as
-	// gone. It is longer than a lease call waits.
+	// massSilence is how long a worker that is not LOST yet must have been silent to count as lost.
+	// It is longer than the wait of a lease call.
 	massSilence = 45 * time.Second
 )
 
-// Why Reelay itself and operators make workers leave.
+// The reasons for which Reelay and operators drain or end workers.
 const (
 	LeavesFewer      = "the pool needs fewer workers"
 	LeavesPaused     = "its pool is paused"
@@ -45,16 +44,17 @@ const (
 	LeavesTerminated = "an operator ended its worker"
 )
 
-// deliberate are these reasons. An attempt that ended for one says nothing about the capacity.
+// deliberate lists these reasons. The end of an attempt for one of them says nothing about the
+// capacity.
 var deliberate = []string{LeavesFewer, LeavesPaused, LeavesDrained, LeavesPreempted, LeavesTerminated}
 
-// Deliberate returns the reasons for which Reelay itself and operators make workers leave. An
-// attempt that ended for one was not preempted.
+// Deliberate returns the reasons for which Reelay and operators drain or end workers. An attempt
+// that ended for one of them was not preempted.
 func Deliberate() []string { return slices.Clone(deliberate) }
 
-// endUnfenced ends a live attempt without its worker's token (reaped, terminated, registered
-// again). It requeues the job, or cancels it if that was requested. A job that keeps taking
-// down its workers becomes POISON.
+// endUnfenced ends a live attempt without its worker's token, because it was reaped, or its worker
+// was terminated or registered again. It requeues the job, or cancels it if that was requested. A
+// job whose workers keep crashing becomes POISON.
 func endUnfenced(ctx context.Context, l *held, lost Loss) error {
 	l.end(models.AttemptLost, models.FailWorkerLost, lost.Reason)
 	if !l.job.CancelRequestedAt.IsZero() {
@@ -73,7 +73,7 @@ func endUnfenced(ctx context.Context, l *held, lost Loss) error {
 	return l.requeue("its worker was lost; requeued")
 }
 
-// blamed reports whether the job itself may have caused a loss.
+// blamed reports whether the job may have caused the loss.
 func (l *held) blamed(ctx context.Context, lost Loss) (bool, error) {
 	if lost.Blameless {
 		return false, nil
@@ -98,7 +98,7 @@ func (l *held) crashed() bool {
 	return l.job.Crashes >= maxCrashes
 }
 
-// poison fails a job that keeps taking down its workers.
+// poison fails a job whose workers keep crashing.
 func (l *held) poison(last string) error {
 	return l.change.Failed(models.FailPoison, text.Clip(fmt.Sprintf(
 		"Crashed %d times in a row without progress. Last: %s", maxCrashes, last), maxReasonBytes))

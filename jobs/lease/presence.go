@@ -12,9 +12,9 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Presence records that a process is alive. While the API or PostgreSQL is unavailable, no
-// worker can renew its lease, which is not the worker's fault. The same holds while the API
-// process that a worker is connected to cannot reach PostgreSQL.
+// Presence records that a process is alive. While the API or PostgreSQL is unavailable, or the API
+// process to which a worker is connected cannot reach PostgreSQL, that worker cannot renew its
+// lease and must not lose it.
 type Presence struct {
 	DB   *bun.DB
 	Kind models.ProcessKind
@@ -32,10 +32,10 @@ const (
 	PresenceEvery = 2 * time.Second
 	// presenceTimeout bounds a pass.
 	presenceTimeout = 3 * time.Second
-	// gapLength is how long all processes of a kind must have been silent to count as away.
+	// gapLength is how long all processes of a kind must have been silent to count as unavailable.
 	gapLength = 5 * time.Second
-	// reapAnyway is how long after its last heartbeat an attempt is reaped regardless of
-	// outages. Its agent has given up by then.
+	// reapAnyway is how long after its last heartbeat an attempt is reaped regardless of outages.
+	// Its agent has given up before.
 	reapAnyway = 10 * time.Minute
 	// processKept is how long a silent process is remembered.
 	processKept = time.Hour
@@ -70,8 +70,8 @@ func (p *Presence) Pass(ctx context.Context) error {
 	return nil
 }
 
-// End records a clean shutdown: the process's silence from then on excuses no loss. No pass
-// may run after End.
+// End records a clean shutdown: from then on the silence of the process excuses no lost lease. No
+// pass may run after End.
 func (p *Presence) End(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, presenceTimeout)
 	defer cancel()
@@ -84,7 +84,7 @@ func (p *Presence) End(ctx context.Context) {
 	}
 }
 
-// outage is when workers could not reach the server. The reaper takes it into account.
+// outage is a time in which workers could not reach the server.
 type outage struct {
 	models.Outage
 	now time.Time
@@ -100,8 +100,8 @@ func getOutage(ctx context.Context, db bun.IDB) (o outage, err error) {
 	return o, nil
 }
 
-// excuses reports whether an outage may have stopped the heartbeats of a worker that was last
-// heard of at lastSign: the outage is open, or the worker has not had grace since it ended.
+// excuses reports whether an outage may have stopped the heartbeats of a worker whose last call was
+// at lastSign: the outage is open, or less than grace has passed since it ended.
 func (o outage) excuses(lastSign time.Time, grace time.Duration) bool {
 	if o.now.Sub(lastSign) > reapAnyway {
 		return false
@@ -109,10 +109,10 @@ func (o outage) excuses(lastSign time.Time, grace time.Duration) bool {
 	return o.Open || !o.EndedAt.IsZero() && o.now.Before(o.EndedAt.Add(grace))
 }
 
-// wentSilentWithAPI reports whether a worker that was last heard of at lastSign fell silent
-// together with an API process. The worker may have sent its heartbeats to that process, which
-// could not save them. Before both are cut off, the process may have written its presence up
-// to one interval earlier, and so may the worker have sent its last heartbeat.
+// wentSilentWithAPI reports whether a worker whose last call was at lastSign fell silent together
+// with an API process. That process may have received its heartbeats and failed to save them. The
+// last presence of the process, and the last heartbeat of the worker, may each be up to one
+// interval older than the cut.
 func wentSilentWithAPI(ctx context.Context, db bun.IDB, lastSign time.Time) (bool, error) {
 	silent, err := models.APIFellSilent(ctx, db, lastSign.Add(-2*PresenceEvery), lastSign.Add(HeartbeatEvery+PresenceEvery), gapLength)
 	return silent, apierror.Wrap(err, "read which processes were absent")

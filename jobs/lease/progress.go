@@ -17,16 +17,16 @@ type ProgressReport struct {
 	models.Progress
 	// ResumedFrom is the checkpoint that the attempt resumed from. It is reported once.
 	ResumedFrom models.ArtifactID
-	// ResumedNote is what the runtime says about the resume, such as that other software made
-	// the checkpoint.
+	// ResumedNote is the runtime's remark on the resume, such as that other software made the
+	// checkpoint.
 	ResumedNote string
-	// Load is how long the attempt loaded its model. It is reported once, or never if the model
-	// was loaded before.
+	// Load is how long the attempt took to load its model. It is reported once, or never if the
+	// model was loaded before.
 	Load *ModelLoad
 }
 
-// ModelLoad is how long a worker took to have a model in memory. LoadSeconds includes the start
-// of the runtime, and not FetchSeconds, for which it downloaded the weights.
+// ModelLoad is how long a worker took to load a model into memory. LoadSeconds includes the start
+// of the runtime, but not FetchSeconds, the download of the weights.
 type ModelLoad struct{ LoadSeconds, FetchSeconds float64 }
 
 // maxLoadSeconds bounds each part of a load.
@@ -38,7 +38,7 @@ var progressEvents = models.Thinning{Percent: 1, After: 5 * time.Second}
 // MaxMessageBytes bounds the messages of workers that are stored.
 const MaxMessageBytes = 500
 
-// ReportProgress saves the newest progress of a held job. Progress may go back.
+// ReportProgress saves the newest progress of the leased job. Progress may decrease.
 func (h *Holder) ReportProgress(ctx context.Context, p jobs.Principal, f Fence, report ProgressReport) (*Answer, error) {
 	if err := report.valid(); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (r *ProgressReport) valid() error {
 	return nil
 }
 
-// loaded records how long the attempt loaded its model, unless it has reported that before.
+// loaded records the load time of the model, unless the attempt has reported it before.
 func (l *held) loaded(ctx context.Context, load *ModelLoad) error {
 	known := slices.ContainsFunc(l.change.Events, func(e *models.JobEvent) bool { return e.Type == models.EventLoaded })
 	if !known {
@@ -114,7 +114,7 @@ func (l *held) loaded(ctx context.Context, load *ModelLoad) error {
 	return nil
 }
 
-// resumed records which checkpoint the attempt resumed from.
+// resumed records the checkpoint from which the attempt resumed.
 func (l *held) resumed(ctx context.Context, id models.ArtifactID, note string) error {
 	if l.attempt.ResumedFromStep != nil {
 		return nil

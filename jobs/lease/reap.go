@@ -16,7 +16,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Reaper takes back the jobs of workers that vanished.
+// Reaper requeues the jobs of workers that vanished.
 type Reaper struct {
 	DB        *bun.DB
 	Notifier  *change.Notifier
@@ -30,10 +30,10 @@ const (
 	silenceLimit = 90 * time.Second
 )
 
-// Reap ends every live attempt whose lease expired: the attempt and its worker are LOST, and
-// the job is queued again in its old place. After an outage, during which no worker can renew,
-// each has a whole lease's time to come back. Reap returns how many attempts it ended. Any
-// number of processes may call it at once.
+// Reap ends every live attempt whose lease expired: the attempt and its worker are LOST, and the
+// job is queued again in its old place. After an outage, during which no worker can renew, each
+// gets the time of a whole lease to come back. Reap returns how many attempts it ended. Any number
+// of processes may call it at once.
 func (r *Reaper) Reap(ctx context.Context) (int, error) {
 	expired, err := models.ListExpiredAttempts(ctx, r.DB, reapBatch)
 	if err != nil {
@@ -51,8 +51,8 @@ func (r *Reaper) reap(ctx context.Context, l *held) (ended bool, err error) {
 	return true, endUnfenced(ctx, l, Loss{Reason: "its lease ran out"})
 }
 
-// endAll ends attempts, and gives up their workers. Each attempt has a transaction, in which
-// end decides. It returns how many ended, and logs each with the message.
+// endAll ends attempts and makes their workers LOST. Each attempt has its own transaction, in which
+// end decides. endAll returns how many ended, and logs each with the message.
 func (r *Reaper) endAll(ctx context.Context, attempts []*models.Attempt, message string, end func(context.Context, *held) (bool, error)) (ended int, err error) {
 	away, err := getOutage(ctx, r.DB)
 	if err != nil {
@@ -105,8 +105,8 @@ func (h *held) giveUpWorker() {
 	}
 }
 
-// Silent gives up workers without a lease that are silent: idle and draining ones become LOST,
-// those that never started are terminated. It returns how many there were.
+// Silent gives up silent workers without a lease: idle and draining ones become LOST, and those
+// that never started are terminated. It returns how many there were.
 func (r *Reaper) Silent(ctx context.Context) (int, error) {
 	away, err := getOutage(ctx, r.DB)
 	if err != nil {
@@ -133,7 +133,7 @@ func (r *Reaper) silent(ctx context.Context, id models.WorkerID, away outage) (e
 	if err != nil {
 		return false, err
 	}
-	if w.Status == models.WorkerBooting { // its time cannot come back
+	if w.Status == models.WorkerBooting { // a boot is not given more time
 		return EndBoot(ctx, r.DB, w, "")
 	}
 	err = jobs.InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
@@ -169,9 +169,9 @@ const (
 	agentGrace = time.Minute
 )
 
-// Overdue ends the attempts that their agents should have ended: those that exceed their
-// timeout, show no progress for five minutes, or go on long after a cancel. It returns how
-// many it ended. Any number of processes may call it at once.
+// Overdue ends the attempts that their agents should have ended: those that exceed their timeout,
+// show no progress for five minutes, or run long after a cancel. It returns how many it ended. Any
+// number of processes may call it at once.
 func (r *Reaper) Overdue(ctx context.Context) (int, error) {
 	overdue, err := models.ListOverdueAttempts(ctx, r.DB, stallLimit, agentGrace, reapBatch)
 	if err != nil {
@@ -194,7 +194,7 @@ func (r *Reaper) overdue(ctx context.Context, l *held) (ended bool, err error) {
 	return true, l.failed(ctx, r.Catalogue.Current(), Failure{Class: models.FailTimeout, Message: why})
 }
 
-// overdue returns why the attempt must end now, or "" if it need not.
+// overdue returns why the attempt must end now, or "".
 func (l *held) overdue() string {
 	now, limit := l.change.Now, time.Duration(l.job.TimeoutSeconds)*time.Second
 	switch {

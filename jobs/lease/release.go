@@ -11,13 +11,13 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// YieldWithin is how long an attempt has to give way once it was asked to. After that the
-// request is forgotten, and the attempt goes on.
+// YieldWithin is how long an attempt may take to yield once it was asked to. After that the request
+// is void, and the attempt continues.
 const YieldWithin = 2 * time.Minute
 
-// Release returns a job to its queue at once, for PREEMPTED or WORKER_LOST, or YIELDED if the
-// attempt was asked to give way. The job keeps its old place and its newest checkpoint, and no
-// failure is counted. Calling Release again with the same token returns the same answer.
+// Release requeues a job at once, for PREEMPTED or WORKER_LOST, or for YIELDED if the attempt was
+// asked to yield. The job keeps its old place and its newest checkpoint, and no failure is counted.
+// Calling Release again with the same token returns the same answer.
 func (h *Holder) Release(ctx context.Context, p jobs.Principal, f Fence, reason models.FailureClass) (*models.Job, error) {
 	job, err := h.release(ctx, p, f, reason)
 	return job, apierror.Wrap(err, "release attempt %s", f.AttemptID)
@@ -57,7 +57,7 @@ func mayRelease(attempt *models.Attempt, reason models.FailureClass) error {
 	return nil
 }
 
-// release hands the job back, for a reason that mayRelease allows.
+// release requeues the job, for a reason that mayRelease allows.
 func (l *held) release(reason models.FailureClass) error {
 	how, told := "its worker was preempted", jobs.Payload{"reason": reason}
 	switch {

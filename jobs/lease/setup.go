@@ -15,9 +15,9 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// recordSetup writes an entry of the audit log if this process has another version or other
-// settings than the last one of its kind that started. Processes of one kind that differ on
-// purpose write one each time that one of them starts.
+// recordSetup writes an audit entry if the version or the settings of this process differ from
+// those of the last process of its kind that started. Processes of one kind that differ on purpose
+// write an entry at each start.
 func (p *Presence) recordSetup(ctx context.Context) error {
 	now := models.Setup{Version: p.Version, Settings: p.Settings}
 	err := jobs.InTx(ctx, p.DB, func(ctx context.Context, tx bun.Tx) error {
@@ -47,11 +47,11 @@ func (p *Presence) recordSetup(ctx context.Context) error {
 	return apierror.Wrap(err, "record the setup of %s", p.Kind)
 }
 
-// setIs is what a setting with a secret is shown as.
+// setIs replaces the value of a setting that has a secret.
 const setIs = "(set)"
 
-// SafeSettings returns settings as they may be shown to operators: without secrets, passwords in
-// URLs, and the ports of this machine's own stores, which differ at each start.
+// SafeSettings returns settings without what operators must not see or what differs at each start:
+// secrets, passwords in URLs, and the ports of this machine's own stores.
 func SafeSettings(all map[string]string) map[string]string {
 	safe := map[string]string{}
 	for name, value := range all {
@@ -85,7 +85,7 @@ func safeURL(value string) string {
 	}
 	u, err := url.Parse(value)
 	if err != nil {
-		return setIs // what is not understood might hold one
+		return setIs // what cannot be parsed might contain one
 	}
 	u.User, u.RawQuery, u.Fragment = nil, "", ""
 	if ip := net.ParseIP(u.Hostname()); ip.IsLoopback() || u.Hostname() == "localhost" {

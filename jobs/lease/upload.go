@@ -20,16 +20,16 @@ import (
 	"github.com/samber/lo"
 )
 
-// maxUploads bounds the keys of one attempt: in five hours, a checkpoint every ten seconds is
-// 1,800, and a preview every three seconds 6,000.
+// maxUploads bounds the keys of one attempt. Five hours with a checkpoint every ten seconds take
+// 1,800 keys, and with a preview every three seconds 6,000.
 const maxUploads = 8000
 
 // maxArtifactMetadata bounds an artifact's metadata, in bytes.
 const maxArtifactMetadata = 16 << 10
 
-// uploadRule is what may be uploaded as one type of artifact.
+// uploadRule says what may be uploaded as one type of artifact.
 type uploadRule struct {
-	contentTypes []string // their beginnings
+	contentTypes []string // prefixes
 	maxBytes     int64
 	name         string
 }
@@ -114,15 +114,14 @@ func runs(media string) bool {
 		strings.Contains(subtype, "html") || subtype == "pdf" || subtype == "x-shockwave-flash"
 }
 
-// Our folders in the bucket, which may hold other people's too; inputsFolder is
-// the third.
+// Reelay's folders in the bucket, which may also contain other data. inputsFolder is the third.
 const (
 	ArtifactsFolder   = "artifacts/"
 	CheckpointsFolder = "checkpoints/"
 )
 
-// objectKey makes a key that was never used. Checkpoints are spread over prefixes, since a
-// reclaimed fleet writes all of them at once.
+// objectKey makes a new key. Checkpoints are spread over prefixes, because a reclaimed fleet writes
+// all of them at once.
 func objectKey(a *models.Attempt, t models.ArtifactType) string {
 	spread := sha256.Sum256([]byte(a.JobID))
 	folder := ArtifactsFolder
@@ -133,9 +132,9 @@ func objectKey(a *models.Attempt, t models.ArtifactType) string {
 		strings.ToLower(string(t)), uuid.Must(uuid.NewV7()))
 }
 
-// verify compares an uploaded object with what the attempt was issued, and with what the store
-// holds. The caller checks that the attempt is the worker's. verify returns INVALID_INPUT for
-// a key that was not issued to the attempt for that type, and CHECKSUM_MISMATCH.
+// verify compares an uploaded object with what was issued to the attempt and with what the store
+// has. The caller checks that the attempt is the worker's. verify returns INVALID_INPUT for a key
+// that was not issued to the attempt for that type, and CHECKSUM_MISMATCH.
 func (h *Holder) verify(ctx context.Context, f Fence, t models.ArtifactType, o *jobs.UploadedObject) (*models.Artifact, error) {
 	what := uploadRules[t].name
 	if len(o.ObjectKey) > 1024 || strings.ContainsRune(o.ObjectKey, 0) || !utf8.ValidString(o.ObjectKey) {
@@ -204,7 +203,7 @@ func (h *Holder) issued(ctx context.Context, key string) (*models.IssuedUpload, 
 	return own.found, nil
 }
 
-// lostOr returns ErrLeaseLost or NOT_FOUND if the lease is gone, and otherwise refused.
+// lostOr returns ErrLeaseLost or NOT_FOUND if the caller has no live lease, and refused otherwise.
 func (h *Holder) lostOr(ctx context.Context, p jobs.Principal, f Fence, refused error) error {
 	if _, lost := f.live(ctx, h.DB, p); lost != nil {
 		return lost
@@ -212,8 +211,8 @@ func (h *Holder) lostOr(ctx context.Context, p jobs.Principal, f Fence, refused 
 	return refused
 }
 
-// keep adds a verified artifact to what is saved, or returns the one saved before. It returns
-// CHECKSUM_MISMATCH if that was deleted since.
+// keep adds a verified artifact to those to be saved, or returns the one that was saved before. It
+// returns CHECKSUM_MISMATCH if that one has been deleted.
 func (l *held) keep(a *models.Artifact) (*models.Artifact, error) {
 	if i := slices.IndexFunc(l.kept, func(k *models.Artifact) bool { return k.ObjectKey == a.ObjectKey }); i >= 0 {
 		return l.kept[i], nil
