@@ -37,27 +37,27 @@ type Token int
 const (
 	TokenRefused Token = iota
 	TokenTaken
-	// TokenHeld means that another submit with the same key took a token within the last
-	// seconds. Its job exists or is about to; if it is not written, its token is given back.
+	// TokenHeld means that another submit with the same key took a token within the last seconds.
+	// Its job exists or is about to. If the job is not written, the token is given back.
 	TokenHeld
 )
 
-// Admission decides which submits are accepted now: by their account's rate, and by how long
-// they would wait. The checks of nil fields are skipped.
+// Admission decides which submits are accepted now: by the rate of their account, and by how long
+// they would wait. Checks whose field is nil are skipped.
 type Admission struct {
 	Rates     Rates
 	Estimates *estimate.Estimator
 	Observer  jobs.Observer
 }
 
-// overloadedAfter is how many times its tier's wait target a job may be expected to wait
-// before it is refused.
+// overloadedAfter is the multiple of its tier's wait target above which the expected wait of a job
+// makes Reelay refuse it.
 const overloadedAfter = 10
 
 // maxRetryOverloaded bounds the retry delay of a submit that was refused because of overload.
 const maxRetryOverloaded = 10 * time.Minute
 
-// pass is what a submit call was admitted with.
+// pass is the admission of a submit call.
 type pass struct {
 	*Admission
 	account *models.Account
@@ -68,7 +68,7 @@ type entry struct {
 	pass
 	call   *submitCall
 	asking []*submission
-	// welcome means that the cached account admits the call; only its rate remains to be
+	// welcome means that the cached account admits the call, so that only its rate remains to be
 	// checked.
 	welcome bool
 	// held means that another call holds the token of one of the entry's keys.
@@ -79,21 +79,21 @@ type entry struct {
 // Size is the entry's share of a batch.
 func (e *entry) Size() int { return len(e.call.set) }
 
-// While another call holds the token of a submit's key, the key is looked up again after
-// growing pauses.
+// While another call holds the token of a submit's key, the key is looked up again with growing
+// pauses.
 const (
 	heldPauseFirst = 5 * time.Millisecond
 	heldPauseMost  = 200 * time.Millisecond
 )
 
-// admit checks the jobs that a call is about to submit, in their order. It sets the error of
-// each job that is refused, and predicts the wait of each that starts soon. A job whose
-// idempotency key was used before always passes: it exists already, or conflicts with one that
-// does. While another call, in any process, holds a token for the same key, admit waits for
-// that call's job. The caller must give back what was admitted and then not written.
+// admit checks the jobs that a call is about to submit, in their order. It sets the error of each
+// refused job, and predicts the wait of each job that starts soon. A job whose idempotency key was
+// used before always passes: it exists already, or conflicts with one that does. While another
+// call, in any process, holds a token for the same key, admit waits for that call's job. The caller
+// must give back what was admitted and then not written.
 //
-// The cached account is enough to admit its jobs. Before a job is refused, the account and the
-// used keys are read from PostgreSQL.
+// The cached account is enough to admit its jobs. Before a job is refused, the account and the used
+// keys are read from PostgreSQL.
 func (s *Submitter) admit(ctx context.Context, call *submitCall) (*pass, error) {
 	e := &entry{call: call, pass: pass{Admission: &s.Admission}}
 	e.account, _ = s.shares.Get(call.account, time.Now())
@@ -139,8 +139,8 @@ func (s *Submitter) admitCalls(ctx context.Context, entries []*entry) error {
 	return nil
 }
 
-// perAccount calls do for the entries of each account, concurrently, and returns the entries
-// for which it failed.
+// perAccount calls do for the entries of each account, concurrently, and returns the entries for
+// which do failed.
 func (a *Admission) perAccount(entries []*entry, do func([]*entry) bool) (failed []*entry) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -212,9 +212,9 @@ func (s *Submitter) readEntries(ctx context.Context, entries []*entry) (map[mode
 	return lo.KeyBy(accounts, func(a *models.Account) models.AccountID { return a.ID }), known, nil
 }
 
-// judge collects in asking the entry's submissions that need a token, and returns why others
-// are refused because of overload. A submission is neither if its key was used before, if it
-// already has a token, or if an earlier one in the call has the same key.
+// judge collects in asking the entry's submissions that need a token, and returns those that are
+// refused because of overload, with the errors. A submission is neither if its key was used before,
+// if it already has a token, or if an earlier one in the call has the same key.
 func (e *entry) judge(known map[models.JobKey]bool) (refused map[*submission]error) {
 	e.asking = nil
 	first := map[string]*submission{}
@@ -253,13 +253,13 @@ func (e *entry) refuse(one *submission, err error) {
 	e.note(err, tierOf(&one.asked, e.account))
 }
 
-// candidate is a job about to be submitted. soon means that it is to start soon.
+// candidate is a job about to be submitted. soon means that it should start soon.
 type candidate struct {
 	job  *models.Job
 	soon bool
 }
 
-// overloaded predicts a job's wait, and refuses the job if that is far above its tier's
+// overloaded predicts the wait of a job, and refuses the job if that is far above its tier's
 // target. It does not check a job that is not queued at once.
 func (p *pass) overloaded(c candidate) error {
 	if !c.soon {
@@ -380,7 +380,7 @@ func (p *pass) giveBack(ctx context.Context, unused []*submission) {
 	p.Rates.Give(ctx, p.bucket(), keysOf(unused), p.account.SubmitsPerMinute)
 }
 
-// limits are the codes of refusals by a limit. They are reported where they happen.
+// limits lists the error codes of refusals by a limit, which are reported where they occur.
 var limits = []apierror.Code{apierror.CodeRateLimited, apierror.CodeQuotaExceeded, apierror.CodeOverloaded}
 
 // note reports a refusal by a limit.
@@ -390,8 +390,8 @@ func (a *Admission) note(err error, tier models.Tier) {
 	}
 }
 
-// observe reports the other refusals of a call: bad requests, and failures of Reelay's own. A
-// caller that went away is neither.
+// observe reports the other refusals of a call: bad requests, and Reelay's own failures. It does
+// not report a caller that went away.
 func (a *Admission) observe(ctx context.Context, call *submitCall, err error) {
 	if a.Observer == nil || err != nil && ctx.Err() != nil {
 		return

@@ -19,9 +19,9 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// submitBatch is the work of one transaction, or one statement, on the submissions of
-// several calls, in order of arrival. It runs the same few statements for one job as for a
-// thousand, and a few more for each job that depends on a failed one.
+// submitBatch is the work of one transaction, or one statement, on the submissions of several
+// calls, in order of arrival. It runs the same few statements for one job as for a thousand, and a
+// few more for each job that depends on a failed one.
 type submitBatch struct {
 	tx    bun.Tx
 	calls []*submitCall
@@ -37,13 +37,13 @@ type submitBatch struct {
 	repeated map[string]*models.Job
 	parents  map[models.JobID]*models.Job
 	seen     change.Glimpse
-	// unsettled means that some of them have ended meanwhile.
+	// unsettled means that some of them have ended since they were read.
 	unsettled bool
 	have      inputs.Has
 	inputs    map[models.ArtifactID]models.AccountID
 	users     userQueues
-	// draft is the draft that the only call continues, and continued the job that does so
-	// already; both can be nil. taken is what the draft took from other jobs.
+	// draft is the draft that the only call continues, and continued the job that already continues
+	// it; both can be nil. taken is what the draft took from other jobs.
 	draft, continued *models.Job
 	taken            []models.JobSource
 
@@ -62,7 +62,7 @@ type accepted struct {
 }
 
 // writePlain writes the jobs of plain calls by one statement, without reading first. It leaves the
-// calls for which that does not suffice, and those of accounts that others have locked.
+// calls that need more, and those of accounts that other transactions have locked.
 func (s *Submitter) writePlain(ctx context.Context, calls []*submitCall) error {
 	b := &submitBatch{calls: calls, used: map[models.JobKey]*models.Job{}, accounts: map[models.AccountID]*models.Account{}}
 	for _, call := range calls {
@@ -81,8 +81,8 @@ func (s *Submitter) writePlain(ctx context.Context, calls []*submitCall) error {
 	return nil
 }
 
-// leaveUnwritten leaves the calls that were refused, since the cached account may be outdated,
-// and those whose job, or the job of the same key, was not written.
+// leaveUnwritten leaves the refused calls, since the cached account may be outdated, and those
+// whose job, or the job of the same key, was not written.
 func (b *submitBatch) leaveUnwritten() {
 	missing, there := change.Parted(b.changes, func(c *change.Change) bool { return c.Job.CreatedAt.IsZero() })
 	b.changes = there
@@ -143,8 +143,8 @@ func (b *submitBatch) run(ctx context.Context, s *Submitter) error {
 	return b.write(ctx, s.Sealer)
 }
 
-// lock keeps other submits of the account out, reads the account, and locks what the calls refer
-// to, in the one lock order: a request of the Videos API, jobs, inputs.
+// lock excludes other submits of the account, reads the account, and locks what the calls refer to,
+// in the one lock order: a request of the Videos API, jobs, inputs.
 func (b *submitBatch) lock(ctx context.Context) error {
 	if video := b.calls[0].video(); video != nil { // it is the only call
 		if err := models.Lock(ctx, b.tx, video.lock()); err != nil {
@@ -166,7 +166,7 @@ func (b *submitBatch) lock(ctx context.Context) error {
 	return err
 }
 
-// lockReferences reads the jobs that the calls' jobs depend on or take something from, and locks
+// lockReferences reads the jobs that the calls' jobs depend on or take something from. It locks
 // those that have ended, and the inputs that they name.
 func (b *submitBatch) lockReferences(ctx context.Context) error {
 	var on []models.JobID
@@ -332,7 +332,7 @@ func (b *submitBatch) one(call *submitCall, one *submission, answer *Submitted) 
 	return nil
 }
 
-// ErrQueueFull is the refusal of a job for which the account's queue has no room.
+// ErrQueueFull is the error for a job for which the account's queue has no room.
 var ErrQueueFull = apierror.Later(apierror.CodeQuotaExceeded, 10*time.Second,
 	"This account has reached its limit of waiting jobs: wait for some to start, or cancel some.")
 
@@ -368,7 +368,7 @@ func (b *submitBatch) parentsOf(call *submitCall, one *submission) ([]change.Par
 	return parents, nil
 }
 
-// tell returns the answers to the calls, and publishes the jobs, after the commit.
+// tell sets the answers of the calls, and publishes the jobs, after the commit.
 func (b *submitBatch) tell(ctx context.Context, s *Submitter) {
 	for _, call := range b.calls {
 		call.answers = b.answers[call]

@@ -18,8 +18,7 @@ const (
 	MaxPricePerHour = 10_000
 )
 
-// bears returns what a job says that it can bear, as a part of its request; nil if it says
-// nothing.
+// bears returns the capacity limits of the request for its digest, or nil if none is set.
 func (in *Submission) bears() any {
 	if in.MaxPreemptions == nil && in.FinishBy == nil && in.MaxPricePerHour == nil {
 		return nil
@@ -27,7 +26,7 @@ func (in *Submission) bears() any {
 	return map[string]any{"maxPreemptions": in.MaxPreemptions, "finishBy": utc(in.FinishBy), "maxPricePerHour": in.MaxPricePerHour}
 }
 
-// validBears checks what requires no clock.
+// validBears checks what does not depend on the clock.
 func (in *Submission) validBears() error {
 	if n := in.MaxPreemptions; n != nil && (*n < 0 || *n > MaxMaxPreemptions) {
 		return apierror.Invalid("maxPreemptions",
@@ -39,14 +38,14 @@ func (in *Submission) validBears() error {
 	return nil
 }
 
-// bear copies what the job can bear.
+// bear copies the capacity limits to the job.
 func (in *Submission) bear(job *models.Job, steps *priceSteps) {
 	job.MaxPreemptions, job.MaxPricePerHour = in.MaxPreemptions, in.MaxPricePerHour
 	job.Needs = models.NewNeeds(job.Spent(), steps.at(in.MaxPricePerHour))
 }
 
-// beginFinish checks the deadline against PostgreSQL's clock, after the start time. The job may
-// be unable to make it: then it is late, but it runs.
+// beginFinish checks the deadline against PostgreSQL's clock, after the start time. A job that
+// cannot meet its deadline is late, but it runs.
 func beginFinish(c *change.Change, finish *time.Time) error {
 	if finish == nil {
 		return nil
@@ -64,9 +63,9 @@ func beginFinish(c *change.Change, finish *time.Time) error {
 	return nil
 }
 
-// priceSteps keeps the number of different price limits small: each limit in use is a queue
-// that workers read. Limits count in three significant digits, rounded down, and in two after
-// too many different ones within an hour.
+// priceSteps keeps the number of different price limits small, since each limit in use is a queue
+// that workers read. Limits are rounded down to three significant digits, and to two after too many
+// different ones within an hour.
 type priceSteps struct {
 	mu    sync.Mutex
 	since time.Time
@@ -75,8 +74,8 @@ type priceSteps struct {
 
 const (
 	fineDigits, coarseDigits = 3, 2
-	// maxPriceSteps is how many different limits a process takes within priceStepsSpan. The
-	// operators of a fleet know its prices by heart: clients use few.
+	// maxPriceSteps is how many different limits a process accepts exactly within priceStepsSpan.
+	// Clients of a fleet usually need few.
 	maxPriceSteps  = 100
 	priceStepsSpan = time.Hour
 )

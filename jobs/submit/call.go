@@ -21,7 +21,7 @@ type submitCall struct {
 	set  []submission
 	// graph is the workflow whose jobs these are, or nil.
 	graph *Graph
-	// left means that one statement did not suffice, however plain the call is.
+	// left means that one statement was not enough, although the call is plain.
 	left bool
 
 	answers []Submitted
@@ -35,19 +35,19 @@ type submission struct {
 	asked models.Job
 	input *models.JobInput
 	err   error
-	// files are what its params name, values what its texts contain of other jobs' outputs, and
-	// stored both as far as they need no fetch. badInput is why one of them is refused, unless the
-	// key was used before.
+	// files are the files that its params name, values the parts of other jobs' outputs in its
+	// texts, and stored both as far as they need no fetch. badInput is why one of them is refused,
+	// unless the key was used before.
 	files    []catalogue.Input
 	values   []inputs.Result
 	stored   inputs.Stored
 	badInput error
-	// dependsOn are the jobs that it depends on: those that it says, and those from which it takes
-	// something.
+	// dependsOn are the jobs that it depends on: those of the request, and those from which it
+	// takes something.
 	dependsOn []models.JobID
-	// inherits is how many files it has from the draft that it continues.
+	// inherits is the number of its files that come from the draft that it continues.
 	inherits int
-	// token means that it took a token of the account's rate limit.
+	// token means that it has taken a token of the account's rate limit.
 	token bool
 	// like is an earlier submission of the call that needs a token for the same key.
 	like *submission
@@ -111,9 +111,9 @@ func (c *submitCall) tokens() (unused []*submission) {
 	return unused
 }
 
-// write decides on each submission that is not refused yet, and writes the accepted ones: by one
-// statement if nothing must be read for that, otherwise by a transaction that reads first. Either
-// way, calls that arrive together share it.
+// write accepts or refuses each submission that is not refused yet, and writes the accepted ones:
+// by one statement if nothing must be read first, otherwise by a transaction that reads first. In
+// both cases, calls that arrive together share it.
 func (s *Submitter) write(ctx context.Context, call *submitCall) error {
 	if err := s.prepare(ctx, call); err != nil {
 		return err
@@ -129,8 +129,8 @@ func (s *Submitter) write(ctx context.Context, call *submitCall) error {
 	return s.writes.Do(ctx, call.account, call, s.writeRead)
 }
 
-// plain reports whether a call is one job without references or conditions, limited only by
-// its account's queue.
+// plain reports whether a call is one job without references or conditions, limited only by its
+// account's queue.
 func (s *Submitter) plain(call *submitCall) bool {
 	if len(call.set) != 1 {
 		return false

@@ -7,8 +7,8 @@ import (
 	"github.com/reelay/reelay/jobs"
 )
 
-// Check returns the errors of [Submitter.Submit] about what a job takes from files and other jobs, as they
-// are now. It submits nothing.
+// Check returns the errors of [Submitter.Submit] about what a job takes from files and other jobs,
+// in their present state. It submits nothing.
 func (s *Submitter) Check(ctx context.Context, p jobs.Principal, in Submission) error {
 	call := s.newCall(p, []Submission{in})
 	if err := s.prepare(ctx, call); err != nil {

@@ -32,12 +32,12 @@ const (
 	maxTakeSeed = 1 << 31
 )
 
-// Takes submits drafts of one request that differ only in their seeds. With seeds, it submits
-// one draft for each. Otherwise it submits count drafts, 1 to 64, with consecutive seeds: from
-// params.seed on if the request has one, else from a random one. The drafts have the same
-// TakesID. With an idempotency key, a repeated call chooses the same seeds and returns the same
-// jobs. Takes returns INVALID_INPUT for a request that is not a draft, for a model without the
-// parameter seed, and for equal seeds; each answer can have the errors of Submit.
+// Takes submits drafts of one request that differ only in their seeds. With seeds, it submits one
+// draft for each. Otherwise it submits count drafts, 1 to 64, with consecutive seeds: from
+// params.seed on if the request has one, else from a random one. The drafts have the same TakesID.
+// With an idempotency key, a repeated call chooses the same seeds and returns the same jobs. Takes
+// returns INVALID_INPUT for a request that is not a draft, for a model without the parameter seed,
+// and for equal seeds. Each answer can have the errors of Submit.
 func (s *Submitter) Takes(ctx context.Context, p jobs.Principal, in Submission, count int, seeds []int64) ([]Submitted, error) {
 	if in.Draft == nil {
 		return nil, apierror.Invalid("draft", "Takes are drafts: set draft.steps.")
@@ -103,8 +103,8 @@ func (s *Submitter) takeParams(in *Submission) (map[string]json.RawMessage, erro
 	return lo.Ternary(params == nil, map[string]json.RawMessage{}, params), err
 }
 
-// firstTake returns the id of takes and the seed of the first one: random, or the same for the
-// same key.
+// firstTake returns the id of takes and the seed of the first one. Without a key both are random;
+// with a key they follow from it.
 func firstTake(p jobs.Principal, key *string) (id models.TakesID, seed int64) {
 	if key == nil {
 		return models.NewTakesID(), rand.Int64N(maxTakeSeed - maxTakes)
@@ -114,11 +114,11 @@ func firstTake(p jobs.Principal, key *string) (id models.TakesID, seed int64) {
 	return models.TakesIDOf(uuid.NewHash(sha256.New(), uuid.Nil, sum[:], 8)), seed
 }
 
-// Continue submits a job that begins with a draft's checkpoint and makes its video: with the
-// draft's prompt, params and version of the model. A draft is continued once. Repeating the
-// call returns the first job, and true. Continue returns NOT_FOUND for a job that the caller
-// may not see, CONFLICT for one that is not a COMPLETED draft, and for a draft that was
-// deleted or is no longer kept, and the errors of Submit.
+// Continue submits a job that starts from a draft's checkpoint and makes its video, with the
+// draft's prompt, params and version of the model. A draft is continued once. Repeating the call
+// returns the first job, and true. Continue returns NOT_FOUND for a job that the caller may not
+// see, CONFLICT for a job that is not a COMPLETED draft or is no longer kept, and the errors of
+// Submit.
 func (s *Submitter) Continue(ctx context.Context, p jobs.Principal, id models.JobID) (job *models.Job, deduplicated bool, err error) {
 	draft, err := jobs.JobToChange(ctx, s.DB, p, id)
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *Submitter) Continue(ctx context.Context, p jobs.Principal, id models.Jo
 	return answer.Job, answer.Deduplicated, nil
 }
 
-// continuation is the call that submits the continuation of a draft.
+// continuation returns the call that submits the continuation of a draft.
 func (s *Submitter) continuation(ctx context.Context, p jobs.Principal, draft *models.Job) (*submitCall, error) {
 	model := s.Catalogue.Current().Find(draft.Model, draft.ModelVersion)
 	if model == nil {
@@ -202,8 +202,8 @@ func OpenPrompt(ctx context.Context, db bun.IDB, sealer *seal.Sealer, job models
 
 var errDraftDeleted = apierror.Conflict("This draft was deleted: submit a new one.")
 
-// Continuable returns CONFLICT unless a job can be continued at a time: it is a COMPLETED draft
-// that is still kept, and that no job continues.
+// Continuable returns CONFLICT unless a job can be continued at a time: it must be a COMPLETED
+// draft that is still kept and that no job continues.
 func Continuable(draft *models.Job, now time.Time) error {
 	switch {
 	case draft.DraftSteps == 0:
@@ -240,8 +240,8 @@ func (b *submitBatch) lockDraft(ctx context.Context) error {
 	return err
 }
 
-// beginWithDraft makes job begin with the locked draft's newest checkpoint. If a job continues
-// the draft already, it returns that one instead.
+// beginWithDraft makes job start from the locked draft's newest checkpoint. If a job already
+// continues the draft, it returns that job instead.
 func (b *submitBatch) beginWithDraft(job *models.Job, account *models.Account) (continued *models.Job, err error) {
 	if b.draft == nil || b.continued != nil {
 		return b.continued, nil
@@ -256,7 +256,7 @@ func (b *submitBatch) beginWithDraft(job *models.Job, account *models.Account) (
 	return nil, nil
 }
 
-// handOver gives the draft's checkpoints and inputs to the job that continues it.
+// handOver moves the draft's checkpoints and inputs to the job that continues it.
 func (b *submitBatch) handOver(ctx context.Context) error {
 	if b.draft == nil {
 		return nil

@@ -12,9 +12,9 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Estimate returns a forecast for a job that the caller would submit now. The wait of a job
-// with RunAt includes the time until then. Estimate returns Submit's errors for invalid input,
-// a tier above the account's, and dependencies that are not the account's.
+// Estimate returns a forecast for a job that the caller would submit now. The wait of a job with
+// RunAt includes the time until then. Estimate returns Submit's errors for invalid input, for a
+// tier above the account's, and for dependencies of other accounts.
 func (s *Submitter) Estimate(ctx context.Context, p jobs.Principal, in Submission) (*estimate.Estimate, error) {
 	job, err := in.validate(s.Catalogue.Current(), s.Outbound, &s.prices)
 	if err != nil {

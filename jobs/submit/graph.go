@@ -59,7 +59,7 @@ func (s *Submitter) SubmitGraph(ctx context.Context, p jobs.Principal, g *Graph)
 	return g.Workflow, false, nil
 }
 
-// begin returns what is to be submitted, and sets what follows from the nodes.
+// begin returns the submissions of the new jobs, and sets what follows from the nodes.
 func (g *Graph) begin() (all []Submission) {
 	for _, node := range g.Nodes {
 		node.WorkflowID = g.Workflow.ID
@@ -138,8 +138,8 @@ func (g *Graph) own(call *submitCall) map[models.JobID]*models.Job {
 	return own
 }
 
-// find looks for the workflow of an earlier request with the same key. Only while no other submit of
-// the account runs can none be made meanwhile.
+// find looks for the workflow of an earlier request with the same key. The result is final only
+// while no other submit of the account runs.
 func (g *Graph) find(ctx context.Context, db bun.IDB) (known bool, err error) {
 	if g.Workflow.IdempotencyKey == "" {
 		return false, nil
@@ -157,7 +157,7 @@ func (g *Graph) find(ctx context.Context, db bun.IDB) (known bool, err error) {
 	return true, nil
 }
 
-// refusal returns the first error of the nodes, with the place of the node in its field.
+// refusal returns the first error of the nodes, with the node's place in its field.
 func (g *Graph) refusal(answers []Submitted) error {
 	for i, answer := range answers {
 		if answer.Refused != nil {
@@ -167,7 +167,7 @@ func (g *Graph) refusal(answers []Submitted) error {
 	return nil
 }
 
-// at says which node an error is about, unless it is about the whole.
+// at adds to an error the node that it is about, unless it is about the whole workflow.
 func (g *Graph) at(i int, refused *apierror.Error) error {
 	if refused.Code == apierror.CodeQuotaExceeded || refused.Code == apierror.CodeRateLimited || refused.Code == apierror.CodeOverloaded {
 		return refused
@@ -175,7 +175,7 @@ func (g *Graph) at(i int, refused *apierror.Error) error {
 	node := g.jobs[i]
 	named := *refused
 	message := refused.Message
-	for _, other := range g.jobs { // their ids are new, so that only the keys say anything
+	for _, other := range g.jobs { // their ids are new, so only the keys are useful
 		if strings.Contains(message, string(other.JobID)) {
 			message = strings.ReplaceAll(message, string(other.JobID), other.Key)
 		}
@@ -184,7 +184,7 @@ func (g *Graph) at(i int, refused *apierror.Error) error {
 	return named.In(strings.TrimSuffix(fmt.Sprintf("jobs.%s.job.%s", node.Key, refused.Field), "."))
 }
 
-// invalid returns why a node's request is refused whatever else is true; g can be nil.
+// invalid returns why a node's request is always refused. g can be nil.
 func (g *Graph) invalid(call *submitCall) error {
 	if g == nil {
 		return nil
@@ -197,7 +197,7 @@ func (g *Graph) invalid(call *submitCall) error {
 	return nil
 }
 
-// tooLarge is the refusal of a job for which the account's queue has no room; g can be nil.
+// tooLarge returns the error for jobs that never fit into the account's queue. g can be nil.
 func (g *Graph) tooLarge(account *models.Account, jobs int) error {
 	if g == nil {
 		return ErrQueueFull
@@ -206,7 +206,7 @@ func (g *Graph) tooLarge(account *models.Account, jobs int) error {
 		"This workflow has %d jobs, and the account can have %d waiting jobs together with those that it has: submit a smaller one, wait for some to start, or have an operator raise maxQueued.", jobs, account.MaxQueued)
 }
 
-// write writes the workflow with its nodes. Its jobs are written.
+// write writes the workflow with its nodes, whose jobs must be written.
 func (g *Graph) write(ctx context.Context, tx bun.Tx, sealer *seal.Sealer) error {
 	if g.Workflow.Open == 0 {
 		now, err := models.Now(ctx, tx)
@@ -230,7 +230,7 @@ func (g *Graph) write(ctx context.Context, tx bun.Tx, sealer *seal.Sealer) error
 	return change.AnnounceWorkflows(ctx, tx, []*models.Workflow{g.Workflow})
 }
 
-// policy is what happens to the job if one that it depends on ends without success.
+// policy returns what happens to the job if one of its parents ends without success.
 func (one *submission) policy() models.FailurePolicy {
 	if one.in.node == nil {
 		return models.FailureCascade

@@ -9,8 +9,8 @@ import (
 	"github.com/reelay/reelay/internal/strictjson"
 )
 
-// Limits of metadata. It holds a few words of the caller's own, which are searched, shown, and
-// read by programs in other languages.
+// Limits of metadata. It contains a few words of the caller's own, which are searched, displayed,
+// and read by programs in other languages.
 const (
 	maxMetadataBytes     = 16 << 10
 	MaxMetadataKeys      = 64

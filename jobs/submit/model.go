@@ -13,9 +13,8 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 )
 
-// chooseModel returns the model for a submission and its validated params. A submission that
-// names an alias must be valid for each model that it can get, so that whether it is accepted
-// does not depend on chance.
+// chooseModel returns the model for a submission and its validated params. A submission that names
+// an alias must be valid for each model of the alias, so that acceptance does not depend on chance.
 func chooseModel(known *catalogue.Snapshot, in *Submission) (*catalogue.Model, json.RawMessage, error) {
 	candidates, err := known.Candidates(in.Model)
 	if err != nil {
@@ -50,7 +49,8 @@ func (in *Submission) validFor(model *catalogue.Model) (json.RawMessage, error) 
 	return valid, err
 }
 
-// refusedBy says which model of an alias refuses a submission. Without an alias the caller knows.
+// refusedBy adds to an error which model of an alias refuses a submission. Without an alias the
+// caller knows the model.
 func refusedBy(model *catalogue.Model, asked string, err error) error {
 	var e *apierror.Error
 	if model.Name == asked || !errors.As(err, &e) {
@@ -61,7 +61,7 @@ func refusedBy(model *catalogue.Model, asked string, err error) error {
 	return &said
 }
 
-// ValidPrompt checks a prompt against the limits, and against what the model says of prompts.
+// ValidPrompt checks a prompt against the limits and against the model's rules for prompts.
 func ValidPrompt(prompt string, model *catalogue.Model) error {
 	switch {
 	case model.RequiresPrompt && strings.TrimSpace(prompt) == "":

@@ -18,9 +18,9 @@ import (
 const (
 	MaxPromptRunes = 10_000
 	maxPromptBytes = 40_000
-	// maxMarks is how many accents, vowel signs and the like one character may carry: the
-	// limit of Unicode's Stream-Safe Text Format. No script needs more, and more would be
-	// drawn over the surrounding text.
+	// maxMarks is how many accents, vowel signs and other combining marks one character may have:
+	// the limit of Unicode's Stream-Safe Text Format. No script needs more, and more would be drawn
+	// over the surrounding text.
 	maxMarks       = 30
 	MaxKeyRunes    = 255
 	MaxUserIDBytes = 255
@@ -42,8 +42,8 @@ type Submission struct {
 	TimeoutSeconds *int
 	UserID         string
 	Metadata       json.RawMessage
-	// CallbackURL is called when a run of the job ends. If empty, only the account's endpoints
-	// are.
+	// CallbackURL is called when a run of the job ends. If it is empty, only the account's
+	// endpoints are called.
 	CallbackURL string
 	// RunAt is the earliest time at which the job may start; nil means at once. The job
 	// expires if it has not started by ExpiresAt; nil means never.
@@ -55,38 +55,39 @@ type Submission struct {
 	RequireRegion bool
 	// Retry narrows the backoff between attempts.
 	Retry *models.RetryPolicy
-	// AtMostOnce ends the job FAILED if its only attempt ends without success, for whatever
-	// reason. It excludes MaxAttempts above 1 and Retry.
+	// AtMostOnce ends the job FAILED if its only attempt ends without success, for any reason. It
+	// excludes MaxAttempts above 1 and Retry.
 	AtMostOnce bool
-	// MaxPreemptions is after how many losses of spot workers a run continues on on-demand
-	// capacity only, 0 to 1000; nil means never.
+	// MaxPreemptions is the number of losses of spot workers, 0 to 1000, after which a run
+	// continues on on-demand capacity only; nil means never.
 	MaxPreemptions *int
-	// FinishBy is when the job should be complete; nil means no time. Without slack, the job
-	// runs on on-demand capacity only.
+	// FinishBy is the deadline; nil means none. Without slack before the deadline, the job runs on
+	// on-demand capacity only.
 	FinishBy *time.Time
-	// MaxPricePerHour is the highest price of a worker that may run the job, in USD, 0 to
-	// 10,000. It counts in steps, see priceSteps; nil means any price.
+	// MaxPricePerHour is the highest price of a worker that may run the job, in USD per hour, 0 to
+	// 10,000. It is rounded to steps, see priceSteps; nil means any price.
 	MaxPricePerHour *float64
 	// Draft asks for a draft of the video; nil asks for the video.
 	Draft *Draft
 	// Video is the Videos API's own data; nil for any other caller.
 	Video *VideoRequest
 
-	// takes is shared by the drafts of one request. continues is the draft that the job continues.
+	// takes is the id that the drafts of one request share. continues is the draft that the job
+	// continues.
 	takes     models.TakesID
 	continues models.JobID
-	// node is the node of a workflow that the job is; nil for any other.
+	// node is the job's node in a workflow, or nil.
 	node *GraphNode
 }
 
-// Draft asks for a job that ends after some steps: with a preview and a checkpoint, and without
-// a video.
+// Draft asks for a job that ends after some steps, with a preview and a checkpoint instead of a
+// video.
 type Draft struct {
 	// Steps is 1 to the steps of the whole video.
 	Steps int
 }
 
-// VideoRequest is what a Submission from the Videos API has in addition.
+// VideoRequest is the additional part of a Submission from the Videos API.
 type VideoRequest struct {
 	// Model, Size and Seconds are the client's own values, and are returned unchanged.
 	Model, Size, Seconds string
@@ -100,8 +101,8 @@ type VideoRequest struct {
 	Age time.Duration
 }
 
-// GraphNode is a node of a [Graph]. JobID is set: that of the new job, or of the job that is
-// reused.
+// GraphNode is a node of a [Graph]. JobID is always set: to the id of the new job, or of the job
+// that is reused.
 type GraphNode struct {
 	models.WorkflowNode
 	// Submission is the request of the new job. It has no idempotency key.
@@ -160,9 +161,9 @@ func (in *Submission) validate(known *catalogue.Snapshot, outside outbound.Polic
 	return job, nil
 }
 
-// sameRequest reports whether two requests under one key are the same: either with the
-// account's defaults filled in, or as sent, since an operator may have changed the account in
-// between. A row holds both digests. A deleted job has none, so every request counts as the same.
+// sameRequest reports whether two requests under one key are the same: with the account's defaults
+// filled in, or as they were sent, since an operator may have changed the account in between. A row
+// has both digests. A deleted job has none, so that every request counts as the same.
 func sameRequest(first, repeated []byte) bool {
 	if len(first) == 0 {
 		return true
@@ -180,14 +181,14 @@ func requestDigests(job, asked *models.Job, in Submission) ([]byte, error) {
 	return append(meant, bare...), err
 }
 
-// requestDigest identifies a request: it hashes the canonical JSON of everything requested
-// except the key, including the defaults that the job has by now.
+// requestDigest identifies a request. It hashes the canonical JSON of everything requested except
+// the key, with the defaults that the job has by now.
 func requestDigest(job *models.Job, in Submission) ([]byte, error) {
 	request := []any{
 		job.Type, job.Model, in.Prompt, job.Params, job.Tier, job.Priority, job.MaxAttempts, job.TimeoutSeconds,
 		job.UserID, job.Metadata,
 	}
-	if job.Alias != "" { // another model may be chosen each time: none of its defaults count
+	if job.Alias != "" { // another model may be chosen each time, so its defaults do not count
 		request[0], request[1], request[3], request[6], request[7] = in.Type, job.Alias, in.Params, in.MaxAttempts, in.TimeoutSeconds
 	}
 	if when := in.conditions(); when != nil {
@@ -239,7 +240,7 @@ func (in *Submission) validLimits() error {
 	return in.validMetadata()
 }
 
-// makeDraft makes job the draft that was asked for, if any. The draft was checked.
+// makeDraft makes job a draft if the request asks for one. The request was checked.
 func (in *Submission) makeDraft(model *catalogue.Model, job *models.Job) {
 	if in.Draft == nil {
 		return

@@ -31,7 +31,7 @@ type Submitter struct {
 	// Outbound decides which URLs may be called back.
 	Outbound  outbound.Policy
 	Admission Admission
-	// UserShare is how much of an account's queue the jobs of one user may take, in percent; 0
+	// UserShare is the part of an account's queue that the jobs of one user may take, in percent; 0
 	// and 100 mean no limit.
 	UserShare int
 
@@ -86,8 +86,8 @@ func (s *Submitter) SubmitMany(ctx context.Context, p jobs.Principal, all []Subm
 	return s.submit(ctx, p, all, nil)
 }
 
-// submit is the only way to submit. It shares its queries and writes with concurrent calls. The
-// jobs are those of a workflow if graph is not nil.
+// submit is the only way to submit. It shares its queries and writes with concurrent calls. If
+// graph is not nil, the jobs are those of a workflow.
 func (s *Submitter) submit(ctx context.Context, p jobs.Principal, all []Submission, graph *Graph) ([]Submitted, error) {
 	if err := p.RequireChange(); err != nil {
 		return nil, err
@@ -128,8 +128,7 @@ func (s *Submitter) accept(ctx context.Context, call *submitCall) error {
 	return nil
 }
 
-// setTier fills in the tier and what depends on it, and checks it against the
-// account's.
+// setTier fills in the tier and what depends on it, and compares it with the account's.
 func setTier(job *models.Job, account *models.Account) error {
 	job.Tier = cmp.Or(job.Tier, account.Tier)
 	job.Lane = job.Tier

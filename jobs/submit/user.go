@@ -17,7 +17,7 @@ const DefaultUserShare = 50
 type userQueues struct {
 	// share is Submitter.UserShare.
 	share int
-	// left holds the users that are limited.
+	// left contains the limited users, with the number of jobs that each may add.
 	left map[models.UserQueue]int
 }
 
@@ -65,8 +65,8 @@ func (u *userQueues) limit(account *models.Account) (most int, limited bool) {
 	return (account.MaxQueued*u.share + 99) / 100, true
 }
 
-// enter takes a place for a user's job, or refuses the job. keeps is whether the job keeps its
-// place.
+// enter takes a place in the queue for a user's job, or refuses the job. keeps means that the job
+// keeps its place.
 func (u *userQueues) enter(job *models.Job, keeps bool) error {
 	user := models.UserQueue{AccountID: job.AccountID, UserID: job.UserID}
 	left, limited := u.left[user]

@@ -20,8 +20,8 @@ import (
 // seconds after a failure.
 const retryWindow = 15 * time.Minute
 
-// RepeatedVideo returns the job that this request made before, or nil. It only avoids storing
-// an input for nothing: Submit decides.
+// RepeatedVideo returns the job that this request made before, or nil. It only avoids storing an
+// input that is not needed: Submit decides.
 func (s *Submitter) RepeatedVideo(ctx context.Context, p jobs.Principal, key *string, request VideoRequest) (*models.Job, error) {
 	if key == nil && request.Retry == 0 {
 		return nil, nil
@@ -62,9 +62,9 @@ type videoAsked struct {
 	key models.JobKey
 }
 
-// madeBefore returns the jobs that equal requests made before, by digest. The digests are
-// locked. A request with an idempotency key is identified by key and digest: its job's params
-// differ each time, since each request's input file is stored again.
+// madeBefore returns the jobs that equal requests made before, by digest. The digests are locked. A
+// request with an idempotency key is identified by key and digest: the params of its job differ
+// each time, since the input file of each request is stored again.
 func madeBefore(ctx context.Context, tx bun.Tx, asked []videoAsked, used map[models.JobKey]*models.Job) (map[string]*models.Job, error) {
 	var retried, overtaken []models.VideoClaim
 	digests := map[models.JobID][]byte{}
@@ -109,7 +109,7 @@ func madeBefore(ctx context.Context, tx bun.Tx, asked []videoAsked, used map[mod
 	return lo.KeyBy(found, func(j *models.Job) string { return ids[j.ID] }), err
 }
 
-// row returns what is stored of the request with its new job.
+// row returns the row of the request with its new job.
 func (r *VideoRequest) row(job *models.Job) *models.Video {
 	return &models.Video{
 		JobID: job.ID, Model: r.Model, Size: r.Size, Seconds: r.Seconds, RemixOf: r.RemixOf,

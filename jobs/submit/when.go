@@ -20,13 +20,13 @@ const (
 	maxRetryDelay = 24 * 60 * 60
 )
 
-// soon reports whether the job is queued at once, or within a minute.
+// soon reports whether the job will be queued at once or within a minute.
 func (in *Submission) soon() bool {
 	return len(in.DependsOn) == 0 && (in.RunAt == nil || time.Until(*in.RunAt) < time.Minute)
 }
 
-// conditions returns what a job waits for, as a part of its request; nil if it waits for a
-// worker only.
+// conditions returns what a job waits for, as a part of its digest, or nil if it waits only for a
+// worker.
 func (in *Submission) conditions() any {
 	if in.RunAt == nil && in.ExpiresAt == nil && len(in.DependsOn) == 0 && in.Region == "" && in.Retry == nil {
 		return nil
@@ -41,7 +41,7 @@ func utc(t *time.Time) any {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// validConditions checks what requires neither the clock nor other jobs.
+// validConditions checks what depends neither on the clock nor on other jobs.
 func (in *Submission) validConditions() error {
 	switch {
 	case !text.Valid(in.Region, 0, text.MaxName):
@@ -98,7 +98,7 @@ func beginJob(c *change.Change, in Submission, d change.Dependencies) error {
 	return nil
 }
 
-// beginTimes checks times against PostgreSQL's clock, in the microseconds that it stores. A
+// beginTimes checks times against PostgreSQL's clock, in microseconds, as PostgreSQL stores them. A
 // start time in the past is ignored.
 func beginTimes(c *change.Change, in Submission) error {
 	if in.RunAt != nil {
@@ -128,7 +128,8 @@ func beginTimes(c *change.Change, in Submission) error {
 	return nil
 }
 
-// failWithParent ends a new job, which is written, because it depends on a failed or cancelled one.
+// failWithParent ends a new job, which is already written, because it depends on a failed or
+// cancelled one.
 func failWithParent(c *change.Change, parent *models.Job) error {
 	c.Before, c.From, c.Events = *c.Job, c.Job.Status, nil
 	return c.Failed(models.FailDependency, change.DependencyReason(parent))

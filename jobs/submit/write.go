@@ -14,7 +14,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// write writes the accepted jobs. It locks the rows for which workers wait when all is written.
+// write writes the accepted jobs. Rows for which workers wait are locked after everything is
+// written.
 func (b *submitBatch) write(ctx context.Context, sealer *seal.Sealer) error {
 	if len(b.changes) == 0 {
 		return nil
@@ -78,7 +79,7 @@ func (b *submitBatch) writeJobs(ctx context.Context, db bun.IDB) error {
 		rows.Ready = nil
 	}
 	for i, c := range b.changes {
-		if !all[i].Written && rows.Judged { // a plain submit has used the key meanwhile
+		if !all[i].Written && rows.Judged { // a plain submit used the key in the meantime
 			return fmt.Errorf("job %s was not written: %w", c.Job.ID, models.ErrLostRace)
 		}
 		if c.Job.Status == models.JobQueued {
