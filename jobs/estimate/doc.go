@@ -1,3 +1,3 @@
-// Package estimate forecasts waits and ends of jobs from the queue, the workers and the times of past
-// renders.
+// Package estimate forecasts waits and ends of jobs from the queues, the workers, and the durations
+// of past renders.
 package estimate

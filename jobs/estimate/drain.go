@@ -13,10 +13,10 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Obstacle is why queued jobs would never start, as things are.
+// Obstacle is a reason for which queued jobs will not start until something changes.
 type Obstacle string
 
-// The obstacles, in the order in which they are looked for.
+// The obstacles, in the order in which they are checked.
 const (
 	ObstacleHalted     Obstacle = "HALTED"      // an operator halted all leases
 	ObstaclePaused     Obstacle = "PAUSED"      // an operator paused the queue
@@ -29,10 +29,10 @@ var Obstacles = []Obstacle{ObstacleHalted, ObstaclePaused, ObstacleNoCapacity, O
 
 // Drain is the time until queues are empty if no job is added.
 //
-// Only queued jobs count that workers take now: LeftOut are the others. What workers hold now,
-// limits of accounts, and workers that boot are not considered.
+// It counts only queued jobs that present workers can take; LeftOut has the others. It ignores jobs
+// that run now, limits of accounts, and booting workers.
 type Drain struct {
-	// Seconds is nil if jobs wait and all of them are left out. It is 0 if no job waits.
+	// Seconds is nil if jobs wait and all of them are left out, and 0 if no job waits.
 	Seconds *float64
 	LeftOut []LeftOut
 }
@@ -43,7 +43,7 @@ type LeftOut struct {
 	Jobs     int
 }
 
-// Why says, in a few words, why the jobs do not start.
+// Why returns in a few words why the jobs do not start.
 func (l LeftOut) Why() string {
 	switch l.Obstacle {
 	case ObstacleHalted:
@@ -56,7 +56,7 @@ func (l LeftOut) Why() string {
 	return "no worker that can run " + lo.Ternary(l.Jobs == 1, "it", "them") + " is ready"
 }
 
-// Closed is how many jobs an operator keeps from starting.
+// Closed returns how many jobs an operator keeps from starting.
 func (d Drain) Closed() (jobs float64) {
 	for _, l := range d.LeftOut {
 		if l.Obstacle == ObstaclePaused || l.Obstacle == ObstacleHalted {
@@ -71,20 +71,20 @@ func (d Drain) Never() bool {
 	return d.Seconds == nil && !slices.ContainsFunc(d.LeftOut, func(l LeftOut) bool { return l.Obstacle == ObstacleNoWorker })
 }
 
-// Drains are the drains of all queues, from one reading. All figures of the time to empty queues,
-// anywhere, are made of it: that of a queue, of a lane, and of all lanes.
+// Drains contains the drains of all queues from one snapshot. Every figure of the time to empty a
+// queue, a lane or all lanes comes from it.
 type Drains struct {
 	parts   []drainPart
 	workers []int // of each class
 }
 
-// drainPart is queued jobs of a lane and model that the same classes of workers run.
+// drainPart contains the queued jobs of a lane and model that the same classes of workers can run.
 type drainPart struct {
 	lane     models.Tier
 	model    string
 	jobs     float64
 	work     float64 // in seconds of one worker
-	classes  []int   // that run them and have workers
+	classes  []int   // that can run them and have workers
 	obstacle Obstacle
 }
 
@@ -148,7 +148,7 @@ func newDrains(work []models.QueueWork, capacity []models.Capacity, known *catal
 		default:
 			p.work = seconds / float64(workers)
 		}
-		// Parts that differ in nothing that counts are one.
+		// Parts that are equal in everything relevant are merged.
 		key := fmt.Sprint(p.lane, p.model, p.obstacle, p.classes)
 		if at, ok := byKey[key]; ok {
 			d.parts[at].jobs, d.parts[at].work = d.parts[at].jobs+p.jobs, d.parts[at].work+p.work
@@ -160,7 +160,7 @@ func newDrains(work []models.QueueWork, capacity []models.Capacity, known *catal
 	return d
 }
 
-// obstacleOf returns why an operator keeps the jobs from starting, or "".
+// obstacleOf returns how an operator keeps the jobs from starting, or "".
 func obstacleOf(w models.QueueWork, closed []models.ClosedQueue) Obstacle {
 	paused := Obstacle("")
 	for _, c := range closed {
@@ -179,7 +179,7 @@ func obstacleOf(w models.QueueWork, closed []models.ClosedQueue) Obstacle {
 func (d *Drains) All() Drain { return d.of(func(*drainPart) bool { return true }) }
 
 // Of returns the drain of a model's queue in a lane, or of all queues of the lane if model is "",
-// as if there were no others: depth × mean render / workers for a single queue.
+// as if there were no other queues. For a single queue that is depth × mean render / workers.
 func (d *Drains) Of(lane models.Tier, model string) Drain {
 	return d.of(func(p *drainPart) bool { return p.lane == lane && (model == "" || p.model == model) })
 }
@@ -210,9 +210,9 @@ func (d *Drains) of(chosen func(*drainPart) bool) Drain {
 	return found
 }
 
-// empty returns after how many seconds parts are empty. Each class of workers works on the highest
-// lane that it serves, and divides itself among the parts there by their work that is left. A part
-// ends with each round.
+// empty returns the seconds until the parts are empty. Each class of workers works on the highest
+// lane that it serves, and is divided among the parts of that lane in proportion to their remaining
+// work. Each round empties at least one part.
 func (d *Drains) empty(parts []drainPart) (seconds float64) {
 	for open := parts; len(open) > 0; {
 		rates := make([]float64, len(open))
@@ -255,15 +255,15 @@ func (d *Drains) empty(parts []drainPart) (seconds float64) {
 	return seconds
 }
 
-// UntilResumed reports whether jobs wait and an operator keeps all of them from starting: their queues
-// are paused, or all starts halted.
+// UntilResumed reports whether jobs wait and an operator keeps all of them from starting, by
+// pausing their queues or halting all starts.
 func (d Drain) UntilResumed() bool {
 	return d.Seconds == nil && len(d.LeftOut) > 0 && !slices.ContainsFunc(d.LeftOut, func(l LeftOut) bool {
 		return l.Obstacle != ObstaclePaused && l.Obstacle != ObstacleHalted
 	})
 }
 
-// LeftOutText names the jobs that a drain leaves out, the most first, or "".
+// LeftOutText describes the jobs that a drain leaves out, the largest group first, or returns "".
 func (d Drain) LeftOutText() string {
 	all := slices.Clone(d.LeftOut)
 	slices.SortStableFunc(all, func(a, b LeftOut) int { return cmp.Compare(b.Jobs, a.Jobs) })

@@ -11,37 +11,38 @@ import (
 	"github.com/samber/lo"
 )
 
-// Outlook is the input of all estimates: a recent snapshot of the workers and the accounts'
-// lines, and a forecast of the next hours at recent rates.
+// Outlook is the basis of all estimates: a recent snapshot of the workers and of the accounts'
+// queues, and a simulation of the next hours at recent arrival rates.
 //
-// play simulates the future once, and assigns jobs as a claim does. When a worker is free (an
-// idle one at once, a busy one when its current job or boot ends), it takes the first job that
-// it can run, by lane, turn and virtual start (start-time fair queueing: Goyal, Vin and Cheng,
-// SIGCOMM 1996), of an account below its running limit. The job lasts as long as such jobs
-// took. Jobs that wait past the target of their lane take workers whose jobs may give way; these
-// are resumed there when no job of a higher lane waits. New jobs arrive evenly, at each account's own rate. A job's forecast start is when a
-// worker that can run it takes a job that comes after it, or finds none.
+// play simulates the future once, and assigns jobs as a claim does. When a worker is free (an idle
+// one at once, a busy one when its current job or boot ends), it takes the first job that it can
+// run, by lane, turn and virtual start (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM
+// 1996), of an account below its running limit. The job takes as long as similar jobs took. Jobs
+// that wait past the target of their lane take workers whose jobs may yield; those resume there
+// when no job of a higher lane waits. New jobs arrive evenly, at each account's own rate. The
+// forecast start of a job is when a worker that can run it takes a job that comes after it, or
+// finds none.
 //
-// playStarts bounds the simulated jobs; the wait of those behind grows in proportion.
+// playStarts bounds the simulated starts. The wait of jobs behind them grows in proportion.
 type Outlook struct {
 	catalogue *catalogue.Snapshot
 	classes   []*class
-	held      map[models.AccountID]int // by the number of workers that hold its jobs
+	held      map[models.AccountID]int // the number of workers that run its jobs
 	lines     []*line
 	arrivals  []*models.Arrival
 	times     RenderTimes
 	lanes     map[models.Tier]models.LaneState
 	warmth    warmth
-	// lateAfter is as Estimator has it.
+	// lateAfter is a copy of Estimator.LateAfter.
 	lateAfter map[models.Tier]time.Duration
-	// rested is how long the read paused to let others pass.
+	// rested is how long the read paused so that other requests could run.
 	rested time.Duration
 	course
-	// entered means that jobs joined the lines since the last play, playing that a play is
-	// running or about to.
+	// entered means that jobs were added since the last simulation, playing that a simulation runs
+	// or is scheduled.
 	entered, playing bool
 	playedAt         time.Time
-	// took is how long the play took, plus the time that expect used since.
+	// took is how long the simulation took, plus the time that expect used since.
 	took time.Duration
 	// expected caches the results of expect.
 	expected map[query]expectation
@@ -49,9 +50,9 @@ type Outlook struct {
 
 // course is the simulated future.
 type course struct {
-	starts []start // in time's order
-	// cleared is when the last job of the queue starts that was played, and left
-	// how many were not.
+	starts []start // in the order of time
+	// cleared is when the last simulated job of the queue starts, and left is how many jobs were
+	// not simulated.
 	cleared float64
 	left    int
 }
@@ -63,15 +64,15 @@ type class struct {
 	hands   []hand
 }
 
-// hand is one worker: in how many seconds it is free, and whose job it holds. yields is the lane
-// of a job that may give way to those of higher lanes.
+// hand is one worker: the seconds until it is free, and the account whose job it runs. yields is
+// the lane of that job if it may yield to jobs of higher lanes.
 type hand struct {
 	free    float64
 	account models.AccountID
 	yields  models.Tier
 }
 
-// line is one account's queued jobs in a line.
+// line contains one account's queued jobs in a queue.
 type line struct {
 	models.Line
 	fairqueue.Share
@@ -79,15 +80,15 @@ type line struct {
 	queued     int
 	running    int
 	maxRunning int
-	// head are the first of them, in their order; the others are like these.
+	// head has the first of them, in their order. The others are assumed to be like these.
 	head []load
 }
 
-// load is what a worker needs to know of a job.
+// load has the properties of a job that decide who can run it and for how long.
 type load struct {
 	models.Queue
 	kind       models.Kind
-	gpuSeconds float64 // what the catalogue reckons
+	gpuSeconds float64 // the catalogue's estimate
 }
 
 // at returns the line's job at a place, from 0.
@@ -127,21 +128,21 @@ func (l *line) before(tag float64) (n int) {
 	return n
 }
 
-// Estimate is a forecast. Nil fields are unknown: there is no capacity, or the queue is
+// Estimate is a forecast. Nil fields are unknown, because there is no capacity or the queue is
 // paused.
 type Estimate struct {
-	// WaitSeconds is the time until a worker starts the job. It exceeds WaitSecondsP90 one
-	// time in ten.
+	// WaitSeconds is the expected time until a worker starts the job. One job in ten waits longer
+	// than WaitSecondsP90.
 	WaitSeconds    *float64
 	WaitSecondsP90 *float64
-	// RenderSeconds is how long it keeps a worker busy.
+	// RenderSeconds is how long the job keeps a worker busy.
 	RenderSeconds *float64
 	// Position is the job's place among the queued jobs that its workers can run; 1 is the
 	// next.
 	Position int
 }
 
-// seconds is until the job is complete, if that is known.
+// seconds returns the seconds until the job completes, or nil if they are unknown.
 func (e *Estimate) seconds() *float64 {
 	if e.WaitSeconds == nil {
 		return nil
@@ -149,19 +150,19 @@ func (e *Estimate) seconds() *float64 {
 	return new(*e.WaitSeconds + *e.RenderSeconds)
 }
 
-// query is a job as estimates see it.
+// query has the properties of a job on which its estimate depends.
 type query struct {
 	load
 	account    models.AccountID
 	weight     float64
 	running    int
 	maxRunning int
-	// ownAhead is how many of the account's own jobs in its line come before it.
+	// ownAhead is how many jobs of the same account come before it in its queue.
 	ownAhead int
 }
 
-// estimate returns the forecast of one job that is queued or would be. system is its wait
-// without its account's running limit.
+// estimate returns the forecast of a job that is queued or would be. system is its wait without the
+// running limit of its account.
 func (o *Outlook) estimate(q query) (found Estimate, system float64) {
 	tag, classes := o.startTag(q), o.serving(q)
 	found, system = o.wait(q, tag, classes)
@@ -216,10 +217,10 @@ func Rounded(seconds float64) float64 {
 	return math.Round(seconds)
 }
 
-// find returns when the job starts, and after how many others on its workers. With capped the
-// job also needs a free slot of its account.
+// find returns when the job starts, and how many other jobs start before it on workers that can run
+// it. With capped the job also needs a free slot of its account.
 func (o *Outlook) find(q query, tag float64, capped bool) (wait float64, before int) {
-	var ends []float64 // of what the account runs
+	var ends []float64 // of the account's running jobs
 	for _, c := range o.classes {
 		for _, h := range c.hands {
 			if capped && h.account == q.account && h.account != "" {
@@ -247,26 +248,26 @@ func (o *Outlook) find(q query, tag float64, capped bool) (wait float64, before 
 			before++
 		}
 	}
-	// The job is behind everything that was played, or the play expects newcomers to go before
-	// it all that time. In reality, chance and promotion spare it most of them.
+	// The job is behind all simulated jobs, or the simulation expects newcomers to go before it for
+	// all that time. In reality, chance and promotion spare it most of them.
 	started := -o.left
 	for _, l := range o.lines {
 		started += l.queued
 	}
 	ahead := o.position(q, tag, o.classes)
 	wait = o.cleared * max(1, float64(ahead)/float64(max(started, 1)))
-	if capped && len(ends) >= q.maxRunning { // its account needs a free slot all the same
+	if capped && len(ends) >= q.maxRunning { // its account still needs a free slot
 		slices.Sort(ends)
 		wait = max(wait, ends[len(ends)-q.maxRunning])
 	}
 	return min(wait, maxWait), before
 }
 
-// leastIrregular is the minimum irregularity of a wait: the jobs that arrive meanwhile are
-// never exactly those that the forecast expects.
+// leastIrregular is the minimum irregularity of a wait, because the jobs that arrive are never
+// exactly the expected ones.
 const leastIrregular = 0.15
 
-// maxWait is the longest wait that is predicted, in seconds: 30 days.
+// maxWait is the longest predicted wait, in seconds: 30 days.
 const maxWait = 30 * 24 * 60 * 60
 
 // position returns 1 plus the number of queued jobs that start before q, among those that
@@ -280,7 +281,7 @@ func (o *Outlook) position(q query, tag float64, classes []*class) int {
 			n = q.ownAhead
 		case l.Line == q.Line:
 			n = l.before(tag)
-		case fairqueue.CompareLines(l.Line, q.Line, false) < 0: // seldom is it the promoted jobs' turn
+		case fairqueue.CompareLines(l.Line, q.Line, false) < 0: // the promoted jobs rarely have the turn
 			n = l.queued
 		}
 		if n == 0 {
@@ -314,8 +315,8 @@ func laneTime(lines []*line, of models.Line) float64 {
 	return fairqueue.LineTime(standing, 0)
 }
 
-// startTag is the virtual time at which a job starts: that of its account,
-// advanced by its jobs before.
+// startTag returns the virtual time at which a job starts: its account's time, advanced by the
+// account's jobs before it.
 func (o *Outlook) startTag(q query) float64 {
 	at := laneTime(o.lines, q.Line)
 	for _, a := range o.arrivals {
@@ -343,10 +344,10 @@ func (o *Outlook) renderSeconds(classes []*class, job load) float64 {
 	return sum / float64(max(n, 1))
 }
 
-// Remaining returns the seconds that are left of a job that was estimated at total seconds and
-// has been held for held seconds. If the job reported progress, that decides, otherwise the
-// elapsed time does. The more the job has done since it was resumed, the more its own pace
-// counts. Something is always left.
+// Remaining returns the remaining seconds of a job that was estimated at total seconds and has run
+// for held seconds. Reported progress decides if there is any, and the elapsed time otherwise. The
+// more the job has done since it was resumed, the more its own pace counts. The result is at least
+// a twentieth of total.
 func Remaining(total, held, resumed, percent, silent float64) float64 {
 	left := total - held
 	if percent > 0 {

@@ -21,12 +21,13 @@ import (
 )
 
 // Estimator keeps the outlook from which a process makes all estimates. It is refreshed in the
-// background, so no request waits for it. The only decision based on it is whether a submit is
-// refused because of overload.
+// background, so that no request waits for it. The only decision that depends on it is whether a
+// submit is refused because of overload.
 type Estimator struct {
 	DB        *bun.DB
 	Catalogue *catalogue.Catalogue
-	// LateAfter is how long jobs of a lane wait before others are asked to give way to them.
+	// LateAfter is how long jobs of a lane wait before jobs of lower lanes are asked to yield to
+	// them.
 	LateAfter map[models.Tier]time.Duration
 
 	mu      sync.Mutex
@@ -38,18 +39,18 @@ type Estimator struct {
 }
 
 const (
-	// RefreshEvery is how often a process that serves refreshes its outlook.
+	// RefreshEvery is how often a serving process refreshes its outlook.
 	RefreshEvery = time.Second
 	// staleAfter is the age at which an outlook is no longer used.
 	staleAfter = 20 * time.Second
-	// refreshShare limits refreshes to one part in so many of the time.
+	// refreshShare limits refreshes to this fraction of the time: 1/60.
 	refreshShare = 60
-	// handsPage is how many workers are read at once, and handsSpan for how long pages
-	// of them are read with rests between them.
+	// handsPage is how many workers are read at once, and handsSpan for how long pages of workers
+	// are read with pauses between them.
 	handsPage = 200
 	handsSpan = time.Second
-	// standbyAccounts and standbySample bound what is read of the queues: of each
-	// line its first accounts, and of each account its first jobs.
+	// standbyAccounts and standbySample bound what is read of each queue: its first accounts, and
+	// the first jobs of each account.
 	standbyAccounts = 500
 	standbySample   = 20
 )
@@ -68,8 +69,8 @@ func (e *Estimator) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Pass refreshes the outlook if that costs less than its share of the time, or the outlook is
-// about to be stale.
+// Pass refreshes the outlook if a refresh costs less than its share of the time, or if the outlook
+// is almost stale.
 func (e *Estimator) Pass(ctx context.Context) error {
 	e.mu.Lock()
 	rest := min(refreshShare*e.took, staleAfter/2) - time.Since(e.at)
@@ -93,9 +94,9 @@ func (e *Estimator) Look(use func(*Outlook)) {
 	}
 }
 
-// Submit returns the forecast of a job that an account is about to submit, behind all its
-// others. system is its wait without the account's running limit. Without an outlook nothing
-// is known.
+// Submit returns the forecast of a job that an account is about to submit, behind all its other
+// jobs. system is its wait without the account's running limit. Without an outlook nothing is
+// known.
 func (e *Estimator) Submit(job *models.Job, account *models.Account) (found Estimate, system float64) {
 	e.Look(func(o *Outlook) {
 		found, system = o.estimate(o.behindOwn(job, account))
@@ -103,8 +104,8 @@ func (e *Estimator) Submit(job *models.Job, account *models.Account) (found Esti
 	return found, system
 }
 
-// behindOwn is a job behind all of its account's others. What the account runs may
-// have been read before the outlook was, or after.
+// behindOwn returns the query of a job behind all other jobs of its account. The number of the
+// account's running jobs may be older or newer than the outlook.
 func (o *Outlook) behindOwn(job *models.Job, account *models.Account) query {
 	q := newQuery(job, account)
 	q.running = max(q.running, o.held[account.ID])
@@ -116,8 +117,8 @@ func (o *Outlook) behindOwn(job *models.Job, account *models.Account) query {
 	return q
 }
 
-// Expect is Submit without a position, and fast enough for a thousand jobs at once: similar
-// jobs with about as many before them share one forecast.
+// Expect is Submit without a position, and fast enough for a thousand jobs at once: similar jobs
+// with about as many jobs before them share one forecast.
 func (e *Estimator) Expect(job *models.Job, account *models.Account) (known expectation) {
 	e.Look(func(o *Outlook) {
 		q := o.behindOwn(job, account)
@@ -137,7 +138,7 @@ func (e *Estimator) Expect(job *models.Job, account *models.Account) (known expe
 	return known
 }
 
-// roughly is how many jobs ahead expect reckons with: 5 binary digits of n.
+// roughly rounds a number of jobs ahead to 5 binary digits, for expect.
 func roughly(n int) int {
 	return n &^ (1<<max(bits.Len(uint(n))-bits.Len(expectExact-1), 0) - 1)
 }
@@ -145,18 +146,18 @@ func roughly(n int) int {
 // expectation is the shared forecast of similar jobs.
 type expectation struct {
 	WaitSeconds *float64
-	// Seconds is until it is complete.
+	// Seconds is the time until it completes.
 	Seconds *float64
 	System  float64
 }
 
 const (
-	// expectExact is up to how many jobs ahead each counts, a power of two.
+	// expectExact is the number of jobs ahead up to which each one counts, a power of two.
 	expectExact = 32
 	maxExpected = 10_000
 )
 
-// Submitted counts a job that was just queued, until the next refresh shows it.
+// Submitted adds a job that was just queued to the outlook, until the next refresh contains it.
 func (e *Estimator) Submitted(job *models.Job, account *models.Account) {
 	e.Look(func(o *Outlook) { o.enter(newQuery(job, account)) })
 }
@@ -168,7 +169,7 @@ func newQuery(job *models.Job, account *models.Account) query {
 	}
 }
 
-// kindOf is the job's kind, as models.ListRendered has it.
+// kindOf returns the job's kind, as models.ListRendered defines it.
 func kindOf(job *models.Job) models.Kind {
 	seconds, r := catalogue.ReadReckoning(job.Params)
 	if r.DurationSeconds == nil {
@@ -208,7 +209,7 @@ func readOutlook(ctx context.Context, db bun.IDB, catalogue *catalogue.Snapshot,
 	return o, nil
 }
 
-// hireAll reads the fleet in pages: reading a large fleet at once would hold up other
+// hireAll reads the fleet in pages, because reading a large fleet at once would delay other
 // requests.
 func (o *Outlook) hireAll(ctx context.Context, db bun.IDB) error {
 	o.held = map[models.AccountID]int{}
@@ -236,8 +237,8 @@ func (o *Outlook) hireAll(ctx context.Context, db bun.IDB) error {
 	}
 }
 
-// hire adds a worker to the class of equal workers. A booting worker counts once the duration
-// of a boot is known.
+// hire adds a worker to the class of equal workers. A booting worker counts once the duration of
+// boots is known.
 func (o *Outlook) hire(classes map[string]*class, h models.Hand) {
 	one := hand{account: h.AccountID}
 	switch {
@@ -262,14 +263,14 @@ func (o *Outlook) hire(classes map[string]*class, h models.Hand) {
 	c.hands = append(c.hands, one)
 	warm := h.WarmModels
 	if h.AccountID != "" {
-		warm = []string{h.Kind.Model} // what it said before is not known to be true any more
+		warm = []string{h.Kind.Model} // its earlier report may be outdated
 	}
 	if len(warm) > 0 && h.Status != models.WorkerBooting {
 		o.warmth.hands = append(o.warmth.hands, warmHand{Capability: c.Capability, id: h.ID, models: warm, free: one.free})
 	}
 }
 
-// lineUp makes lines of the accounts and jobs that wait.
+// lineUp groups the waiting jobs by account and queue.
 func lineUp(standby []models.Standby) []*line {
 	type place struct {
 		models.Line
@@ -297,11 +298,11 @@ func lineUp(standby []models.Standby) []*line {
 	return all
 }
 
-// playEvery is the minimum interval between two plays of an outlook.
+// playEvery is the minimum interval between two simulations of an outlook.
 const playEvery = 20 * time.Millisecond
 
-// catchUp plays again what jobs have entered since the last play, once that, and the results
-// computed again after it, cost less than a fiftieth of the time. No caller waits for it.
+// catchUp simulates again if jobs were added since the last simulation, once the simulation and the
+// results computed from it cost less than a fiftieth of the time. No caller waits for it.
 func (e *Estimator) catchUp(o *Outlook) {
 	if !o.entered || o.playing || e.outlook != o {
 		return
@@ -325,7 +326,7 @@ func (e *Estimator) catchUp(o *Outlook) {
 	})
 }
 
-// copy returns an outlook that can be played while jobs enter this one.
+// copy returns an outlook that can be simulated while jobs are added to this one.
 func (o *Outlook) copy() *Outlook {
 	ahead := *o
 	ahead.lines = make([]*line, len(o.lines))
@@ -335,7 +336,7 @@ func (o *Outlook) copy() *Outlook {
 	return &ahead
 }
 
-// enter adds one job to its account's line.
+// enter adds one job to its account's queue.
 func (o *Outlook) enter(q query) {
 	at := slices.IndexFunc(o.lines, func(l *line) bool { return l.account == q.account && l.Line == q.Line })
 	if at < 0 {

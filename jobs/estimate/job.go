@@ -9,16 +9,16 @@ import (
 
 // JobEstimate is the forecast of a job that has not ended. Nil and zero fields are unknown.
 type JobEstimate struct {
-	// WaitSeconds is the time until a worker starts the job; nil once one has.
+	// WaitSeconds is the time until a worker starts the job, or nil once one has.
 	WaitSeconds *float64
-	// CompletionAt is when the job completes, to the second.
+	// CompletionAt is the expected completion, to the second.
 	CompletionAt time.Time
 }
 
 // Job returns the forecast of a job, and false if nothing is known.
 func (o *Outlook) Job(job *models.Job, account *models.Account, ownAhead int, now time.Time) (JobEstimate, bool) {
 	q := newQuery(job, account)
-	// Jobs that started since the outlook was made are still in its queue.
+	// Jobs that started after the outlook was made are still in its queue.
 	q.ownAhead = ownAhead + max(0, account.Running-o.held[account.ID])
 	in := func(seconds float64) time.Time {
 		return now.Add(time.Duration(seconds * float64(time.Second))).Round(time.Second)

@@ -6,7 +6,7 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// NewestLoads is the number of loads of which medians are taken.
+// NewestLoads is the number of loads from which medians are computed.
 const NewestLoads = 31
 
 // LoadTime is how long workers take to have a model in memory.
@@ -16,18 +16,18 @@ type LoadTime struct {
 	Model   string
 	// LoadSeconds is the median of the newest loads, without the download of the weights.
 	LoadSeconds float64
-	// FetchSeconds is the median of the newest downloads, or 0 if there were none. Fetches is how
-	// many of the newest loads had one.
+	// FetchSeconds is the median of the newest downloads, or 0 without any. Fetches is how many of
+	// the newest loads had a download.
 	FetchSeconds float64
 	Fetches      int
-	// Seconds is the median of the newest loads with their downloads: what a worker that runs
-	// is expected to take.
+	// Seconds is the median of the newest loads with their downloads, which is what a running
+	// worker is expected to take.
 	Seconds float64
-	// Loads is how many were measured at all.
+	// Loads is the total number of measured loads.
 	Loads int
 }
 
-// LoadTimeOf returns what follows from measured loads.
+// LoadTimeOf summarises measured loads.
 func LoadTimeOf(m *models.ModelLoad) LoadTime {
 	t := LoadTime{PoolID: m.PoolID, GPUType: m.GPUType, Model: m.Model, LoadSeconds: median(m.LoadSeconds), Loads: m.Loads}
 	var fetches, both []float64
@@ -42,8 +42,8 @@ func LoadTimeOf(m *models.ModelLoad) LoadTime {
 	return t
 }
 
-// ColdSeconds is how long a new machine is expected to take once it has booted: it downloads the
-// weights if others did.
+// ColdSeconds returns how long a new machine is expected to load once it has booted. It downloads
+// the weights if other machines did.
 func (t LoadTime) ColdSeconds() float64 { return t.LoadSeconds + t.FetchSeconds }
 
 // median returns the median, or 0 if there are no values.

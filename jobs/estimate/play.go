@@ -11,12 +11,12 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// playStarts is how many starts are simulated. More would cost a serving process too much of
-// each second.
+// playStarts is how many starts are simulated. More would cost a serving process too much of each
+// second.
 const playStarts = 1000
 
-// playMoments bounds a play in which jobs arrive but hardly any of them can start, and playLooks
-// how many jobs the workers look at, a tenth of a second of a processor.
+// playMoments bounds a simulation in which jobs arrive but hardly any can start. playLooks bounds
+// how many jobs the workers examine, about a tenth of a second of a processor.
 const (
 	playMoments = 100_000
 	playLooks   = 1_000_000
@@ -27,7 +27,7 @@ type start struct {
 	at    float64
 	class *class
 	// idle means that the worker found no job. Otherwise the fields below describe the job. If
-	// above is set, the worker is there for jobs of lanes above that only.
+	// above is set, the worker is available only to jobs of lanes above that one.
 	idle  bool
 	above models.Tier
 	models.Line
@@ -37,14 +37,14 @@ type start struct {
 	end     float64
 	// turn means that it was a promoted job's turn.
 	turn bool
-	// fresh means that the job arrived during the play. alone means that, when it entered its
-	// line, no job from the beginning of the play waited there: such a job would have gone
+	// fresh means that the job arrived during the simulation. alone means that no job from the
+	// beginning of the simulation waited in its queue when it arrived: such a job would have gone
 	// first.
 	fresh, alone bool
 }
 
-// after reports whether a job with that virtual start is this one, or would have been taken in
-// its place.
+// after reports whether a job with that virtual start is this one, or would have been taken instead
+// of it.
 func (s start) after(q query, tag float64) bool {
 	switch {
 	case s.idle:
@@ -68,24 +68,23 @@ type player struct {
 	moments  moments
 	hands    int
 	idle     []*playedHand
-	// changed are the lines in which a job arrived or started since the idle workers looked for
-	// the last time, and ended is whether one ended. Nothing else is news to a worker that
-	// found no job.
+	// changed are the queues in which a job arrived or started since the idle workers last looked,
+	// and ended means that a job ended. Nothing else can give a job to a worker that found none.
 	changed, changing []*playedLine
 	ended, ending     bool
-	looks             int // how many jobs the workers have looked at
-	// yielding are the workers whose first job may give way, those of the lowest lane first.
+	looks             int // how many jobs the workers have examined
+	// yielding are the workers whose first job may yield, those of the lowest lane first.
 	yielding []*playedHand
 	now      float64
 }
 
-// playedLine is a line during the play. place is the place of its next job.
+// playedLine is a line during the simulation. place is the place of its next job.
 type playedLine struct {
 	line
 	place int
 	end   int
-	// taken holds the places after place whose jobs have started: a worker passes over jobs
-	// that it cannot run.
+	// taken contains the places after place whose jobs have started, since a worker passes over
+	// jobs that it cannot run.
 	taken   map[int]bool
 	comings []*coming
 	came    []*coming // one for each job after the queued ones
@@ -98,13 +97,12 @@ type coming struct {
 	gap float64 // seconds between two arrivals
 }
 
-// standsAt returns the place of the line's account in the fair order.
+// standsAt returns the account's place in the fair order.
 func (l *playedLine) standsAt() fairqueue.Place {
 	return fairqueue.Place{Line: l.Line, VirtualTime: l.VirtualTime}
 }
 
-// reaches is how far a worker looks in an account's line: past that many jobs that it cannot
-// run.
+// reaches is how many jobs of an account a worker passes over because it cannot run them.
 const reaches = standbySample
 
 // job returns the line's job at a place.
@@ -115,7 +113,7 @@ func (l *playedLine) job(place int) load {
 	return l.came[place-l.queued].load
 }
 
-// seek returns the place of the line's first job that may allows, or -1.
+// seek returns the place of the first job that may accepts, or -1.
 func (l *playedLine) seek(may func(models.Queue) bool) int {
 	for place := l.place; place < min(l.end, l.place+reaches); place++ {
 		if !l.taken[place] && may(l.job(place).Queue) {
@@ -140,17 +138,18 @@ func (l *playedLine) take(place int) {
 type playedHand struct {
 	class *class
 	holds models.AccountID
-	told  bool // starts has the moment at which it became idle
+	told  bool // starts contains the moment at which it became idle
 	// until is when it will be free, or -1.
 	until float64
-	// yields is the lane of its job if that may give way. Once it did, below is that lane,
+	// yields is the lane of its job if that may yield. Once it has yielded, below is that lane,
 	// interrupted the job's account, and rest how many seconds the job still needs.
 	yields, below models.Tier
 	interrupted   models.AccountID
 	rest          float64
 }
 
-// moment is when a worker becomes free, a job arrives in a line, or those of a lane are late.
+// moment is an event of the simulation: a worker becomes free, a job arrives in a queue, or the
+// jobs of a lane are late.
 type moment struct {
 	at    float64
 	order int
@@ -178,8 +177,8 @@ func (m *moments) Pop() any {
 	return last
 }
 
-// play fills starts. It ends when every queued job has started and each class has had an idle
-// worker, when nothing more can start, or at one of the bounds above.
+// play simulates the future and fills starts. It ends when every queued job has started and each
+// class has had an idle worker, when nothing more can start, or at one of the bounds above.
 func (o *Outlook) play() { newPlayer(o).play() }
 
 func newPlayer(o *Outlook) *player {
@@ -201,7 +200,7 @@ func (p *player) play() {
 			p.arrive(m.line, m.comes)
 		case m.late != "":
 			late = m.late
-		case m.at == m.hand.until: // else its job gave way
+		case m.at == m.hand.until: // otherwise its job has yielded
 			p.free(m.hand)
 		}
 		if len(p.moments) > 0 && p.moments[0].at == p.now {
@@ -249,8 +248,8 @@ func (p *player) awaits() bool {
 
 func (p *player) unpaused(q models.Queue) bool { return !p.paused(q) }
 
-// employ schedules when each worker becomes free. There are thousands, so they are put into
-// the heap at once.
+// employ schedules when each worker becomes free. There are thousands, so they are put into the
+// heap all at once.
 func (p *player) employ() {
 	for _, c := range p.classes {
 		p.hands += len(c.hands)
@@ -281,7 +280,7 @@ func (p *player) push(m moment) {
 	heap.Push(&p.moments, m)
 }
 
-// enlist makes the lines, including those of accounts that have no queued jobs now.
+// enlist makes the lines, including those of accounts without queued jobs.
 func (p *player) enlist() {
 	byPlace := map[models.Line]map[models.AccountID]*playedLine{}
 	put := func(l *playedLine) {
@@ -311,7 +310,7 @@ func (p *player) enlist() {
 		}
 		c := &coming{load: job, gap: 1 / a.JobsPerSecond}
 		l.comings = append(l.comings, c)
-		// The golden ratio spreads out the first arrivals.
+		// The golden ratio spreads the first arrivals evenly.
 		_, phase := math.Modf(float64(i+1) * math.Phi)
 		p.push(moment{at: c.gap * phase, line: l, comes: c})
 	}
@@ -345,8 +344,8 @@ func (p *player) stands(l *playedLine) bool {
 	return fairqueue.Stands(l.end-l.place, p.running[l.account], l.maxRunning)
 }
 
-// leave ends one of the account's running jobs. An account that this takes below its limit
-// re-enters its lines at their current virtual times.
+// leave ends one of the account's running jobs. An account that falls below its limit re-enters its
+// queues at their current virtual times.
 func (p *player) leave(account models.AccountID) {
 	p.running[account]--
 	p.ending = true
@@ -404,9 +403,9 @@ func (p *player) keep(h *playedHand, account models.AccountID, seconds float64) 
 	p.push(moment{at: h.until, hand: h})
 }
 
-// next returns the line, of these, from which a worker of that class takes its next job, the
-// job's place, and whether it is a promoted job's turn. The line is nil if there is no job. With
-// below, only lanes above that count.
+// next returns the line from which a worker of the class takes its next job, the job's place, and
+// whether a promoted job has the turn. The line is nil if there is no job. If below is set, only
+// lanes above it count.
 func (p *player) next(lines []*playedLine, c *class, below models.Tier) (best *playedLine, at int, turn bool) {
 	var account models.AccountID
 	may := func(q models.Queue) bool {

@@ -7,14 +7,14 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// ArrivalSpan is the time over which arrivals are averaged, approximately.
+// ArrivalSpan is roughly the time over which arrivals are averaged.
 const ArrivalSpan = 5 * time.Minute
 
-// RenderTimes is how long renders took, as multiples of the catalogue's estimates.
+// RenderTimes contains the durations of past renders, as multiples of the catalogue's estimates.
 type RenderTimes map[RenderKey]spreadRatio
 
-// RenderKey is a kind on a GPU type. A kind with only a model stands for the average over the
-// model's kinds. An empty GPU type stands for the average over all types.
+// RenderKey is a kind of job on a GPU type. A kind with only a model is the average over the
+// model's kinds. An empty GPU type is the average over all types.
 type RenderKey struct {
 	models.Kind
 	GpuType string
@@ -49,8 +49,8 @@ func (s spreadRatio) with(o spreadRatio) spreadRatio {
 	}
 }
 
-// look returns the best-known ratio: of the kind on that GPU type, else of the model on it,
-// else of the model anywhere.
+// look returns the most specific known ratio: of the kind on the GPU type, else of the model on it,
+// else of the model on any.
 func (r RenderTimes) look(kind models.Kind, gpuType string) (spreadRatio, bool) {
 	for _, key := range []RenderKey{{kind, gpuType}, {models.Kind{Model: kind.Model}, gpuType}, {models.Kind{Model: kind.Model}, ""}} {
 		if found, known := r[key]; known {
@@ -67,7 +67,7 @@ func (r RenderTimes) Ratio(kind models.Kind, gpuType string) float64 {
 	return 1
 }
 
-// Seconds is how long a job keeps a worker busy, averaged over all GPU types.
+// Seconds returns how long a job keeps a worker busy, averaged over all GPU types.
 func (r RenderTimes) Seconds(job *models.Job) float64 {
 	return job.EstimatedGPUSeconds * r.Ratio(kindOf(job), "")
 }
@@ -75,13 +75,13 @@ func (r RenderTimes) Seconds(job *models.Job) float64 {
 const (
 	// z99 is the 99th percentile of the standard normal distribution.
 	z99 = 2.3263478740408408
-	// leastMargin and mostMargin bound the margin of slow renders, and marginSamples is how many
-	// samples say something of it.
+	// leastMargin and mostMargin bound the margin of slow renders. With fewer samples than
+	// marginSamples the margin is leastMargin.
 	leastMargin, mostMargin, marginSamples = 0.1, 1, 5
 )
 
-// Margin is how much longer than on average a slow render takes, as a part of the average, from
-// 0.1 to 1: 99 of 100 are faster, if render times are normally distributed.
+// Margin returns how much longer than average a slow render takes, as a part of the average, from
+// 0.1 to 1. If render times are normally distributed, 99 of 100 renders are faster.
 func (r RenderTimes) Margin(kind models.Kind) float64 {
 	found, known := r.look(kind, "")
 	if !known || found.samples < marginSamples || found.ratio == 0 {
@@ -90,13 +90,13 @@ func (r RenderTimes) Margin(kind models.Kind) float64 {
 	return min(max(z99*math.Sqrt(found.variance)/found.ratio, leastMargin), mostMargin)
 }
 
-// SlowSeconds is Seconds of a slow render.
+// SlowSeconds is Seconds for a slow render.
 func (r RenderTimes) SlowSeconds(job *models.Job) float64 {
 	return r.Seconds(job) * (1 + r.Margin(kindOf(job)))
 }
 
-// irregularity is the squared coefficient of variation of render times, at most
-// 1: the variance over the square of the mean.
+// irregularity returns the squared coefficient of variation of render times (the variance over the
+// square of the mean), at most 1.
 func (r RenderTimes) irregularity(kind models.Kind) float64 {
 	found, known := r.look(kind, "")
 	if !known || found.ratio == 0 {
@@ -106,7 +106,7 @@ func (r RenderTimes) irregularity(kind models.Kind) float64 {
 }
 
 const (
-	// learnAtLeast is the minimum weight of a new sample: about the last 20 jobs count.
+	// learnAtLeast is the minimum weight of a new sample, so that about the last 20 jobs count.
 	learnAtLeast = 0.05
 	// maxRatio bounds what one job can contribute.
 	maxRatio = 1000

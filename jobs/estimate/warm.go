@@ -14,19 +14,19 @@ import (
 const (
 	// MinLoad is the shortest load that is worth a wait for a worker that has the model in memory.
 	MinLoad = 10 * time.Second
-	// MaxLoad is the longest load that is believed.
+	// MaxLoad bounds measured loads. Longer ones count as this long.
 	MaxLoad = 30 * time.Minute
 )
 
-// warmth is which workers have which models in memory, when they are free, and how long it takes
-// to load a model elsewhere. It does not change once it is read.
+// warmth records which workers have which models in memory, when these workers are free, and how
+// long loading a model elsewhere takes. It does not change after it is read.
 type warmth struct {
 	at    time.Time
 	hands []warmHand
 	loads map[loadKey]float64 // in seconds
 }
 
-// warmHand is a worker with models in memory, which is free so many seconds after at.
+// warmHand is a worker with models in memory. It is free this many seconds after at.
 type warmHand struct {
 	catalogue.Capability
 	id     models.WorkerID
@@ -51,25 +51,25 @@ func readLoads(ctx context.Context, db bun.IDB) (map[loadKey]float64, error) {
 // WarmWait says that a job should wait for a worker that has its model in memory.
 type WarmWait struct {
 	WorkerID models.WorkerID
-	// Free is when the worker is expected to be free, and Left the longest that the job should
-	// wait from now, both at least 0.
+	// Free is the expected time until the worker is free, and Left the longest time that the job
+	// should wait from now. Both are at least 0.
 	Free, Left time.Duration
-	// Load is how long it takes to load the model elsewhere.
+	// Load is how long loading the model elsewhere takes.
 	Load time.Duration
 }
 
-// WarmFor returns the worker that a job should wait for instead of having its model loaded by
+// WarmFor returns the worker for which a job should wait instead of having its model loaded by
 // another one. waited is how long the job has waited, and target the wait target of its lane, or
-// negative without one. There is none unless
+// negative without one. WarmFor returns false unless
 //
 //   - the load is known to take at least MinLoad on the other worker,
-//   - the job has waited for less than the load takes, and for less than target, would not expire,
-//     and keeps its slack; a job without slack does not wait,
-//   - a busy worker has the model in memory, can run the job, and is expected to be free before
-//     either of these ends and before the load would; and none that has it is idle.
+//   - the job has waited less than the load takes and less than target, would not expire, and
+//     keeps its slack (a job without slack does not wait),
+//   - a busy worker has the model in memory, can run the job, and should be free before all of
+//     these and before the load would end, and no idle worker has the model.
 //
-// on is the other worker; nil stands for the one that loads the model fastest. The workers in taken
-// are for other jobs.
+// on is the other worker; nil means the one that loads the model fastest. The workers in taken are
+// reserved for other jobs.
 func (e *Estimator) WarmFor(job *models.Job, on *models.Worker, waited, target time.Duration, taken ...models.WorkerID) (best WarmWait, ok bool) {
 	if e == nil || job.Needs.Now() {
 		return best, false

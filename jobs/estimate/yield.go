@@ -8,23 +8,23 @@ import (
 )
 
 const (
-	// UnknownBoot is how long a boot is expected to take before the first one was measured.
+	// UnknownBoot is how long a boot is expected to take before one was measured.
 	UnknownBoot = time.Minute
-	// yieldDone is the percentage from which on a job is not interrupted any more.
+	// yieldDone is the percentage from which a job is no longer interrupted.
 	yieldDone = 90
-	// yieldLoss is how much work an attempt may lose whose runtime may not save checkpoints. The
-	// agent has the same limit.
+	// yieldLoss is how much work may be lost by an attempt whose runtime may not save checkpoints.
+	// The agent has the same limit.
 	yieldLoss = time.Minute
-	// yieldPause is how long a job runs before it gives way again; maxYields is how often it does
-	// in an hour.
+	// yieldPause is how long a job runs before it yields again, and maxYields how often it may
+	// yield within an hour.
 	yieldPause = 10 * time.Minute
 	maxYields  = 3
 	// yieldSave is how many seconds a forecast allows for the request and the checkpoint.
 	yieldSave = 10
 )
 
-// MayYield reports whether the attempt of a busy worker may give way to a job of a higher lane.
-// left is how long it still needs the worker, and boot how long a new worker takes to boot.
+// MayYield reports whether the attempt of a busy worker may yield to a job of a higher lane. left
+// is how long the attempt still needs the worker, and boot how long a new worker takes to boot.
 func MayYield(a *models.Yielding, left, boot time.Duration) bool {
 	switch {
 	case !a.Renders, !slices.Contains(a.YieldingTiers, a.Lane):
@@ -37,8 +37,8 @@ func MayYield(a *models.Yielding, left, boot time.Duration) bool {
 	return a.Saves || a.UnsavedSeconds <= yieldLoss.Seconds()
 }
 
-// lateMoments schedules when the jobs of each lane that wait from the beginning take workers
-// whose jobs give way. Jobs that arrive later count as if they did.
+// lateMoments schedules when the jobs of each lane that wait from the beginning take workers whose
+// jobs yield. Jobs that arrive later are treated as if they had waited from the beginning.
 func (p *player) lateMoments() {
 	if len(p.yielding) == 0 {
 		return
@@ -50,8 +50,9 @@ func (p *player) lateMoments() {
 	}
 }
 
-// giveWay lets the jobs that wait in a lane, or in a higher one, take workers from jobs of lower
-// lanes, the lowest first. For each class that has such a worker left, starts has this moment.
+// giveWay lets the waiting jobs of a lane and of higher lanes take workers from jobs of lower
+// lanes, the lowest first. For each class that has such a worker left, it adds this moment to
+// starts.
 func (p *player) giveWay(lane models.Tier) {
 	below := models.Tiers[slices.Index(models.Tiers, lane)+1]
 	told := map[*class]bool{}
@@ -71,8 +72,8 @@ func (p *player) giveWay(lane models.Tier) {
 	}
 }
 
-// resume gives a worker that found no job the one that gave way there. Until then, starts has
-// the worker for higher lanes.
+// resume returns the job that yielded to its worker, which found no other job. Until then, starts
+// lists the worker for higher lanes only.
 func (p *player) resume(h *playedHand) {
 	p.starts = append(p.starts, start{at: p.now, class: h.class, idle: true, above: h.below})
 	p.running[h.interrupted]++

@@ -117,8 +117,8 @@ func firstTake(p jobs.Principal, key *string) (id models.TakesID, seed int64) {
 // Continue submits a job that starts from a draft's checkpoint and makes its video, with the
 // draft's prompt, params and version of the model. A draft is continued once. Repeating the call
 // returns the first job, and true. Continue returns NOT_FOUND for a job that the caller may not
-// see, CONFLICT for a job that is not a COMPLETED draft or is no longer kept, and the errors of
-// Submit.
+// see, CONFLICT for a job that is not a COMPLETED draft, was deleted, or is no longer kept, and
+// the errors of Submit.
 func (s *Submitter) Continue(ctx context.Context, p jobs.Principal, id models.JobID) (job *models.Job, deduplicated bool, err error) {
 	draft, err := jobs.JobToChange(ctx, s.DB, p, id)
 	if err != nil {
