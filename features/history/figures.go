@@ -7,25 +7,25 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Figures are what is known of a time. A figure is nil if it is unknown: nothing was recorded, no
-// gauge was read, or there was nothing to take a percentile of.
+// Figures contains what is known of a span of time. A figure is nil if it is unknown: nothing was
+// recorded, no gauge was read, or there was nothing to take a percentile of.
 type Figures struct {
 	From, To time.Time
-	// Covered is how much of the time is known.
+	// Covered is how much of the span is known.
 	Covered time.Duration
-	// Samples is in how many minutes of it gauges were read.
+	// Samples is the number of minutes in which gauges were read.
 	Samples int
-	// Jobs are by lane and model, Pools by pool, region and GPU type. Counters are sums, and gauges
-	// sums over the samples.
+	// Jobs has a row for each lane and model, Pools for each pool, region and GPU type. Counters
+	// are sums, and gauges sums over the samples.
 	Jobs  []*models.HistoryJobs
 	Pools []*models.HistoryPool
 
 	gauges models.HistoryGauges
-	// partial means that the figures are of some lanes, models or pools only.
+	// partial means that the figures cover only some lanes, models or pools.
 	partial bool
 }
 
-// And returns the figures of two times together, the earlier one first.
+// And returns the figures of two spans together, the earlier one first.
 func (f *Figures) And(next *Figures) *Figures {
 	both := &Figures{
 		From: f.From, To: next.To, Covered: f.Covered + next.Covered, Samples: f.Samples + next.Samples,
@@ -44,7 +44,8 @@ type Selection struct {
 	Pool, Region, GPUType string
 }
 
-// Of returns the figures of a selection. Those that belong to no lane, model or pool are nil.
+// Of returns the figures of a selection. Figures that do not belong to a lane, model or pool are
+// nil.
 func (f *Figures) Of(s Selection) *Figures {
 	if s == (Selection{}) {
 		return f
@@ -64,7 +65,7 @@ func (f *Figures) Of(s Selection) *Figures {
 	return &part
 }
 
-// jobs sums a figure of jobs up.
+// jobs adds up a figure of jobs.
 func (f *Figures) jobs(of func(*models.HistoryJobs) float64) (sum float64) {
 	for _, j := range f.Jobs {
 		sum += of(j)
@@ -72,7 +73,7 @@ func (f *Figures) jobs(of func(*models.HistoryJobs) float64) (sum float64) {
 	return sum
 }
 
-// pools sums a figure of pools up.
+// pools adds up a figure of pools.
 func (f *Figures) pools(of func(*models.HistoryPool) float64) (sum float64) {
 	for _, p := range f.Pools {
 		sum += of(p)
@@ -80,7 +81,7 @@ func (f *Figures) pools(of func(*models.HistoryPool) float64) (sum float64) {
 	return sum
 }
 
-// per returns n for each unit of the known time.
+// per returns n divided by the known time in units.
 func (f *Figures) per(unit time.Duration, n float64) *float64 {
 	return ratio(n*unit.Seconds(), f.Covered.Seconds())
 }
@@ -97,8 +98,8 @@ func ratio(a, b float64) *float64 {
 // mean returns the mean of a gauge.
 func (f *Figures) mean(sum float64) *float64 { return ratio(sum, float64(f.Samples)) }
 
-// Submitted, Completed, Failed and Cancelled count jobs. They are 0 also if nothing is known:
-// look at Covered. Failed leaves out what customers caused.
+// Submitted counts submitted jobs. Like all counts it is 0 also if nothing is known, which Covered
+// shows.
 func (f *Figures) Submitted() int {
 	return int(f.jobs(func(j *models.HistoryJobs) float64 { return float64(j.Submitted) }))
 }
@@ -129,7 +130,7 @@ func (f *Figures) Failures() map[models.FailureClass]int {
 	return all
 }
 
-// Failed counts the failed runs, without those that customers caused: invalid input, for example.
+// Failed counts the failed runs, except those that customers caused, such as by invalid input.
 func (f *Figures) Failed() (n int) {
 	for class, count := range f.Failures() {
 		if class.Audience() == models.AudienceOperator {
@@ -139,18 +140,18 @@ func (f *Figures) Failed() (n int) {
 	return n
 }
 
-// Attempts counts the attempts that ended, Preempted those whose worker was lost or gave them back
-// by no operator's doing, and Expired those whose lease ran out.
+// Attempts counts the attempts that ended.
 func (f *Figures) Attempts() int {
 	return int(f.pools(func(p *models.HistoryPool) float64 { return float64(p.Attempts) }))
 }
 
-// Preempted: see Attempts.
+// Preempted counts the attempts whose worker was lost or released them, without an operator's
+// doing.
 func (f *Figures) Preempted() int {
 	return int(f.pools(func(p *models.HistoryPool) float64 { return float64(p.Preempted) }))
 }
 
-// Expired: see Attempts.
+// Expired counts the attempts whose lease expired.
 func (f *Figures) Expired() int {
 	return int(f.pools(func(p *models.HistoryPool) float64 { return float64(p.Expired) }))
 }
@@ -167,8 +168,8 @@ func (f *Figures) CompletedPerMinute() *float64 { return f.per(time.Minute, floa
 // FailedPerMinute returns how many jobs failed in a minute.
 func (f *Figures) FailedPerMinute() *float64 { return f.per(time.Minute, float64(f.Failed())) }
 
-// FailureRate returns the share of ended jobs that failed, 0 to 1. Cancelled ones, and failures that
-// customers caused, do not count.
+// FailureRate returns the share of ended jobs that failed, 0 to 1. Cancelled jobs, and failures
+// that customers caused, do not count.
 func (f *Figures) FailureRate() *float64 {
 	return ratio(float64(f.Failed()), float64(f.Completed()+f.Failed()))
 }
@@ -178,32 +179,33 @@ func (f *Figures) CompletionRate() *float64 {
 	return ratio(float64(f.Completed()), float64(f.Completed()+f.Failed()))
 }
 
-// Wait returns the quantile q (0 to 1) of the seconds from queued to the first lease.
+// Wait returns the quantile q (0 to 1) of the seconds between queuing and the first lease.
 func (f *Figures) Wait(q float64) *float64 {
 	return quantileOf(f.Jobs, q, func(j *models.HistoryJobs) models.Histogram { return j.Waits })
 }
 
-// Pickup returns the quantile q of the seconds from a lease to its start.
+// Pickup returns the quantile q of the seconds between a lease and its start.
 func (f *Figures) Pickup(q float64) *float64 {
 	return quantileOf(f.Jobs, q, func(j *models.HistoryJobs) models.Histogram { return j.Pickups })
 }
 
-// Render returns the quantile q of the seconds that workers held a completed run.
+// Render returns the quantile q of the seconds for which completed runs kept workers busy.
 func (f *Figures) Render(q float64) *float64 {
 	return quantileOf(f.Jobs, q, func(j *models.HistoryJobs) models.Histogram { return j.Renders })
 }
 
-// Checkpoint returns the quantile q of the seconds that checkpoints stopped their render.
+// Checkpoint returns the quantile q of the seconds for which checkpoints interrupted their render.
 func (f *Figures) Checkpoint(q float64) *float64 {
 	return quantileOf(f.Pools, q, func(p *models.HistoryPool) models.Histogram { return p.Checkpoints })
 }
 
-// Recovery returns the quantile q of the seconds from the loss of a worker until its job ran again.
+// Recovery returns the quantile q of the seconds between the loss of a worker and the next start of
+// its job.
 func (f *Figures) Recovery(q float64) *float64 {
 	return quantileOf(f.Pools, q, func(p *models.HistoryPool) models.Histogram { return p.Recoveries })
 }
 
-// quantileOf returns the quantile q of a histogram that all rows have a part of.
+// quantileOf returns the quantile q of a histogram that is spread over rows.
 func quantileOf[R any](rows []*R, q float64, part func(*R) models.Histogram) *float64 {
 	var all models.Histogram
 	for _, row := range rows {

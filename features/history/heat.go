@@ -9,28 +9,28 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// HeatCell is one type of GPU in one region: how well it is used, and what is wrong.
+// HeatCell describes one GPU type in one region: how well it is used, and what is wrong.
 type HeatCell struct {
 	Region, GPUType string
 	// Pools are the names of its pools.
 	Pools []string
 	// Idle, Busy and Booting count its workers now. Most is how many its pools may have.
 	Idle, Busy, Booting, Most int
-	// Depth is the number of waiting jobs whose model its pools or workers offer. Those of paused
-	// queues are in Paused instead.
+	// Depth is the number of waiting jobs whose model its pools or workers offer. Jobs of paused
+	// queues count in Paused instead.
 	Depth, Paused int
-	// Utilization is the share of its workers that had a job, WastedShare that of its GPU time
-	// that was lost, PreemptedShare that of its attempts that lost their worker; each from 0 to 1.
+	// Utilization is the share of its workers that had a job, WastedShare the lost share of its GPU
+	// time, and PreemptedShare the share of its attempts that lost their worker; each from 0 to 1.
 	Utilization, WastedShare, PreemptedShare *float64
 	WastedGPUHours, PreemptionsPerHour       *float64
-	// OperatorPreemptionsPerHour is what PreemptionsPerHour and PreemptedShare leave out.
+	// OperatorPreemptionsPerHour counts what PreemptionsPerHour and PreemptedShare exclude.
 	OperatorPreemptionsPerHour *float64
 	Verdict                    Verdict
 
 	broken string // why machines of one of its pools do not start, or ""
 }
 
-// HeatLevel is how urgent a verdict is.
+// HeatLevel is the urgency of a verdict.
 type HeatLevel string
 
 // The levels, from calm to urgent.
@@ -40,25 +40,25 @@ const (
 	HeatAct   HeatLevel = "ACT"
 )
 
-// Verdict says what the figures of a cell together mean.
+// Verdict is the conclusion from the figures of a cell.
 type Verdict struct {
 	Level HeatLevel
 	// Cause is a few words, Advice a sentence or two.
 	Cause, Advice string
-	// Runbook is the entry of docs/operators/heat-map.md that says what to do, or "".
+	// Runbook is the entry of docs/operators/heat-map.md with the remedy, or "".
 	Runbook string
 }
 
-// HeatPool is a pool as the heat map sees it.
+// HeatPool is a pool on the heat map.
 type HeatPool struct {
 	*models.Pool
-	// Paused and Refused mean that it gets no more workers: an operator paused it, or its
-	// provider refuses machines.
+	// Paused and Refused mean that the pool gets no more workers, because an operator paused it or
+	// its provider refuses machines.
 	Paused, Refused bool
 }
 
-// HeatMap returns a cell for each region and type of GPU that has pools, workers or a past, by
-// region and type. f are the figures of the time that it is of, and now the workers of this moment. halted
+// HeatMap returns a cell for each region and GPU type with pools, workers or a past, sorted by
+// region and type. f contains the figures of the span shown, and now the present workers. halted
 // means that no job starts.
 func HeatMap(f *Figures, pools []HeatPool, now []*models.HistoryPool, queues []models.QueueCount, halted bool) []*HeatCell {
 	cells := map[[2]string]*HeatCell{}
@@ -141,14 +141,14 @@ func (c *HeatCell) measure(f *Figures) {
 // The bounds of verdicts.
 const (
 	muchWaste     = 0.15
-	someWaste     = 30.0 / 3600 // GPU hours: less is no reason to act, whatever its share
+	someWaste     = 30.0 / 3600 // GPU hours: less is no reason to act, at any share
 	muchPreempted = 0.20
 	muchIdle      = 0.50
 	fullyBusy     = 0.95
 )
 
-// judge returns what the figures mean: the first verdict that fits. spot means that its machines
-// can be taken away, stopped is why a pool gets no more workers.
+// judge returns the first verdict that applies. spot means that machines of the cell can be
+// preempted. stopped is why a pool gets no more workers, or "".
 func (c *HeatCell) judge(spot bool, stopped string) Verdict {
 	wasteful, preempted := over(c.WastedShare, muchWaste) && over(c.WastedGPUHours, someWaste), over(c.PreemptedShare, muchPreempted)
 	workers := c.Idle + c.Busy

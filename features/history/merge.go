@@ -7,7 +7,7 @@ type queueKey struct {
 	model string
 }
 
-// mergeJobs returns one row for each lane and model, in the order in which they come first.
+// mergeJobs returns one row for each lane and model, in the order of their first rows.
 func mergeJobs(rows []*models.HistoryJobs) []*models.HistoryJobs {
 	return merge(rows, func(j *models.HistoryJobs) queueKey { return queueKey{j.Lane, j.Model} },
 		func(j *models.HistoryJobs) *models.HistoryJobs {
@@ -18,8 +18,7 @@ func mergeJobs(rows []*models.HistoryJobs) []*models.HistoryJobs {
 
 type poolKey struct{ pool, region, gpuType string }
 
-// mergePools returns one row for each pool, region and GPU type, in the order in which they come
-// first.
+// mergePools returns one row for each pool, region and GPU type, in the order of their first rows.
 func mergePools(rows []*models.HistoryPool) []*models.HistoryPool {
 	return merge(rows, func(p *models.HistoryPool) poolKey { return poolKey{p.Pool, p.Region, p.GPUType} },
 		func(p *models.HistoryPool) *models.HistoryPool {
@@ -27,7 +26,7 @@ func mergePools(rows []*models.HistoryPool) []*models.HistoryPool {
 		}, (*models.HistoryPool).Add)
 }
 
-// merge adds up the rows with the same key. The rows themselves stay as they are.
+// merge adds up the rows with the same key. It does not change the rows.
 func merge[K comparable, R any](rows []*R, key func(*R) K, empty func(*R) *R, add func(into, row *R)) []*R {
 	var all []*R
 	found := map[K]*R{}

@@ -1,6 +1,6 @@
 package history
 
-// Name names a metric, as in the API.
+// Name is the name of a metric in the API.
 type Name string
 
 // Unit is the unit of a metric.
@@ -17,12 +17,12 @@ const (
 	Dollars   Unit = "$/h"
 )
 
-// Metric is a figure that the history has over time.
+// Metric is a figure with a history.
 type Metric struct {
 	Name  Name
 	Title string
 	Unit  Unit
-	// Of returns it, or nil if it is unknown.
+	// Of returns the metric's value, or nil if it is unknown.
 	Of func(*Figures) *float64
 }
 

@@ -15,16 +15,16 @@ type Reader struct {
 	DB *bun.DB
 }
 
-// longestTail is how old the newest minute can be so that the time since then is computed while
-// it is read. If it is older, no process records, and that time is unknown.
+// longestTail is the greatest age of the newest minute at which the time since then is still
+// computed while it is read. If it is older, no process records, and that time is unknown.
 const longestTail = 3 * time.Minute
 
 // maxPoints bounds a series.
 const maxPoints = 1500
 
-// Window returns the figures from one time up to another, as one. The history knows whole minutes:
-// from is rounded up to the next one, and to is rounded down unless it is in the minute that has
-// not been recorded yet.
+// Window returns the figures between two times, as one. The history knows whole minutes: from is
+// rounded up to the next one, and to is rounded down unless it is in the minute that has not been
+// recorded yet.
 func (r *Reader) Window(ctx context.Context, from, to time.Time) (*Figures, error) {
 	all, err := r.read(ctx, from, to, 0)
 	if err != nil {
@@ -33,9 +33,9 @@ func (r *Reader) Window(ctx context.Context, from, to time.Time) (*Figures, erro
 	return all[0], nil
 }
 
-// Series returns the figures of each step from one time up to another. A step is a minute, ten
-// minutes, an hour or a day, and begins at a multiple of its length in UTC. At most 1,500 steps are
-// returned. The last one can be incomplete.
+// Series returns the figures of each step between two times. A step is a minute, ten minutes, an
+// hour or a day, and begins at a multiple of its length in UTC. At most 1,500 steps are returned.
+// The last one can be incomplete.
 func (r *Reader) Series(ctx context.Context, from, to time.Time, step time.Duration) ([]*Figures, error) {
 	if !isStep(step) {
 		return nil, apierror.Invalid("resolution", "The resolution of a history is a minute, ten minutes, an hour or a day.")
@@ -60,7 +60,7 @@ func isStep(step time.Duration) bool {
 	return false
 }
 
-// read returns figures for each step, or one for all if step is 0.
+// read returns figures for each step, or for all of it together if step is 0.
 func (r *Reader) read(ctx context.Context, from, to time.Time, step time.Duration) ([]*Figures, error) {
 	state, err := models.ReadHistoryState(ctx, r.DB, lengths())
 	if err != nil {
@@ -103,7 +103,7 @@ func (r *Reader) read(ctx context.Context, from, to time.Time, step time.Duratio
 	return all, nil
 }
 
-// addTail adds the time after the newest minute, computed now.
+// addTail adds the time after the newest recorded minute, computed now.
 func (r *Reader) addTail(ctx context.Context, state *models.HistoryState, from, to time.Time, place func(time.Time) *Figures) error {
 	recorded := state.BeganAt
 	if newest := state.Newest[0]; !newest.IsZero() {
@@ -135,7 +135,7 @@ func steps(from, to time.Time, step time.Duration) []*Figures {
 	return all
 }
 
-// piecesOf covers a time with the longest spans that the history has, up to step unless it is 0.
+// piecesOf covers a time with the longest recorded spans, up to step unless it is 0.
 func piecesOf(state *models.HistoryState, from, to time.Time, step time.Duration) (pieces []models.HistoryPiece) {
 	for at := roundUp(from, spans[0].length); at.Before(to); {
 		used := -1

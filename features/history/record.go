@@ -16,33 +16,33 @@ import (
 // Recorder writes the history.
 type Recorder struct {
 	DB *bun.DB
-	// Catalogue has the models. nil stands for an empty one.
+	// Catalogue has the models; nil means an empty one.
 	Catalogue *catalogue.Catalogue
 }
 
 const (
 	// Every is how often to call [Recorder.Pass].
 	Every = 10 * time.Second
-	// lag is how long a transaction can take to commit: a minute is computed that much after it
-	// ended. What commits later is missing, which does no harm.
+	// lag is how long a transaction can take to commit: a minute is computed this long after it
+	// ended. Later commits are missing, which does no harm.
 	lag = 3 * time.Second
-	// minutesAtOnce bounds the minutes of a pass, newest first, and hoursAtOnce those of a gap that
-	// is too old for minutes.
+	// minutesAtOnce bounds the minutes of a pass, newest first, and hoursAtOnce the hours of a gap
+	// that is too old for minutes.
 	minutesAtOnce = 60
 	hoursAtOnce   = 2
-	// sumsAtOnce bounds the sums of each length in a pass.
+	// sumsAtOnce bounds the sums per length in a pass.
 	sumsAtOnce = 60
-	// computable is how long events are kept at the least (see upkeep.DefaultRetention): older
+	// computable is the minimum time for which events are kept (see upkeep.DefaultRetention). Older
 	// spans cannot be computed.
 	computable  = 30 * day
 	forgetBatch = 5000
-	// countedWaiting is up to how many SCHEDULED, and BLOCKED, jobs are counted.
+	// countedWaiting bounds the counts of SCHEDULED and of BLOCKED jobs.
 	countedWaiting = 100_000
 )
 
-// Pass writes the minutes that ended since the last pass, those that are missing, and the sums of
-// what is complete, and deletes what is too old. It returns how many spans it wrote. Any number of
-// processes may call it at once: each span is written once.
+// Pass writes the minutes that ended since the last pass, missing minutes, and the sums of complete
+// spans, and deletes what is too old. It returns how many spans it wrote. Any number of processes
+// may call it at once: each span is written once.
 func (r *Recorder) Pass(ctx context.Context) (int, error) {
 	state, err := models.ReadHistoryState(ctx, r.DB, nil)
 	if err != nil {
@@ -70,7 +70,7 @@ func (r *Recorder) Pass(ctx context.Context) (int, error) {
 	return written, nil
 }
 
-// recordMinutes computes the missing minutes. The gauges of the newest one are read now.
+// recordMinutes computes the missing minutes. It reads the gauges of the newest one.
 func (r *Recorder) recordMinutes(ctx context.Context, state *models.HistoryState) (written int, err error) {
 	minute := spans[0]
 	until := state.Now.Add(-lag).UTC().Truncate(minute.length)
@@ -107,7 +107,7 @@ func (r *Recorder) recordHours(ctx context.Context, state *models.HistoryState) 
 			return written, err
 		}
 		if len(known) == 0 {
-			continue // it can be summed up, with its gauges
+			continue // its parts can be added up, with their gauges
 		}
 		put, err := r.record(ctx, hour, at, false)
 		if err != nil {
@@ -120,7 +120,8 @@ func (r *Recorder) recordHours(ctx context.Context, state *models.HistoryState) 
 	return written, nil
 }
 
-// record computes a span and writes it. Its gauges are read if it is fresh, and else unknown.
+// record computes a span and writes it. It reads the gauges if the span is fresh; otherwise they
+// are unknown.
 func (r *Recorder) record(ctx context.Context, s span, at time.Time, fresh bool) (put bool, err error) {
 	rows, err := compute(ctx, r.DB, at, at.Add(s.length))
 	if err != nil {
@@ -139,12 +140,12 @@ func (r *Recorder) record(ctx context.Context, s span, at time.Time, fresh bool)
 	if err != nil || !put || !fresh {
 		return put, err
 	}
-	// By itself: it is only for those who look at a worker, and has the rows of many.
+	// In its own transaction: only worker pages read it, and it writes a row per worker.
 	_, err = models.PutGPUMinute(ctx, r.DB, at)
 	return put, err
 }
 
-// compute counts what happened from one time and before another.
+// compute counts what happened from one time until just before another.
 func compute(ctx context.Context, db bun.IDB, from, to time.Time) (*models.HistoryRows, error) {
 	found := new(models.HistoryRows)
 	var err error
@@ -157,7 +158,7 @@ func compute(ctx context.Context, db bun.IDB, from, to time.Time) (*models.Histo
 	return found, nil
 }
 
-// sample reads the gauges of this moment into a span.
+// sample reads the present gauges into a span.
 func (r *Recorder) sample(ctx context.Context, known *models.HistorySpan, rows *models.HistoryRows) error {
 	queues, err := models.CountQueues(ctx, r.DB)
 	if err != nil {
@@ -195,7 +196,7 @@ func (r *Recorder) sample(ctx context.Context, known *models.HistorySpan, rows *
 	return nil
 }
 
-// sumUp writes the spans of a length of which all shorter ones are known.
+// sumUp writes the spans of a length of which all parts are known.
 func (r *Recorder) sumUp(ctx context.Context, state *models.HistoryState, of, into span) (written int, err error) {
 	from := roundUp(state.Now.Add(-of.keep), into.length)
 	from = later(from, state.BeganAt.UTC().Truncate(into.length))

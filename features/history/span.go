@@ -9,7 +9,7 @@ type span struct {
 	length, keep time.Duration
 }
 
-// spans are all lengths, from short to long. Each is a multiple of the one before.
+// spans lists all lengths, from short to long. Each is a multiple of the one before.
 var spans = []span{
 	{time.Minute, 48 * time.Hour},
 	{10 * time.Minute, 8 * day},
@@ -44,7 +44,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// roundUp returns the first begin of a span that is not before a time.
+// roundUp returns the first start of a span that is not before a time.
 func roundUp(at time.Time, length time.Duration) time.Time {
 	down := at.UTC().Truncate(length)
 	if down.Before(at) {
