@@ -13,22 +13,23 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Adviser asks providers what to expect of the spot machines of pools.
+// Adviser asks providers for advice about the spot machines of pools.
 type Adviser struct {
 	DB        *bun.DB
 	Providers map[string]Provider
 }
 
 const (
-	// AdviseEvery is how often providers are asked: their figures change by the day.
+	// AdviseEvery is how often providers are asked. Their figures change daily.
 	AdviseEvery = 15 * time.Minute
-	// adviceLimit bounds the answer of a provider, and advised how many are asked at once.
+	// adviceLimit bounds the time of one request to a provider, and advised how many run at the
+	// same time.
 	adviceLimit = 20 * time.Second
 	advised     = 8
 )
 
-// Pass asks the providers that give advice for each spot pool, and writes what they say. The advice
-// of a provider that fails is why it did.
+// Pass asks the providers that give advice for each spot pool, and stores what they say. If a
+// provider fails, the advice is the reason.
 func (a *Adviser) Pass(ctx context.Context) error {
 	pools, err := models.ListPools(ctx, a.DB, models.NoPoolLock)
 	if err != nil {

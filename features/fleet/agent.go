@@ -12,7 +12,7 @@ import (
 )
 
 // AgentArguments returns the arguments with which the agent of an instance registers as that
-// instance of the pool. The machine's GPUs are left to one worker unless the pool says more.
+// instance of the pool. One worker uses all GPUs of the machine unless the pool says otherwise.
 func AgentArguments(provider string, pool *models.Pool, instanceID string) []string {
 	arguments := []string{
 		"--provider", provider,
@@ -29,22 +29,22 @@ func AgentArguments(provider string, pool *models.Pool, instanceID string) []str
 	return arguments
 }
 
-// Enrolment is how the agents of new machines reach the API.
+// Enrolment describes how the agents of new machines reach the API.
 type Enrolment struct {
 	// Endpoint is the URL of the API as machines reach it.
 	Endpoint string
-	// KeyFile is a file with a key of the role WORKER. It is read for each batch of
-	// machines, so it can be replaced at any time.
+	// KeyFile is a file with a key of the role WORKER. It is read for each batch of machines, so
+	// that it can be replaced at any time.
 	KeyFile string
-	// ByIdentity means that machines without a key can register by their identity. They get one
-	// if there is a KeyFile.
+	// ByIdentity means that machines can register by their identity, without a key. They still get
+	// a key if there is a KeyFile.
 	ByIdentity bool
-	// Audience is what the identity of machines is proved for, or "" for Endpoint.
+	// Audience is the audience of identity tokens, or "" for Endpoint.
 	Audience string
 }
 
-// Environment returns the variables that an agent needs besides its arguments: the endpoint
-// and the key, if they need one. The key must not be logged.
+// Environment returns the variables that an agent needs besides its arguments: the endpoint and, if
+// required, the key. The key must not be logged.
 func (e Enrolment) Environment() (map[string]string, error) {
 	if e.Endpoint == "" {
 		return nil, errors.New("REELAY_PUBLIC_URL is not set: new machines need the address of the API")

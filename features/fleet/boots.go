@@ -15,15 +15,15 @@ import (
 )
 
 // settled is how long a worker without a job must live after its registration before its machine
-// counts as one that started, if the pool's last one ended sooner.
+// counts as started, if the pool's last machine ended sooner.
 const settled = time.Minute
 
-// notBootingNow says why a pool's machines are tried one at a time.
+// notBootingNow returns the reason for which a pool's machines are tried one at a time.
 func notBootingNow(b *models.PoolBoots) string {
 	return fmt.Sprintf("%s in a row did not start (%s)", text.Count(b.BootFailures, "machine"), b.BootFailure)
 }
 
-// endedWhy says why a machine has ended, as far as its provider knows.
+// endedWhy returns why a machine has ended, as far as its provider knows.
 func endedWhy(i Instance, when string) string {
 	return cmp.Or(i.Cause, "its machine ended "+when)
 }
@@ -37,15 +37,15 @@ func (s *Scaler) endBoot(ctx context.Context, w *models.Worker, cause string) er
 	return err
 }
 
-// endedEarly reports whether the machine of an idle worker has ended by itself soon after its agent had registered,
-// before it completed a job. If it had a job, that counts for its host instead.
+// endedEarly reports whether the machine of an idle worker ended by itself soon after its agent
+// registered, before it completed a job. If it had a job, its end counts for its host instead.
 func endedEarly(w *models.Worker, i Instance, now time.Time) bool {
 	return w.Status == models.WorkerIdle && i.State == InstanceEnded && !i.Reclaimed && i.Err == nil &&
 		w.JobsCompleted == 0 && now.Sub(w.RegisteredAt) < settled
 }
 
-// endEarly ends a worker whose machine ended soon after its agent had registered, and counts it as one that
-// did not start.
+// endEarly ends a worker whose machine ended soon after its agent registered, and counts the
+// machine as not started.
 func (s *Scaler) endEarly(ctx context.Context, pool *models.Pool, w *models.Worker, cause string) error {
 	var done *change.Change
 	err := jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
@@ -70,8 +70,8 @@ func (s *Scaler) endEarly(ctx context.Context, pool *models.Pool, w *models.Work
 	return nil
 }
 
-// settleBoots clears the failures of pools whose machines registered and ended soon after, once one has
-// lived on. The pools are locked.
+// settleBoots clears the boot failures of pools once one of their machines has lived for a while
+// after its registration. The pools must be locked.
 func settleBoots(ctx context.Context, tx bun.Tx, s snapshot) error {
 	for _, p := range s.pools {
 		if !p.pool.BootExits || p.pool.BootFailures == 0 {

@@ -11,8 +11,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// checkAccounts returns an INVALID_INPUT that names the first of these accounts that does not
-// exist.
+// checkAccounts returns INVALID_INPUT with the first of these accounts that does not exist.
 func (s *Pools) checkAccounts(ctx context.Context, ids []models.AccountID) error {
 	if len(ids) == 0 {
 		return nil
@@ -29,8 +28,8 @@ func (s *Pools) checkAccounts(ctx context.Context, ids []models.AccountID) error
 	return nil
 }
 
-// readDemands sums up the queued jobs that the pools can run. Those of accounts that a pool is
-// dedicated to are apart, by account.
+// readDemands adds up the queued jobs that the pools can run. Jobs of accounts with dedicated pools
+// are listed separately, by account.
 func readDemands(ctx context.Context, db bun.IDB, pools []poolState) ([]models.QueueDemand, error) {
 	var names []string
 	var accounts []models.AccountID
@@ -47,7 +46,7 @@ func readDemands(ctx context.Context, db bun.IDB, pools []poolState) ([]models.Q
 	return apart(all, own), err
 }
 
-// apart takes the jobs of single accounts out of the sum of all.
+// apart subtracts the jobs of single accounts from the sum of all.
 func apart(all, own []models.QueueDemand) []models.QueueDemand {
 	type queue struct {
 		lane models.Tier
@@ -66,7 +65,7 @@ func apart(all, own []models.QueueDemand) []models.QueueDemand {
 	var rest []models.QueueDemand
 	for _, q := range all {
 		out := theirs[queueOf(q)]
-		// Both are estimates if the queues are long.
+		// Both numbers are estimates if the queues are long.
 		if q.Depth, q.GPUSeconds = q.Depth-out.Depth, max(q.GPUSeconds-out.GPUSeconds, 0); q.Depth >= 0.5 {
 			rest = append(rest, q)
 		}
@@ -74,13 +73,13 @@ func apart(all, own []models.QueueDemand) []models.QueueDemand {
 	return append(rest, own...)
 }
 
-// takes reports whether a pool with an offer takes jobs of a queue.
+// takes reports whether a pool with this offer takes jobs of the queue.
 func takes(o models.Offer, q models.QueueDemand) bool {
 	return o.Runs(q.Model, q.Lane, q.AccountID, q.Needs, q.Region)
 }
 
-// dedicatedFirst puts the pools that are dedicated to accounts first: nobody else can use their
-// workers.
+// dedicatedFirst puts the pools first that are dedicated to accounts, since nobody else can use
+// their workers.
 func dedicatedFirst(pools []*poolShare) []*poolShare {
 	dedicated, open := lo.FilterReject(pools, func(p *poolShare, _ int) bool { return len(p.pool.Accounts) > 0 })
 	return append(dedicated, open...)

@@ -15,11 +15,12 @@ import (
 // Static is the provider of machines that come by themselves.
 const Static = "static"
 
-// Explanation is what the scaler would do with a pool now, and why. It changes nothing.
+// Explanation is what the scaler would do with a pool now, and why. Explaining changes nothing.
 type Explanation struct {
 	Pool *models.Pool
 	At   time.Time
-	// Workers is how many the pool has that are not draining; Desired, how many it should have.
+	// Workers is the number of workers that are not draining, and Desired the number that the pool
+	// should have.
 	Workers, Desired int
 	// Boot and Drain are how many workers a round would boot and drain now.
 	Boot, Drain int
@@ -28,8 +29,8 @@ type Explanation struct {
 	Demand Demand
 }
 
-// Explain returns what the scaler would do with a pool now. A pool of the provider static is
-// explained with how many machines somebody else should start.
+// Explain returns what the scaler would do with a pool now. For a pool of the provider static it
+// returns how many machines somebody else should start.
 func (s *Pools) Explain(ctx context.Context, p jobs.Principal, id models.PoolID) (*Explanation, error) {
 	if err := p.RequireViewer(); err != nil {
 		return nil, err
@@ -37,7 +38,7 @@ func (s *Pools) Explain(ctx context.Context, p jobs.Principal, id models.PoolID)
 	return s.explain(ctx, func(pool *models.Pool) bool { return pool.ID == id })
 }
 
-// ExplainNamed is Explain of the pool with a name.
+// ExplainNamed is Explain for the pool with a name.
 func (s *Pools) ExplainNamed(ctx context.Context, p jobs.Principal, name string) (*Explanation, error) {
 	if err := p.RequireViewer(); err != nil {
 		return nil, err

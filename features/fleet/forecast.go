@@ -18,34 +18,35 @@ import (
 //	season(h) = the mean of the arrivals in the same hour of the last 4 weeks
 //	            (of yesterday, in the first week)
 //	level     = (arrivals of the last 60 minutes + 10) / (season of these minutes + 10)
-//	rate      = season(hour of the time that is asked for) · level
+//	rate      = season(hour of the requested time) · level
 //
-// The 10 keeps few jobs from saying much. Its error is that of the same method in the last
-// 24 hours: the sum of its errors over the sum of the arrivals. By Little's law, rate · seconds of
-// a job is how many workers are busy then.
+// The 10 keeps a few jobs from changing the level much. The error is that of the same method over
+// the last 24 hours: the sum of its errors over the sum of the arrivals. By Little's law, the
+// number of busy workers is rate · seconds of a job.
 
 const (
-	// levelPrior is how many jobs that came as expected are added to both sides of the level.
+	// levelPrior is how many expected jobs are added to both sides of the level.
 	levelPrior = 10
-	// judgedHours is over how many hours the error is measured, and judgedLeast how many are needed.
+	// judgedHours is the number of hours over which the error is measured, and judgedLeast the
+	// minimum.
 	judgedHours, judgedLeast = 24, 3
 )
 
-// Expected is jobs that will come while a worker boots.
+// Expected describes the jobs that will arrive while a worker boots.
 type Expected struct {
 	Lane        models.Tier `json:"lane"`
 	Model       string      `json:"model"`
 	JobsPerHour float64     `json:"jobsPerHour"`
-	// Error is the mean error of the forecast in the last 24 hours, as a part of the arrivals: at 1
-	// and above, the forecast adds nothing.
+	// Error is the mean error of the forecast in the last 24 hours, relative to the arrivals. From
+	// 1 on, the forecast adds nothing.
 	Error float64 `json:"error"`
-	// Workers is how many workers of the pool they keep busy, reduced by the error.
+	// Workers is how many workers of the pool these jobs keep busy, reduced by the error.
 	Workers float64 `json:"workers"`
 
 	seconds float64 // GPU seconds of one job, by the catalogue
 }
 
-// series is the arrivals of one lane and model by hour.
+// series contains the arrivals of one lane and model by hour.
 type series struct {
 	since time.Time
 	hours map[int64]float64
@@ -58,10 +59,10 @@ func hourOf(t time.Time) int64 { return t.Unix() / 3600 }
 
 const week, day = 7 * 24, 24
 
-// known reports whether the arrivals of an hour were counted from its beginning.
+// known reports whether the arrivals were counted during the whole hour.
 func (s *series) known(h int64) bool { return h > hourOf(s.since) }
 
-// season returns how many jobs come in an hour as a rule, and whether anything says so.
+// season returns how many jobs usually arrive in an hour, and whether there is data for it.
 func (s *series) season(h int64) (jobs float64, known bool) {
 	n := 0.0
 	for back := range int64(models.ForecastWeeks) {
@@ -78,10 +79,10 @@ func (s *series) season(h int64) (jobs float64, known bool) {
 	return 0, false
 }
 
-// rate forecasts the jobs per hour in an hour, from the arrivals of the 60 minutes that end at now.
+// rate forecasts the arrivals per hour in an hour, from those of the 60 minutes that end at now.
 func (s *series) rate(h int64, now time.Time) (jobs float64, known bool) {
 	last := hourOf(now)
-	part := float64(now.Unix()%3600) / 3600 // of this hour has passed
+	part := float64(now.Unix()%3600) / 3600 // the part of this hour that has passed
 	came := s.hours[last] + (1-part)*s.hours[last-1]
 	ruleNow, knownNow := s.season(last)
 	ruleLast, knownLast := s.season(last - 1)
@@ -92,7 +93,7 @@ func (s *series) rate(h int64, now time.Time) (jobs float64, known bool) {
 	return rule * (came + levelPrior) / (part*ruleNow + (1-part)*ruleLast + levelPrior), true
 }
 
-// error is that of the method in the hours before now: of each hour, it is asked at its beginning.
+// error returns the error of the method over the hours before now, each forecast at its beginning.
 func (s *series) error(now time.Time) float64 {
 	off, came, n := 0.0, 0.0, 0
 	for h := hourOf(now) - judgedHours; h < hourOf(now); h++ {
@@ -109,8 +110,8 @@ func (s *series) error(now time.Time) float64 {
 	return off / came
 }
 
-// Forecast returns the arrivals that are expected at a time after now, by lane, in the lanes that
-// have a wait target.
+// Forecast returns the expected arrivals at a time after now, by lane, for the lanes with a wait
+// target.
 func Forecast(history models.ArrivalHistory, now time.Time, ahead time.Duration) (all []Expected) {
 	type key struct {
 		lane  models.Tier
@@ -148,14 +149,14 @@ func Forecast(history models.ArrivalHistory, now time.Time, ahead time.Duration)
 	return all
 }
 
-// expect gives the jobs that will come while a worker boots to the pools that can run them: first
-// to the workers that are needed anyway, then to those that are there, then to the cheapest pools.
+// expect assigns the jobs that will arrive while a worker boots to pools that can run them: first
+// to workers that are needed anyway, then to present workers, then to the cheapest pools.
 func expect(s snapshot, shares []*poolShare, able func(models.QueueDemand) []*poolShare) {
 	taken := map[*poolShare]float64{}
 	needed := func(p *poolShare) int { return p.busy - p.patient + p.others("") }
 	for _, e := range s.expected {
 		q := models.QueueDemand{Lane: e.Lane, Kind: models.Kind{Model: e.Model}}
-		left := e.JobsPerHour / 3600 * e.seconds * max(1-e.Error, 0) // workers, at the ratio 1
+		left := e.JobsPerHour / 3600 * e.seconds * max(1-e.Error, 0) // in workers, at the ratio 1
 		given := map[*poolShare]float64{}
 		pools := able(q)
 		for _, limit := range []func(*poolShare) int{needed, (*poolShare).present, (*poolShare).most} {
@@ -174,8 +175,8 @@ func expect(s snapshot, shares []*poolShare, able func(models.QueueDemand) []*po
 	}
 }
 
-// foresee adds the workers that the pool needs for the jobs that are expected: all of those, rounded
-// down, so that rare jobs keep no worker.
+// foresee adds the workers that the pool needs for all expected jobs, rounded down, so that rare
+// jobs keep no worker.
 func (d *decision) foresee() {
 	workers, perHour, off := 0.0, 0.0, 0.0
 	for _, e := range d.demand.Expected {

@@ -9,7 +9,7 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// Hours is a window that repeats: when each begins, and how long it lasts.
+// Hours is a recurring window of time.
 type Hours struct {
 	begins cron.Schedule
 	lasts  time.Duration
@@ -19,8 +19,8 @@ type Hours struct {
 // maxHours bounds how long a window of [Hours] lasts.
 const maxHours = 7 * 24 * time.Hour
 
-// ParseHours reads a window such as "0 2 * * * for 6h Europe/Berlin": when it begins as the
-// five fields of cron, how long it lasts (1m to 168h), and the time zone, UTC if there is none.
+// ParseHours parses a window such as "0 2 * * * for 6h Europe/Berlin": the five cron fields of its
+// beginning, its length (1m to 168h), and the time zone, which is UTC if omitted.
 func ParseHours(s string) (*Hours, error) {
 	when, rest, found := strings.Cut(s, " for ")
 	lasts, zone, _ := strings.Cut(strings.TrimSpace(rest), " ")
@@ -47,5 +47,5 @@ func (h *Hours) Open(t time.Time) bool {
 	return !begun.IsZero() && !begun.After(t)
 }
 
-// Opens returns when the next window begins after t, or zero if none does.
+// Opens returns the beginning of the next window after t, or zero if there is none.
 func (h *Hours) Opens(t time.Time) time.Time { return h.begins.Next(t.In(h.zone)) }

@@ -14,7 +14,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// placeOf returns the place of the machine that the caller has proved to be, or "".
+// placeOf returns the place of the machine that the caller's identity proves, or "".
 func placeOf(p jobs.Principal) string {
 	if p.Machine == nil {
 		return ""
@@ -22,8 +22,8 @@ func placeOf(p jobs.Principal) string {
 	return p.Machine.Place()
 }
 
-// admit checks that what a worker says of itself fits the machine that it has proved to be, and
-// that the pool has such machines. It takes the zone from the proof, and uses the proof up.
+// admit checks the registration of a worker against the proved machine, and that the pool has such
+// machines. It takes the zone from the proof, and uses the proof up.
 func admit(ctx context.Context, tx bun.Tx, m *jobs.Machine, pool *models.Pool, in *Registration) error {
 	if m == nil {
 		return nil

@@ -23,15 +23,15 @@ type Operator struct {
 	Providers map[string]Provider
 }
 
-// savesWithin is how long a drained worker has after its deadline to save a checkpoint and hand its
-// job over: the notice of a preemption that agents expect if nothing else is said.
+// savesWithin is how long a drained worker has after its deadline to save a checkpoint and release
+// its job: the notice of a preemption that agents expect by default.
 const savesWithin = 30 * time.Second
 
 var errTerminated = apierror.Conflict("The worker is already terminated.")
 
-// DrainWorker asks a worker to take no more jobs. Its job may run until the deadline; then the worker
-// has half a minute to save a checkpoint and hand it over. It returns CONFLICT for a worker that is
-// terminated.
+// DrainWorker asks a worker to take no more jobs. Its job may run until the deadline; then the
+// worker has half a minute to save a checkpoint and release it. DrainWorker returns CONFLICT for a
+// terminated worker.
 func (o *Operator) DrainWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, deadline time.Duration) (*models.Worker, error) {
 	if err := operates(p, id); err != nil {
 		return nil, err
@@ -57,8 +57,8 @@ func (o *Operator) Hosts(w *models.Worker) bool {
 	return o.Providers[w.Provider] != nil && w.PoolID != ""
 }
 
-// Preempts reports whether PreemptWorker can preempt the worker's machine from here. Only spot
-// machines are preempted.
+// Preempts reports whether PreemptWorker can preempt the worker's machine from this process. Only
+// spot machines are preempted.
 func (o *Operator) Preempts(w *models.Worker) bool {
 	_, can := o.Providers[w.Provider].(Preemptor)
 	return can && w.PoolID != "" && w.CapacityClass == models.CapacitySpot
@@ -73,8 +73,8 @@ func (o *Operator) machine(ctx context.Context, w *models.Worker) (Instance, *mo
 	return Instance{ID: w.ProviderInstanceID, Zone: w.Zone, State: InstanceRunning}, pools[0], nil
 }
 
-// TerminateWorker ends a worker without notice, and its machine if its provider is
-// available here and no other worker is on it. The job that it holds is queued again.
+// TerminateWorker ends a worker without notice. It also ends its machine if this process has its
+// provider and no other worker is on the machine. The worker's job is queued again.
 func (o *Operator) TerminateWorker(ctx context.Context, p jobs.Principal, id models.WorkerID) (*models.Worker, error) {
 	if err := operates(p, id); err != nil {
 		return nil, err
@@ -108,9 +108,9 @@ func (o *Operator) TerminateWorker(ctx context.Context, p jobs.Principal, id mod
 // maxNotice is the longest notice of a preemption.
 const maxNotice = 120 * time.Second
 
-// PreemptWorker does what a cloud does to a spot machine: it gives notice, and ends the
-// machine after it. It returns CONFLICT if the worker is terminated, or its provider is not available
-// here.
+// PreemptWorker does what a cloud does to a spot machine: it gives notice, and then ends the
+// machine. It returns CONFLICT if the worker is terminated, or if this process does not have its
+// provider.
 func (o *Operator) PreemptWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, notice time.Duration) (*models.Worker, error) {
 	if err := operates(p, id); err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (o *Operator) PreemptWorker(ctx context.Context, p jobs.Principal, id model
 	if !o.Preempts(w) {
 		return nil, apierror.Conflict("Only spot machines of providers that can preempt them are preempted; this one is %s, of the provider %s.", w.CapacityClass, text.Clip(w.Provider, 64))
 	}
-	// The signal carries no time: the worker learns its deadline from the drain.
+	// The signal contains no time: the worker learns its deadline from the drain.
 	w, err = drain(ctx, o.DB, id, lease.LeavesPreempted, func(now time.Time) time.Time { return now.Add(notice) },
 		func(tx bun.Tx, w *models.Worker) error {
 			if w.Status == models.WorkerTerminated {
@@ -146,7 +146,7 @@ func (o *Operator) PreemptWorker(ctx context.Context, p jobs.Principal, id model
 	}
 	err = o.Providers[w.Provider].(Preemptor).Preempt(ctx, pool, machine, notice)
 	if errors.Is(err, ErrNoInstance) {
-		return w, nil // its agent was fast: the drain was enough
+		return w, nil // its agent has already left after the drain
 	}
 	if errors.Is(err, ErrProviderGone) {
 		return nil, apierror.Conflict("The worker drains; its provider is shutting down, and ends its machine.")
@@ -157,7 +157,7 @@ func (o *Operator) PreemptWorker(ctx context.Context, p jobs.Principal, id model
 	return w, nil
 }
 
-// drainOthers drains the other workers on a worker's machine, by the same deadline.
+// drainOthers drains the other workers on a worker's machine, with the same deadline.
 func (o *Operator) drainOthers(ctx context.Context, w *models.Worker) error {
 	all, err := models.ListMachineWorkers(ctx, o.DB, w.Provider, w.ProviderInstanceID)
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// outlookAge is how long an outlook is used again.
+	// outlookAge is how long an outlook is reused.
 	outlookAge = time.Minute
-	// bootGuess is how long a worker boots, in seconds, as long as none has.
+	// bootGuess is the assumed duration of a boot, in seconds, until one was measured.
 	bootGuess = 120
 )
 
-// outlook is what a plan needs of the past, read about once a minute.
+// outlook contains what a plan needs of the past. It is read about once a minute.
 type outlook struct {
 	mu        sync.Mutex
 	at        time.Time
@@ -27,11 +27,10 @@ type outlook struct {
 	preempted map[string]models.PreemptionRate
 }
 
-// asked are why Reelay itself and operators drain workers. A worker that leaves for another reason,
-// or without, was taken away.
+// asked lists the drain reasons of Reelay and of operators. Any other loss counts as a preemption.
 var asked = []string{lease.LeavesFewer, lease.LeavesPaused, lease.LeavesDrained}
 
-// look adds the outlook to a snapshot, and reads it again if it is old.
+// look adds the outlook to a snapshot. It first reads the outlook again if it is old.
 func (o *outlook) look(ctx context.Context, tx bun.Tx, s *snapshot) (err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -12,20 +12,20 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// offer is a price at which a pool has workers for a queue without a wait target.
+// offer is a price at which a pool runs jobs without a wait target.
 type offer struct {
 	pool  *poolShare
 	price float64
-	// later means that the pool boots none now. It has room at from.
+	// later means that the pool boots no workers now. It has room at from.
 	later bool
 	from  time.Time
-	// hour means that the pool's own price falls then.
+	// hour means that the pool's own price falls at from.
 	hour bool
 }
 
-// bargain gives the jobs of a queue without a wait target to the cheapest offers. The lane's
-// patience is how long such jobs wait for one that comes later: after it, they move to a
-// higher lane, which does not wait. What waits for a lower price of a pool boots nothing there.
+// bargain assigns the jobs of a queue without a wait target to the cheapest offers. Such jobs wait
+// for a later offer as long as the lane's patience lasts; then they move to a higher lane, which
+// does not wait. A pool boots no workers for jobs that wait for its lower price.
 func (l *waitingLine) bargain(pools []*poolShare) {
 	var offers []offer
 	for _, p := range pools {
@@ -45,7 +45,7 @@ func (l *waitingLine) bargain(pools []*poolShare) {
 		}
 		dearer := l.spared(o, offers[i+1:])
 		if dearer == nil && o.hour {
-			dearer = o.pool // so that a reason shows them
+			dearer = o.pool // so that a reason mentions them
 		}
 		if dearer != nil {
 			dearer.cheaper = dearer.cheaper.and(o, n)
@@ -58,17 +58,17 @@ func (l *waitingLine) bargain(pools []*poolShare) {
 	}
 }
 
-// dedicated reports whether an offer comes before all others: it is of a pool that is dedicated
-// to the account, and does not wait for one of its workers.
+// dedicated reports whether an offer precedes all others: its pool is dedicated to the account, and
+// the offer does not wait for one of the pool's workers.
 func (o offer) dedicated() bool { return len(o.pool.pool.Accounts) > 0 && (!o.later || o.hour) }
 
-// saving is jobs that boot no workers of a pool, because they wait for an offer.
+// saving counts jobs for which a pool boots no workers, because they wait for an offer.
 type saving struct {
 	offer
 	jobs float64
 }
 
-// and adds jobs. It keeps one offer, for the reason.
+// and adds jobs. It keeps one of the offers, for the reason.
 func (s *saving) and(o offer, jobs float64) *saving {
 	if s == nil {
 		return &saving{o, jobs}
@@ -84,7 +84,7 @@ func rank(last bool) int {
 	return 0
 }
 
-// spared returns the pool that would boot a worker if nothing waited for an offer, or nil. rest are
+// spared returns the pool that would boot a worker if no job waited for an offer, or nil. rest are
 // the offers that are not cheaper.
 func (l *waitingLine) spared(o offer, rest []offer) *poolShare {
 	for _, next := range rest {
@@ -95,7 +95,7 @@ func (l *waitingLine) spared(o offer, rest []offer) *poolShare {
 	return nil
 }
 
-// carries is how many jobs a pool can do at an offer before the patience ends.
+// carries returns how many jobs a pool can complete at an offer within the patience.
 func (l *waitingLine) carries(o offer) float64 {
 	workers := o.pool.pool.MaxWorkers - o.pool.others(l.lane)
 	each := l.seconds(o.pool)
@@ -106,7 +106,7 @@ func (l *waitingLine) carries(o offer) float64 {
 	return max(0, math.Floor(float64(workers)*left.Seconds()/each)-o.pool.lanes[l.lane].depth)
 }
 
-// offersOf returns what a pool offers now and within the patience of the lane.
+// offersOf returns a pool's offers now and within the patience of the lane.
 func (l *waitingLine) offersOf(p *poolShare) []offer {
 	until := l.now.Add(jobs.Policies[l.lane].Patience)
 	var found []offer
@@ -133,7 +133,7 @@ func (l *waitingLine) offersOf(p *poolShare) []offer {
 	return found
 }
 
-// hasRoom returns from when a pool can have more workers, as far as its own state says.
+// hasRoom returns the time from which a pool can have more workers, judged by its own state.
 func (p *poolShare) hasRoom(now time.Time) (from time.Time, ok bool) {
 	b := p.pool.PoolBackoff
 	switch {
@@ -147,15 +147,15 @@ func (p *poolShare) hasRoom(now time.Time) (from time.Time, ok bool) {
 		from = hours.Opens(now)
 		return from, !from.IsZero()
 	case b.BackoffUntil.After(now):
-		// Other refusals do not pass by themselves.
+		// Other refusals do not end by themselves.
 		return b.BackoffUntil, b.BackoffClass == string(Stockout) || b.BackoffClass == string(Transient)
 	case p.pool.NotBooting():
-		return now, false // nobody knows whether the next machine starts
+		return now, false // it is unknown whether the next machine starts
 	}
 	return now, true
 }
 
-// of says why jobs boot no workers of a pool.
+// of explains why a pool boots no workers for jobs.
 func (s *saving) of(dearer *poolShare) string {
 	if s == nil {
 		return ""

@@ -15,34 +15,34 @@ import (
 	"github.com/samber/lo"
 )
 
-// snapshot is everything that the scaler decides from, read in one transaction.
+// snapshot is the input of the scaler's plan, read in one transaction.
 type snapshot struct {
-	// models are the current ones with their GPU types; others run anywhere.
+	// models are the current models with their GPU types. Other models run anywhere.
 	models map[string]*catalogue.Model
 
 	now   time.Time
 	pools []poolState
-	// queues leaves out those that are closed.
+	// queues contains no closed queues.
 	queues []models.QueueDemand
 	closed []models.ClosedQueue
 	times  estimate.RenderTimes
 	policy Policy
-	// preempted is how often the spot workers of each region were preempted lately.
+	// preempted is the recent rate of preemptions of spot workers by region.
 	preempted map[string]models.PreemptionRate
-	// expected is the jobs that will come while a worker boots.
+	// expected are the jobs that will arrive while a worker boots.
 	expected []Expected
-	// impatient has jobs without a wait target boot machines although cheaper ones are expected.
+	// If impatient is set, jobs without a wait target do not wait for cheaper machines.
 	impatient bool
 }
 
-// isClosed reports whether the jobs of a queue do not start, so that they need no workers.
+// isClosed reports whether a queue is closed, so that its jobs need no workers.
 func (s *snapshot) isClosed(lane models.Tier, model string) bool {
 	return slices.ContainsFunc(s.closed, func(c models.ClosedQueue) bool {
 		return c.Lane == lane && (c.Model == "" || c.Model == model)
 	})
 }
 
-// runsOn reports whether jobs of a model run on a GPU type, as far as is known.
+// runsOn reports whether jobs of a model run on a GPU type. Unknown models do.
 func (s *snapshot) runsOn(model, gpuType string) bool {
 	m := s.models[model]
 	return m == nil || m.RunsOn(gpuType)
@@ -52,14 +52,15 @@ func (s *snapshot) runsOn(model, gpuType string) bool {
 type poolState struct {
 	pool    *models.Pool
 	workers []*models.Worker
-	// patient is how many of the busy ones run jobs of lanes without a wait target, or with slack.
+	// patient is how many of the busy workers run jobs without a wait target, or with slack.
 	patient int
-	// frozen is why the scaler cannot change the pool's workers now, or "". They count.
+	// frozen is why the scaler cannot change the pool's workers now, or "". The workers still
+	// count.
 	frozen string
 }
 
-// freeze freezes the pools that are not among these: nobody here can boot their workers, or
-// their provider has not answered.
+// freeze freezes all other pools: this process cannot boot their workers, or their provider has not
+// answered.
 func (s *snapshot) freeze(scaled []*models.Pool) {
 	for i, p := range s.pools {
 		if !slices.ContainsFunc(scaled, func(other *models.Pool) bool { return other.ID == p.pool.ID }) {
@@ -68,39 +69,39 @@ func (s *snapshot) freeze(scaled []*models.Pool) {
 	}
 }
 
-// Demand is what the scaler sizes one pool by: its workers, and its share of the
+// Demand contains the numbers by which the scaler sizes a pool: its workers, and its share of the
 // waiting jobs.
 type Demand struct {
-	// Min and Max are the limits of the pool now: 0 while it is closed.
+	// Min and Max are the present limits of the pool: 0 while it is closed.
 	Min int `json:"min"`
 	Max int `json:"max"`
-	// Warm is how many idle workers are kept beyond what the waiting jobs need.
+	// Warm is how many idle workers are kept in addition to those that the waiting jobs need.
 	Warm int `json:"warm,omitempty"`
-	// PricePerHourUSD is what a worker costs now.
+	// PricePerHourUSD is the present price of a worker.
 	PricePerHourUSD float64 `json:"pricePerHourUsd,omitempty"`
 
 	Booting int `json:"booting"`
 	Idle    int `json:"idle"`
 	Busy    int `json:"busy"`
-	// Quarantined is how many idle workers get no jobs. Max leaves them out.
+	// Quarantined is how many idle workers get no jobs. Max excludes them.
 	Quarantined int          `json:"quarantined,omitempty"`
 	Queues      []LaneDemand `json:"queues"`
-	// Patient is how many of the busy workers run jobs of lanes without a wait target, or with slack
-	// until their deadline.
+	// Patient is how many of the busy workers run jobs without a wait target, or with slack before
+	// their deadline.
 	Patient int `json:"patient,omitempty"`
-	// Expected is the pool's share of the jobs that will come while a worker boots.
+	// Expected is the pool's share of the jobs that will arrive while a worker boots.
 	Expected []Expected `json:"expected,omitempty"`
-	// Mix is how the region's workers are divided, if it has both spot and on-demand pools.
+	// Mix is the division of the region's workers, if it has both spot and on-demand pools.
 	Mix *Mix `json:"mix,omitempty"`
 }
 
-// LaneDemand is how many jobs wait in one lane, and for how many seconds they keep
+// LaneDemand is the number of jobs that wait in one lane, and the seconds for which they keep
 // workers of the pool busy.
 type LaneDemand struct {
 	Lane       models.Tier `json:"lane"`
 	Depth      int         `json:"depth"`
 	GPUSeconds float64     `json:"gpuSeconds"`
-	// Due is how many of them have no slack until their deadline: each needs a worker now.
+	// Due is how many of them have no slack before their deadline: each needs a worker now.
 	Due int `json:"due,omitempty"`
 	// Slack is how many of them have slack, and wait for cheap capacity.
 	Slack int `json:"slack,omitempty"`
@@ -113,8 +114,8 @@ func (l LaneDemand) workers() int {
 	return l.Due + workersFor(l.Lane, float64(l.Depth-l.Due), l.GPUSeconds-l.dueSeconds)
 }
 
-// patient is how many workers the jobs need that bear a wait: those of lanes without a target, and
-// those with slack.
+// patient returns how many workers are needed for jobs that can wait: those without a wait target,
+// and those with slack.
 func (l LaneDemand) patient() int {
 	if jobs.Policies[l.Lane].WaitTarget == jobs.NoTarget {
 		return l.workers() - l.Due
@@ -122,13 +123,13 @@ func (l LaneDemand) patient() int {
 	return workersFor(l.Lane, float64(l.Slack), l.slackSeconds)
 }
 
-// decision is what the scaler wants of one pool, and why.
+// decision is the scaler's plan for one pool, with its reasons.
 type decision struct {
 	pool    *models.Pool
 	now     time.Time
 	demand  Demand
 	need    int    // for the jobs that run, wait and are expected
-	moved   int    // how many more or fewer it has because of the other pools of its region
+	moved   int    // the change because of the other pools of its region
 	workers int    // wanted
 	closed  string // why the pool may have no workers now, or ""
 	frozen  string // why the scaler cannot change its workers now, or ""
@@ -138,11 +139,11 @@ type decision struct {
 	drain   []models.WorkerID // idle workers to drain, longest idle first
 }
 
-// have is how many workers the pool has that are not draining.
+// have returns how many workers of the pool are not draining.
 func (d *decision) have() int { return d.demand.Booting + d.demand.Idle + d.demand.Busy }
 
-// plan decides for every pool. Each waiting job counts for one pool only, also if
-// several pools can run it: see share.
+// plan decides for every pool. Each waiting job counts for one pool only, even if several pools can
+// run it: see share.
 func plan(s snapshot) []*decision {
 	shares := share(s)
 	var all []*decision
@@ -163,8 +164,8 @@ func plan(s snapshot) []*decision {
 	return all
 }
 
-// count needs the busy workers, those that start the waiting jobs within the wait targets of
-// their lanes, and those for the jobs that are expected.
+// count sets how many workers are needed: the busy ones, those that start the waiting jobs within
+// the wait targets of their lanes, and those for the expected jobs.
 func (d *decision) count() {
 	in := d.demand
 	waiting, due := 0, 0
@@ -180,7 +181,7 @@ func (d *decision) count() {
 	d.foresee()
 }
 
-// jobsNeed says how many workers the jobs need.
+// jobsNeed describes how many workers the jobs need.
 func jobsNeed(waiting, running, need int) string {
 	var all string
 	switch {
@@ -200,7 +201,7 @@ func jobsNeed(waiting, running, need int) string {
 	return all + " " + verb + " " + text.Count(need, "worker")
 }
 
-// size wants the workers that are needed, within the limits of the pool.
+// size sets the number of workers to the needed ones, within the limits of the pool.
 func (d *decision) size() {
 	in, need := d.demand, d.need+d.moved
 	d.workers = min(max(need+in.Warm, in.Min), in.Max)
@@ -227,7 +228,7 @@ func (d *decision) size() {
 	}
 }
 
-// workersFor is how many workers start a lane's jobs within its wait target.
+// workersFor returns how many workers start a lane's jobs within its wait target.
 func workersFor(lane models.Tier, depth, gpuSeconds float64) int {
 	if depth <= 0 {
 		return 0
@@ -255,17 +256,18 @@ func closedNow(p *models.Pool, now time.Time) (why string, closed bool) {
 	return "", false
 }
 
-// OutsideHours reports whether a pool has active hours, and now is outside of them.
+// OutsideHours reports whether a pool has active hours and now is outside them.
 func OutsideHours(p *models.Pool, now time.Time) bool {
 	if p.ActiveHours == "" {
 		return false
 	}
-	// Nobody can write hours that do not parse. If somebody did, the pool stays open.
+	// Hours that do not parse are refused when they are written. If the database has some anyway,
+	// the pool stays open.
 	hours, err := ParseHours(p.ActiveHours)
 	return err == nil && !hours.Open(now)
 }
 
-// waitsNow reports why a pool gets no more workers for a while, or "".
+// waitsNow returns why a pool gets no more workers for a while, or "".
 func waitsNow(p poolState, now time.Time) string {
 	if p.frozen != "" {
 		return p.frozen
@@ -280,7 +282,7 @@ func waitsNow(p poolState, now time.Time) string {
 	return tooDear(p.pool, now)
 }
 
-// poolShare is what one pool takes of the waiting jobs.
+// poolShare is one pool's share of the waiting jobs.
 type poolShare struct {
 	pool                *models.Pool
 	closed              string // why it may have no workers now, or ""
@@ -296,7 +298,7 @@ type poolShare struct {
 	lanes               map[models.Tier]*laneShare
 }
 
-// laneShare is the jobs of a lane. due and slack are parts of them: see LaneDemand.
+// laneShare contains the jobs of a lane. due and slack are parts of them: see LaneDemand.
 type laneShare struct {
 	load
 	due, slack load
@@ -330,12 +332,11 @@ func (l *laneShare) workers(lane models.Tier) int {
 	return int(math.Ceil(l.due.depth)) + workersFor(lane, l.depth-l.due.depth, l.gpuSeconds-l.due.gpuSeconds)
 }
 
-// share gives the jobs of each queue to the pools that can run them: lane by lane,
-// first to workers that are there, then to workers that a pool may still boot, the
-// cheapest pool first, spot before on-demand at the same price, and pools that are
-// dedicated to the account before all. Of a lane, the queues that the fewest pools can
-// run come first. Jobs that no pool has room for count for the first pool that can run
-// them, so that its reason shows them.
+// share assigns the jobs of each queue to pools that can run them: lane by lane, first to present
+// workers, then to workers that a pool may still boot, the cheapest pool first, spot before
+// on-demand at the same price, and pools that are dedicated to the account before all. Within a
+// lane, the queues that the fewest pools can run come first. Jobs for which no pool has room count
+// for the first pool that can run them, so that its reason mentions them.
 func share(s snapshot) []*poolShare {
 	var shares []*poolShare
 	for _, p := range s.pools {
@@ -366,7 +367,7 @@ func share(s snapshot) []*poolShare {
 	return shares
 }
 
-// divide gives the jobs of one queue to the pools that can run them.
+// divide assigns the jobs of one queue to pools that can run them.
 func divide(q models.QueueDemand, pools []*poolShare, s snapshot) {
 	line := &waitingLine{lane: q.Lane, needs: q.Needs, left: q.Depth, now: s.now, seconds: func(p *poolShare) float64 {
 		return q.GPUSeconds / q.Depth * s.times.Ratio(q.Kind, p.pool.GPUType)
@@ -384,7 +385,7 @@ func divide(q models.QueueDemand, pools []*poolShare, s snapshot) {
 	line.give(pools[0], line.left)
 }
 
-// waitingLine is the jobs of one queue that no pool has got yet.
+// waitingLine contains the jobs of one queue that are not assigned to a pool yet.
 type waitingLine struct {
 	lane    models.Tier
 	needs   models.Needs
@@ -393,7 +394,7 @@ type waitingLine struct {
 	seconds func(*poolShare) float64 // of one job
 }
 
-// fill gives a pool what up to limit workers start within the wait target.
+// fill assigns to a pool the jobs that up to limit workers start within the wait target.
 func (l *waitingLine) fill(p *poolShare, limit int) {
 	l.give(p, min(l.left, p.fits(l, limit)))
 }
@@ -430,12 +431,12 @@ func newPoolShare(p poolState, now time.Time) *poolShare {
 	return s
 }
 
-// present is how many workers the pool has, or keeps in any case.
+// present returns how many workers the pool has, or keeps in any case.
 func (p *poolShare) present() int {
 	return min(max(p.booting+p.idle+p.busy, p.least()), p.most())
 }
 
-// least is how many workers the pool keeps in any case.
+// least returns how many workers the pool keeps in any case.
 func (p *poolShare) least() int { return min(p.open(p.pool.MinWorkers), p.most()) }
 
 // open returns n, or 0 if the pool is closed.
@@ -446,7 +447,7 @@ func (p *poolShare) open(n int) int {
 	return n
 }
 
-// most is how many workers the pool may have.
+// most returns how many workers the pool may have.
 func (p *poolShare) most() int {
 	most := max(0, p.open(p.pool.MaxWorkers)-p.quarantined)
 	if p.waits != "" {
@@ -458,8 +459,8 @@ func (p *poolShare) most() int {
 	return most
 }
 
-// fits is how many of the waiting jobs up to limit workers of the pool start within the lane's
-// wait target, or now, if they are due.
+// fits returns how many of the waiting jobs up to limit workers of the pool start within the lane's
+// wait target, or at once if they are due.
 func (p *poolShare) fits(l *waitingLine, limit int) float64 {
 	room, taken := limit-p.busy-p.others(l.lane), p.lanes[l.lane]
 	if l.needs.Now() {
@@ -478,7 +479,7 @@ func (p *poolShare) fits(l *waitingLine, limit int) float64 {
 	return max(0, each)
 }
 
-// others is how many workers the lanes other than one need.
+// others returns how many workers the other lanes need.
 func (p *poolShare) others(lane models.Tier) int {
 	n := 0
 	for other, l := range p.lanes {
@@ -489,7 +490,7 @@ func (p *poolShare) others(lane models.Tier) int {
 	return n
 }
 
-// demand is the pool's share, with the number of jobs rounded.
+// demand returns the pool's share, with rounded numbers of jobs.
 func (p *poolShare) demand() Demand {
 	d := Demand{Min: p.least(), Max: p.most(), Warm: p.open(p.pool.WarmWorkers), PricePerHourUSD: p.price, Booting: p.booting, Idle: p.idle, Busy: p.busy, Quarantined: p.quarantined, Queues: []LaneDemand{}, Patient: p.patient, Expected: p.expected}
 	for _, lane := range models.Tiers {
