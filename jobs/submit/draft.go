@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/internal/seal"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/jobs/reference"
@@ -163,8 +164,16 @@ func (s *Submitter) continuation(ctx context.Context, p jobs.Principal, draft *m
 	if err != nil {
 		return nil, err
 	}
+	job := continued(draft, model)
+	job.ID, job.CreatedBy = models.NewJobID(), p.KeyID
+	one := submission{asked: job, inherits: len(model.Inputs(draft.Params)), in: Submission{Prompt: prompt, CallbackURL: draft.CallbackURL, continues: draft.ID}}
+	return &submitCall{account: draft.AccountID, by: p, set: []submission{one}}, nil
+}
+
+// continued returns the request of a draft as the request of the job that continues it.
+func continued(draft *models.Job, model *catalogue.Model) models.Job {
 	job := models.Job{
-		ID: models.NewJobID(), AccountID: draft.AccountID, CreatedBy: p.KeyID, Run: 1, Continues: draft.ID,
+		AccountID: draft.AccountID, Run: 1, Continues: draft.ID,
 		Type: draft.Type, Model: draft.Model, ModelVersion: draft.ModelVersion, Alias: draft.Alias, Params: draft.Params,
 		Tier: draft.Tier, Priority: draft.Priority, MaxAttempts: draft.MaxAttempts, TimeoutSeconds: draft.TimeoutSeconds,
 		Region: draft.Region, RequireRegion: draft.RequireRegion, RetryPolicy: draft.RetryPolicy, AtMostOnce: draft.AtMostOnce,
@@ -176,8 +185,7 @@ func (s *Submitter) continuation(ctx context.Context, p jobs.Principal, draft *m
 	if total := model.Steps(draft.Params); total > 0 {
 		job.EstimatedGPUSeconds *= 1 - float64(min(draft.DraftSteps, total-1))/float64(total)
 	}
-	one := submission{asked: job, inherits: len(model.Inputs(draft.Params)), in: Submission{Prompt: prompt, CallbackURL: draft.CallbackURL, continues: draft.ID}}
-	return &submitCall{account: draft.AccountID, by: p, set: []submission{one}}, nil
+	return job
 }
 
 // promptOf returns the prompt of a draft, or "" if it has none.
