@@ -42,13 +42,13 @@ type Pools struct {
 	DB        *bun.DB
 	Catalogue *catalogue.Catalogue
 	Notifier  *change.Notifier
-	// Checks has an entry for each provider that a pool may name. It checks what the
-	// provider needs of the pool, and returns an INVALID_INPUT of the field. It may be nil.
+	// Checks has an entry for each provider that a pool may name. It checks the provider's
+	// requirements of the pool, and returns INVALID_INPUT of the field. The check may be nil.
 	Checks map[string]func(*models.Pool) error
-	// Policy is the scaler's, for what Explain says.
+	// Policy is the scaler's policy, which Explain describes.
 	Policy Policy
-	// Doubts returns sentences about what this process cannot find of a pool, but control may. It may
-	// be nil.
+	// Doubts returns sentences about what this process cannot find of a pool, although control may.
+	// It may be nil.
 	Doubts func(*models.Pool) []string
 }
 
@@ -95,15 +95,15 @@ func (s *Pools) insert(ctx context.Context, tx bun.Tx, p jobs.Principal, action 
 	return p.Audit(ctx, tx, action, string(pool.ID), jobs.Payload{"after": pool.PoolSpec})
 }
 
-// Update replaces what an operator writes of a pool. Workers that run stay as they are; the
-// scaler brings their number in line. The name is fixed. The provider is fixed while the pool
-// has workers: CONFLICT.
+// Update replaces an operator's settings of a pool. Running workers stay as they are; the scaler
+// adjusts their number. The name cannot change. The provider cannot change while the pool has
+// workers: CONFLICT.
 func (s *Pools) Update(ctx context.Context, p jobs.Principal, id models.PoolID, spec models.PoolSpec) (*models.Pool, error) {
 	return s.replace(ctx, p, id, spec, func(*models.Pool) error { return nil })
 }
 
-// UpdateIf is Update if the pool is as the caller saw it: seen is its Version then. Otherwise it
-// returns CONFLICT.
+// UpdateIf is Update on the condition that the pool has not changed since the caller read it: seen
+// is its Version at that time. Otherwise it returns CONFLICT.
 func (s *Pools) UpdateIf(ctx context.Context, p jobs.Principal, id models.PoolID, seen string, spec models.PoolSpec) (*models.Pool, error) {
 	return s.replace(ctx, p, id, spec, func(pool *models.Pool) error {
 		if pool.Version() != seen {
@@ -113,7 +113,7 @@ func (s *Pools) UpdateIf(ctx context.Context, p jobs.Principal, id models.PoolID
 	})
 }
 
-// replace writes the spec of a pool that passes a check once it is locked.
+// replace writes the spec of a pool if may accepts the pool once it is locked.
 func (s *Pools) replace(ctx context.Context, p jobs.Principal, id models.PoolID, spec models.PoolSpec, may func(*models.Pool) error) (*models.Pool, error) {
 	wanted := &models.Pool{PoolSpec: spec}
 	if err := s.admit(ctx, p, wanted); err != nil {
@@ -137,7 +137,7 @@ func (s *Pools) replace(ctx context.Context, p jobs.Principal, id models.PoolID,
 	return pool, nil
 }
 
-// tell tells workers that their pool has changed.
+// tell notifies workers that their pool has changed.
 func (s *Pools) tell(ctx context.Context, workers []models.WorkerID) {
 	for _, id := range workers {
 		s.Notifier.Worker(ctx, id)
@@ -168,8 +168,8 @@ func (s *Pools) update(ctx context.Context, tx bun.Tx, p jobs.Principal, action 
 	return p.Audit(ctx, tx, action, string(pool.ID), jobs.Payload{"before": before, "after": pool.PoolSpec})
 }
 
-// lockModels keeps models from being removed until their pool is written. It returns INVALID_INPUT for one
-// that was removed a moment ago.
+// lockModels prevents models from being removed until their pool is written. It returns
+// INVALID_INPUT for one that was just removed.
 func lockModels(ctx context.Context, tx bun.Tx, names []string) error {
 	removed, err := models.LockModels(ctx, tx, lo.Uniq(names))
 	if err == nil && len(removed) > 0 {
@@ -183,7 +183,7 @@ func (s *Pools) change(ctx context.Context, p jobs.Principal, id models.PoolID, 
 	return s.changeTo(ctx, p, id, nil, do)
 }
 
-// changeTo is change for a pool that runs these models afterwards.
+// changeTo is change for a pool that will run these models.
 func (s *Pools) changeTo(
 	ctx context.Context, p jobs.Principal, id models.PoolID, names []string, do func(context.Context, bun.Tx, *models.Pool) error,
 ) (pool *models.Pool, err error) {
@@ -206,8 +206,8 @@ func (s *Pools) changeTo(
 	return pool, apierror.Wrap(err, "change the pool %s", id)
 }
 
-// Pause stops a pool: it gets no more workers, those that it has finish their job and leave,
-// and those that boot are ended. It does nothing to a pool that is paused.
+// Pause stops a pool: it gets no more workers, its workers finish their jobs and leave, and booting
+// ones are ended. A paused pool stays as it is.
 func (s *Pools) Pause(ctx context.Context, p jobs.Principal, id models.PoolID) (*models.Pool, error) {
 	var drained []models.WorkerID
 	pool, err := s.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, pool *models.Pool) error {
@@ -237,7 +237,8 @@ func (s *Pools) Pause(ctx context.Context, p jobs.Principal, id models.PoolID) (
 	return pool, nil
 }
 
-// Resume ends a pause, and the pause that the scaler makes after machines were refused or did not start.
+// Resume ends a pause, including the pauses of the scaler after machines were refused or did not
+// start.
 func (s *Pools) Resume(ctx context.Context, p jobs.Principal, id models.PoolID) (*models.Pool, error) {
 	return s.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, pool *models.Pool) error {
 		if pool.PausedAt.IsZero() && pool.Refusals == 0 && pool.BootFailures == 0 {
@@ -272,7 +273,7 @@ func (s *Pools) Delete(ctx context.Context, p jobs.Principal, id models.PoolID) 
 	return err
 }
 
-// admit checks the caller and the pool that the caller wants.
+// admit checks the caller and the requested pool.
 func (s *Pools) admit(ctx context.Context, p jobs.Principal, pool *models.Pool) error {
 	if err := p.RequireOperator(); err != nil {
 		return err
@@ -286,7 +287,7 @@ func (s *Pools) admit(ctx context.Context, p jobs.Principal, pool *models.Pool) 
 
 var poolName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$`)
 
-// check returns an INVALID_INPUT of the first field that is wrong.
+// check returns INVALID_INPUT of the first invalid field.
 func (s *Pools) check(pool *models.Pool) error {
 	spec := pool.PoolSpec
 	check, known := s.Checks[spec.Provider]
@@ -400,7 +401,7 @@ func NoSettings(pool *models.Pool) error {
 	return nil
 }
 
-// NotScaled is the check of a provider whose machines come by themselves.
+// NotScaled is the check of a provider whose machines are started by others.
 func NotScaled(pool *models.Pool) error {
 	if err := NoSettings(pool); err != nil {
 		return err

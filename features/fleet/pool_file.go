@@ -22,7 +22,7 @@ import (
 // maxFilePools is how many pools one file may have.
 const maxFilePools = 200
 
-// DefaultCooldownSeconds is a pool's IdleSeconds if nothing states it.
+// DefaultCooldownSeconds is the default of a pool's IdleSeconds.
 const DefaultCooldownSeconds = 300
 
 // PoolFile is a file of pools to apply.
@@ -31,20 +31,20 @@ type PoolFile struct {
 	File string
 	// Source is the file's text, in YAML or JSON.
 	Source string
-	// DryRun only says what would change.
+	// DryRun returns the changes without making them.
 	DryRun bool
 }
 
-// PoolChange is what applying one pool of a file does.
+// PoolChange is the effect of applying one pool of a file.
 type PoolChange struct {
 	Kind catalogue.ChangeKind
 	Name string
-	// Differences lists what differs from the pool as it is, if Kind is Changed.
+	// Differences lists the differences from the existing pool, if Kind is Changed.
 	Differences []jsondiff.Difference
 	// Warnings are as in [Pools.Warnings].
 	Warnings []string
 
-	pool *models.Pool // as it is, or the new one
+	pool *models.Pool // the existing or the new one
 	spec models.PoolSpec
 }
 

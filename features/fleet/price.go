@@ -10,7 +10,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// tooDear returns why a pool gets no more workers at its price, or "".
+// tooDear returns why a pool gets no more workers at its present price, or "".
 func tooDear(p *models.Pool, now time.Time) string {
 	if price := p.PriceAt(now); p.MaxPricePerHourUSD > 0 && price > p.MaxPricePerHourUSD {
 		return fmt.Sprintf("its price of $%g per hour is above its limit of $%g", price, p.MaxPricePerHourUSD)
@@ -18,7 +18,7 @@ func tooDear(p *models.Pool, now time.Time) string {
 	return ""
 }
 
-// copyPrices writes to the workers of each pool what they cost now, if that changed.
+// copyPrices writes the present price to the workers of each pool, if it changed.
 func copyPrices(ctx context.Context, tx bun.Tx, s snapshot) error {
 	var changed []models.PoolID
 	for _, p := range s.pools {
@@ -36,7 +36,7 @@ func copyPrices(ctx context.Context, tx bun.Tx, s snapshot) error {
 	return nil
 }
 
-// samePrice reports whether a price source says the same of a pool after a change.
+// samePrice reports whether a change leaves what a price source says of a pool.
 func samePrice(before, after models.PoolSpec) bool {
 	return before.PriceSource == after.PriceSource && before.Provider == after.Provider && before.Region == after.Region &&
 		slices.Equal(before.Zones, after.Zones) && before.GPUType == after.GPUType && before.MachineType == after.MachineType &&

@@ -9,11 +9,11 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// ErrorClass says what a provider's refusal means for the scaler.
+// ErrorClass classifies a provider's refusal for the scaler.
 type ErrorClass string
 
 const (
-	// Stockout means that the provider has no such machine to give now, here.
+	// Stockout means that the provider has no such machine here now.
 	Stockout ErrorClass = "STOCKOUT"
 	// Quota means that the provider's customer has reached a quota.
 	Quota ErrorClass = "QUOTA"
@@ -58,27 +58,24 @@ func ClassOf(err error) ErrorClass {
 var (
 	// ErrNoInstance means that no instance of that id is running.
 	ErrNoInstance = errors.New("no such instance is running")
-	// ErrProviderGone means that the provider is shutting down. Its pools are left
-	// as they are.
+	// ErrProviderGone means that the provider is shutting down. Its pools stay as they are.
 	ErrProviderGone = errors.New("the provider is shutting down")
 )
 
 // Instance is one machine as its provider lists it.
 type Instance struct {
-	// ID is the name that Create got. The agent on the machine registers under it.
+	// ID is the name that was passed to Create. The agent on the machine registers under it.
 	ID    string
 	Zone  string `json:",omitempty"`
 	State InstanceState
-	// CreatedAt is when the provider began to create it. It is zero if the provider
-	// does not say.
+	// CreatedAt is when the provider began to create it, or zero if the provider does not say.
 	CreatedAt time.Time `json:",omitzero"`
-	// Reclaimed means that the provider took the machine away, and that it did not
-	// end by itself.
+	// Reclaimed means that the provider took the machine away; it did not end by itself.
 	Reclaimed bool `json:",omitempty"`
-	// Cause is why a machine that was not taken away has ended, such as the last line of its agent. It is
-	// "" if the provider does not say.
+	// Cause is why a machine ended that was not taken away, such as the last line of its agent. It
+	// is "" if the provider does not say.
 	Cause string `json:",omitempty"`
-	// Err is why the instance could not be created, if Create did not know it yet. It is
+	// Err is why the instance could not be created, if that became known only after Create. It is
 	// nil if the provider does not say.
 	Err error `json:"-"`
 }
@@ -100,7 +97,7 @@ const (
 	InstanceEnded InstanceState = "ENDED"
 )
 
-// Created is what became of one instance of a Create.
+// Created is the result of creating one instance.
 type Created struct {
 	ID string
 	// Zone is where the instance is, if the provider has zones.
@@ -112,46 +109,46 @@ type Created struct {
 // Provider creates, lists and deletes the machines of pools. All calls may be repeated:
 // an answer can be lost. Errors are [ProviderError]s; another error is Transient.
 type Provider interface {
-	// Create creates one instance per id, and returns one result per id, in order. It
-	// returns before they have booted. An instance of that id that exists already
-	// counts as created. requestID names this batch: the provider passes it on where
-	// that makes a repeated call harmless.
+	// Create creates one instance per id, and returns one result per id, in order. It returns
+	// before they have booted. An instance that already exists counts as created. requestID
+	// identifies this batch: the provider passes it on where that makes a repeated call harmless.
 	Create(ctx context.Context, pool *models.Pool, requestID string, ids []string) []Created
-	// List returns all instances of the pool that boot, run or end, and those that
-	// ended recently if the provider knows why. If several have one id, the first is the
-	// right one, and the others are deleted. It may return ErrProviderGone.
+	// List returns all instances of the pool that boot, run or end, and those that ended recently
+	// if the provider knows why. If several have the same id, the first one is kept and the others
+	// are deleted. It may return ErrProviderGone.
 	List(ctx context.Context, pool *models.Pool) ([]Instance, error)
-	// Delete ends instances of the pool without notice. It returns an error for each
-	// one that it could not end, by id. One that is gone already is no error.
+	// Delete ends instances of the pool without notice. It returns an error, by id, for each one
+	// that it could not end. An instance that no longer exists is no error.
 	Delete(ctx context.Context, pool *models.Pool, instances []Instance) map[string]error
 }
 
 // Preemptor is a provider that can take an instance away as a cloud does.
 type Preemptor interface {
 	Provider
-	// Preempt gives the instance notice, returns, and ends the instance when the
-	// notice is over. It returns ErrNoInstance if the instance is not running.
+	// Preempt gives the instance notice and returns. The instance ends when the notice is over.
+	// Preempt returns ErrNoInstance if the instance is not running.
 	Preempt(ctx context.Context, pool *models.Pool, instance Instance, notice time.Duration) error
 }
 
-// Advisor is a provider that says what to expect of spot machines.
+// Advisor is a provider that gives advice about spot machines.
 type Advisor interface {
 	Provider
-	// Advise returns what the provider says of machines like those of the pool.
+	// Advise returns the provider's advice about machines like those of the pool.
 	Advise(ctx context.Context, pool *models.Pool) (*Advice, error)
 }
 
-// Advice is what a provider says of spot machines of one kind. What it does not say is nil or
+// Advice is a provider's advice about spot machines of one kind. What it does not say is nil or
 // zero.
 type Advice struct {
-	// PricePerHourUSD is the list price of one machine for an hour, and PriceSince from when on.
+	// PricePerHourUSD is the list price of one machine per hour, and PriceSince the time from which
+	// it applies.
 	PricePerHourUSD *float64  `json:"pricePerHourUsd"`
 	PriceSince      time.Time `json:"priceSince,omitzero"`
-	// Preempted is which share of the machines that ended lately was preempted, 0 to 1. It is
-	// not a rate per hour. PreemptedSince is when the time began that it is about.
+	// Preempted is the share of the recently ended machines that were preempted, 0 to 1. It is not
+	// a rate per hour. PreemptedSince is the beginning of the time that it covers.
 	Preempted      *float64  `json:"preempted"`
 	PreemptedSince time.Time `json:"preemptedSince,omitzero"`
-	// Obtainability says how likely it is to get as many machines as the pool may have, 0 to 1.
+	// Obtainability is the probability of getting as many machines as the pool may have, 0 to 1.
 	Obtainability *float64 `json:"obtainability"`
 	// Uptime is how long most such machines are expected to run before a preemption.
 	Uptime time.Duration `json:"uptime,omitempty"`

@@ -20,22 +20,22 @@ import (
 )
 
 const (
-	// crashedJobs is how many different jobs crash on a host within crashWindow, and nowhere else,
-	// until it is in quarantine.
+	// crashedJobs is how many different jobs must crash on a host within crashWindow, and nowhere
+	// else, before it is quarantined.
 	crashedJobs = 3
 	crashWindow = time.Hour
-	// firstQuarantine is how long a host is in quarantine without an operator for the first time.
-	// Each time doubles it, up to longestQuarantine.
+	// firstQuarantine is the duration of a host's first quarantine by Reelay. Each further one
+	// takes twice as long, up to longestQuarantine.
 	firstQuarantine   = 30 * time.Minute
 	longestQuarantine = 24 * time.Hour
-	// maxQuarantine is the longest that an operator can ask for.
+	// maxQuarantine is the longest quarantine that an operator can request.
 	maxQuarantine = 30 * 24 * time.Hour
 )
 
-// fatalXids are the errors of NVIDIA's driver that tell of broken hardware, not of a broken program:
-// memory errors that could not be corrected or remapped (48, 64, 92, 95), processors on the GPU that
-// halted (62, 119, 120), NVLink (74), and a GPU that is gone (79) or must be replaced (140). Source:
-// https://docs.nvidia.com/deploy/xid-errors.
+// fatalXids are the errors of NVIDIA's driver that indicate broken hardware and not a broken
+// program: memory errors that could not be corrected or remapped (48, 64, 92, 95), halted
+// processors of the GPU (62, 119, 120), NVLink (74), and a GPU that is lost (79) or must be
+// replaced (140). Source: https://docs.nvidia.com/deploy/xid-errors.
 var fatalXids = []int{48, 62, 64, 74, 79, 92, 95, 119, 120, 140}
 
 // QuarantineWorker quarantines a worker's host for that many minutes, 1 to 43,200 (30 days). No
@@ -54,9 +54,9 @@ func (o *Operator) QuarantineWorker(ctx context.Context, p jobs.Principal, id mo
 	})
 }
 
-// ReleaseQuarantine ends the quarantine of a worker's host, if it is in one. What made Reelay
-// quarantine the host is forgotten: only new crashes, and GPU errors that workers report when they
-// register again, count. It does nothing to a host that is not in quarantine.
+// ReleaseQuarantine ends the quarantine of a worker's host. Reelay ignores the causes of that
+// quarantine from then on: only new crashes, and GPU errors that workers report when they register
+// again, count. It does nothing to a host that is not in quarantine.
 func (o *Operator) ReleaseQuarantine(ctx context.Context, p jobs.Principal, id models.WorkerID) (*models.Worker, error) {
 	return o.quarantine(ctx, p, id, "releaseQuarantine", jobs.Payload{}, func(q *models.Quarantine) bool {
 		was := q.Until
@@ -65,8 +65,8 @@ func (o *Operator) ReleaseQuarantine(ctx context.Context, p jobs.Principal, id m
 	})
 }
 
-// quarantine changes the quarantine of a worker's host. change gets what holds so far, with
-// ChangedAt now, and reports whether there is a change.
+// quarantine changes the quarantine of a worker's host. change gets the present one, with ChangedAt
+// set to now, and reports whether it changed it.
 func (o *Operator) quarantine(ctx context.Context, p jobs.Principal, id models.WorkerID, action string, note jobs.Payload, change func(*models.Quarantine) bool) (*models.Worker, error) {
 	if err := operates(p, id); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (o *Operator) quarantine(ctx context.Context, p jobs.Principal, id models.W
 	return jobs.GetWorker(ctx, o.DB, id)
 }
 
-// quarantineOf returns the quarantine of a host as it is so far, with ChangedAt now.
+// quarantineOf returns the present quarantine of a host, with ChangedAt set to now.
 func quarantineOf(ctx context.Context, tx bun.Tx, host models.Host) (*models.Quarantine, error) {
 	q, err := models.GetQuarantine(ctx, tx, host)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -111,7 +111,7 @@ func quarantineOf(ctx context.Context, tx bun.Tx, host models.Host) (*models.Qua
 	return q, err
 }
 
-// Quarantiner quarantines hosts that fail, and lets other machines replace them.
+// Quarantiner quarantines failing hosts, and has other machines replace them.
 type Quarantiner struct {
 	DB       *bun.DB
 	Notifier *change.Notifier
@@ -158,8 +158,8 @@ func (q *Quarantiner) Pass(ctx context.Context) (int, error) {
 	return len(bad), nil
 }
 
-// judge quarantines the hosts that fail. Hosts on which models crash are taken one at a time, so
-// that the next one is judged by what is left.
+// judge quarantines the failing hosts. Hosts on which models crash are handled one at a time, so
+// that the next one is judged without the crashes of the first.
 func (q *Quarantiner) judge(ctx context.Context, tx bun.Tx) ([]*models.Quarantine, error) {
 	faulty, err := models.ListFaultyHosts(ctx, tx, fatalXids)
 	if err != nil {
@@ -197,12 +197,12 @@ func whyFaulty(f models.FaultyHost) string {
 	return fmt.Sprintf("GPU %d has had %s that could not be corrected.", f.GPU, text.Count(int(f.ECCUncorrected), "memory error"))
 }
 
-// quarantineTime is how long the next quarantine of a host is that was in so many.
+// quarantineTime returns the duration of the next quarantine of a host after so many earlier ones.
 func quarantineTime(times int) time.Duration {
 	return min(firstQuarantine<<min(times, 10), longestQuarantine)
 }
 
-// replace drains idle workers whose hosts failed: their machines end, and the scaler boots others.
+// replace drains idle workers on failed hosts: their machines end, and the scaler boots others.
 func (q *Quarantiner) replace(ctx context.Context, tx bun.Tx) (drained []models.WorkerID, err error) {
 	ids, err := models.ListReplaceable(ctx, tx, slices.Sorted(maps.Keys(q.Providers)))
 	if err != nil {

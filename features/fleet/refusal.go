@@ -11,11 +11,11 @@ import (
 	"github.com/reelay/reelay/internal/text"
 )
 
-// pause is how long a pool boots no worker after its provider refused one: from first, doubled
-// with each refusal in a row, up to most.
+// pause is how long a pool boots no worker after a refusal of its provider: first, doubled with
+// each refusal in a row, up to most.
 type pause struct{ first, most time.Duration }
 
-// pauses is the pause after an error of each class. Capacity comes back in minutes, a quota
+// pauses has the pause for each class of error. Capacity returns within minutes, but a quota only
 // when somebody raises it. Changing the pool ends its pause.
 var pauses = map[ErrorClass]pause{
 	Transient:  {10 * time.Second, 5 * time.Minute},
@@ -25,7 +25,7 @@ var pauses = map[ErrorClass]pause{
 	Invalid:    {5 * time.Minute, time.Hour},
 }
 
-// after returns the pause after a refusal that follows as many others in a row.
+// after returns the pause after a refusal that follows this many others in a row.
 func (p pause) after(others int) time.Duration {
 	wait := p.first
 	for range others {
@@ -36,7 +36,7 @@ func (p pause) after(others int) time.Duration {
 	return wait
 }
 
-// refusals are the errors of one creation, by their text.
+// refusals contains the errors of one creation, by their text.
 type refusals map[string]*refusal
 
 type refusal struct {
@@ -63,7 +63,7 @@ func (r refusals) worst() *refusal {
 // maxRefusalTexts is how many different messages an error lists.
 const maxRefusalTexts = 3
 
-// Error lists the messages, each with how many machines it is about.
+// Error lists the messages, each with its number of machines.
 func (r refusals) Error() string {
 	var all []string
 	for _, message := range slices.SortedFunc(maps.Keys(r), func(a, b string) int {

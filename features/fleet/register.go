@@ -20,7 +20,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Registration is what a worker says of itself.
+// Registration is a worker's description of itself.
 type Registration struct {
 	Provider           string
 	ProviderInstanceID string
@@ -39,20 +39,19 @@ type Registration struct {
 	IdentityToken string
 }
 
-// maxSlot bounds the number of a worker on its machine.
+// maxSlot bounds the number of a worker's slot on its machine.
 const maxSlot = 1000
 
-// Registrar lets workers in and out.
+// Registrar registers and deregisters workers.
 type Registrar struct {
 	DB        *bun.DB
 	Catalogue *catalogue.Catalogue
 	Notifier  *change.Notifier
 }
 
-// Register makes a worker and a token of its own. A worker that was known at the
-// same place of the same machine is over from then on, and the job that it held
-// is queued again: only the same enrolment key, or the same machine, may do that. A worker that the
-// scaler booted is the row that waits for it.
+// Register makes a worker and its own token. A worker that was registered in the same slot of the
+// same machine ends, and its job is queued again; only the same enrolment key, or the same machine,
+// may do that. If the scaler booted the worker, Register completes the row that the scaler wrote.
 func (r *Registrar) Register(ctx context.Context, p jobs.Principal, in Registration) (*models.Worker, string, error) {
 	if p.WorkerID != "" {
 		return nil, "", apierror.Forbidden("A worker registers with an enrolment key (rl_live_…), not with a worker's token.")
@@ -122,8 +121,8 @@ func (in *Registration) describe(w *models.Worker) {
 	w.CapacityClass, w.Models, w.WarmModels, w.AgentVersion = in.CapacityClass, in.Models, in.WarmModels, in.AgentVersion
 }
 
-// replace ends the worker that was there before. It returns the booting one, if
-// that is what waits.
+// replace ends the worker that was registered there before. If a booting worker waits there,
+// replace returns it instead.
 func (r *Registrar) replace(ctx context.Context, tx bun.Tx, p jobs.Principal, in Registration) (*models.Worker, *change.Change, error) {
 	old, err := models.FindWorkerBySlot(ctx, tx, in.Provider, in.ProviderInstanceID, in.Slot)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -149,8 +148,8 @@ func (r *Registrar) replace(ctx context.Context, tx bun.Tx, p jobs.Principal, in
 	return nil, c, err
 }
 
-// mayReplace returns nil if an enrolment key may take over a worker's place: the key that
-// enrolled it or, once that key is no longer valid, another one of its account.
+// mayReplace returns nil if an enrolment key may take over a worker's slot: it is the key that
+// enrolled the worker or, if that key is no longer valid, another one of its account.
 func mayReplace(ctx context.Context, tx bun.Tx, p jobs.Principal, old *models.Worker) error {
 	switch {
 	case p.Machine != nil && old.Machine == placeOf(p), p.Machine == nil && old.Machine == "" && old.EnrolmentKeyID == p.KeyID:
@@ -174,8 +173,8 @@ func mayReplace(ctx context.Context, tx bun.Tx, p jobs.Principal, old *models.Wo
 	return apierror.Forbidden("This instance is registered under another enrolment key: revoke that one first.")
 }
 
-// terminate ends a worker for good and requeues the job that it holds. The change is nil
-// if it held none. The worker's row is locked first: nobody gives it another job.
+// terminate ends a worker permanently and requeues its job. The change is nil if it had none. The
+// worker's row is locked first, so that it cannot get another job.
 func terminate(ctx context.Context, tx bun.Tx, id models.WorkerID, lost lease.Loss) (*change.Change, error) {
 	w, err := models.LockWorker(ctx, tx, id)
 	if err != nil || w.Status == models.WorkerTerminated {
@@ -185,7 +184,7 @@ func terminate(ctx context.Context, tx bun.Tx, id models.WorkerID, lost lease.Lo
 	attempt, err := models.FindLiveAttempt(ctx, tx, id)
 	if err == nil {
 		if done, err = lease.EndHeld(ctx, tx, attempt, lost); err == nil {
-			w, err = models.LockWorker(ctx, tx, id) // as it is now
+			w, err = models.LockWorker(ctx, tx, id) // the present row
 		}
 	}
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -241,8 +240,8 @@ func (r *Registrar) validate(in *Registration) error {
 // pauseRetry is when a worker of a paused pool should try to register again.
 const pauseRetry = time.Minute
 
-// refused records with a worker that boots why the registration of its agent was refused, and returns
-// the error. What passes by itself, or is not the API's word, is no reason.
+// refused records with a booting worker why the registration of its agent was refused, and returns
+// the error. It does not record refusals that end by themselves or that the API did not decide.
 func (r *Registrar) refused(ctx context.Context, in Registration, err error) error {
 	var why *apierror.Error
 	if !errors.As(err, &why) || why.Code == apierror.CodeUnavailable || why.Code == apierror.CodeOverloaded ||
@@ -256,9 +255,9 @@ func (r *Registrar) refused(ctx context.Context, in Registration, err error) err
 	return err
 }
 
-// started clears the refusals of a pool that its provider no longer refuses, and the failures of a pool
-// whose machines did not start, unless the last one registered, too: see settleBoots. The pool is
-// locked to be written if it has any.
+// started clears the refusals of a pool whose provider accepts machines again, and its boot
+// failures, unless its last machine also registered and then ended: see settleBoots. If the pool
+// has any of these, it is locked for a write.
 func started(ctx context.Context, tx bun.Tx, pool *models.Pool) error {
 	if pool == nil {
 		return nil
@@ -275,10 +274,11 @@ func started(ctx context.Context, tx bun.Tx, pool *models.Pool) error {
 	return models.SetPoolBoots(ctx, tx, pool)
 }
 
-// refusedBefore reports whether a provider refused machines of a pool before it accepted the newest.
+// refusedBefore reports whether the provider refused machines of the pool before it accepted the
+// newest one.
 func refusedBefore(p *models.Pool) bool { return p.Refusals > 0 && p.BackoffUntil.IsZero() }
 
-// enter keeps the pool as it is until a worker has joined it. A paused pool takes none.
+// enter locks the pool until a worker has joined it. A paused pool accepts no workers.
 func enter(ctx context.Context, tx bun.Tx, id models.PoolID) (*models.Pool, error) {
 	if id == "" {
 		return nil, nil
@@ -293,7 +293,7 @@ func enter(ctx context.Context, tx bun.Tx, id models.PoolID) (*models.Pool, erro
 	}
 	pool, err := models.LockPool(ctx, tx, id, lock)
 	if err == nil && lock == models.PoolsStay {
-		// What came since then waits for the next machine.
+		// Failures since then wait for the next machine.
 		pool.PoolBoots, pool.PoolBackoff = models.PoolBoots{}, models.PoolBackoff{}
 	}
 	if err != nil {
@@ -306,15 +306,15 @@ func enter(ctx context.Context, tx bun.Tx, id models.PoolID) (*models.Pool, erro
 }
 
 const (
-	// maxDrain bounds how far away the end of a drain may be.
+	// maxDrain bounds how far ahead the deadline of a drain may be.
 	maxDrain = 24 * time.Hour
 	// maxSkew is how far a worker's clock may be wrong.
 	maxSkew = 5 * time.Minute
 )
 
-// DrainSelf is a worker's own word that it takes no more work. deadline is when
-// it will be gone; zero if it does not know. It returns INVALID_INPUT for one
-// that is past, or further away than a day.
+// DrainSelf records that a worker takes no more work. deadline is when it will end, or zero if it
+// does not know. DrainSelf returns INVALID_INPUT for a deadline in the past or more than a day
+// ahead.
 func (r *Registrar) DrainSelf(ctx context.Context, p jobs.Principal, id models.WorkerID, reason string, deadline time.Time) (*models.Worker, error) {
 	if err := p.RequireWorker(id); err != nil {
 		return nil, err
@@ -329,7 +329,7 @@ func (r *Registrar) DrainSelf(ctx context.Context, p jobs.Principal, id models.W
 	return drain(ctx, r.DB, id, text.Clip(text.Printable(reason), lease.MaxMessageBytes), func(time.Time) time.Time { return deadline }, nil)
 }
 
-// Deregister ends the worker. A job that it holds is queued again.
+// Deregister ends the worker and requeues its job.
 func (r *Registrar) Deregister(ctx context.Context, p jobs.Principal, id models.WorkerID) (*models.Worker, error) {
 	if err := p.RequireWorker(id); err != nil {
 		return nil, err
@@ -351,8 +351,8 @@ func terminateWorker(ctx context.Context, db *bun.DB, n *change.Notifier, id mod
 	return jobs.GetWorker(ctx, db, id)
 }
 
-// drain makes a worker take no more jobs. One that drains or is over already is
-// left as it is. note, if there is one, is called with it in the transaction.
+// drain makes a worker take no more jobs. A worker that drains or has ended stays as it is. note,
+// if not nil, is called with the worker in the transaction.
 func drain(
 	ctx context.Context, db *bun.DB, id models.WorkerID, reason string, deadline func(now time.Time) time.Time, note func(tx bun.Tx, w *models.Worker) error,
 ) (*models.Worker, error) {

@@ -34,15 +34,15 @@ type Scaler struct {
 // scalerLock is the advisory lock that allows one process to scale at a time.
 const scalerLock = 0x7363616c65
 
-// Stop cancels the running calls to providers and waits for them for some seconds, so that no program
-// of a provider outlives the process. Call it after the last round. Another process completes what the
-// calls left undone.
+// Stop cancels the running calls to providers and waits for them for some seconds, so that no
+// program of a provider outlives the process. Call it after the last round. Another process
+// completes the unfinished work.
 func (s *Scaler) Stop() { s.calls.stop() }
 
-// Scale runs one round over all pools whose provider is available here: it ends the
-// workers whose machine is gone and the machines that no worker needs, boots workers, and
-// drains those that were idle for long. Any number of processes may call it: one of them
-// decides, the others return. A provider that does not answer delays its own pools only.
+// Scale runs one round over all pools whose provider is available here. It ends workers whose
+// machine no longer exists and machines that no worker needs, boots workers, and drains those that
+// were idle for long. Any number of processes may call it: one of them decides, the others return.
+// A provider that does not answer delays only its own pools.
 func (s *Scaler) Scale(ctx context.Context) error {
 	pools, err := s.survey(ctx)
 	if len(pools) == 0 {
@@ -58,21 +58,21 @@ func (s *Scaler) Scale(ctx context.Context) error {
 	return errors.Join(err, s.create(ctx, r.boots))
 }
 
-// round is what one round has written: machines to create, and drained workers.
+// round contains what one round has written: machines to create, and drained workers.
 type round struct {
 	boots   []boot
 	drained []models.WorkerID
 }
 
-// boot is a pool's workers to boot, under one decision.
+// boot contains the workers of a pool to boot, and their decision.
 type boot struct {
 	pool     *models.Pool
 	workers  []*models.Worker
 	decision *models.ScalingDecision
 }
 
-// decide reads a snapshot, plans, and writes the plan, all under one lock. If
-// another process holds the lock, it writes nothing.
+// decide reads a snapshot, plans, and writes the plan, all under one lock. If another process has
+// the lock, it writes nothing.
 func (s *Scaler) decide(ctx context.Context, pools []*models.Pool) (r round, err error) {
 	err = jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
 		r = round{}
@@ -146,7 +146,7 @@ func readPools(ctx context.Context, db bun.IDB, lock models.PoolLock, match func
 	return states, now, err
 }
 
-// readSnapshot reads what the scaler decides from.
+// readSnapshot reads the input of the plan.
 func readSnapshot(ctx context.Context, tx bun.Tx, lock models.PoolLock, policy Policy) (snapshot, error) {
 	s := snapshot{policy: policy}
 	var err error
@@ -177,8 +177,8 @@ func readSnapshot(ctx context.Context, tx bun.Tx, lock models.PoolLock, policy P
 	return s, nil
 }
 
-// drainIdle drains the workers of all decisions that are still idle, in the order of
-// locks, and returns them.
+// drainIdle drains the workers of all decisions that are still idle, in lock order, and returns
+// them.
 func drainIdle(ctx context.Context, tx bun.Tx, decisions []*decision) (map[models.WorkerID]bool, error) {
 	var ids []models.WorkerID
 	for _, d := range decisions {
@@ -196,9 +196,9 @@ func drainIdle(ctx context.Context, tx bun.Tx, decisions []*decision) (map[model
 	return drained, nil
 }
 
-// write writes the rows of the workers to boot and, if anything changed, the
-// decision. The rows come before the machines, so that after a crash in between the
-// next round finds what to clear away.
+// write writes the rows of the workers to boot and, if anything changed, the decision. Rows are
+// written before machines are created, so that after a crash in between the next round finds what
+// to clean up.
 func (r *round) write(ctx context.Context, tx bun.Tx, d *decision, drained map[models.WorkerID]bool) error {
 	gone := slices.DeleteFunc(slices.Clone(d.drain), func(id models.WorkerID) bool { return !drained[id] })
 	workers := bootingWorkers(d.pool, d.create(), d.now)
@@ -227,8 +227,8 @@ func (r *round) write(ctx context.Context, tx bun.Tx, d *decision, drained map[m
 	return models.SetDesired(ctx, tx, d.pool.ID, written.To)
 }
 
-// create boots the machines of all pools at once: bootGrace runs from the commit of
-// their rows.
+// create boots the machines of all pools at once, because bootGrace begins with the commit of their
+// rows.
 func (s *Scaler) create(ctx context.Context, boots []boot) error {
 	for _, b := range boots {
 		s.surveys.drop(b.pool.ID)
@@ -237,14 +237,14 @@ func (s *Scaler) create(ctx context.Context, boots []boot) error {
 	return s.calls.wait(ctx)
 }
 
-// createPool creates the machines of one pool. It ends the workers that got none,
-// and adds the errors to the decision.
+// createPool creates the machines of one pool. It ends the workers that got none, and adds the
+// errors to the decision.
 func (s *Scaler) createPool(ctx context.Context, b boot) error {
 	var ids []string
 	for _, w := range b.workers {
 		ids = append(ids, w.ProviderInstanceID)
 	}
-	ids = slices.Compact(ids) // the workers of a machine follow each other
+	ids = slices.Compact(ids) // the workers of a machine are neighbours
 	refused := refusals{}
 	var failed []error
 	for i, result := range s.Providers[b.pool.Provider].Create(ctx, b.pool, uuid.NewString(), ids) {
@@ -278,7 +278,7 @@ func (s *Scaler) unboot(ctx context.Context, workers []*models.Worker, machine s
 	return errors.Join(failed...)
 }
 
-// notePatience writes of each pool whether jobs of BATCH wait for cheaper workers, if that changed.
+// notePatience records for each pool whether BATCH jobs wait for cheaper workers, if that changed.
 func notePatience(ctx context.Context, tx bun.Tx, decisions []*decision) error {
 	for _, d := range decisions {
 		if waits := d.cheaper != ""; waits != d.pool.BatchWaits {
@@ -290,8 +290,8 @@ func notePatience(ctx context.Context, tx bun.Tx, decisions []*decision) error {
 	return nil
 }
 
-// noteHours writes of each pool when its active hours begin again, if that changed. Callers learn from it
-// until when their jobs wait.
+// noteHours records for each pool when its active hours begin again, if that changed. Callers learn
+// from it how long their jobs wait.
 func noteHours(ctx context.Context, tx bun.Tx, decisions []*decision, now time.Time) error {
 	for _, d := range decisions {
 		var until time.Time

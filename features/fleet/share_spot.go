@@ -11,15 +11,15 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Policy is what the scaler does beyond booting the cheapest pools for the jobs that wait. The
-// zero value is nothing.
+// Policy is what the scaler does in addition to booting the cheapest pools for the waiting jobs.
+// The zero value adds nothing.
 type Policy struct {
-	// OnDemandShare is the part, 0 to 1, of the workers that a region needs which are of on-demand
-	// pools, where these can do what the spot pools do.
+	// OnDemandShare is the part, 0 to 1, of a region's needed workers that come from on-demand
+	// pools, as far as these can run what the spot pools run.
 	OnDemandShare float64
-	// Reserve is how many more workers such a region has than it needs, as a part of these, 0 to 1.
+	// Reserve is how many additional workers such a region has, as a part of those needed, 0 to 1.
 	Reserve float64
-	// Forecast has the scaler boot workers for jobs that it expects.
+	// If Forecast is set, the scaler boots workers for expected jobs.
 	Forecast bool
 }
 
@@ -27,18 +27,21 @@ type Policy struct {
 var DefaultPolicy = Policy{OnDemandShare: 0.3, Reserve: 0.1, Forecast: true}
 
 const (
-	// stormyRate is how many of a region's spot workers are preempted in an hour when their share is halved.
+	// stormyRate is the part of a region's spot workers preempted within an hour at which their
+	// share is halved.
 	stormyRate = 0.2
-	// stormyLeast is the least number of preemptions that says anything: one of three workers is no storm.
+	// stormyLeast is the minimum number of preemptions for that: one of three workers is not
+	// enough.
 	stormyLeast = 3
 )
 
-// Mix is how the workers that a region needs are divided among its spot and on-demand pools.
+// Mix is the division of a region's needed workers among its spot and on-demand pools.
 type Mix struct {
 	Region string `json:"region"`
-	// Workers is how many the region needs, without those for jobs that bear a wait.
+	// Workers is how many the region needs, except for jobs that can wait.
 	Workers int `json:"workers"`
-	// OnDemand is how many of them are of on-demand pools at least, and Reserve how many more there are.
+	// OnDemand is the minimum number of workers from on-demand pools, and Reserve the number of
+	// additional ones.
 	OnDemand int `json:"onDemand"`
 	Reserve  int `json:"reserve"`
 	// PreemptedPerHour is the part of the spot workers that was preempted in the last hour.
@@ -46,7 +49,8 @@ type Mix struct {
 	halved           bool
 }
 
-// mixed is the spot pools of a region, and the on-demand pools that can do what each of them does.
+// mixed contains the spot pools of a region, and the on-demand pools that can run what each of them
+// runs.
 type mixed struct {
 	spot, safe []*decision
 }
@@ -61,7 +65,7 @@ func mix(s snapshot, all []*decision) {
 	}
 }
 
-// mixes groups the spot pools by the on-demand pools that can stand in for them.
+// mixes groups the spot pools by the on-demand pools that can replace them.
 func mixes(all []*decision) (found []*mixed) {
 	byPrice := slices.SortedStableFunc(slices.Values(all), func(a, b *decision) int {
 		return cmp.Compare(a.demand.PricePerHourUSD, b.demand.PricePerHourUSD)
@@ -104,8 +108,8 @@ func within[T comparable](some, all []T) bool {
 	return !slices.ContainsFunc(some, func(one T) bool { return !slices.Contains(all, one) })
 }
 
-// divide has on-demand pools take their share of the workers, and keep the reserve. What they have
-// no room for stays with the spot pools.
+// divide assigns to the on-demand pools their share of the workers and the reserve. What exceeds
+// their room stays with the spot pools.
 func (m *mixed) divide(policy Policy, rate models.PreemptionRate) {
 	need, warm, safe := 0, 0, 0
 	for i, d := range slices.Concat(m.safe, m.spot) {
@@ -127,7 +131,7 @@ func (m *mixed) divide(policy Policy, rate models.PreemptionRate) {
 	for _, d := range slices.Concat(m.safe, m.spot) {
 		d.demand.Mix = x
 	}
-	// What the on-demand pools take, the spot pools give; the reserve is on top.
+	// The spot pools give what the on-demand pools take; the reserve is additional.
 	left := max(x.OnDemand+x.Reserve-safe, 0)
 	rest := x.Reserve
 	for _, d := range m.safe {
@@ -146,7 +150,7 @@ func (m *mixed) divide(policy Policy, rate models.PreemptionRate) {
 // part is a share of workers, rounded down.
 func part(share float64, workers int) int { return int(math.Floor(share*float64(workers) + 1e-9)) }
 
-// urgent is how many workers the pool needs for jobs that bear no wait.
+// urgent returns how many workers the pool needs for jobs that cannot wait.
 func (d *decision) urgent() int {
 	n := d.need - d.demand.Patient
 	for _, q := range d.demand.Queues {
@@ -155,7 +159,7 @@ func (d *decision) urgent() int {
 	return max(min(n, d.demand.Max), 0)
 }
 
-// add adds up to n workers for which the pool has room, and returns how many.
+// add adds up to n workers, as far as the pool has room, and returns how many.
 func (d *decision) add(n int) int {
 	n = min(n, max(d.demand.Max-d.need-d.moved-d.demand.Warm, 0))
 	d.moved += n

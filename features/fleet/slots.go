@@ -11,21 +11,21 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// A pool counts workers, but its provider creates and deletes machines, each of which runs the
-// same number of them, in slots from 0.
+// A pool counts workers, but its provider creates and deletes machines. Each machine of a pool runs
+// the same number of workers, in slots from 0.
 
-// perMachine is how many workers a machine of a pool runs.
+// perMachine returns how many workers a machine of a pool runs.
 func perMachine(p *models.Pool) int { return max(1, p.WorkersPerMachine) }
 
-// create is how many workers to boot: those of whole machines, as many as are wanted or a few
-// more, and never more than the pool may have.
+// create returns how many workers to boot: those of whole machines, as many as are needed or
+// slightly more, and never more than the pool may have.
 func (d *decision) create() int {
 	per := perMachine(d.pool)
 	wanted, room := max(0, d.workers-d.have()), max(0, d.demand.Max-d.have())
 	return min((wanted+per-1)/per, room/per) * per
 }
 
-// explainMachines says how many machines the workers to boot are.
+// explainMachines adds to the reason how many machines are booted.
 func (d *decision) explainMachines() {
 	if per, n := perMachine(d.pool), d.create(); per > 1 && n > 0 {
 		d.reason += fmt.Sprintf(" A machine runs %d workers: the scaler creates %s.", per, text.Count(n/per, "machine"))
@@ -50,9 +50,9 @@ func bootingWorkers(pool *models.Pool, n int, now time.Time) []*models.Worker {
 	return workers
 }
 
-// longIdle returns up to n workers that have been idle for as long as the pool says, longest idle
-// first. They are all of their machines' workers, so that the machines can go. In a closed pool,
-// no idle worker stays.
+// longIdle returns up to n workers that have been idle for the pool's cooldown, longest idle first.
+// They are all workers of their machines, so that the machines can end. In a closed pool, every
+// idle worker leaves.
 func longIdle(p poolState, now time.Time, n int, closed bool) []models.WorkerID {
 	idle := slices.DeleteFunc(slices.Clone(p.workers), func(w *models.Worker) bool {
 		return w.Status != models.WorkerIdle || w.Quarantined(now) || !closed && now.Sub(w.IdleSince) < time.Duration(p.pool.IdleSeconds)*time.Second
@@ -68,7 +68,7 @@ func longIdle(p poolState, now time.Time, n int, closed bool) []models.WorkerID 
 	return ids
 }
 
-// onIdleMachines returns those of the idle workers whose machine has no other that boots or works,
+// onIdleMachines returns those of the idle workers whose machine has no booting or busy worker,
 // machine by machine, up to n.
 func onIdleMachines(all, idle []*models.Worker, n int) []*models.Worker {
 	at := func(w *models.Worker) int { return slices.Index(idle, w) }

@@ -6,16 +6,16 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// State is what keeps a pool from having more workers.
+// State is what prevents a pool from getting more workers.
 type State string
 
 const (
 	StateActive State = "ACTIVE"
 	// StatePaused means that an operator paused the pool.
 	StatePaused State = "PAUSED"
-	// StateClosed means that it is outside the pool's active hours.
+	// StateClosed means that now is outside the pool's active hours.
 	StateClosed State = "CLOSED_BY_HOURS"
-	// StateRefused means that the provider refused machines, and is asked again later.
+	// StateRefused means that the provider refused machines, and will be asked again later.
 	StateRefused State = "REFUSED"
 	// StateNotBooting means that several machines in a row did not start. The scaler tries one at a time.
 	StateNotBooting State = "NOT_BOOTING"

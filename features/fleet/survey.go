@@ -15,11 +15,11 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// survey compares the workers with the machines that the providers list. It returns
-// the pools whose provider answered, now or shortly before.
+// survey compares the workers with the machines that the providers list. It returns the pools whose
+// provider answered, now or recently.
 func (s *Scaler) survey(ctx context.Context) ([]*models.Pool, error) {
 	var pools []*models.Pool
-	// Rows first: a machine that is created after this is in neither list.
+	// Rows first: a machine that is created later is in neither list.
 	states, now, err := readPools(ctx, s.DB, models.NoPoolLock, func(p *models.Pool) bool {
 		provider := s.Providers[p.Provider]
 		current := provider != nil && isRemote(provider) && s.surveys.isCurrent(p, time.Now())
@@ -53,8 +53,8 @@ func (s *Scaler) survey(ctx context.Context) ([]*models.Pool, error) {
 	return pools[:len(pools):len(pools)], err
 }
 
-// compare ends the workers of a pool whose machine is gone, and the machines that no worker
-// needs. It notes with the pool whether its provider fails.
+// compare ends workers of a pool whose machine no longer exists, and machines that no worker needs.
+// It records with the pool whether its provider fails.
 func (s *Scaler) compare(ctx context.Context, p poolState, now time.Time) error {
 	asked := time.Now()
 	instances, trouble := s.Providers[p.pool.Provider].List(ctx, p.pool)
@@ -93,7 +93,7 @@ func distinct(instances []Instance) (firsts, seconds []Instance) {
 	return firsts, seconds
 }
 
-// note records why a pool's provider fails, or that it does not, if that has changed.
+// note records why a pool's provider fails, or that it does not, if that changed.
 func (s *Scaler) note(ctx context.Context, pool *models.Pool, trouble error) error {
 	problem := ""
 	if trouble != nil {
@@ -105,12 +105,12 @@ func (s *Scaler) note(ctx context.Context, pool *models.Pool, trouble error) err
 	return models.SetProviderProblem(ctx, s.DB, pool.ID, problem)
 }
 
-// bootGrace is how long a booting worker's row may be without an instance: the time
-// between the commit of the row and the creation of the machine.
+// bootGrace is how long the row of a booting worker may have no instance: the time between the
+// commit of the row and the creation of the machine.
 const bootGrace = 10 * time.Second
 
-// remote is a provider whose machines are elsewhere. Its Create can take long, and it is asked for
-// its machines every listEvery only.
+// remote is a provider with machines elsewhere. Its Create can take long, and its machines are
+// listed only every listEvery.
 type remote interface {
 	// CreateLimit is how long a Create takes at most.
 	CreateLimit() time.Duration
@@ -128,10 +128,9 @@ func graceOf(p Provider) time.Duration {
 	return bootGrace
 }
 
-// forget ends the workers whose machine is gone. Their jobs are queued again at
-// once: nothing can work on them any more. It also ends workers that should not be there:
-// those that boot in a pool that is closed, and those that have been lost for long. It counts the machines
-// that did not start, and those that the provider could not create.
+// forget ends the workers whose machine no longer exists. Their jobs are queued again at once,
+// since nothing can work on them any more. It also ends booting workers of closed pools and workers
+// that have been lost for long, and counts machines that did not start or could not be created.
 func (s *Scaler) forget(ctx context.Context, p poolState, instances []Instance, now time.Time) error {
 	known := map[string]Instance{}
 	for _, i := range instances {
@@ -181,12 +180,12 @@ func (s *Scaler) terminate(ctx context.Context, w *models.Worker, loss lease.Los
 	return err
 }
 
-// clearGrace is how long a machine may stay after its worker has ended. In this time the agent
-// can exit by itself, or register again.
+// clearGrace is how long a machine may remain after its worker ended. In this time the agent can
+// exit by itself, or register again.
 const clearGrace = time.Minute
 
-// clear deletes the machines that no worker needs: their worker has ended, or never had a row, or
-// they are seconds of their id. It returns as trouble what the provider refused.
+// clear deletes machines that no worker needs: their worker has ended or never had a row, or
+// another machine has the same id. trouble is what the provider refused.
 func (s *Scaler) clear(ctx context.Context, p poolState, instances, seconds []Instance, now time.Time) (trouble, err error) {
 	idle, err := s.unneeded(ctx, p, instances, now)
 	if err != nil {
@@ -225,7 +224,7 @@ func (s *Scaler) unneeded(ctx context.Context, p poolState, instances []Instance
 	if len(unknown) == 0 {
 		return nil, nil
 	}
-	// The rows were read before the machines were listed, and may have come since.
+	// The rows were read before the machines were listed, so newer rows may exist.
 	kept, err := models.ListKeptInstances(ctx, s.DB, p.pool.Provider, unknown, clearGrace)
 	if err != nil {
 		return nil, err
@@ -243,24 +242,24 @@ func (s *Scaler) unneeded(ctx context.Context, p poolState, instances []Instance
 // calls.
 const listEvery = 5 * time.Second
 
-// surveys remember for each pool the newest comparison with its provider's list.
+// surveys keeps for each pool the newest comparison with its provider's list.
 type surveys struct {
 	mu sync.Mutex
-	// newest are those that succeeded, since the pool's last Create.
+	// newest are the successful comparisons since the pool's last Create.
 	newest map[models.PoolID]comparison
-	// first is when machines were first listed whose provider does not say when it created
+	// first is when machines were first listed, for providers that do not say when they created
 	// them.
 	first map[models.PoolID]map[string]time.Time
 }
 
-// comparison is when a provider was asked, and whether the pool was closed then.
+// comparison records when a provider was asked, and whether the pool was closed then.
 type comparison struct {
 	asked  time.Time
 	closed bool
 }
 
-// isCurrent reports whether a pool needs no comparison now. One that has been closed since does,
-// to end what boots.
+// isCurrent reports whether a pool needs no comparison now. A pool that has closed since the last
+// one does, to end its booting workers.
 func (s *surveys) isCurrent(p *models.Pool, now time.Time) bool {
 	_, closed := closedNow(p, now)
 	s.mu.Lock()
@@ -286,8 +285,8 @@ func (s *surveys) drop(id models.PoolID) {
 	delete(s.newest, id)
 }
 
-// since returns since when each of a pool's machines exists, as far as is known. It forgets those
-// that are listed no more.
+// since returns the time from which each of a pool's machines is known to exist. It forgets
+// machines that are no longer listed.
 func (s *surveys) since(pool models.PoolID, instances []Instance, now time.Time) map[string]time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -309,20 +308,20 @@ func (s *surveys) since(pool models.PoolID, instances []Instance, now time.Time)
 	return since
 }
 
-// callPatience is how long a round waits for the providers. What takes longer goes on, and the
-// rounds meanwhile leave its pool alone.
+// callPatience is how long a round waits for the providers. Longer calls continue, and rounds leave
+// their pools alone until they end.
 const callPatience = 2 * time.Second
 
 // callLimit bounds a call to a provider. It is longer than the limits of the providers.
 const callLimit = 5 * time.Minute
 
-// calls are calls to providers that run, at most one per pool.
+// calls contains the running calls to providers, at most one per pool.
 type calls struct {
 	mu      sync.Mutex
 	running map[models.PoolID]running
 	started []chan struct{} // since the last wait; each is closed when its call ends
 	failed  []error         // of those that ended
-	stopped bool            // no call starts any more
+	stopped bool            // no further call may start
 }
 
 type running struct {
@@ -330,8 +329,8 @@ type running struct {
 	done   chan struct{}
 }
 
-// start runs a call in the background, unless one of the pool runs. The call does not end with
-// ctx, which is the round's.
+// start runs a call in the background, unless a call of the pool already runs. The call does not
+// end with ctx, which belongs to the round.
 func (c *calls) start(ctx context.Context, pool models.PoolID, call func(context.Context) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -357,11 +356,11 @@ func (c *calls) start(ctx context.Context, pool models.PoolID, call func(context
 	}()
 }
 
-// stopLimit bounds how long the end of a process waits for calls that it cancelled. It is longer than
-// a program of the provider command may take to end.
+// stopLimit bounds how long a process waits at its end for the calls that it cancelled. It is
+// longer than a program of the provider "command" may take to end.
 const stopLimit = 5 * time.Second
 
-// stop cancels the calls that run, and waits until they have ended, up to stopLimit.
+// stop cancels the running calls, and waits up to stopLimit until they have ended.
 func (c *calls) stop() {
 	c.mu.Lock()
 	c.stopped = true
@@ -380,8 +379,8 @@ func (c *calls) stop() {
 	}
 }
 
-// wait waits for the calls that were started since the last wait, up to callPatience. It returns
-// the errors of all that have ended meanwhile.
+// wait waits up to callPatience for the calls that were started since the last wait. It returns the
+// errors of all calls that have ended since then.
 func (c *calls) wait(ctx context.Context) error {
 	patience := time.NewTimer(callPatience)
 	defer patience.Stop()

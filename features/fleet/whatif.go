@@ -9,17 +9,17 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Snapshot is what the scaler decides from. `reelay simulate` makes one without a database.
+// Snapshot is the input of the scaler's plan. `reelay simulate` makes one without a database.
 type Snapshot = snapshot
 
-// Outlook is what a plan needs of the past: see Policy.
+// Outlook contains the policy of a plan and what it needs of the past.
 type Outlook struct {
 	Policy Policy
-	// Expected are the jobs that will come while a worker boots: see Forecast.
+	// Expected are the jobs that will arrive while a worker boots: see Forecast.
 	Expected []Expected
-	// Preempted is how often the spot workers of each region were preempted in the last hour.
+	// Preempted is the rate of preemptions of spot workers in the last hour, by region.
 	Preempted map[string]models.PreemptionRate
-	// Impatient has jobs of BATCH boot machines although cheaper ones are expected.
+	// If Impatient is set, BATCH jobs do not wait for cheaper machines.
 	Impatient bool
 }
 
@@ -28,13 +28,13 @@ func NewSnapshot(now time.Time, queues []models.QueueDemand, times estimate.Rend
 	return &snapshot{now: now, queues: queues, times: times, policy: o.Policy, expected: o.Expected, preempted: o.Preempted, impatient: o.Impatient}
 }
 
-// Add adds a pool and its workers that have not ended; patient of the busy ones run jobs of BATCH.
-// Of a worker the plan reads the id, the status and since when it is idle.
+// Add adds a pool and its workers that have not ended. patient of the busy ones run BATCH jobs. The
+// plan uses only the id, the status and the idle time of a worker.
 func (s *snapshot) Add(pool *models.Pool, workers []*models.Worker, patient int) {
 	s.pools = append(s.pools, poolState{pool: pool, workers: workers, patient: patient})
 }
 
-// Decision is what the scaler does to one pool.
+// Decision is the plan for one pool.
 type Decision struct {
 	// Create is how many workers to boot.
 	Create int
@@ -45,7 +45,7 @@ type Decision struct {
 	Reason string
 }
 
-// Plan is the scaler's plan: one decision for each pool, in their order.
+// Plan returns the scaler's plan: one decision for each pool, in their order.
 func Plan(s *Snapshot) []Decision {
 	var all []Decision
 	for _, d := range plan(*s) {
@@ -54,20 +54,20 @@ func Plan(s *Snapshot) []Decision {
 	return all
 }
 
-// FilePool is a pool as a file of pools describes it.
+// FilePool is a pool in a file of pools.
 type FilePool = filePool
 
-// Spec returns the pool of a file with the defaults for what it leaves out. It returns an
-// INVALID_INPUT of the first field that is wrong. Any provider will do, also none.
+// Spec returns the pool of a file, with defaults for omitted fields. It returns INVALID_INPUT of
+// the first invalid field. Every provider is accepted, also none.
 func Spec(f FilePool, known *catalogue.Snapshot) (models.PoolSpec, error) {
 	spec := f.spec()
 	any := &Pools{Catalogue: catalogue.Of(known), Checks: map[string]func(*models.Pool) error{spec.Provider: nil}}
 	return spec, any.check(&models.Pool{PoolSpec: spec})
 }
 
-// Answered records what a provider did with the machines that it was asked for, as the scaler
-// does in the database: class is that of its refusal, or empty if it created them all. A pool
-// that is refused gets no machines for a time that doubles with each refusal in a row.
+// Answered records a provider's answer to a request for machines, as the scaler does in the
+// database. class is that of its refusal, or empty if it created all machines. A refused pool gets
+// no machines for a time that doubles with each refusal in a row.
 func Answered(p *models.Pool, class ErrorClass, now time.Time) {
 	if class == "" {
 		p.PoolBackoff = models.PoolBackoff{}
@@ -77,11 +77,11 @@ func Answered(p *models.Pool, class ErrorClass, now time.Time) {
 	p.Refusals++
 }
 
-// BootEnded records that a machine that was created at a time has ended without starting, as the scaler
-// does in the database; BootStarted, that one has started.
+// BootEnded records that a machine created at a given time ended without starting, as the scaler
+// does in the database. BootStarted records that one has started.
 func BootEnded(p *models.Pool, created, now time.Time) {
 	lease.CountBootFailure(&p.PoolBoots, now, created, "it took too long", false)
 }
 
-// BootStarted ends the caution with a pool whose machines did not start.
+// BootStarted clears the boot failures of a pool.
 func BootStarted(p *models.Pool) { p.PoolBoots = models.PoolBoots{} }

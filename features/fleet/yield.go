@@ -11,26 +11,26 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// yieldSoon is how soon a worker must be free, so that a late job waits for it instead.
+// yieldSoon is the time within which a worker must become free for a late job to wait for it.
 const yieldSoon = 30 * time.Second
 
-// performer is a worker that can run late jobs, and what it is doing.
+// performer is a worker that can run late jobs, and its present work.
 type performer struct {
 	*models.Performer
 	serves catalogue.Capability
-	// left is how long its job still needs it, if it holds one.
+	// left is how long its job still needs the worker, if it has one.
 	left time.Duration
 }
 
-// yield is the decision that an attempt gives way to a late job.
+// yield is the decision that an attempt yields to a late job.
 type yield struct {
 	performer
 	late models.LateJob
 }
 
-// planYields decides which attempts give way to late jobs, which come in the order in which they
-// start: one for each job for which no worker is free soon. Of the attempts that can give way it
-// takes those of the lowest lane, and of these the one that loses the least work.
+// planYields decides which attempts yield to late jobs, which must be in the order in which they
+// start: one attempt for each job for which no worker is free soon. Of the attempts that can yield
+// it takes those of the lowest lane, and of these the one that loses the least work.
 func planYields(late []models.LateJob, performers []performer) []yield {
 	left := slices.DeleteFunc(slices.Clone(performers), func(p performer) bool { return !p.freeSoon() && !p.canYield() })
 	take := func(i int) performer {
@@ -58,7 +58,7 @@ func planYields(late []models.LateJob, performers []performer) []yield {
 	return all
 }
 
-// boot is how long the worker's boot is expected to take.
+// boot returns the expected duration of the worker's boot.
 func (p *performer) boot() time.Duration {
 	if p.BootSeconds == nil {
 		return estimate.UnknownBoot
@@ -66,8 +66,8 @@ func (p *performer) boot() time.Duration {
 	return seconds(*p.BootSeconds)
 }
 
-// freeSoon reports whether the worker is about to take a job: it is idle, or will be soon. A boot
-// that takes twice as long as usual may never end.
+// freeSoon reports whether the worker is idle or will be soon. A boot that takes twice as long as
+// usual may never end.
 func (p *performer) freeSoon() bool {
 	switch p.Status {
 	case models.WorkerIdle:
@@ -80,17 +80,17 @@ func (p *performer) freeSoon() bool {
 	return asked || p.left <= yieldSoon
 }
 
-// canYieldTo reports whether the worker's attempt may give way to a job.
+// canYieldTo reports whether the worker's attempt may yield to a job.
 func (p *performer) canYieldTo(job models.LateJob) bool {
 	return job.Lane.Above(p.Lane) && p.serves.Serves(job.Queue, job.AccountID) && p.canYield()
 }
 
-// canYield reports whether the worker's attempt may give way at all.
+// canYield reports whether the worker's attempt may yield at all.
 func (p *performer) canYield() bool {
 	return p.Status == models.WorkerBusy && estimate.MayYield(&p.Yielding, p.left, p.boot())
 }
 
-// cost compares what it costs to interrupt two attempts.
+// cost compares the costs of interrupting two attempts.
 func (p *performer) cost(other performer) int {
 	saves := func(p *performer) int {
 		if p.Saves {
@@ -105,7 +105,7 @@ func (p *performer) cost(other performer) int {
 		cmp.Compare(p.AttemptID, other.AttemptID))
 }
 
-// newPerformers says of workers what they can run, and for how long they are busy.
+// newPerformers returns what workers can run, and for how long they are busy.
 func newPerformers(found []*models.Performer, known *catalogue.Snapshot, times estimate.RenderTimes) []performer {
 	var all []performer
 	for _, f := range found {

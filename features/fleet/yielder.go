@@ -17,7 +17,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Yielder asks running jobs to give way to those of higher lanes that wait past their target.
+// Yielder asks running jobs to yield to jobs of higher lanes that wait past their target.
 type Yielder struct {
 	DB        *bun.DB
 	Notifier  *change.Notifier
@@ -27,7 +27,7 @@ type Yielder struct {
 // yieldLock is the advisory lock that allows one process to decide at a time.
 const yieldLock = 0x7969656c64
 
-// Yield runs one round. It returns how many attempts it asked to give way. Any number of processes
+// Yield runs one round, and returns how many attempts it asked to yield. Any number of processes
 // may call it: one of them decides, the others return.
 func (y *Yielder) Yield(ctx context.Context) (int, error) {
 	var asked []yield
@@ -101,7 +101,8 @@ func (y *Yielder) perform(ctx context.Context, tx bun.Tx, late []models.LateJob)
 	return newPerformers(found, y.Catalogue.Current(), estimate.NewRenderTimes(known)), pools, nil
 }
 
-// lateLanes are the lanes that have a target, and lateAfter when their jobs are late.
+// lateLanes are the lanes with a wait target, and lateAfter the time after which their jobs are
+// late.
 var lateLanes, lateAfter = targets()
 
 func targets() (lanes []models.Tier, after []time.Duration) {
@@ -114,7 +115,7 @@ func targets() (lanes []models.Tier, after []time.Duration) {
 	return lanes, after
 }
 
-// yieldInput is one request as a decision of its pool keeps it.
+// yieldInput is one request in the decision of its pool.
 type yieldInput struct {
 	Attempt       models.AttemptID `json:"attempt"`
 	Job           models.JobID     `json:"job"`
@@ -126,8 +127,8 @@ type yieldInput struct {
 	UnsavedSeconds float64 `json:"unsavedSeconds"`
 }
 
-// explainYields writes a decision for each pool whose jobs are asked to give way. The number of
-// its workers stays.
+// explainYields writes a decision for each pool whose jobs are asked to yield. The number of its
+// workers does not change.
 func explainYields(ctx context.Context, tx bun.Tx, all []yield, pools map[models.PoolID]*models.Pool) error {
 	byPool := map[models.PoolID][]yield{}
 	for _, a := range all {
