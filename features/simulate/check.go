@@ -12,13 +12,13 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// checker records the problems of a scenario.
+// checker collects the problems of a scenario.
 type checker struct {
 	file *yamlfile.File
 	*Scenario
 }
 
-// number refuses a number that is not within bounds, or not a number.
+// number refuses a value that is out of bounds or not a number.
 func (c *checker) number(place string, v, least, most float64) {
 	if !(v >= least && v <= most) {
 		c.file.Problem(place, "%s must be from %.10g to %.10g", fieldOf(place), least, most)
@@ -257,7 +257,7 @@ func (c *checker) happenings() {
 func (s *Spread) check(c *checker, place string, most float64) {
 	c.number(place+".median", s.Median, 0, most)
 	if !(s.Median >= 0 && s.Median <= most) {
-		return // no bound for p95
+		return // p95 has no bound
 	}
 	if s.P95 == 0 {
 		s.P95 = s.Median

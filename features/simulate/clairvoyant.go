@@ -8,31 +8,30 @@ import (
 	"github.com/reelay/reelay/features/fleet"
 )
 
-// Clairvoyant is the cheapest plan if all is known in advance: when each job arrives and how long it
-// renders, when there are machines, and what they cost. No real plan costs less: machines boot and
-// load in no time, and jobs move between them for nothing.
+// Clairvoyant is the cheapest plan with complete knowledge: when each job arrives and how long it
+// renders, when there are machines, and what they cost. No real plan costs less, because in this
+// one machines boot and load in no time, and jobs move between them without cost.
 type Clairvoyant struct {
 	CostUSD float64 `json:"costUsd"`
-	// LateSeconds is the GPU seconds of work that even this plan cannot complete by its deadline.
+	// LateSeconds is the work, in GPU seconds, that even this plan cannot complete by its deadline.
 	LateSeconds float64 `json:"lateSeconds"`
 }
 
 const (
-	// planStep is the resolution of the plan in seconds, if no trace has a finer one, and planSteps
-	// and planEdges how large the plan may be: it is made coarser until it fits.
+	// planStep is the resolution of the plan in seconds, if no trace has a finer one. planSteps and
+	// planEdges bound the size of the plan, which is made coarser until it fits.
 	planStep  = 300
 	planSteps = 1000
 	planEdges = 2_000_000
 )
 
-// span is jobs of one model that arrive in one step and must end in another.
+// span contains jobs of one model that arrive in one step and must end in another.
 type span struct{ model, from, until int }
 
-// clairvoyant finds the cheapest plan, as a flow of work: from the jobs to the steps in which they
-// may run, in each of which a job keeps one machine busy at most; from there to the machines that
-// a pool has in the step, and to their end, which costs. The cheapest machines are filled first.
-// That the sum is least follows from the theorem of successive shortest paths, since nothing but
-// the last edges costs (Ahuja, Magnanti and Orlin, Network Flows, section 9.7).
+// clairvoyant finds the cheapest plan as a minimum-cost flow: job → time step (at most one machine
+// per job) → machine of a pool → sink; edges to the sink carry the price. The cheapest machines are
+// filled first. The result is minimal by the theorem of successive shortest paths, since only the
+// last edges have a cost (Ahuja, Magnanti and Orlin, Network Flows, section 9.7).
 func (s *sim) clairvoyant() *Clairvoyant {
 	if !slices.ContainsFunc(s.jobs, func(j *job) bool { return !math.IsInf(j.finishBy, 1) }) {
 		return nil
@@ -44,7 +43,7 @@ func (s *sim) clairvoyant() *Clairvoyant {
 	return p.solve()
 }
 
-// plan is what the clairvoyant plan is made of. Work is in GPU seconds at the ratio 1.
+// plan is the network of the clairvoyant plan. Work is in GPU seconds at the ratio 1.
 type plan struct {
 	*sim
 	base, step, end float64 // seconds: step is a multiple of base
@@ -66,13 +65,13 @@ func (s *sim) newPlan() *plan {
 
 func (p *plan) steps() int { return int(math.Ceil(p.end / p.step)) }
 
-// span returns in which steps a job may run.
+// span returns the steps in which a job may run.
 func (p *plan) span(j *job) span {
 	at := func(seconds float64) int { return min(int(seconds/p.step), p.steps()-1) }
 	return span{j.kind.model, at(j.arrived), at(min(j.finishBy, p.end))}
 }
 
-// edges is how many edges the jobs have.
+// edges returns the number of the jobs' edges.
 func (p *plan) edges() (n int) {
 	seen := map[span]bool{}
 	for _, j := range p.jobs {
@@ -84,10 +83,10 @@ func (p *plan) edges() (n int) {
 	return n
 }
 
-// milli is work as a number of milliseconds, since flows are whole.
+// milli converts work to whole milliseconds, since flows are integers.
 func milli(seconds float64) int64 { return int64(math.Round(min(seconds, 1e12) * 1000)) }
 
-// exit is the machines of a pool in a step.
+// exit stands for the machines of a pool in a step.
 type exit struct {
 	node int
 	work int64
@@ -157,8 +156,8 @@ func (p *plan) solve() *Clairvoyant {
 	return found
 }
 
-// offered returns how much work the machines of a pool can do in a step, and the least that one
-// costs in an hour of it.
+// offered returns how much work the machines of a pool can do in a step, and the lowest price of
+// one of them in that step, per hour.
 func (p *plan) offered(of *pool, from float64) (work, price float64) {
 	price = math.Inf(1)
 	for at := from; at < from+p.step && at < p.end; at += p.base {

@@ -10,7 +10,8 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// needsOfJobs are what jobs may need, depending on the slack until their deadline.
+// needsOfJobs lists the possible requirements of jobs, which depend on the slack before their
+// deadline.
 var needsOfJobs = []models.Needs{"", models.Needs("").WithSlack(), models.Needs("").WithoutSlack(false), models.Needs("").WithoutSlack(true)}
 
 const (
@@ -25,11 +26,11 @@ func classOf(model, needs int) int { return model*len(needsOfJobs) + needs }
 
 func (j *job) class() int { return classOf(j.kind.model, j.needs) }
 
-// lastBoots is how many boots count, as in models.OnDemandBoots.
+// lastBoots is the number of boots that count, as in models.OnDemandBoots.
 const lastBoots = 20
 
-// require decides what a job needs that enters a queue, as package jobs does. If it has slack, it is
-// looked at again when that ends.
+// require sets the requirements of a job that enters a queue, as package change does. A job with
+// slack is checked again when the slack ends.
 func (s *sim) require(j *job) {
 	if math.IsInf(j.finishBy, 1) || s.Anywhere {
 		return
@@ -63,7 +64,7 @@ func (s *sim) require(j *job) {
 	})
 }
 
-// possible returns the needs if a pool can meet them, or else the others.
+// possible returns needs if a pool can meet them, and otherwise the alternative.
 func (s *sim) possible(j *job, needs, otherwise int) int {
 	class := classOf(j.kind.model, needs)
 	if slices.ContainsFunc(s.pools, func(p *pool) bool { return p.serves[class] && p.MaxWorkers > 0 && p.offer.ServesLane(j.lane) }) {
@@ -72,7 +73,7 @@ func (s *sim) possible(j *job, needs, otherwise int) int {
 	return otherwise
 }
 
-// safeBoot is how many seconds a worker of on-demand capacity takes to boot at most.
+// safeBoot returns the longest expected boot of an on-demand worker, in seconds.
 func (s *sim) safeBoot(j *job) float64 {
 	longest := 0.0
 	for _, p := range s.pools {

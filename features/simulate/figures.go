@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// Figure is one line of a report. Of returns "" for a run that it says nothing of.
+// Figure is one line of a report. Of returns "" for a run to which the line does not apply.
 type Figure struct {
 	Name string
 	Of   func(*Result) string
 }
 
-// Said returns the figures that say something of one of the runs.
+// Said returns the figures that apply to at least one of the runs.
 func Said(results []*Result) []Figure {
 	return slices.DeleteFunc(slices.Clone(Figures), func(f Figure) bool {
 		return !slices.ContainsFunc(results, func(r *Result) bool { return f.Of(r) != "" })
 	})
 }
 
-// Figures are the lines of a report about the machines, in their order.
+// Figures lists the lines of a report about the machines, in their order.
 var Figures = []Figure{
 	{"jobs", func(r *Result) string { return fmt.Sprint(r.Jobs) }},
 	{"completed", func(r *Result) string { return fmt.Sprint(r.Completed) }},
@@ -70,7 +70,7 @@ var Figures = []Figure{
 	{"cost per job", func(r *Result) string { return fmt.Sprintf("$%.5f", r.CostPerJobUSD) }},
 }
 
-// part is a share of the paid seconds.
+// part formats seconds as a share of the paid seconds.
 func (r *Result) part(seconds float64) string {
 	if r.PaidSeconds == 0 {
 		return "-"
@@ -78,7 +78,7 @@ func (r *Result) part(seconds float64) string {
 	return fmt.Sprintf("%.2f %%", 100*seconds/r.PaidSeconds)
 }
 
-// Seconds writes a time in a unit that fits.
+// Seconds formats a duration in a suitable unit.
 func Seconds(s float64) string {
 	switch {
 	case s < 0.05:

@@ -24,16 +24,16 @@ const (
 	maxSteps     = 1_000_000
 )
 
-// Trace is how many machines a pool can have over time, as somebody measured it.
+// Trace is a measured number of machines that a pool can have over time.
 type Trace struct {
 	Pool string `yaml:"pool"`
-	// File is in the JSON format of the public spot-traces: metadata.gap_seconds, and data with the
-	// number of machines that were available at each step. After its end it begins again. GapSeconds
-	// and Machines say the same in the scenario.
+	// File is a file in the JSON format of the public spot-traces: metadata.gap_seconds, and data
+	// with the number of available machines at each step. After its end it repeats. GapSeconds and
+	// Machines give the same in the scenario itself.
 	File       string  `yaml:"file"`
 	GapSeconds float64 `yaml:"gapSeconds"`
 	Machines   []int   `yaml:"machines"`
-	// Scale multiplies the numbers: a trace of one machine stands for so many.
+	// Scale multiplies the numbers: a trace of one machine can stand for many.
 	Scale float64 `yaml:"scale"`
 
 	gap   float64

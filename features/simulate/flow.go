@@ -2,10 +2,10 @@ package simulate
 
 import "math"
 
-// flow is a network in which the greatest flow is found by Dinic's algorithm (Dinitz, 1970). More
-// edges may be added after a flow was sent.
+// flow is a network whose maximum flow is found by Dinic's algorithm (Dinitz, 1970). Edges may be
+// added after a flow was sent.
 type flow struct {
-	out   [][]int // edges of each node; that with number e^1 is the way back of e
+	out   [][]int // edges of each node; edge e^1 is the reverse of e
 	to    []int
 	room  []int64
 	depth []int
@@ -27,7 +27,7 @@ func (f *flow) edge(from, to int, room int64) {
 	f.to, f.room = append(f.to, to, from), append(f.room, room, 0)
 }
 
-// send sends as much as there is room for, and returns how much more that is than before.
+// send sends as much as there is room for, and returns the additional flow.
 func (f *flow) send(from, to int) (sent int64) {
 	for f.layer(from, to) {
 		f.next = make([]int, len(f.out))
@@ -42,7 +42,7 @@ func (f *flow) send(from, to int) (sent int64) {
 	return sent
 }
 
-// layer finds how far each node is, and reports whether the target can be reached.
+// layer computes the distance of each node, and reports whether the target can be reached.
 func (f *flow) layer(from, to int) bool {
 	f.depth = make([]int, len(f.out))
 	f.depth[from] = 1
@@ -57,7 +57,7 @@ func (f *flow) layer(from, to int) bool {
 	return f.depth[to] > 0
 }
 
-// push sends up to most along one way from layer to layer.
+// push sends up to most along one path from layer to layer.
 func (f *flow) push(at, to int, most int64) int64 {
 	if at == to {
 		return most

@@ -9,7 +9,7 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// lines are the queued jobs, in the order of [fairqueue].
+// lines contains the queued jobs, in the order of [fairqueue].
 type lines struct {
 	turns fairqueue.Turns
 	byKey map[models.Line]*line
@@ -17,14 +17,14 @@ type lines struct {
 	classes int
 }
 
-// line is one line of a lane, with the accounts that stand in it, in their order.
+// line is one queue of a lane, with the accounts that wait in it, in their order.
 type line struct {
 	models.Line
 	standing []*place
 	reached  float64 // the greatest virtual time of any account
 }
 
-// account is who submits jobs.
+// account is an account that submits jobs.
 type account struct {
 	tier                models.Tier
 	running, maxRunning int
@@ -118,8 +118,8 @@ func (l *lines) start(j *job) {
 	}
 }
 
-// release ends a running job of an account. An account that this takes below its limit
-// enters its lines again.
+// release ends a running job of an account. An account that falls below its limit enters its queues
+// again.
 func (l *lines) release(a *account) {
 	a.running--
 	for _, p := range a.places {
@@ -130,8 +130,8 @@ func (l *lines) release(a *account) {
 	}
 }
 
-// next returns the job that a worker of the pool takes, or nil. cost is what a model costs the
-// worker.
+// next returns the job that a worker of the pool takes, or nil. cost returns the cost of a model
+// for the worker.
 func (l *lines) next(of *pool, cost func(model int) int) *job {
 	for _, lane := range models.Tiers {
 		if !of.offer.ServesLane(lane) {
@@ -173,7 +173,7 @@ func (p *place) head(serves []bool) (first *job) {
 	return first
 }
 
-// time is the line's virtual time.
+// time returns the virtual time of the line.
 func (l *line) time() float64 {
 	if len(l.standing) == 0 {
 		return fairqueue.LineTime(nil, l.reached)
@@ -185,7 +185,7 @@ func comparePlaces(a, b *place) int {
 	return cmp.Or(cmp.Compare(a.VirtualTime, b.VirtualTime), cmp.Compare(a.first, b.first))
 }
 
-// leave takes the account out of the line's order while its place changes.
+// leave removes the account from the line's order while its place changes.
 func (p *place) leave() {
 	if p.stands {
 		i, _ := slices.BinarySearchFunc(p.line.standing, p, comparePlaces)
@@ -194,7 +194,7 @@ func (p *place) leave() {
 	}
 }
 
-// enter puts the account into the line's order, if it stands there.
+// enter adds the account to the line's order, if it waits there.
 func (p *place) enter() {
 	if p.stands || !fairqueue.Stands(p.queued, p.running, p.maxRunning) {
 		return

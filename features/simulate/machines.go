@@ -21,7 +21,8 @@ type rounds struct {
 // scaleEvery is the time between two rounds of the scaler, in seconds.
 const scaleEvery = 1
 
-// dirty has the scaler look at its next round. A round in which nothing has changed is left out.
+// dirty requests a round of the scaler at its next time. Rounds in which nothing has changed are
+// skipped.
 func (s *sim) dirty() {
 	if !s.rounds.pending {
 		s.rounds.pending = true
@@ -81,9 +82,9 @@ func (s *sim) scale() {
 	s.wake()
 }
 
-// wake schedules a round for when the plan may change although nothing happens: when a worker
-// has been idle for long enough to leave, when a pool opens or closes, and when a
-// provider that had no machines is asked again.
+// wake schedules a round for times at which the plan may change without an event: a worker has been
+// idle long enough to leave, a pool opens or closes, or a provider that had no machines is asked
+// again.
 func (s *sim) wake() {
 	next := math.Inf(1)
 	if s.past.policy != (fleet.Policy{}) {
@@ -132,7 +133,7 @@ func (s *sim) create(p *pool) bool {
 	return true
 }
 
-// booted ends the boot of a machine, in time or not.
+// booted ends the boot of a machine that started, or did not start, in time.
 func (s *sim) booted(w *worker, inTime bool) {
 	if s.byID[w.ID] != w || w.Status != models.WorkerBooting {
 		return
@@ -180,7 +181,7 @@ func (s *sim) retire(w *worker) {
 	s.bury(w)
 }
 
-// bury takes a worker out of its pool and pays for it.
+// bury removes a worker from its pool and adds its cost.
 func (s *sim) bury(w *worker) {
 	p := w.pool
 	i := slices.Index(p.workers, w)
@@ -213,16 +214,16 @@ func (s *sim) preempt(w *worker, notice float64) {
 		w.Status, w.since = models.WorkerDraining, s.now
 	case a == nil, a.end <= s.now+min(a.save, notice):
 	case s.now < a.rendering:
-		s.yield(a, 0) // there is nothing to save yet
+		s.yield(a, 0) // there is no work to save yet
 	case math.IsInf(a.interval, 1):
-		// Without checkpoints the worker goes on as long as it can.
+		// Without checkpoints the worker continues as long as it can.
 	case a.save <= notice:
 		s.later(s.now+a.save, func() { s.yield(a, a.save) })
 	}
 }
 
-// yield queues the job of a worker that has had a notice, once its checkpoint is saved. That took
-// save seconds.
+// yield queues the job of a worker that got notice, once its checkpoint is saved, which took save
+// seconds.
 func (s *sim) yield(a *attempt, save float64) {
 	w := a.worker
 	if w.attempt != a {
@@ -256,7 +257,7 @@ func (s *sim) vanish(w *worker) {
 	})
 }
 
-// happen schedules what happens to the machines.
+// happen schedules the events of the machines.
 func (s *sim) happen() {
 	for _, r := range s.Reclaims {
 		s.later(r.AtHour*3600, func() { s.reclaim(r) })
@@ -319,7 +320,7 @@ func (s *sim) reclaim(r Reclaim) {
 	}
 }
 
-// follow takes machines away as a trace says, newest last.
+// follow removes machines according to a trace, the newest first.
 func (s *sim) follow(p *pool) {
 	most := p.trace.at(s.now)
 	for _, w := range slices.Clone(p.workers) {
@@ -330,7 +331,7 @@ func (s *sim) follow(p *pool) {
 	s.later(s.now+p.trace.gap, func() { s.follow(p) })
 }
 
-// reprice schedules a new price of a pool, and that the scaler learns of it.
+// reprice schedules a new price of a pool, and when the scaler learns of it.
 func (s *sim) reprice(change Price) {
 	i := slices.IndexFunc(s.pools, func(p *pool) bool { return p.Name == change.Pool })
 	if i < 0 {

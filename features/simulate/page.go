@@ -16,8 +16,7 @@ var pageFile embed.FS
 
 var page = template.Must(template.New("page.html").Funcs(template.FuncMap{"seconds": Seconds}).ParseFS(pageFile, "page.html"))
 
-// WritePage writes a report with plots, as one page of HTML that needs no other file and runs no
-// script.
+// WritePage writes a report with plots as one HTML page that needs no other file and no script.
 func WritePage(w io.Writer, results []*Result) error {
 	type run struct {
 		*Result
@@ -120,7 +119,7 @@ func (r *Result) waiting() plot {
 	return p
 }
 
-// fleet plots the workers by what they do, one above the other.
+// fleet plots the workers by their activity, stacked.
 func (r *Result) fleet() plot {
 	p := r.plot("Workers")
 	busy, idle, booting := make([]int, len(r.Series)), make([]int, len(r.Series)), make([]int, len(r.Series))

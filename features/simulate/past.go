@@ -9,7 +9,7 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// policy returns the policy of the scaler.
+// policy returns the scaler's policy.
 func (s *Scaling) policy() fleet.Policy {
 	p := fleet.DefaultPolicy
 	if s.SpotPercent != nil {
@@ -24,19 +24,19 @@ func (s *Scaling) policy() fleet.Policy {
 	return p
 }
 
-// outlookAge is how long the scaler uses what it knows of the past, in seconds.
+// outlookAge is how long the scaler uses its knowledge of the past, in seconds.
 const outlookAge = 60
 
-// past is what the scaler knows of the past.
+// past is the scaler's knowledge of the past.
 type past struct {
 	history models.ArrivalHistory
-	index   map[arrivalKey]int // of its hours
+	index   map[arrivalKey]int // of the hours in history
 	policy  fleet.Policy
 	outlook fleet.Outlook
 	readAt  float64
-	// taken is when machines of each region were preempted in the last hour, in order.
+	// taken contains the times of the preemptions of each region in the last hour, in order.
 	taken map[string][]float64
-	// spots is how many spot workers each region had in each of the last 60 minutes.
+	// spots contains the number of spot workers of each region in each of the last 60 minutes.
 	spots map[string][]float64
 	boot  float64 // seconds
 }
@@ -65,8 +65,8 @@ func (s *sim) newPast() past {
 	return p
 }
 
-// usual is how many jobs arrive in the hour around a time, in hours, on a day like those of the
-// scenario. Bursts, and times of a file, were never before.
+// usual returns how many jobs arrive in the hour around a time, in hours, on a day like those of
+// the scenario. Bursts, and the times of a file, are new in the scenario and count as 0.
 func (w *Workload) usual(at, hours float64) float64 {
 	rate := func(at float64) float64 {
 		swing := (w.Arrivals.PeakRatio - 1) / (w.Arrivals.PeakRatio + 1)
@@ -103,7 +103,7 @@ func (p *past) arrive(tier models.Tier, k *kind, now float64) {
 
 func (p *past) preempted(region string, now float64) { p.taken[region] = append(p.taken[region], now) }
 
-// look returns what the scaler knows of the past. It looks once a minute.
+// look returns the scaler's knowledge of the past, which is updated once a minute.
 func (s *sim) look() fleet.Outlook {
 	p := &s.past
 	if s.now-p.readAt < outlookAge {

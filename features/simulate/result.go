@@ -17,10 +17,10 @@ const (
 	classes
 )
 
-// samples is how many moments of the scenario's hours are recorded for the plots.
+// samples is the number of recorded moments for the plots.
 const samples = 288
 
-// Result is what a run came to. Times are in seconds.
+// Result is the result of a run.
 type Result struct {
 	Scenario string `json:"scenario"`
 	// Checkpoints is the policy: adaptive, fixed or none.
@@ -31,22 +31,23 @@ type Result struct {
 	Completed  int `json:"completed"`
 	Unfinished int `json:"unfinished"`
 	Lost       int `json:"lost"`
-	// Hours is when the last job ended, or the arrivals.
+	// Hours is the end of the last job or of the arrivals, whichever is later.
 	Hours float64 `json:"hours"`
 	Lanes []Lane  `json:"lanes"`
-	// PaidSeconds is the time of all machines. Seconds divides it: each second is in one class.
+	// PaidSeconds is the time of all machines. Seconds divides it into classes: each second is in
+	// exactly one.
 	PaidSeconds float64 `json:"paidSeconds"`
 	Seconds     Classes `json:"seconds"`
-	// SavingSeconds and LostSeconds are parts of the wasted ones: in which checkpoints stopped
-	// renders, and whose work was rendered again.
+	// SavingSeconds and LostSeconds are parts of the wasted seconds: while checkpoints interrupted
+	// renders, and for work that was rendered again.
 	SavingSeconds float64 `json:"savingSeconds"`
 	LostSeconds   float64 `json:"lostSeconds"`
-	// Saves is how many checkpoints were saved while nothing interrupted the render.
+	// Saves is the number of checkpoints that were saved without an interruption of the render.
 	Saves int `json:"saves"`
-	// BreakEvenSeconds is how long a checkpoint may stop the render until it costs as much as it
-	// spares, if a run without checkpoints is beside this one; see BreakEven.
+	// BreakEvenSeconds is the duration of a checkpoint at which it costs as much as it saves. It is
+	// set if a run without checkpoints is compared; see BreakEven.
 	BreakEvenSeconds *float64 `json:"breakEvenSeconds"`
-	// MostLost is the most that one interruption lost.
+	// MostLost is the largest loss of one interruption.
 	MostLost float64 `json:"mostLostSeconds"`
 	// Goodput is the useful share of the paid seconds.
 	Goodput float64 `json:"goodput"`
@@ -54,21 +55,22 @@ type Result struct {
 	// CostPerJobUSD is per job that completed.
 	CostPerJobUSD float64 `json:"costPerJobUsd"`
 	Machines      int     `json:"machines"`
-	// Preemptions is how many machines were taken away; Interruptions is how many of them had a job.
+	// Preemptions is the number of machines that were preempted, and Interruptions how many of them
+	// had a job.
 	Preemptions   int `json:"preemptions"`
 	Interruptions int `json:"interruptions"`
-	// Refused is how many machines the provider did not have.
+	// Refused is the number of machines that the provider did not have.
 	Refused int `json:"refusedMachines"`
-	// Deadlines are those of the jobs that have one, and Clairvoyant is the cheapest plan that meets
-	// them; both are nil if no job has a deadline.
+	// Deadlines covers the jobs with a deadline, and Clairvoyant is the cheapest plan that meets
+	// the deadlines; both are nil if no job has one.
 	Deadlines   *Deadlines   `json:"deadlines"`
 	Clairvoyant *Clairvoyant `json:"clairvoyant"`
-	// Recovery is from an interruption until the job renders again.
+	// Recovery is the time from an interruption until the job renders again.
 	Recovery Quantiles `json:"recoverySeconds"`
 	Series   []Sample  `json:"series"`
 }
 
-// Classes is where paid seconds went.
+// Classes divides the paid seconds.
 type Classes struct {
 	Boot   float64 `json:"boot"`
 	Load   float64 `json:"load"`
@@ -77,7 +79,7 @@ type Classes struct {
 	Useful float64 `json:"useful"`
 }
 
-// Quantiles sums up times.
+// Quantiles summarises durations.
 type Quantiles struct {
 	N   int     `json:"n"`
 	P50 float64 `json:"p50"`
@@ -86,11 +88,11 @@ type Quantiles struct {
 	Max float64 `json:"max"`
 }
 
-// Deadlines is how many jobs were complete by their deadline.
+// Deadlines is the number of jobs that completed by their deadline.
 type Deadlines struct {
 	Jobs int `json:"jobs"`
 	Met  int `json:"met"`
-	// LatestSeconds is how much later than its deadline a job was complete, at most.
+	// LatestSeconds is the greatest delay of a job after its deadline.
 	LatestSeconds float64 `json:"latestSeconds"`
 }
 
@@ -98,7 +100,7 @@ type Deadlines struct {
 type Lane struct {
 	Tier models.Tier `json:"tier"`
 	Jobs int         `json:"jobs"`
-	// Wait is until a worker takes the job for the first time; Done until it has completed.
+	// Wait is the time until a worker first takes the job, and Done the time until it completes.
 	Wait Quantiles `json:"waitSeconds"`
 	Done Quantiles `json:"doneSeconds"`
 	// Target is the wait target, or nil.
@@ -154,7 +156,7 @@ func (s *sim) sample() {
 	}
 }
 
-// finish ends the machines and sums up.
+// finish ends the machines and computes the result.
 func (s *sim) finish() *Result {
 	r := s.result
 	working := map[*job]bool{}
@@ -245,8 +247,8 @@ func (s *sim) sumLanes() {
 	}
 }
 
-// BreakEven fills in BreakEvenSeconds of the runs with checkpoints, if one of the runs has none:
-// the work that was rendered again without them and is not with them, per checkpoint.
+// BreakEven sets BreakEvenSeconds of the runs with checkpoints, if one of the runs has none: the
+// work that was rendered again only without them, per checkpoint.
 func BreakEven(results []*Result) {
 	i := slices.IndexFunc(results, func(r *Result) bool { return r.Checkpoints == "none" && r.Seconds.Useful > 0 })
 	if i < 0 {
@@ -261,7 +263,7 @@ func BreakEven(results []*Result) {
 	}
 }
 
-// quantiles sums up values, by the nearest rank.
+// quantiles summarises values, by the nearest rank.
 func quantiles(values []float64) Quantiles {
 	n := len(values)
 	if n == 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Run plays a scenario to its end. progress, if it is not nil, is told from time to time what
-// part of the jobs has ended. Run returns the error of ctx if that ends first.
+// Run simulates a scenario to its end. progress, if not nil, is called from time to time with the
+// part of the jobs that has ended. Run returns the error of ctx if that ends first.
 func Run(ctx context.Context, sc *Scenario, progress func(done float64)) (*Result, error) {
 	return newSim(sc).play(ctx, progress)
 }
@@ -62,7 +62,7 @@ func (s *sim) arrive() {
 	s.dispatch()
 }
 
-// queue puts a job into the line of its lane. A job that was promoted stays so.
+// queue adds a job to its lane. A promoted job stays promoted.
 func (s *sim) queue(j *job) {
 	j.state = queued
 	j.queuing++
@@ -71,8 +71,8 @@ func (s *sim) queue(j *job) {
 	s.dirty()
 }
 
-// join puts a job that is queued since a time into its line, and promotes it when its patience is
-// at an end.
+// join adds a job, queued since a given time, to its line, and promotes it when the lane's patience
+// ends.
 func (s *sim) join(j *job, since float64) {
 	s.lines.add(j, models.Line{Lane: j.lane, Promoted: j.lane != j.tier})
 	s.count(j, 1)
@@ -92,7 +92,7 @@ func (s *sim) join(j *job, since float64) {
 	})
 }
 
-// count adds a job to the demand that the scaler sees, or takes it off.
+// count adds a job to the demand that the scaler sees, or removes it.
 func (s *sim) count(j *job, n float64) {
 	lane := j.place.line.Lane
 	key := demandKey{lane, j.kind.Kind, j.needs}
@@ -107,8 +107,8 @@ func (s *sim) count(j *job, n float64) {
 	s.queues[lane] += int(n)
 }
 
-// dispatch gives the idle workers of each pool the jobs that they can run. A job goes to a
-// worker that has its model loaded if one is idle, else to the one that became idle last.
+// dispatch assigns jobs to the idle workers of each pool. A job goes to an idle worker that has its
+// model loaded, and otherwise to the one that became idle last.
 func (s *sim) dispatch() {
 	for _, p := range s.pools {
 		for len(p.idle) > 0 {
@@ -168,7 +168,7 @@ func (s *sim) begin(w *worker, j *job) {
 	})
 }
 
-// complete ends a job that is rendered.
+// complete ends a rendered job.
 func (s *sim) complete(a *attempt) {
 	j, w := a.job, a.worker
 	s.charge(w, classLoad, a.rendering-a.began)
@@ -190,13 +190,13 @@ func (s *sim) complete(a *attempt) {
 	s.dispatch()
 }
 
-// saving charges the time in which checkpoints stopped a render.
+// saving charges the time for which checkpoints interrupted a render.
 func (s *sim) saving(a *attempt, seconds float64) {
 	s.charge(a.worker, classWasted, seconds)
 	s.result.SavingSeconds += seconds
 }
 
-// learn adds a render to what is known of render times, as Reelay does.
+// learn adds a render to the known render times, as Reelay does.
 func (s *sim) learn(a *attempt) {
 	key := learnedKey{a.kind.Kind, a.worker.pool.GPUType}
 	t := s.learned[key]
@@ -205,7 +205,7 @@ func (s *sim) learn(a *attempt) {
 		s.learned[key] = t
 	}
 	if a.saved {
-		return // it rendered a part only
+		return // it rendered only a part
 	}
 	if t.Samples == 0 {
 		s.rounds.known = append(s.rounds.known, t)
@@ -213,7 +213,7 @@ func (s *sim) learn(a *attempt) {
 	estimate.Learn(t, models.Rendered{Kind: key.Kind, GPUType: key.gpu, Seconds: s.now - a.began, EstimatedSeconds: a.kind.estimate})
 }
 
-// detach ends the work of a worker on an attempt, and counts it for the plan of checkpoints.
+// detach ends a worker's attempt, and counts it for the plan of checkpoints.
 func (s *sim) detach(a *attempt) {
 	p := a.worker.pool
 	a.worker.attempt = nil
@@ -234,7 +234,7 @@ func (s *sim) detach(a *attempt) {
 	}
 }
 
-// recovered records how long a job that lost its worker took to be rendered again.
+// recovered records how long a job that lost its worker waited until it rendered again.
 func (s *sim) recovered(a *attempt) {
 	if !math.IsNaN(a.lost) {
 		s.recover = append(s.recover, a.rendering-a.lost)
@@ -242,9 +242,9 @@ func (s *sim) recovered(a *attempt) {
 	}
 }
 
-// interrupt ends an attempt on a worker that goes away. If keep, all that is rendered is in a
-// checkpoint, whose last part took extra seconds; else only what the last regular one has.
-// It returns the job, which is to be queued again.
+// interrupt ends an attempt whose worker leaves. If keep is set, a checkpoint contains all rendered
+// work, and saving its last part took extra seconds; otherwise only the work of the last regular
+// checkpoint is kept. interrupt returns the job, which the caller must queue again.
 func (s *sim) interrupt(a *attempt, at float64, keep bool, extra float64) *job {
 	j, w := a.job, a.worker
 	s.result.Interruptions++
@@ -281,8 +281,8 @@ func (s *sim) interrupt(a *attempt, at float64, keep bool, extra float64) *job {
 	return j
 }
 
-// progress returns the seconds rendered until a time, the seconds that this took, and how many
-// checkpoints were saved meanwhile.
+// progress returns the seconds rendered until a time, the seconds that this took, and the number of
+// checkpoints saved.
 func (a *attempt) progress(at float64) (done, spent float64, saves int) {
 	spent = max(at-a.rendering, 0)
 	if a.saves == 0 {

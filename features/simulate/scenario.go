@@ -29,13 +29,13 @@ const (
 	maxPrice       = 10_000
 )
 
-// Scenario is a workload, the machines that serve it, and what happens to them.
+// Scenario is a workload, the machines that serve it, and the events that affect them.
 type Scenario struct {
 	Name        string `yaml:"name"`
 	Description string `yaml:"description"`
-	// Seed begins all random numbers.
+	// Seed is the seed of all random numbers.
 	Seed uint64 `yaml:"seed"`
-	// Hours is how long jobs arrive. The run ends when the last of them has ended.
+	// Hours is how long jobs arrive. The run ends with the last job.
 	Hours     float64    `yaml:"hours"`
 	Workload  []Workload `yaml:"workload"`
 	Machines  Machines   `yaml:"machines"`
@@ -46,11 +46,11 @@ type Scenario struct {
 	Stockouts []Stockout `yaml:"stockouts"`
 	Prices    []Price    `yaml:"prices"`
 	Traces    []Trace    `yaml:"traces"`
-	// Impatient has jobs of BATCH boot machines although cheaper ones are expected.
+	// If Impatient is set, BATCH jobs do not wait for cheaper machines.
 	Impatient bool `yaml:"impatient"`
-	// Anywhere has jobs run anywhere, whatever slack they have until their deadlines.
+	// If Anywhere is set, jobs run on any capacity, whatever their slack.
 	Anywhere bool `yaml:"anywhere"`
-	// Variants are policies to compare: each is the scenario with another part.
+	// Variants are policies to compare: each replaces a part of the scenario.
 	Variants []Variant        `yaml:"variants"`
 	Written  []fleet.FilePool `yaml:"pools"`
 
@@ -68,45 +68,46 @@ type Workload struct {
 	Jobs     int         `yaml:"jobs"`
 	Arrivals Arrivals    `yaml:"arrivals"`
 	Model    string      `yaml:"model"`
-	// DurationSeconds and Resolution are the parameters from which the catalogue reckons the work.
+	// DurationSeconds and Resolution are the parameters from which the catalogue estimates the
+	// work.
 	DurationSeconds float64 `yaml:"durationSeconds"`
 	Resolution      string  `yaml:"resolution"`
-	// GPUSeconds is the work of a job, instead of what the catalogue reckons.
+	// GPUSeconds is the work of a job, instead of the catalogue's estimate.
 	GPUSeconds float64 `yaml:"gpuSeconds"`
-	// FinishByHours is how many hours after it arrives a job should be complete; 0 is no deadline.
+	// FinishByHours is the deadline in hours after the arrival; 0 means none.
 	FinishByHours float64 `yaml:"finishByHours"`
 
-	times []float64 // of a file of arrivals
+	times []float64 // from a file of arrivals
 }
 
-// Arrivals is when jobs arrive.
+// Arrivals describes when jobs arrive.
 type Arrivals struct {
 	// Shape is constant, diurnal, burst or times.
 	Shape string `yaml:"shape"`
-	// PeakHour and PeakRatio describe a diurnal shape: the busiest hour of the day, and how many
-	// times as many jobs arrive then as in the quietest one.
+	// PeakHour and PeakRatio describe a diurnal shape: the busiest hour of the day, and its
+	// arrivals as a multiple of those in the quietest hour.
 	PeakHour  float64 `yaml:"peakHour"`
 	PeakRatio float64 `yaml:"peakRatio"`
 	// AtHour and Minutes describe a burst.
 	AtHour  float64 `yaml:"atHour"`
 	Minutes float64 `yaml:"minutes"`
-	// File is a CSV file whose first column has the seconds at which jobs arrive.
+	// File is a CSV file with the arrival times in seconds in its first column.
 	File string `yaml:"file"`
 }
 
-// Machines is what a machine of the pools is like.
+// Machines describes the machines of the pools.
 type Machines struct {
 	Boot    Spread `yaml:"bootSeconds"`
 	Load    Spread `yaml:"loadSeconds"`
 	Restore Spread `yaml:"restoreSeconds"`
-	// Render is the time of a render as a multiple of what the catalogue reckons.
+	// Render is the render time as a multiple of the catalogue's estimate.
 	Render Spread `yaml:"renderRatio"`
-	// GPUs multiplies it by the type of the GPU.
+	// GPUs multiplies it by a factor for the GPU type.
 	GPUs map[string]float64 `yaml:"gpuRatios"`
-	// PreemptionsPerHour is how many of the SPOT machines are taken away in an hour.
+	// PreemptionsPerHour is the rate at which a SPOT machine is preempted, per hour.
 	PreemptionsPerHour float64 `yaml:"preemptionsPerHour"`
 	NoticeSeconds      float64 `yaml:"noticeSeconds"`
-	// DetectSeconds is how long a loss without notice stays unnoticed.
+	// DetectSeconds is how long a loss without notice stays undetected.
 	DetectSeconds float64 `yaml:"detectSeconds"`
 }
 
@@ -119,17 +120,17 @@ type Policy struct {
 	SaveSeconds Spread  `yaml:"saveSeconds"`
 }
 
-// Scaling is what the scaler does beyond booting for the jobs that wait, as REELAY_SPOT_PERCENT,
-// REELAY_RESERVE_PERCENT and REELAY_FORECAST say it, whose defaults it has.
+// Scaling contains the scaler's options REELAY_SPOT_PERCENT, REELAY_RESERVE_PERCENT and
+// REELAY_FORECAST, with the same defaults.
 type Scaling struct {
 	SpotPercent    *float64 `yaml:"spotPercent"`
 	ReservePercent *float64 `yaml:"reservePercent"`
 	Forecasts      *bool    `yaml:"forecast"`
-	// KnownDays is how many days of such arrivals as the scenario's were before the run.
+	// KnownDays is the number of days with similar arrivals before the run.
 	KnownDays int `yaml:"knownDays"`
 }
 
-// Reclaim is a moment at which a provider takes a share of the SPOT machines away.
+// Reclaim is a moment at which a provider preempts a share of the SPOT machines.
 type Reclaim struct {
 	AtHour        float64  `yaml:"atHour"`
 	Share         float64  `yaml:"share"`
@@ -157,7 +158,7 @@ type Price struct {
 	Pool            string  `yaml:"pool"`
 	AtHour          float64 `yaml:"atHour"`
 	PricePerHourUSD float64 `yaml:"pricePerHourUsd"`
-	// KnownHours is how long before the scaler knows of it.
+	// KnownHours is how long in advance the scaler knows of it.
 	KnownHours float64 `yaml:"knownHours"`
 }
 
@@ -173,7 +174,7 @@ type Variant struct {
 	Anywhere  *bool `yaml:"anywhere"`
 }
 
-// priors returns the catalogue that comes with Reelay. To compile its schemas takes a while.
+// priors returns Reelay's built-in catalogue. Compiling its schemas takes a while.
 var priors = sync.OnceValues(func() (*catalogue.Snapshot, error) { return catalogue.Load() })
 
 // Read reads and checks a scenario. The files that it names are read from folder. An error
@@ -198,8 +199,8 @@ func Read(name, folder string, data []byte) (*Scenario, error) {
 	return s, file.Err()
 }
 
-// Spread is a random time or ratio: log-normal with that median and 95th percentile, or the median
-// always if there is no percentile.
+// Spread is a random time or ratio: log-normal with this median and 95th percentile, or always the
+// median if there is no percentile.
 type Spread struct {
 	Median float64 `yaml:"median"`
 	P95    float64 `yaml:"p95"`
@@ -216,7 +217,7 @@ func (s Spread) draw(z float64) float64 {
 	return s.Median * math.Exp(z*math.Log(s.P95/s.Median)/z95)
 }
 
-// With returns the scenario as a variant has it.
+// With returns the scenario with a variant applied.
 func (s *Scenario) With(v Variant) *Scenario {
 	other := *s
 	other.Name, other.Variants = v.Name, nil
@@ -245,7 +246,7 @@ func (s *Scenario) With(v Variant) *Scenario {
 	return &other
 }
 
-// target is the wait target of a tier in seconds, and whether it has one.
+// target returns the wait target of a tier in seconds, and whether it has one.
 func target(t models.Tier) (float64, bool) {
 	wait := jobs.Policies[t].WaitTarget
 	return max(wait.Seconds(), 0), wait != jobs.NoTarget

@@ -14,10 +14,10 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// kind is jobs that are alike.
+// kind describes jobs with equal properties.
 type kind struct {
 	models.Kind
-	model    int     // its index
+	model    int     // index of the model
 	estimate float64 // GPU seconds, by the catalogue
 }
 
@@ -40,14 +40,14 @@ type job struct {
 	state   jobState
 	place   *place
 	arrived float64
-	started float64 // first taken by a worker, or NaN
+	started float64 // when a worker first took it, or NaN
 	ended   float64
 	work    float64 // seconds, at ratio 1
-	left    float64 // seconds of it that no checkpoint holds
+	left    float64 // seconds of it that are in no checkpoint
 	saved   bool    // there is a checkpoint
-	queuing int     // how often it was queued
+	queuing int     // number of times it was queued
 	lost    float64 // when its work was last interrupted, or NaN
-	// finishBy is when it should be complete, or +Inf. needs is its place in needsOfJobs.
+	// finishBy is the deadline, or +Inf. needs is an index of needsOfJobs.
 	finishBy float64
 	needs    int
 }
@@ -60,19 +60,20 @@ type pool struct {
 	serves  []bool // by class of job
 	ratio   float64
 	workers []*worker
-	idle    []*worker // in the order in which they became so
+	idle    []*worker // in the order in which they became idle
 	random  *rand.Rand
 	records []*models.CheckpointRecord // by model
-	boots   []float64                  // the last of them, in seconds
+	boots   []float64                  // the last boots, in seconds
 	trace   *Trace
 	first   float64 // price per hour, before it changes
-	down    int     // how many outages and stockouts it has now
+	down    int     // number of its current outages and stockouts
 	// priceSince and priceSum integrate the price: one machine from the beginning to
 	// priceSince costs priceSum.
 	priceSince, priceSum float64
 }
 
-// paid is what one machine of the pool costs from the beginning to a time, if the price stays.
+// paid returns what one machine of the pool costs from the beginning to a time, if the price does
+// not change.
 func (p *pool) paid(at float64) float64 {
 	return p.priceSum + (at-p.priceSince)*p.PricePerHourUSD/3600
 }
@@ -83,7 +84,7 @@ type worker struct {
 	pool     *pool
 	born     float64
 	bornPaid float64 // what a machine of the pool had cost then, from the beginning
-	since    float64 // of its idleness
+	since    float64 // when it became idle
 	loaded   int     // the model in its memory, or -1
 	attempt  *attempt
 	noticed  bool
@@ -123,7 +124,7 @@ type sim struct {
 	names   []string // of models
 	born    int
 	recover []float64
-	// unnoticed are jobs whose loss nobody has noticed yet.
+	// unnoticed contains the jobs whose loss is undetected.
 	unnoticed map[*job]bool
 	queues    map[models.Tier]int
 	until     float64
@@ -141,7 +142,7 @@ type learnedKey struct {
 	gpu string
 }
 
-// event is something that happens at a time.
+// event is an action at a time.
 type event struct {
 	at  float64
 	seq int64
@@ -165,19 +166,20 @@ func (e *events) Pop() any {
 	return popped
 }
 
-// later schedules do at a time. What is scheduled first for one time happens first.
+// later schedules do at a time. Events of the same time run in the order in which they were
+// scheduled.
 func (s *sim) later(at float64, do func()) {
 	s.serial++
 	heap.Push(&s.events, event{max(at, s.now), s.serial, do})
 }
 
-// epoch is when a run begins: a Monday, in UTC.
+// epoch is the beginning of a run: a Monday, in UTC.
 var epoch = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 
 // clock returns a moment of the run as a time.
 func clock(at float64) time.Time { return epoch.Add(time.Duration(at * float64(time.Second))) }
 
-// newSim prepares a run: its jobs, and what happens to its machines.
+// newSim prepares a run: its jobs, and the events of its machines.
 func newSim(sc *Scenario) *sim {
 	s := &sim{
 		Scenario: sc, result: &Result{}, byID: map[models.WorkerID]*worker{}, demand: map[demandKey]*models.QueueDemand{},
@@ -199,7 +201,7 @@ func newSim(sc *Scenario) *sim {
 	return s
 }
 
-// stream returns random numbers of their own for a purpose.
+// stream returns a separate stream of random numbers for a purpose.
 func (s *sim) stream(purpose, index uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(s.Seed, purpose<<32|index))
 }
@@ -253,7 +255,7 @@ func (s *sim) makeJobs() {
 	s.left = len(s.jobs)
 }
 
-// gpuSeconds returns the work of a job: what the scenario says, or the catalogue.
+// gpuSeconds returns the work of a job: from the scenario, or from the catalogue.
 func (s *sim) gpuSeconds(w Workload) float64 {
 	if w.GPUSeconds > 0 {
 		return w.GPUSeconds
@@ -310,7 +312,7 @@ func (s *sim) interval(p *pool, model int) float64 {
 	return checkpoints.PlanOf(p.records[model]).IntervalSeconds
 }
 
-// patience returns when a job of a tier leaves a lane for the next, after it was queued, as
+// patience returns after which time in the queue a job of a tier moves from a lane to the next, as
 // [pass.Promoter] does.
 func patience(tier, lane models.Tier) (after float64, next models.Tier, moves bool) {
 	for l := slices.Index(models.Tiers, tier); l > 1; l-- {
