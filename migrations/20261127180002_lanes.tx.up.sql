@@ -21,7 +21,7 @@ CREATE TABLE account_lanes (
     PRIMARY KEY (account_id, lane, promoted)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 
--- The accounts whose turn it is, for claims. The statements in models/sql repeat this condition word for word.
+-- The accounts whose turn it is, for claims. models/queue.go repeats this condition word for word.
 CREATE INDEX account_lanes_ready ON account_lanes (lane, promoted, virtual_time) WHERE queued > 0 AND NOT capped;
 -- The greatest virtual time of a lane, for lane_time.
 CREATE INDEX account_lanes_times ON account_lanes (lane, promoted, virtual_time);

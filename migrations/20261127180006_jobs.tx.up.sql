@@ -170,7 +170,7 @@ CREATE TABLE jobs (
 CREATE UNIQUE INDEX jobs_by_key ON jobs (idempotency_key, account_id) WHERE idempotency_key IS NOT NULL;
 
 -- The first job of an account's queue, by lane, promotion, model, GPU rank, region and needs, for
--- claims. The statements in models/sql repeat these expressions word for word.
+-- claims. queued_jobs has these expressions word for word.
 CREATE INDEX jobs_next_in_queue ON jobs (
     lane, account_id, (lane <> tier AND lane <> 'CRITICAL'), model, gpu_rank, (coalesce(CASE WHEN require_region THEN region END, '')),
     needs, queue_order) WHERE status = 'QUEUED';
@@ -224,15 +224,26 @@ CREATE INDEX jobs_over ON jobs (completed_at) WHERE completed_at IS NOT NULL;
 -- The few jobs whose events can be younger than the month of their partition.
 CREATE INDEX jobs_long ON jobs (id) WHERE completed_at - created_at > interval '24 hours';
 
+-- The queued jobs, each with the queue that it is in: its line (the lane, and whether it was promoted
+-- into it), model, GPU rank, required region and needs. wish is the region that it prefers or requires.
+CREATE VIEW queued_jobs AS
+    SELECT id, account_id, lane, (lane <> tier AND lane <> 'CRITICAL') AS promoted, model, gpu_rank,
+        coalesce(CASE WHEN require_region THEN region END, '') AS region, needs, coalesce(region, '') AS wish, queue_order,
+        estimated_gpu_seconds, queued_at, avoid_until, expires_at, started_at
+    FROM jobs WHERE status = 'QUEUED';
+
+-- The queued jobs that a worker may start: those that have not expired.
+CREATE VIEW startable_jobs AS
+    SELECT * FROM queued_jobs WHERE expires_at IS NULL OR started_at IS NOT NULL OR expires_at > clock_timestamp();
+
 -- Returns the first jobs of these models in an account's queue, and the virtual times at which they start.
 CREATE FUNCTION lined_up(account uuid, virtual_time float8, of_lane text, of_promoted boolean, of_models text[], most integer)
 RETURNS TABLE (id uuid, start float8, queue_order bigint) LANGUAGE sql STABLE AS $$
     SELECT j.id, virtual_time + (sum(j.estimated_gpu_seconds) OVER (ORDER BY j.queue_order) - j.estimated_gpu_seconds) / a.weight,
         j.queue_order
     FROM (
-        SELECT j.id, j.estimated_gpu_seconds, j.queue_order FROM jobs j
-        WHERE j.status = 'QUEUED' AND j.account_id = account AND j.lane = of_lane
-            AND (j.lane <> j.tier AND j.lane <> 'CRITICAL') = of_promoted AND j.model = ANY (of_models)
+        SELECT j.id, j.estimated_gpu_seconds, j.queue_order FROM queued_jobs j
+        WHERE j.account_id = account AND j.lane = of_lane AND j.promoted = of_promoted AND j.model = ANY (of_models)
         ORDER BY j.queue_order LIMIT most) j
     JOIN accounts a ON a.id = account
 $$;

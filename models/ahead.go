@@ -39,8 +39,8 @@ func CountAbove(ctx context.Context, db bun.IDB, asked []LineUp, limit int) ([]i
 		SELECT (
 			SELECT count(*) FROM (
 				SELECT 1 FROM account_lanes l CROSS JOIN LATERAL (
-					SELECT 1 FROM jobs
-					WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND `+promotedSQL+` = l.promoted
+					SELECT 1 FROM queued_jobs
+					WHERE lane = l.lane AND account_id = l.account_id AND promoted = l.promoted
 						AND model = ANY (asked.models) LIMIT ?1) queued
 				WHERE l.lane = ANY (asked.above) AND l.queued > 0 AND NOT l.capped
 				LIMIT ?1) counted)
@@ -80,8 +80,8 @@ func ListLinedUp(ctx context.Context, db bun.IDB, asked []LineUp, limit int) ([]
 			SELECT tagged.id, tagged.start, tagged.queue_order
 			FROM (
 				SELECT l.account_id, l.virtual_time FROM account_lanes l CROSS JOIN LATERAL (
-					SELECT queue_order FROM jobs
-					WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND `+promotedSQL+` = l.promoted
+					SELECT queue_order FROM queued_jobs
+					WHERE lane = l.lane AND account_id = l.account_id AND promoted = l.promoted
 						AND model = ANY (asked.models) ORDER BY queue_order LIMIT 1) head
 				WHERE l.lane = asked.lane AND l.promoted = line.promoted AND l.queued > 0 AND NOT l.capped AND asked.account IS NULL
 				ORDER BY l.virtual_time, head.queue_order LIMIT ?1) l

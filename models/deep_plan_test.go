@@ -55,14 +55,14 @@ func TestDeepQueues(t *testing.T) {
 		require.NoError(t, db.NewRaw(`SELECT id FROM jobs WHERE status = 'QUEUED' AND account_id = md5('a1')::uuid ORDER BY queue_order DESC LIMIT 1`).Scan(t.Context(), &newest))
 
 		type picks = func(context.Context, bun.IDB, []models.Queue, []models.AccountID, []models.JobID, int) ([]models.QueuedJob, error)
-		pick := func(by picks, text, model string, accounts ...models.AccountID) error {
+		pick := func(by picks, statement func([]models.AccountID) string, model string, accounts ...models.AccountID) error {
 			queues := everyQueue()
 			for i := range queues {
 				queues[i].Model = model
 			}
 			found, err := by(t.Context(), db, queues, accounts, nil, 8)
 			require.NotEmpty(t, found)
-			last.text = picking(t, text, queues, accounts...)
+			last.text = picking(t, statement, queues, accounts...)
 			return err
 		}
 		asked := map[string]struct {

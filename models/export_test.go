@@ -10,8 +10,6 @@ func MatchJobs(db bun.IDB, f JobFilter) *bun.SelectQuery {
 
 // The statements that bun's hooks do not see.
 var (
-	NextInOrderSQL = nextInOrderSQL
-	NextJobsSQL    = nextJobsSQL
+	NextInOrderSQL = nextInOrder.of
+	NextJobsSQL    = nextJobs.of
 )
-
-var OfAccounts = ofAccounts

@@ -78,9 +78,9 @@ func ListLaneHeads(ctx context.Context, db bun.IDB, lane Tier, first int) (found
 		CROSS JOIN LATERAL (
 			WITH RECURSIVE `+accountQueuesSQL+`
 			SELECT one.* FROM queues q CROSS JOIN LATERAL (
-				SELECT `+queuedColumns+` FROM jobs
-				WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND `+promotedSQL+` = l.promoted
-					AND model = q.model AND gpu_rank = q.gpu_rank AND `+regionSQL+` = q.region AND needs = q.needs
+				SELECT `+queuedColumns+` FROM queued_jobs
+				WHERE lane = l.lane AND account_id = l.account_id AND promoted = l.promoted
+					AND model = q.model AND gpu_rank = q.gpu_rank AND region = q.region AND needs = q.needs
 				ORDER BY queue_order LIMIT 1) one
 			ORDER BY queue_order LIMIT 1) head
 		ORDER BY l.promoted, l.virtual_time, head.queue_order`, lane, first).Scan(ctx, &found)

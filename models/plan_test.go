@@ -252,9 +252,9 @@ func everyQueue() []models.Queue {
 	return queues
 }
 
-// picking returns the text of a statement that picks 8 jobs of queues, of these accounts if
+// picking returns a statement that picks 8 jobs of queues, of these accounts if
 // there are any. bun's hooks do not see it.
-func picking(t *testing.T, text string, queues []models.Queue, accounts ...models.AccountID) string {
+func picking(t *testing.T, statement func([]models.AccountID) string, queues []models.Queue, accounts ...models.AccountID) string {
 	t.Helper()
 	asked := make([]map[string]any, len(queues))
 	for i, q := range queues {
@@ -262,13 +262,11 @@ func picking(t *testing.T, text string, queues []models.Queue, accounts ...model
 	}
 	encoded, err := json.Marshal(asked)
 	require.NoError(t, err)
-	_, statement, _ := strings.Cut(text, "\nWITH ") // without its header
 	var ids []string
 	for _, id := range accounts {
 		ids = append(ids, strings.TrimPrefix(string(id), "acc_"))
-		statement = models.OfAccounts(statement)
 	}
-	return "WITH " + strings.NewReplacer("@accounts", "'{"+strings.Join(ids, ",")+"}'", "@queues", "'"+string(encoded)+"'", "@passed", "'{}'", "@most", "8").Replace(statement)
+	return strings.NewReplacer("@accounts", "'{"+strings.Join(ids, ",")+"}'", "@queues", "'"+string(encoded)+"'", "@passed", "'{}'", "@most", "8").Replace(statement(accounts))
 }
 
 // planned is a query's plan, and how many rows of growing tables it read.

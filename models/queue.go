@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	_ "embed"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -48,28 +47,51 @@ type QueuedJob struct {
 	VirtualTime float64 `bun:"virtual_time"`
 }
 
-// These are Line, Queue and QueuedJob as expressions on a row of jobs. The index
-// jobs_next_in_queue and the statements in sql/ repeat them word for word.
 const (
-	promotedSQL   = "(lane <> tier AND lane <> 'CRITICAL')"
-	regionSQL     = "coalesce(CASE WHEN require_region THEN region END, '')"
-	queuedColumns = "id, account_id, lane, " + promotedSQL + " AS promoted, model, gpu_rank, " + regionSQL + " AS region, needs, " +
-		"coalesce(region, '') AS wish, queue_order"
+	// promotedSQL and regionSQL are fields of Line and Queue as expressions on a row of jobs. The view
+	// queued_jobs has them word for word.
+	promotedSQL = "(lane <> tier AND lane <> 'CRITICAL')"
+	regionSQL   = "coalesce(CASE WHEN require_region THEN region END, '')"
+	// queuedColumns are the columns of QueuedJob in the views queued_jobs and startable_jobs.
+	queuedColumns = "id, account_id, lane, promoted, model, gpu_rank, region, needs, wish, queue_order"
 )
 
-//go:embed sql/next_jobs.sql
-var nextJobsSQL string
+// picking is a statement that picks jobs: for workers that take jobs of all accounts, or only of
+// @accounts. They are two, so that PostgreSQL plans each for what it reads.
+type picking struct{ all, ofAccounts string }
+
+// newPicking returns the statement that begins with next_heads.sql and continues with end.
+func newPicking(end string) picking {
+	const places = "WITH places AS NOT MATERIALIZED (SELECT * FROM account_lanes WHERE queued > 0 AND NOT capped"
+	return picking{places + "),\n" + nextHeadsSQL + end, places + " AND account_id = ANY (@accounts::uuid[])),\n" + nextHeadsSQL + end}
+}
+
+// of returns the statement for these accounts; none means all.
+func (p picking) of(accounts []AccountID) string {
+	if len(accounts) > 0 {
+		return p.ofAccounts
+	}
+	return p.all
+}
+
+var (
+	//go:embed sql/next_heads.sql
+	nextHeadsSQL string
+	//go:embed sql/next_jobs.sql
+	nextJobsSQL string
+	//go:embed sql/next_in_order.sql
+	nextInOrderSQL string
+
+	nextJobs, nextInOrder = newPicking(nextJobsSQL), newPicking(nextInOrderSQL)
+)
 
 // NextJobs returns the heads of the queues of the first line that has a job which may start.
 // Lines count in the order of queues. It returns the first job of each account, in the order
 // of the accounts' virtual times, up to limit. It leaves out accounts that are not among
 // accounts, if there are any, accounts at their running limit, and the jobs in passed.
 func NextJobs(ctx context.Context, db bun.IDB, queues []Queue, accounts []AccountID, passed []JobID, limit int) ([]QueuedJob, error) {
-	return pick(ctx, db, nextJobsSQL, queues, accounts, passed, limit)
+	return pick(ctx, db, nextJobs, queues, accounts, passed, limit)
 }
-
-//go:embed sql/next_in_order.sql
-var nextInOrderSQL string
 
 // NextInOrder returns up to limit next jobs of the line that NextJobs would find, in the order
 // in which they start if nobody else takes or adds a job. Each job advances its account's
@@ -80,11 +102,11 @@ var nextInOrderSQL string
 // read, and the order after the last job read of an account is unknown until these jobs have
 // started.
 func NextInOrder(ctx context.Context, db bun.IDB, queues []Queue, accounts []AccountID, passed []JobID, limit int) ([]QueuedJob, error) {
-	return pick(ctx, db, nextInOrderSQL, queues, accounts, passed, limit)
+	return pick(ctx, db, nextInOrder, queues, accounts, passed, limit)
 }
 
 func pick(
-	ctx context.Context, db bun.IDB, statement string, queues []Queue, accounts []AccountID, passed []JobID, limit int,
+	ctx context.Context, db bun.IDB, statement picking, queues []Queue, accounts []AccountID, passed []JobID, limit int,
 ) (found []QueuedJob, err error) {
 	if len(queues) == 0 { // every lane is paused
 		return nil, nil
@@ -93,10 +115,7 @@ func pick(
 	if err != nil {
 		return nil, err
 	}
-	if len(accounts) > 0 {
-		statement = ofAccounts(statement)
-	}
-	rows, err := run(ctx, db, statement, pgx.NamedArgs{
+	rows, err := run(ctx, db, statement.of(accounts), pgx.NamedArgs{
 		"queues": asked, "accounts": column(accounts, uuidOf), "passed": column(passed, uuidOf), "most": limit,
 	})
 	err = scan(rows, err, func(rows *sql.Rows) error {
@@ -108,23 +127,18 @@ func pick(
 	return found, err
 }
 
-// ofAccounts makes the conditions on accounts, which are comments, part of a statement.
-func ofAccounts(statement string) string {
-	return strings.NewReplacer("/*", "", "*/", "").Replace(statement)
-}
-
 // accountQueuesSQL is a recursive query of the queues in which the account of the row l of
 // account_lanes has jobs. Each step skips to the next queue by the index of queued jobs.
 const accountQueuesSQL = `queues AS (
-				(SELECT model, gpu_rank, ` + regionSQL + ` AS region, needs FROM jobs
-					WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND ` + promotedSQL + ` = l.promoted
-					ORDER BY model, gpu_rank, ` + regionSQL + `, needs LIMIT 1)
+				(SELECT model, gpu_rank, region, needs FROM queued_jobs
+					WHERE lane = l.lane AND account_id = l.account_id AND promoted = l.promoted
+					ORDER BY model, gpu_rank, region, needs LIMIT 1)
 				UNION ALL
 				SELECT next.* FROM queues q CROSS JOIN LATERAL (
-					SELECT model, gpu_rank, ` + regionSQL + ` AS region, needs FROM jobs
-					WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND ` + promotedSQL + ` = l.promoted
-						AND (model, gpu_rank, ` + regionSQL + `, needs) > (q.model, q.gpu_rank, q.region, q.needs)
-					ORDER BY model, gpu_rank, ` + regionSQL + `, needs LIMIT 1) next)`
+					SELECT model, gpu_rank, region, needs FROM queued_jobs
+					WHERE lane = l.lane AND account_id = l.account_id AND promoted = l.promoted
+						AND (model, gpu_rank, region, needs) > (q.model, q.gpu_rank, q.region, q.needs)
+					ORDER BY model, gpu_rank, region, needs LIMIT 1) next)`
 
 // ListQueuedJobs returns the first limit jobs of each queue of each account. It walks the
 // index jobs_next_in_queue from one queue to the next.
@@ -136,9 +150,9 @@ func ListQueuedJobs(ctx context.Context, db bun.IDB, limit int) ([]QueuedJob, er
 		CROSS JOIN LATERAL (
 			WITH RECURSIVE `+accountQueuesSQL+`
 			SELECT first.* FROM queues q CROSS JOIN LATERAL (
-				SELECT `+queuedColumns+` FROM jobs
-				WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND `+promotedSQL+` = l.promoted
-					AND model = q.model AND gpu_rank = q.gpu_rank AND `+regionSQL+` = q.region AND needs = q.needs
+				SELECT `+queuedColumns+` FROM queued_jobs
+				WHERE lane = l.lane AND account_id = l.account_id AND promoted = l.promoted
+					AND model = q.model AND gpu_rank = q.gpu_rank AND region = q.region AND needs = q.needs
 				ORDER BY queue_order LIMIT ?) first) j
 		WHERE l.queued > 0`, limit).Scan(ctx, &found)
 	return found, err
@@ -148,7 +162,7 @@ func ListQueuedJobs(ctx context.Context, db bun.IDB, limit int) ([]QueuedJob, er
 func GetQueuedJobs(ctx context.Context, db bun.IDB, ids []JobID) (found []QueuedJob, err error) {
 	err = db.NewRaw(`
 		SELECT j.*, l.virtual_time
-		FROM (SELECT `+queuedColumns+` FROM jobs WHERE id IN (?) AND status = 'QUEUED') j
+		FROM (SELECT `+queuedColumns+` FROM queued_jobs WHERE id IN (?)) j
 		JOIN account_lanes l USING (account_id, lane, promoted)`, bun.List(ids)).Scan(ctx, &found)
 	return found, err
 }

@@ -39,9 +39,8 @@ func ListLateJobs(ctx context.Context, db bun.IDB, lanes []Tier, targets []time.
 		CROSS JOIN LATERAL (
 			SELECT `+queuedColumns+`, extract(epoch FROM clock_timestamp() - queued_at)::float8
 				- CASE WHEN queued_at < line.closed_until THEN paused_seconds(lane, model, queued_at, clock_timestamp()) ELSE 0 END AS waited_seconds
-			FROM jobs
-			WHERE status = 'QUEUED' AND account_id = line.account_id AND lane = t.lane AND `+promotedSQL+` = half.promoted
-				AND (expires_at IS NULL OR started_at IS NOT NULL OR expires_at > clock_timestamp())
+			FROM startable_jobs
+			WHERE account_id = line.account_id AND lane = t.lane AND promoted = half.promoted
 				AND (avoid_until IS NULL OR avoid_until < clock_timestamp())
 				AND needs NOT LIKE 'cheap%' -- those have time until their deadline
 			ORDER BY queue_order LIMIT greatest(line.room, 0)) first
