@@ -127,13 +127,9 @@ func (r *Readier) Ready(ctx context.Context, ids ...models.JobID) error {
 // take before the next sweep.
 const sweepHeads = 100
 
-// Sweep puts the heads of all queues back into the ready index, and rebuilds a lost index. It
-// repairs whatever hints were lost.
+// Sweep puts the heads of all queues and the standings of all accounts back into the ready index,
+// and rebuilds a lost index. See the package's comment for what it alone repairs.
 func (r *Readier) Sweep(ctx context.Context) error {
-	return r.reindex(ctx)
-}
-
-func (r *Readier) reindex(ctx context.Context) error {
 	queued, err := models.ListQueuedJobs(ctx, r.DB, sweepHeads)
 	if err != nil {
 		return fmt.Errorf("list queued jobs: %w", err)
