@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/reelay/reelay/bench/wire"
 	"github.com/reelay/reelay/client"
 )
 
@@ -49,7 +50,7 @@ func checkpoints() Measurement {
 							return 0, errNoMore
 						}
 						next := queue[0]
-						_, err := c.postAs(next.head, next.text)
+						_, err := c.PostAs(next.head, next.text)
 						if err == nil {
 							queue = queue[1:]
 						}
@@ -89,7 +90,7 @@ func (s *Site) uploads(ctx context.Context, held []holder, clients int) ([][]mes
 			if err != nil {
 				return err
 			}
-			made[i] = append(made[i], message{head(host, held[i].token), b.text})
+			made[i] = append(made[i], message{wire.Head(host, held[i].token), b.text})
 		}
 		return nil
 	})

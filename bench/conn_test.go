@@ -7,18 +7,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/bench/wire"
 	"github.com/stretchr/testify/require"
 )
 
 func TestConn(t *testing.T) {
 	t.Parallel()
 
-	answering := func(t *testing.T, answer func(w http.ResponseWriter, r *http.Request)) *conn {
+	answering := func(t *testing.T, answer func(w http.ResponseWriter, r *http.Request)) *wire.Conn {
 		t.Helper()
 		server := httptest.NewServer(http.HandlerFunc(answer))
 		t.Cleanup(server.Close)
-		c := newConn(strings.TrimPrefix(server.URL, "http://"), "rl_key")
-		t.Cleanup(c.close)
+		c := wire.NewConn(strings.TrimPrefix(server.URL, "http://"), "rl_key")
+		t.Cleanup(c.Close)
 		return c
 	}
 
@@ -35,10 +36,10 @@ func TestConn(t *testing.T) {
 		})
 
 		for range 2 { // over one connection
-			few, err := c.post([]byte("few"))
+			few, err := c.Post([]byte("few"))
 			require.NoError(t, err)
 			require.Equal(t, "Bearer rl_key few", string(few))
-			much, err := c.post([]byte("much"))
+			much, err := c.Post([]byte("much"))
 			require.NoError(t, err)
 			require.Equal(t, "Bearer rl_key much"+long, string(much))
 		}
@@ -49,15 +50,15 @@ func TestConn(t *testing.T) {
 		is     error
 	}{
 		"AnError":          {`{"errors":[{"message":"no"}]}`, nil},
-		"ARefusalForNow":   {`{"errors":[{"extensions":{"code":"UNAVAILABLE","retryAfterSeconds":2}}]}`, errLater},
-		"ALeaseThatIsLost": {`{"errors":[{"extensions":{"code":"LEASE_LOST"}}]}`, errLost},
+		"ARefusalForNow":   {`{"errors":[{"extensions":{"code":"UNAVAILABLE","retryAfterSeconds":2}}]}`, wire.ErrLater},
+		"ALeaseThatIsLost": {`{"errors":[{"extensions":{"code":"LEASE_LOST"}}]}`, wire.ErrLost},
 	} {
 		t.Run("Tells"+name, func(t *testing.T) {
 			t.Parallel()
 
 			c := answering(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, test.answer) })
 
-			_, err := c.post(nil)
+			_, err := c.Post(nil)
 
 			require.Error(t, err)
 			if test.is != nil {

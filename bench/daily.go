@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/reelay/reelay/bench/wire"
 	"github.com/reelay/reelay/client"
 	"golang.org/x/sync/errgroup"
 )
@@ -95,13 +96,13 @@ func (s *Site) newDay(ctx context.Context, n int) (*day, error) {
 		return nil, err
 	}
 	for _, h := range held {
-		c := newConn(host, h.token)
+		c := wire.NewConn(host, h.token)
 		hand, err := newHand(c, h.id)
 		if err != nil {
 			return nil, err
 		}
 		hand.held = h.lease
-		s.later(func(context.Context) error { c.close(); return nil })
+		s.later(func(context.Context) error { c.Close(); return nil })
 		one := &dayHolder{holder: h, hand: hand}
 		one.job.Store(h.lease.job)
 		d.held = append(d.held, one)
@@ -168,10 +169,10 @@ func (d *day) load(ctx context.Context, streams []stream, span time.Duration) (F
 // tolerate counts an expected error and returns nil; it returns other errors.
 func (d *day) tolerate(err error) error {
 	switch {
-	case errors.Is(err, errLost):
+	case errors.Is(err, wire.ErrLost):
 		d.lost.Add(1)
 		return nil
-	case errors.Is(err, errLater):
+	case errors.Is(err, wire.ErrLater):
 		d.later.Add(1)
 		return nil
 	}
@@ -200,8 +201,8 @@ func (d *day) streams(ctx context.Context) ([]stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	reader := head(d.host, d.watch)
-	group := func(i int) []*conn { return conns[i*callers:] }
+	reader := wire.Head(d.host, d.watch)
+	group := func(i int) []*wire.Conn { return conns[i*callers:] }
 	each := func(pass *atomic.Int64, do func(h *dayHolder) error) error {
 		h := d.held[int(pass.Add(1))%len(d.held)]
 		h.mu.Lock()
@@ -211,12 +212,12 @@ func (d *day) streams(ctx context.Context) ([]stream, error) {
 	var beats, reports, saves, ends atomic.Int64
 	ends.Store(int64(len(d.held) / 2))
 	return []stream{
-		{"submit", dailySubmits, callers, func(i int) error { _, err := group(0)[i].post(submit.text); return err }},
+		{"submit", dailySubmits, callers, func(i int) error { _, err := group(0)[i].Post(submit.text); return err }},
 		{"status", dailyReads, callers, func(i int) error {
 			job := d.held[rand.IntN(len(d.held))].job.Load()
 			b, err := newBody(statusQuery, map[string]any{"id": job}, "")
 			if err == nil {
-				_, err = group(1)[i].postAs(reader, b.text)
+				_, err = group(1)[i].PostAs(reader, b.text)
 			}
 			return err
 		}},
@@ -259,15 +260,15 @@ func asRefusal(err error) error {
 	told, ok := errors.AsType[*client.Error](err)
 	switch {
 	case ok && told.Code == client.CodeLeaseLost:
-		return errLost
+		return wire.ErrLost
 	case ok && told.RetryAfter > 0:
-		return errLater
+		return wire.ErrLater
 	}
 	return err
 }
 
 // call makes one call of a worker for the job that it holds.
-func (d *day) call(c *conn, h *dayHolder, query string, more map[string]any) error {
+func (d *day) call(c *wire.Conn, h *dayHolder, query string, more map[string]any) error {
 	input := map[string]any{"attemptId": h.hand.held.attempt, "fencingToken": h.hand.held.token}
 	for name, value := range more {
 		input[name] = value
@@ -276,7 +277,7 @@ func (d *day) call(c *conn, h *dayHolder, query string, more map[string]any) err
 	if err != nil {
 		return err
 	}
-	_, err = c.postAs(head(d.host, h.token), b.text)
+	_, err = c.PostAs(wire.Head(d.host, h.token), b.text)
 	return err
 }
 
@@ -293,7 +294,7 @@ func (d *day) subscribe(ctx context.Context) (*atomic.Int64, error) {
 		go func() {
 			for told := false; ctx.Err() == nil; told = true {
 				job := d.held[rand.IntN(len(d.held))].job.Load().(string)
-				l, err := openListener(ctx, endpoint, d.watch, job)
+				l, err := wire.OpenEvents(ctx, endpoint, d.watch, job)
 				if !told {
 					first <- err
 				}
@@ -303,10 +304,10 @@ func (d *day) subscribe(ctx context.Context) (*atomic.Int64, error) {
 					}
 					continue
 				}
-				stop := context.AfterFunc(ctx, func() { l.conn.Close() })
-				_ = l.listen(func(bool, time.Duration) { heard.Add(1) }) // until the job has ended
+				stop := context.AfterFunc(ctx, func() { l.Conn.Close() })
+				_ = l.Listen(func(bool, time.Duration) { heard.Add(1) }) // until the job has ended
 				stop()
-				l.conn.Close()
+				l.Conn.Close()
 			}
 		}()
 	}

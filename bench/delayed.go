@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/reelay/reelay/bench/wire"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -76,7 +77,7 @@ type delays struct {
 	db       *pgx.Conn
 	rows     int
 	bursts   int
-	customer *conn
+	customer *wire.Conn
 	hands    []*hand
 	submits  []step
 }
@@ -215,13 +216,13 @@ func (d *delays) planned(ctx context.Context, n int) (map[string]time.Time, erro
 	if err != nil {
 		return nil, err
 	}
-	answer, err := d.customer.post(b.text)
+	answer, err := d.customer.Post(b.text)
 	if err != nil {
 		return nil, err
 	}
 	times := map[string]time.Time{}
 	for _, at := range due {
-		job, found := field(answer, "id")
+		job, found := wire.Field(answer, "id")
 		if !found {
 			return nil, fmt.Errorf("the API accepted %d jobs of %d", len(times), n)
 		}
@@ -241,11 +242,11 @@ func (d *delays) announced(ctx context.Context, n int) (map[string]time.Time, er
 		if err != nil {
 			return nil, err
 		}
-		answer, err := d.customer.post(b.text)
+		answer, err := d.customer.Post(b.text)
 		if err != nil {
 			return nil, err
 		}
-		job, _ := field(answer, "id")
+		job, _ := wire.Field(answer, "id")
 		times[job] = at
 		if err := pause(ctx, gap()); err != nil {
 			return nil, err

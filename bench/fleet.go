@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/reelay/reelay/bench/procfs"
+	"github.com/reelay/reelay/bench/wire"
 	"github.com/reelay/reelay/client"
 	"golang.org/x/sync/errgroup"
 )
@@ -86,7 +88,7 @@ type crew struct {
 	busy      int // how many hold a job
 	endpoint  *url.URL
 	hands     []*member
-	sellers   []*conn
+	sellers   []*wire.Conn
 	ended     chan struct{} // receives for each job that has ended
 	measuring atomic.Bool
 	lost      atomic.Int64
@@ -144,7 +146,7 @@ func (s *Site) newCrew(ctx context.Context, busy int) (*crew, error) {
 		return nil, err
 	}
 	for i, w := range workers {
-		conns[i].head = head(c.endpoint.Host, w.token)
+		conns[i].Head = wire.Head(c.endpoint.Host, w.token)
 		hand, err := newHand(conns[i], w.id)
 		if err != nil {
 			return nil, err
@@ -231,8 +233,8 @@ func (c *crew) measure(ctx context.Context, span time.Duration) (Figures, error)
 	c.later.Store(0)
 	c.ends.Store(0)
 	c.broken.Store(0)
-	before, self := c.site.processorTimes(), Process(os.Getpid())
-	own, err := self.cpu()
+	before, self := c.site.processorTimes(), procfs.Process(os.Getpid())
+	own, err := self.CPU()
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +249,7 @@ func (c *crew) measure(ctx context.Context, span time.Duration) (Figures, error)
 	for kind, spent := range c.site.processorTimes() {
 		f[kind+" cores"] = (spent - before[kind]).Seconds() / took
 	}
-	if now, err := self.cpu(); err == nil {
+	if now, err := self.CPU(); err == nil {
 		f["bench cores"] = (now - own).Seconds() / took
 	}
 	for name, of := range map[string]*times{"heartbeat": &c.beats, "progress": &c.reports} {
@@ -303,16 +305,16 @@ func (s *Site) log() string { return filepath.Join(s.Data, "up.log") }
 func (c *crew) listen(ctx context.Context, group *errgroup.Group) error {
 	return atOnce(ctx, len(c.hands), func(opens context.Context, i int) error {
 		m := c.hands[i]
-		l, err := openSocket(opens, c.endpoint, m.token, directivesQuery, map[string]any{"workerId": m.id})
+		l, err := wire.OpenSocket(opens, c.endpoint, m.token, directivesQuery, map[string]any{"workerId": m.id})
 		if err != nil {
 			return err
 		}
 		group.Go(func() error {
-			defer context.AfterFunc(ctx, func() { l.conn.Close() })()
+			defer context.AfterFunc(ctx, func() { l.Conn.Close() })()
 			for {
-				text, err := l.next()
+				text, err := l.Next()
 				if err == nil && bytes.Contains(text, []byte(`"type":"ping"`)) {
-					err = l.send(benchPong)
+					err = l.Send(wire.Pong)
 				}
 				if ctx.Err() != nil {
 					return nil
@@ -327,7 +329,7 @@ func (c *crew) listen(ctx context.Context, group *errgroup.Group) error {
 }
 
 // sell submits a job for each that has ended.
-func (c *crew) sell(ctx context.Context, to *conn) error {
+func (c *crew) sell(ctx context.Context, to *wire.Conn) error {
 	b, err := newBody(noopQuery, noopSubmission(), "")
 	if err != nil {
 		return err
@@ -339,10 +341,10 @@ func (c *crew) sell(ctx context.Context, to *conn) error {
 		case <-c.ended:
 		}
 		for broken := 0; ; {
-			_, err := to.post(b.text)
+			_, err := to.Post(b.text)
 			switch {
 			case err == nil || ctx.Err() != nil:
-			case errors.Is(err, errLater):
+			case errors.Is(err, wire.ErrLater):
 				c.later.Add(1)
 				_ = pause(ctx, time.Second)
 				continue

@@ -9,6 +9,8 @@ import (
 	"net"
 	"strconv"
 	"time"
+
+	"github.com/reelay/reelay/bench/wire"
 )
 
 // member is one worker of a crew, one call at a time.
@@ -22,7 +24,7 @@ type member struct {
 
 // live works until ctx ends.
 func (m *member) live(ctx context.Context) error {
-	defer context.AfterFunc(ctx, m.hand.conn.close)()
+	defer context.AfterFunc(ctx, m.hand.conn.Close)()
 	if pause(ctx, rand.N(fleetReport)) != nil { // the connections do not open all at once
 		return nil
 	}
@@ -36,10 +38,10 @@ func (m *member) live(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, errLater):
+		case errors.Is(err, wire.ErrLater):
 			m.later.Add(1)
 			_ = pause(ctx, time.Second+rand.N(time.Second))
-		case errors.Is(err, errLost):
+		case errors.Is(err, wire.ErrLost):
 			if m.measuring.Load() {
 				m.lost.Add(1)
 			}
@@ -71,7 +73,7 @@ func (m *member) wait() error {
 	if m.hand.held != (lease{}) {
 		return nil
 	}
-	answer, err := m.hand.conn.post(m.hand.lease)
+	answer, err := m.hand.conn.Post(m.hand.lease)
 	if err == nil {
 		m.hand.held = leaseIn(answer)
 	}
@@ -110,7 +112,7 @@ func (m *member) work(ctx context.Context) error {
 			err = m.call(heartbeatQuery, "", &m.beats, due)
 			beat = due.Add(fleetBeat)
 		}
-		if errors.Is(err, errLater) {
+		if errors.Is(err, wire.ErrLater) {
 			m.later.Add(1)
 			beat = time.Now().Add(time.Second + rand.N(time.Second))
 		} else if err != nil {
@@ -125,7 +127,7 @@ func (m *member) call(query, more string, into *times, due time.Time) error {
 	m.out = append(append(m.out, query...), `","variables":{"input":{"attemptId":"`...)
 	m.out = append(append(m.out, m.hand.held.attempt...), `","fencingToken":"`...)
 	m.out = append(append(append(m.out, m.hand.held.token...), `"`...), more...)
-	_, err := m.hand.conn.post(append(m.out, `}}}`...))
+	_, err := m.hand.conn.Post(append(m.out, `}}}`...))
 	if err == nil && m.measuring.Load() {
 		into.mu.Lock()
 		defer into.mu.Unlock()

@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+
+	"github.com/reelay/reelay/bench/procfs"
+	"github.com/reelay/reelay/bench/wire"
 )
 
 // gqlgenServer is a bare gqlgen server without a database.
 type gqlgenServer struct {
 	endpoint *url.URL
-	process  Process
+	process  procfs.Process
 }
 
 // startGqlgen starts a server for the duration of the measurement.
@@ -43,7 +46,7 @@ func (s *Site) startGqlgen(ctx context.Context) (*gqlgenServer, error) {
 		return nil, err
 	}
 	endpoint, err := url.Parse(told.Address)
-	return &gqlgenServer{endpoint, Process(cmd.Process.Pid)}, err
+	return &gqlgenServer{endpoint, procfs.Process(cmd.Process.Pid)}, err
 }
 
 // bareGqlgen adds a contestant that sends heartbeats to a gqlgen that ignores them.
@@ -61,9 +64,9 @@ func (s *Site) bareGqlgen(ctx context.Context, all []Contestant) ([]Contestant, 
 	}
 	steps := make([]step, s.sized(heartbeatClients, 4))
 	for i := range steps {
-		c := newConn(server.endpoint.Host, "none")
+		c := wire.NewConn(server.endpoint.Host, "none")
 		steps[i] = func() (int, error) {
-			_, err := c.post(b.text)
+			_, err := c.Post(b.text)
 			return 1, err
 		}
 	}

@@ -89,7 +89,7 @@ func (s *Site) newGrowth(ctx context.Context) (*grown, error) {
 	}
 	for _, c := range conns {
 		g.jobs = append(g.jobs, func() (int, error) {
-			_, err := c.post(b.text)
+			_, err := c.Post(b.text)
 			return 1, err
 		})
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/reelay/reelay/bench/wire"
 )
 
 const (
@@ -69,12 +71,12 @@ func (s *Site) beating(ctx context.Context, query string, input func(l lease, i 
 			if err != nil {
 				return nil, err
 			}
-			heads, bodies = append(heads, head(host, held[j].token)), append(bodies, b.text)
+			heads, bodies = append(heads, wire.Head(host, held[j].token)), append(bodies, b.text)
 		}
 		c, turn := conns[i], 0
 		steps[i] = func() (int, error) {
 			turn = (turn + 1) % len(heads)
-			_, err := c.postAs(heads[turn], bodies[turn])
+			_, err := c.PostAs(heads[turn], bodies[turn])
 			return 1, err
 		}
 	}
@@ -111,13 +113,13 @@ func (s *Site) holding(ctx context.Context, n int) ([]holder, error) {
 	}
 	held := make([]holder, n)
 	err = atOnce(ctx, n, func(ctx context.Context, i int) error {
-		c := newConn(host, workers[i].token)
-		defer c.close()
+		c := wire.NewConn(host, workers[i].token)
+		defer c.Close()
 		h, err := newHand(c, workers[i].id)
 		if err != nil {
 			return err
 		}
-		for err = h.take(); errors.Is(err, errLater) && ctx.Err() == nil; err = h.take() {
+		for err = h.take(); errors.Is(err, wire.ErrLater) && ctx.Err() == nil; err = h.take() {
 		}
 		held[i] = holder{workers[i], h.held}
 		return err

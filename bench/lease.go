@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/reelay/reelay/bench/wire"
 	"github.com/reelay/reelay/client"
 )
 
@@ -117,7 +118,7 @@ func (f *floor) settle(ctx context.Context) error {
 		var err error
 		for f.hands[i].held != (lease{}) && ctx.Err() == nil {
 			n := 0
-			if n, err = f.hands[i].cycle(false); err != nil && !errors.Is(err, errLater) {
+			if n, err = f.hands[i].cycle(false); err != nil && !errors.Is(err, wire.ErrLater) {
 				return err
 			}
 			f.waiting.Add(-int64(n))
@@ -152,7 +153,7 @@ func (f *floor) fill(ctx context.Context, n int) error {
 
 // hand is a remote worker that leases and completes jobs.
 type hand struct {
-	conn  *conn
+	conn  *wire.Conn
 	lease []byte // the request for a job, which waits for one
 	now   []byte // the same request without waiting
 	hasty bool   // whether it uses the request without waiting
@@ -163,7 +164,7 @@ type hand struct {
 // lease is the lease of a job. The zero value means that the worker holds no job.
 type lease struct{ attempt, token, job string }
 
-func newHand(c *conn, worker string) (*hand, error) {
+func newHand(c *wire.Conn, worker string) (*hand, error) {
 	h := &hand{conn: c}
 	for request, wait := range map[*[]byte]int{&h.lease: 20, &h.now: 0} {
 		b, err := newBody(leaseQuery, map[string]any{"input": map[string]any{"workerId": worker, "waitSeconds": wait}}, "")
@@ -189,8 +190,8 @@ func (h *hand) cycle(next bool) (int, error) {
 	if next {
 		h.out = append(h.out, `,"leaseNext":true`...)
 	}
-	answer, err := h.conn.post(append(h.out, `}}}`...))
-	if errors.Is(err, errLost) { // too much time passed between two rounds
+	answer, err := h.conn.Post(append(h.out, `}}}`...))
+	if errors.Is(err, wire.ErrLost) { // too much time passed between two rounds
 		h.held = lease{}
 		return 0, nil
 	}
@@ -207,7 +208,7 @@ func (h *hand) take() error {
 	if h.hasty {
 		request = h.now
 	}
-	answer, err := h.conn.post(request)
+	answer, err := h.conn.Post(request)
 	if err != nil {
 		return err
 	}
@@ -228,8 +229,8 @@ func leaseIn(answer []byte) lease {
 		return lease{}
 	}
 	attempt, rest, _ := bytes.Cut(answer[len(`:"`):], []byte(`"`))
-	token, _ := field(rest, "fencingToken")
-	job, _ := field(rest, "id")
+	token, _ := wire.Field(rest, "fencingToken")
+	job, _ := wire.Field(rest, "id")
 	return lease{string(attempt), token, job}
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/bench/procfs"
+	"github.com/reelay/reelay/bench/wire"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -17,7 +19,7 @@ type step func() (int, error)
 // errNoMore ends one caller and is not a failure.
 var errNoMore = errors.New("there is nothing more to do")
 
-// comeAgain is how long a caller waits after errLater. It is shorter than the API asks for,
+// comeAgain is how long a caller waits after wire.ErrLater. It is shorter than the API asks for,
 // so that the system is never idle.
 const comeAgain = 50 * time.Millisecond
 
@@ -37,7 +39,7 @@ func (s *Site) atLoad(ctx context.Context, callers []step) (Figures, error) {
 }
 
 // atLoad lets each caller repeat its step until span has passed. It returns the rate, the
-// time that a step takes, and the number of operations. A step that returns errLater counts
+// time that a step takes, and the number of operations. A step that returns wire.ErrLater counts
 // as refused.
 func atLoad(ctx context.Context, span time.Duration, callers []step) (f Figures, operations int, err error) {
 	began := time.Now()
@@ -53,7 +55,7 @@ func atLoad(ctx context.Context, span time.Duration, callers []step) (f Figures,
 				if errors.Is(err, errNoMore) {
 					break
 				}
-				if errors.Is(err, errLater) {
+				if errors.Is(err, wire.ErrLater) {
 					refused[i]++
 					err = pause(ctx, comeAgain)
 					at = time.Now()
@@ -100,18 +102,18 @@ func percentiles(times []time.Duration) Figures {
 
 // conns opens n connections, which use the keys in turn. They are closed after the
 // measurement.
-func (s *Site) conns(n int, keys []string) ([]*conn, error) {
+func (s *Site) conns(n int, keys []string) ([]*wire.Conn, error) {
 	host, err := s.host()
 	if err != nil {
 		return nil, err
 	}
-	all := make([]*conn, n)
+	all := make([]*wire.Conn, n)
 	for i := range all {
-		all[i] = newConn(host, keys[i%len(keys)])
+		all[i] = wire.NewConn(host, keys[i%len(keys)])
 	}
 	s.later(func(context.Context) error {
 		for _, c := range all {
-			c.close()
+			c.Close()
 		}
 		return nil
 	})
@@ -122,18 +124,18 @@ func (s *Site) conns(n int, keys []string) ([]*conn, error) {
 // children. The processes api-1 and api-2 are of one kind. It is empty if no processes are
 // known.
 func (s *Site) processorTimes() map[string]time.Duration {
-	times, named := map[string]time.Duration{}, map[Process]bool{}
+	times, named := map[string]time.Duration{}, map[procfs.Process]bool{}
 	for _, p := range s.Staff {
 		named[p] = true
 	}
 	for name, p := range s.Staff {
 		kind, _, _ := strings.Cut(name, "-")
-		family, err := p.family()
+		family, err := p.Family()
 		for _, member := range family {
 			if member != p && named[member] {
 				continue
 			}
-			spent, gone := member.cpu()
+			spent, gone := member.CPU()
 			if gone != nil && member != p {
 				continue // a child that has ended
 			}

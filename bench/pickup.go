@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/reelay/reelay/bench/wire"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -57,7 +58,7 @@ func pickups() Measurement {
 
 // pickup is a customer and waiting workers.
 type pickup struct {
-	customer *conn
+	customer *wire.Conn
 	submit   []byte
 	hands    []*hand
 }
@@ -132,9 +133,9 @@ func (p *pickup) once(ctx context.Context, taken <-chan taking) (time.Duration, 
 	// a worker can have the job before the customer has the answer
 	answers := make(chan submitted, 1)
 	go func() {
-		answer, err := p.customer.post(p.submit)
+		answer, err := p.customer.Post(p.submit)
 		at := time.Now()
-		job, _ := field(answer, "id")
+		job, _ := wire.Field(answer, "id")
 		answers <- submitted{job, at, err}
 	}()
 	ctx, cancel := context.WithTimeoutCause(ctx, pickupLimit, fmt.Errorf("no worker got the job within %v", pickupLimit))
@@ -153,7 +154,7 @@ func (p *pickup) once(ctx context.Context, taken <-chan taking) (time.Duration, 
 				return 0, answered.err
 			}
 		case <-ctx.Done():
-			p.customer.close() // aborts the request, so that the connection can be used again
+			p.customer.Close() // aborts the request, so that the connection can be used again
 			return 0, context.Cause(ctx)
 		}
 	}
@@ -170,19 +171,19 @@ type submitted struct {
 // the completion: a worker that still held a job would get none in the next round.
 func (h *hand) work(ctx context.Context, took func(at time.Time)) error {
 	for ctx.Err() == nil {
-		stay := context.AfterFunc(ctx, h.conn.close)
-		answer, err := h.conn.post(h.lease)
+		stay := context.AfterFunc(ctx, h.conn.Close)
+		answer, err := h.conn.Post(h.lease)
 		at := time.Now()
 		stay()
 		if err == nil {
 			if h.held = leaseIn(answer); h.held == (lease{}) {
-				err = errLater
+				err = wire.ErrLater
 			} else {
 				took(at)
 				_, err = h.cycle(false)
 			}
 		}
-		if errors.Is(err, errLater) {
+		if errors.Is(err, wire.ErrLater) {
 			err = pause(ctx, comeAgain)
 		}
 		if err != nil && ctx.Err() == nil {
@@ -229,11 +230,11 @@ func busyPickups() Measurement {
 
 // halfLoad measures the maximum rate of concurrent submits and completions, and returns half
 // of it.
-func (f *floor) halfLoad(ctx context.Context, conns []*conn, body []byte) (float64, error) {
+func (f *floor) halfLoad(ctx context.Context, conns []*wire.Conn, body []byte) (float64, error) {
 	var steps []step
 	for _, c := range conns {
 		steps = append(steps, func() (int, error) {
-			_, err := c.post(body)
+			_, err := c.Post(body)
 			if err == nil {
 				f.waiting.Add(1)
 			}
@@ -269,7 +270,7 @@ func (f *floor) drain(ctx context.Context) error {
 const drainLimit = 10 * time.Minute
 
 // paced submits jobs at a rate and measures how long each waits.
-func (f *floor) paced(ctx context.Context, rate float64, conns []*conn, body []byte) (Figures, error) {
+func (f *floor) paced(ctx context.Context, rate float64, conns []*wire.Conn, body []byte) (Figures, error) {
 	var mu sync.Mutex
 	var came, taken []time.Time
 	working, stop := context.WithCancel(ctx)
@@ -291,7 +292,7 @@ func (f *floor) paced(ctx context.Context, rate float64, conns []*conn, body []b
 	workers.Go(func() error {
 		defer stop()
 		_, err := atPace(working, evenly(rate), f.site.Effort.Span, len(conns), func(i int) error {
-			_, err := conns[i].post(body)
+			_, err := conns[i].Post(body)
 			mu.Lock()
 			defer mu.Unlock()
 			came = append(came, time.Now())

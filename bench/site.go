@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/reelay/reelay/bench/procfs"
 	"github.com/reelay/reelay/client"
 	"golang.org/x/sync/errgroup"
 )
@@ -21,7 +22,7 @@ type Site struct {
 	DatabaseURL, RedisURL string
 	// Staff are the processes of this Reelay and its stores by their name in `up`, if they
 	// run on this machine.
-	Staff map[string]Process
+	Staff map[string]procfs.Process
 	// Peers is nil if the program of bench/peers is not available.
 	Peers *Peers
 	// Data is the data folder of its `up`, or empty. One that the bench has started keeps its log

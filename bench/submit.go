@@ -167,7 +167,7 @@ func (s *Site) submitters(ctx context.Context, clients int, query string, variab
 		keys, c := newKeys(), conns[i]
 		steps[i] = func() (int, error) {
 			keys.put(b)
-			answer, err := c.post(b.text)
+			answer, err := c.Post(b.text)
 			if err == nil && each > 1 && !bytes.Contains(answer, []byte(`"rejected":0`)) {
 				err = fmt.Errorf("the API rejected some jobs: %.300s", answer)
 			}

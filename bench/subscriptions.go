@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/reelay/reelay/bench/procfs"
+	"github.com/reelay/reelay/bench/wire"
 	"github.com/reelay/reelay/client"
 	"golang.org/x/sync/errgroup"
 )
@@ -74,7 +76,7 @@ func enoughFiles(sockets int) error {
 // audience is the listeners of one server and the way to cause an event there.
 type audience struct {
 	crowd   *crowd
-	server  Process
+	server  procfs.Process
 	happen  func(ctx context.Context) error
 	each    float64 // KiB
 	members int
@@ -83,7 +85,7 @@ type audience struct {
 
 // round causes one event.
 func (a *audience) round(ctx context.Context) (Figures, error) {
-	before, err := a.server.cpu()
+	before, err := a.server.CPU()
 	if err != nil {
 		return nil, err
 	}
@@ -100,19 +102,19 @@ func (a *audience) round(ctx context.Context) (Figures, error) {
 	if err := pause(ctx, time.Second); err != nil { // until the system is idle again
 		return nil, err
 	}
-	after, err := a.server.cpu()
+	after, err := a.server.CPU()
 	if err != nil {
 		return nil, err
 	}
 	f["CPU s"] = (after - before).Seconds()
-	_, peak, err := a.server.memory()
+	_, peak, err := a.server.Memory()
 	f["peak MB"] = float64(peak) / 1e6
 	return f, err
 }
 
 // open opens the sockets and returns when each has received its first event.
 func (a *audience) open(ctx context.Context, s *Site, endpoint *url.URL, key func(i int) (string, error), job func(i int) string) error {
-	before, _, err := a.server.memory()
+	before, _, err := a.server.Memory()
 	if err != nil {
 		return err
 	}
@@ -131,14 +133,14 @@ func (a *audience) open(ctx context.Context, s *Site, endpoint *url.URL, key fun
 			return errors.Join(err, group.Wait())
 		}
 		group.Go(func() error {
-			l, err := openListener(opens, endpoint, secret, job(i))
+			l, err := wire.OpenEvents(opens, endpoint, secret, job(i))
 			if err != nil {
 				return err
 			}
 			heard := a.crowd.hears()
 			listening.Go(func() error {
-				defer context.AfterFunc(living, func() { l.conn.Close() })()
-				if err := l.listen(heard); living.Err() == nil {
+				defer context.AfterFunc(living, func() { l.Conn.Close() })()
+				if err := l.Listen(heard); living.Err() == nil {
 					return err
 				}
 				return nil
@@ -155,7 +157,7 @@ func (a *audience) open(ctx context.Context, s *Site, endpoint *url.URL, key fun
 	if err := pause(ctx, 2*time.Second); err != nil {
 		return err
 	}
-	after, _, err := a.server.memory()
+	after, _, err := a.server.Memory()
 	a.each = float64(after-before) / 1024 / float64(a.members)
 	s.Say(fmt.Sprintf("  %d sockets are open: %d MB before, %d MB now", a.members, before/1_000_000, after/1_000_000))
 	return err

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/reelay/reelay/bench"
+	"github.com/reelay/reelay/bench/procfs"
 )
 
 // siteOf describes the `reelay up` that runs in a data folder. A store in the environment
@@ -22,7 +23,7 @@ func siteOf(data string, say func(line string)) (*bench.Site, error) {
 		DatabaseURL string `json:"databaseUrl"`
 		RedisURL    string `json:"redisUrl"`
 	}
-	staff := map[string]bench.Process{}
+	staff := map[string]procfs.Process{}
 	for name, to := range map[string]any{"credentials.json": &keys, "stores.json": &stores, "processes.json": &staff} {
 		raw, err := os.ReadFile(filepath.Join(data, name))
 		if err != nil {

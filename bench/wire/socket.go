@@ -1,4 +1,4 @@
-package bench
+package wire
 
 import (
 	"bufio"
@@ -15,35 +15,35 @@ import (
 	"time"
 )
 
-// benchListener is one socket that follows the events of one job. It does as little as
-// possible, since thousands of listeners share the machine with the Reelay they measure.
-type benchListener struct {
-	conn net.Conn
+// Socket follows one subscription, such as the events of one job. It does as little as possible, since
+// thousands of sockets share the machine with the Reelay that they measure.
+type Socket struct {
+	Conn net.Conn
 	in   *bufio.Reader
 	text []byte // the last message
 }
 
 const (
-	benchQuery = `subscription jobEvents($jobId: ID!, $afterSeq: Int!) { jobEvents(jobId: $jobId, afterSeq: $afterSeq) ` +
+	eventsQuery = `subscription jobEvents($jobId: ID!, $afterSeq: Int!) { jobEvents(jobId: $jobId, afterSeq: $afterSeq) ` +
 		`{ seq type attemptId payload createdAt } }`
-	benchBuffer = 512
-	// maxBenchMessage is far above the size of a progress event.
-	maxBenchMessage = 16 << 10
+	bufferSize = 512
+	// maxMessage is far above the size of a progress event.
+	maxMessage = 16 << 10
 )
 
-// openListener opens a socket, authenticates, and follows a job from its first event.
-func openListener(ctx context.Context, endpoint *url.URL, key, job string) (*benchListener, error) {
-	return openSocket(ctx, endpoint, key, benchQuery, map[string]any{"jobId": job, "afterSeq": 0})
+// OpenEvents opens a socket, authenticates, and follows a job from its first event.
+func OpenEvents(ctx context.Context, endpoint *url.URL, key, job string) (*Socket, error) {
+	return OpenSocket(ctx, endpoint, key, eventsQuery, map[string]any{"jobId": job, "afterSeq": 0})
 }
 
-// openSocket opens a socket, authenticates, and subscribes.
-func openSocket(ctx context.Context, endpoint *url.URL, key, query string, variables map[string]any) (_ *benchListener, err error) {
+// OpenSocket opens a socket, authenticates, and subscribes.
+func OpenSocket(ctx context.Context, endpoint *url.URL, key, query string, variables map[string]any) (_ *Socket, err error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", endpoint.Host)
 	if err != nil {
 		return nil, err
 	}
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	l := &benchListener{conn: conn, in: bufio.NewReaderSize(conn, benchBuffer)}
+	l := &Socket{Conn: conn, in: bufio.NewReaderSize(conn, bufferSize)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, conn.Close())
@@ -52,19 +52,19 @@ func openSocket(ctx context.Context, endpoint *url.URL, key, query string, varia
 	if err := l.upgrade(endpoint); err != nil {
 		return nil, err
 	}
-	if err := l.send(map[string]any{"type": "connection_init", "payload": map[string]any{"Authorization": "Bearer " + key}}); err != nil {
+	if err := l.Send(map[string]any{"type": "connection_init", "payload": map[string]any{"Authorization": "Bearer " + key}}); err != nil {
 		return nil, err
 	}
-	if text, err := l.next(); err != nil || !bytes.Contains(text, []byte(`"connection_ack"`)) {
+	if text, err := l.Next(); err != nil || !bytes.Contains(text, []byte(`"connection_ack"`)) {
 		return nil, fmt.Errorf("the API did not accept the socket: %q %w", text, err)
 	}
-	return l, l.send(map[string]any{"type": "subscribe", "id": "1", "payload": map[string]any{
+	return l, l.Send(map[string]any{"type": "subscribe", "id": "1", "payload": map[string]any{
 		"query": query, "variables": variables,
 	}})
 }
 
-func (l *benchListener) upgrade(endpoint *url.URL) error {
-	_, err := fmt.Fprintf(l.conn, "GET /graphql HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+func (l *Socket) upgrade(endpoint *url.URL) error {
+	_, err := fmt.Fprintf(l.Conn, "GET /graphql HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: graphql-transport-ws\r\nSec-WebSocket-Key: cmVlbGF5LWJlbmNoLTAwMQ==\r\n\r\n", endpoint.Host)
 	if err != nil {
 		return err
@@ -79,8 +79,8 @@ func (l *benchListener) upgrade(endpoint *url.URL) error {
 	return nil
 }
 
-// send writes one text frame, masked with zeros.
-func (l *benchListener) send(message any) error {
+// Send writes one text frame, masked with zeros.
+func (l *Socket) Send(message any) error {
 	text, err := json.Marshal(message)
 	if err != nil {
 		return err
@@ -89,12 +89,12 @@ func (l *benchListener) send(message any) error {
 	if len(text) < 126 {
 		frame = append([]byte{0x81, 0x80 | byte(len(text)), 0, 0, 0, 0}, text...)
 	}
-	_, err = l.conn.Write(frame)
+	_, err = l.Conn.Write(frame)
 	return err
 }
 
-// next returns the next message, which is valid until the next call.
-func (l *benchListener) next() ([]byte, error) {
+// Next returns the next message, which is valid until the next call.
+func (l *Socket) Next() ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(l.in, head[:2]); err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (l *benchListener) next() ([]byte, error) {
 		}
 		size = int(binary.BigEndian.Uint16(head[2:]))
 	}
-	if head[0] != 0x81 || size > maxBenchMessage || head[1] > 126 {
+	if head[0] != 0x81 || size > maxMessage || head[1] > 126 {
 		return nil, fmt.Errorf("the API sent a frame that begins with % x, which closes the socket or is not a short text", head[:2])
 	}
 	if cap(l.text) < size {
@@ -118,15 +118,15 @@ func (l *benchListener) next() ([]byte, error) {
 }
 
 var (
-	benchPong    = map[string]any{"type": "pong"}
+	Pong         = map[string]any{"type": "pong"}
 	benchCreated = []byte(`"createdAt":"`)
 )
 
-// listen calls heard with every event until the job has ended: whether the measurement
+// Listen calls heard with every event until the job has ended: whether the measurement
 // caused the event, and the time since it was written.
-func (l *benchListener) listen(heard func(happened bool, late time.Duration)) error {
+func (l *Socket) Listen(heard func(happened bool, late time.Duration)) error {
 	for {
-		text, err := l.next()
+		text, err := l.Next()
 		at := time.Now()
 		switch {
 		case err != nil:
@@ -143,7 +143,7 @@ func (l *benchListener) listen(heard func(happened bool, late time.Duration)) er
 		case bytes.Contains(text, []byte(`"type":"complete"`)):
 			return nil
 		case bytes.Contains(text, []byte(`"type":"ping"`)):
-			if err := l.send(benchPong); err != nil {
+			if err := l.Send(Pong); err != nil {
 				return err
 			}
 		default:

@@ -1,4 +1,6 @@
-package bench
+// Package wire speaks to the API with as little work as possible: over a connection that posts
+// GraphQL requests, and over a socket that follows a subscription.
+package wire
 
 import (
 	"bufio"
@@ -13,11 +15,11 @@ import (
 	"time"
 )
 
-// conn is one keep-alive connection that posts GraphQL requests, one at a time. It does
+// Conn is one keep-alive connection that posts GraphQL requests, one at a time. It does
 // as little as possible, since it shares the machine with the Reelay that it measures.
-type conn struct {
+type Conn struct {
 	host string
-	head []byte // of a request, up to its length
+	Head []byte // of a request, up to its length
 	in   *bufio.Reader
 	used time.Time // when it was last used
 	out  []byte
@@ -31,11 +33,11 @@ type conn struct {
 // idle connections.
 const idle = 20 * time.Second
 
-// newConn returns a connection to a GraphQL API with a key.
-func newConn(host, key string) *conn { return &conn{host: host, head: head(host, key)} }
+// NewConn returns a connection to a GraphQL API with a key.
+func NewConn(host, key string) *Conn { return &Conn{host: host, Head: Head(host, key)} }
 
 // ready returns the connection and connects if there is none or it was idle for too long.
-func (c *conn) ready() (net.Conn, error) {
+func (c *Conn) ready() (net.Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
@@ -53,8 +55,8 @@ func (c *conn) ready() (net.Conn, error) {
 	return c.net, nil
 }
 
-// close closes the connection and aborts a waiting request. The next request reconnects.
-func (c *conn) close() {
+// Close closes the connection and aborts a waiting request. The next request reconnects.
+func (c *Conn) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.net != nil {
@@ -63,23 +65,23 @@ func (c *conn) close() {
 	c.net = nil
 }
 
-func head(host, key string) []byte {
+func Head(host, key string) []byte {
 	return fmt.Appendf(nil, "POST /graphql HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
 		"Content-Type: application/json\r\nAccept: application/json\r\nContent-Length: ", host, key)
 }
 
-// errLater is an error of the API that can be retried later.
-var errLater = errors.New("the API refused for now")
+// ErrLater is an error of the API that can be retried later.
+var ErrLater = errors.New("the API refused for now")
 
-// errLost means that a lease expired because it was not renewed in time.
-var errLost = errors.New("the lease is lost")
+// ErrLost means that a lease expired because it was not renewed in time.
+var ErrLost = errors.New("the lease is lost")
 
-// post sends one request and returns the answer, which is valid until the next call. An
+// Post sends one request and returns the answer, which is valid until the next call. An
 // answer with errors is an error.
-func (c *conn) post(body []byte) ([]byte, error) { return c.postAs(c.head, body) }
+func (c *Conn) Post(body []byte) ([]byte, error) { return c.PostAs(c.Head, body) }
 
-// postAs is post with another head and its key.
-func (c *conn) postAs(head, body []byte) ([]byte, error) {
+// PostAs is post with another head and its key.
+func (c *Conn) PostAs(head, body []byte) ([]byte, error) {
 	to, err := c.ready()
 	if err != nil {
 		return nil, err
@@ -91,15 +93,15 @@ func (c *conn) postAs(head, body []byte) ([]byte, error) {
 		status, err = c.read()
 	}
 	if err != nil {
-		c.close()
+		c.Close()
 		return nil, err
 	}
 	c.used = time.Now() // it may have waited for long
 	if bytes.Contains(c.body, []byte(`"retryAfterSeconds"`)) {
-		return nil, fmt.Errorf("%w: %.500s", errLater, c.body)
+		return nil, fmt.Errorf("%w: %.500s", ErrLater, c.body)
 	}
 	if bytes.Contains(c.body, []byte(`"LEASE_LOST"`)) {
-		return nil, errLost
+		return nil, ErrLost
 	}
 	if status != http.StatusOK || bytes.Contains(c.body, []byte(`"errors"`)) {
 		return nil, fmt.Errorf("the API answered %d: %.500s", status, c.body)
@@ -108,7 +110,7 @@ func (c *conn) postAs(head, body []byte) ([]byte, error) {
 }
 
 // read reads one answer into c.body.
-func (c *conn) read() (status int, err error) {
+func (c *Conn) read() (status int, err error) {
 	line, err := c.in.ReadSlice('\n')
 	if err != nil {
 		return 0, err
@@ -148,7 +150,7 @@ func (c *conn) read() (status int, err error) {
 // maxAnswer is far above the size of any expected answer.
 const maxAnswer = 16 << 20
 
-func (c *conn) take(n int) error {
+func (c *Conn) take(n int) error {
 	if n < 0 || len(c.body)+n > maxAnswer {
 		return fmt.Errorf("the API sent an answer of more than %d bytes", maxAnswer)
 	}
@@ -158,7 +160,7 @@ func (c *conn) take(n int) error {
 	return err
 }
 
-func (c *conn) chunks() error {
+func (c *Conn) chunks() error {
 	for {
 		line, err := c.in.ReadSlice('\n')
 		if err != nil {
@@ -177,9 +179,9 @@ func (c *conn) chunks() error {
 	}
 }
 
-// field returns the text of the first field with that name in a JSON answer. The text must
+// Field returns the text of the first field with that name in a JSON answer. The text must
 // not contain escapes. It is fast enough for a hot loop.
-func field(answer []byte, name string) (string, bool) {
+func Field(answer []byte, name string) (string, bool) {
 	_, rest, found := bytes.Cut(answer, []byte(`"`+name+`":"`))
 	value, _, ended := bytes.Cut(rest, []byte(`"`))
 	return string(value), found && ended

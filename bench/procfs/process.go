@@ -1,4 +1,5 @@
-package bench
+// Package procfs reads the memory and the processor time of processes from /proc.
+package procfs
 
 import (
 	"bytes"
@@ -12,8 +13,8 @@ import (
 // Process is the id of a process of this Linux machine; 0 means none.
 type Process int
 
-// family returns the process and its children.
-func (p Process) family() ([]Process, error) {
+// Family returns the process and its children.
+func (p Process) Family() ([]Process, error) {
 	all := []Process{p}
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p))
 	if err != nil {
@@ -35,8 +36,8 @@ func (p Process) family() ([]Process, error) {
 	return all, nil
 }
 
-// memory returns the current and the peak resident memory in bytes.
-func (p Process) memory() (now, peak int64, err error) {
+// Memory returns the current and the peak resident memory in bytes.
+func (p Process) Memory() (now, peak int64, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p))
 	if err != nil {
 		return 0, 0, fmt.Errorf("read the memory of process %d (possible on Linux only): %w", p, err)
@@ -51,8 +52,8 @@ func (p Process) memory() (now, peak int64, err error) {
 	return now, peak, nil
 }
 
-// cpu returns the processor time of the process and its ended children.
-func (p Process) cpu() (time.Duration, error) {
+// CPU returns the processor time of the process and its ended children.
+func (p Process) CPU() (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p))
 	if err != nil {
 		return 0, fmt.Errorf("read the time of process %d: %w", p, err)
