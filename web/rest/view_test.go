@@ -10,7 +10,7 @@ import (
 func TestView_ShowsTheJob(t *testing.T) {
 	t.Parallel()
 
-	copytest.Fields(t, models.Job{AttemptNo: 3}, copytest.Left{
+	copytest.Fields(t, models.Job{AttemptNo: 3, Needs: models.NewNeeds(true, nil)}, copytest.Left{
 		"viewOutcome shows it":               "DraftSteps KeptUntil PreviewID ResultID Output",
 		"it is secret":                       "RequestDigest",
 		"the client has it from its request": "Tier Priority Params CallbackURL IdempotencyKey RetryPolicy MaxAttempts TakesID",
@@ -19,7 +19,7 @@ func TestView_ShowsTheJob(t *testing.T) {
 		"GraphQL shows it": `AccountID CreatedBy ModelVersion Alias Lane Run Traceparent WorkflowID LatestCheckpointID WastedGPUSeconds
 			CancelBy CancelReason CancelRequestedAt CancelDeliveredAt CancelStoppedAt PredictedWaitSeconds PredictedSeconds WaitedSeconds
 			PausedSeconds BackoffSeconds DelayedSeconds`,
-		"it decides where and when the job runs": `Requeued QueueOrder EstimatedGPUSeconds SlackUntil Needs BlockedBy Failures Crashes GPURank
+		"it decides where and when the job runs": `Requeued QueueOrder EstimatedGPUSeconds SlackUntil BlockedBy Failures Crashes GPURank
 			AvoidWorkerID AvoidUntil EventSeq CurrentAttemptID ProgressEventAt ProgressEventPercent DelayedAt QueuedAt LeasedAt`,
 	}, func(job models.Job) any { return view(&job) })
 }
