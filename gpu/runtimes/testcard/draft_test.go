@@ -63,7 +63,9 @@ func TestDraft(t *testing.T) {
 		t.Parallel()
 		p := launch(t)
 		const takes, draftSteps = 8, 9 // of 48
-		paramsOf := func(seed int) string { return fmt.Sprintf(`{"durationSeconds":4,"fps":8,"pace":0,"seed":%d}`, seed) }
+		paramsOf := func(seed int) string {
+			return fmt.Sprintf(`{"durationSeconds":4,"fps":1,"pace":0,"aspectRatio":"1:1","seed":%d}`, seed)
+		}
 		done, picked := 0, runtime.Restorable{}
 		for seed := range takes {
 			saved, _ := drafted(t, p, newJob(t, "A calm sea", paramsOf(seed)), draftSteps)
