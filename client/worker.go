@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Hold is an attempt and its fencing token. Every call of a worker about its job
+// Fence is an attempt and its fencing token. Every call of a worker about its job
 // carries both. If the token is not the job's current one, the call always fails with
 // LEASE_LOST.
-type Hold struct {
+type Fence struct {
 	AttemptID    string
 	FencingToken string
 }
 
-// Hold returns the attempt of the lease and its fencing token.
-func (l *Lease) Hold() Hold { return Hold{l.AttemptId, l.FencingToken} }
+// Fence returns the attempt of the lease and its fencing token.
+func (l *Lease) Fence() Fence { return Fence{l.AttemptId, l.FencingToken} }
 
 // RegisterWorker registers the caller as a worker. The worker makes its calls through
 // WithKey(registration.WorkerToken).
@@ -86,7 +86,7 @@ func (c *Client) CommitCheckpoint(ctx context.Context, in CommitCheckpointInput)
 }
 
 // RejectCheckpoint reports that a checkpoint did not restore. No worker gets it again.
-func (c *Client) RejectCheckpoint(ctx context.Context, hold Hold, artifactID, reason string) (*HeartbeatPayload, error) {
+func (c *Client) RejectCheckpoint(ctx context.Context, hold Fence, artifactID, reason string) (*HeartbeatPayload, error) {
 	data, err := rejectCheckpoint(ctx, caller{c}, hold.AttemptID, hold.FencingToken, artifactID, reason)
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (c *Client) RejectCheckpoint(ctx context.Context, hold Hold, artifactID, re
 
 // StoreHandle keeps a text of up to 2,000 bytes for the job's next lease: it names work that goes
 // on outside the worker, which the next attempt can adopt. An empty value clears it.
-func (c *Client) StoreHandle(ctx context.Context, hold Hold, value string) (*HeartbeatPayload, error) {
+func (c *Client) StoreHandle(ctx context.Context, hold Fence, value string) (*HeartbeatPayload, error) {
 	data, err := storeHandle(ctx, caller{c}, hold.AttemptID, hold.FencingToken, value)
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (c *Client) StoreHandle(ctx context.Context, hold Hold, value string) (*Hea
 
 // AppendLog appends up to 16 KiB of the runtime's output to the log that readers see while the
 // attempt runs, and extends the lease. position is the number of bytes that were sent before.
-func (c *Client) AppendLog(ctx context.Context, hold Hold, position int64, text string) (*HeartbeatPayload, error) {
+func (c *Client) AppendLog(ctx context.Context, hold Fence, position int64, text string) (*HeartbeatPayload, error) {
 	data, err := appendLog(ctx, caller{c}, hold.AttemptID, hold.FencingToken, position, text)
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (c *Client) AppendLog(ctx context.Context, hold Hold, position int64, text 
 }
 
 // CommitArtifact publishes a PREVIEW or LOG object while the job runs.
-func (c *Client) CommitArtifact(ctx context.Context, hold Hold, kind ArtifactType, object UploadedObject) (*HeartbeatPayload, error) {
+func (c *Client) CommitArtifact(ctx context.Context, hold Fence, kind ArtifactType, object UploadedObject) (*HeartbeatPayload, error) {
 	data, err := commitArtifact(ctx, caller{c}, hold.AttemptID, hold.FencingToken, kind, object)
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (c *Client) FailJob(ctx context.Context, in FailJobInput) (*EndPayload, err
 }
 
 // ReleaseJob returns the job: it is requeued and resumes from its newest checkpoint.
-func (c *Client) ReleaseJob(ctx context.Context, hold Hold, reason FailureClass) (*ReleasedJob, error) {
+func (c *Client) ReleaseJob(ctx context.Context, hold Fence, reason FailureClass) (*ReleasedJob, error) {
 	data, err := releaseJob(ctx, caller{c}, ReleaseJobInput{AttemptId: hold.AttemptID, FencingToken: hold.FencingToken, Reason: reason})
 	if err != nil {
 		return nil, err

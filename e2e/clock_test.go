@@ -37,7 +37,7 @@ func TestLinksKeepPostgreSQLsTime(t *testing.T) {
 			video := []byte("a video")
 			sum, size, err := client.Checksum(bytes.NewReader(video))
 			require.NoError(t, err)
-			hold := lease.Hold()
+			hold := lease.Fence()
 			target, err := worker.RequestUpload(t.Context(), client.RequestUploadInput{
 				AttemptId: hold.AttemptID, FencingToken: hold.FencingToken,
 				Type: client.ArtifactTypeFinalVideo, ContentType: "video/mp4", SizeBytes: size, Checksum: sum,

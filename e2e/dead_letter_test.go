@@ -15,7 +15,7 @@ func TestDeadLetters(t *testing.T) {
 		t.Parallel()
 
 		s := start(t, "--agents", "0")
-		dir := s.stand(t)
+		dir := s.show(t)
 		blocks := s.blocks(t, "operators/dead-letters.md")
 		require.Len(t, blocks, 2)
 

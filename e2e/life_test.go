@@ -58,8 +58,8 @@ func beyond(percent float64, attempt int) func(*client.Job) bool {
 	}
 }
 
-// holder returns the worker that holds a job.
-func holder(t *testing.T, s *stack, job string) client.Worker {
+// workerOf returns the worker that holds a job.
+func workerOf(t *testing.T, s *stack, job string) client.Worker {
 	t.Helper()
 	var found client.Worker
 	testrun.Eventually(t, "a worker holds the job", func() bool {
@@ -114,7 +114,7 @@ func TestPreempt(t *testing.T) {
 		c := s.client(t)
 		id := submit(t, c, "a train through the night", 4, 3)
 		until(t, c, id, beyond(30, 1))
-		first := holder(t, s, id)
+		first := workerOf(t, s, id)
 
 		clock := testrun.StartQuietClock()
 		_, err := s.operator(t).PreemptWorker(t.Context(), first.Id, 20*time.Second)
@@ -143,7 +143,7 @@ func TestPreempt(t *testing.T) {
 		until(t, c, id, beyond(20, 1))
 
 		clock := testrun.StartQuietClock()
-		require.NoError(t, syscall.Kill(agentPID(t, holder(t, s, id)), syscall.SIGKILL))
+		require.NoError(t, syscall.Kill(agentPID(t, workerOf(t, s, id)), syscall.SIGKILL))
 		until(t, c, id, func(job *client.Job) bool {
 			return job.AttemptNo == 2 && job.Status == client.JobStatusRunning
 		})
@@ -167,15 +167,15 @@ func TestFrames(t *testing.T) {
 		id := submit(t, c, prompt, 4, 4)
 		// Preempted with notice: the worker saves the newest state and another resumes it.
 		until(t, c, id, beyond(15, 1))
-		_, err := s.operator(t).PreemptWorker(t.Context(), holder(t, s, id).Id, 20*time.Second)
+		_, err := s.operator(t).PreemptWorker(t.Context(), workerOf(t, s, id).Id, 20*time.Second)
 		require.NoError(t, err)
 		// Killed: everything after the last checkpoint is rendered again.
 		until(t, c, id, beyond(25, 2))
-		require.NoError(t, syscall.Kill(agentPID(t, holder(t, s, id)), syscall.SIGKILL))
+		require.NoError(t, syscall.Kill(agentPID(t, workerOf(t, s, id)), syscall.SIGKILL))
 		// A worker loses its lease while it continues to render: another registers in its
 		// place.
 		until(t, c, id, beyond(30, 3))
-		usurped := holder(t, s, id)
+		usurped := workerOf(t, s, id)
 		_, err = s.dial(t, s.keys.WorkerKey).RegisterWorker(t.Context(), client.RegisterWorkerInput{
 			Provider: usurped.Provider, ProviderInstanceId: usurped.ProviderInstanceId, Region: usurped.Region,
 			GpuType: usurped.GpuType, CapacityClass: usurped.CapacityClass, Models: usurped.Models, AgentVersion: "e2e",
@@ -198,7 +198,7 @@ func TestStaleWorker(t *testing.T) {
 		c := s.client(t)
 		id := submit(t, c, "a clock that stood still", 4, 4)
 		until(t, c, id, beyond(20, 1))
-		stopped := agentPID(t, holder(t, s, id))
+		stopped := agentPID(t, workerOf(t, s, id))
 		require.NoError(t, syscall.Kill(stopped, syscall.SIGSTOP))
 		t.Cleanup(func() { syscall.Kill(stopped, syscall.SIGCONT) })
 

@@ -25,8 +25,8 @@ func (s *stack) blocks(t *testing.T, page string) (scripts []string) {
 	return scripts
 }
 
-// stand returns a folder like the one in which a reader runs examples: with .reelay in it.
-func (s *stack) stand(t *testing.T) string {
+// show returns a folder like the one in which a reader runs examples: with .reelay in it.
+func (s *stack) show(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.Symlink(s.data, filepath.Join(dir, ".reelay")))

@@ -61,7 +61,7 @@ func TestQuickStart(t *testing.T) {
 		t.Parallel()
 
 		s := common(t)
-		dir := s.stand(t)
+		dir := s.show(t)
 		blocks := s.blocks(t, "users/quick-start.md")
 		require.Len(t, blocks, 1)
 

@@ -19,7 +19,7 @@ func TestREST(t *testing.T) {
 		t.Parallel()
 
 		s := common(t)
-		dir := s.stand(t)
+		dir := s.show(t)
 		var outputs []string
 		for _, block := range s.blocks(t, "users/rest.md") {
 			outputs = append(outputs, shell(t, dir, block))

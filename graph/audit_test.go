@@ -46,7 +46,7 @@ func onPool(t *testing.T, a *api) string {
 
 const poolInput = `input: {name: "fakes", provider: "fake", region: "here", gpuType: "any", models: ["testcard"], maxWorkers: 3}`
 
-func onLetter(t *testing.T, a *api) string {
+func onDeadLetter(t *testing.T, a *api) string {
 	t.Helper()
 	a.fail(t, a.Worker(t, "i-1"), "a face")
 	return onID(at[string](t, a.as(t, models.RoleOperator, deadLetters, nil), "deadLetters", "edges", 0, "node", "id"))
@@ -153,10 +153,10 @@ var acts = map[string]act{
 		return fmt.Sprintf("(id: %q)", jobstest.AddPool(t, a.Stack, 0, 1).ID)
 	},
 	"applyPools":        plain(`(input: {source: "pools: [{name: own, provider: fake, region: here, gpuType: any, models: [testcard], maxWorkers: 1}]"}) { name }`),
-	"redriveDeadLetter": onLetter,
-	"discardDeadLetter": onLetter,
+	"redriveDeadLetter": onDeadLetter,
+	"discardDeadLetter": onDeadLetter,
 	"discardDeadLetters": func(t *testing.T, a *api) string {
-		onLetter(t, a)
+		onDeadLetter(t, a)
 		return fmt.Sprintf("(fingerprint: %q)", at[string](t, a.as(t, models.RoleOperator, deadLetters, nil), "deadLetters", "edges", 0, "node", "fingerprint"))
 	},
 	"redriveDeadLetters": plain(""),

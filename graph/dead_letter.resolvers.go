@@ -39,7 +39,7 @@ func (r *deadLetterGroupResolver) Hosts(ctx context.Context, obj *models.DeadLet
 }
 
 func (r *mutationResolver) RedriveDeadLetter(ctx context.Context, id string, params json.RawMessage, prompt *string) (*models.Job, error) {
-	return r.Letters.Redrive(ctx, principal(ctx), models.DeadLetterID(id), operate.Edit{Params: params, Prompt: prompt})
+	return r.DeadLetters.Redrive(ctx, principal(ctx), models.DeadLetterID(id), operate.Edit{Params: params, Prompt: prompt})
 }
 
 func (r *mutationResolver) RedriveDeadLetters(ctx context.Context, fingerprint *string, failureClass *models.FailureClass, model *string, provider *string, audience []models.Audience, limit *int, perMinute *int, canary *int) (int, error) {
@@ -57,11 +57,11 @@ func (r *mutationResolver) RedriveDeadLetters(ctx context.Context, fingerprint *
 }
 
 func (r *mutationResolver) DiscardDeadLetter(ctx context.Context, id string, note *string) (*models.DeadLetter, error) {
-	return r.Letters.Discard(ctx, principal(ctx), models.DeadLetterID(id), valueOr(note, ""))
+	return r.DeadLetters.Discard(ctx, principal(ctx), models.DeadLetterID(id), valueOr(note, ""))
 }
 
 func (r *mutationResolver) DiscardDeadLetters(ctx context.Context, fingerprint string, note *string, limit *int) (int, error) {
-	return r.Letters.DiscardAll(ctx, principal(ctx), fingerprint, valueOr(note, ""), valueOr(limit, operate.MaxDiscards))
+	return r.DeadLetters.DiscardAll(ctx, principal(ctx), fingerprint, valueOr(note, ""), valueOr(limit, operate.MaxDiscards))
 }
 
 func (r *queryResolver) DeadLetterGroups(ctx context.Context, resolved *bool, audience []models.Audience) ([]*models.DeadLetterGroup, error) {

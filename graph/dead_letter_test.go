@@ -15,7 +15,7 @@ func (a *api) fail(t *testing.T, worker jobs.Principal, reason string) *models.J
 	a.Submit(t)
 	granted, fence := a.Lease(t, worker)
 	log := a.Upload(t, worker, fence, models.ArtifactLog, []byte("the last words"))
-	_, err := a.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailUnauthorized, Message: reason, Log: &log})
+	_, err := a.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailUnauthorized, Message: reason, Log: &log})
 	require.NoError(t, err)
 	return granted.Job
 }
@@ -77,7 +77,7 @@ func TestDeadLetters(t *testing.T) {
 		require.Equal(t, []string{"CONFLICT"}, refused.codes())
 
 		granted, fence := a.Lease(t, worker)
-		_, err := a.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailUnauthorized, Message: "a face again"})
+		_, err := a.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailUnauthorized, Message: "a face again"})
 		require.NoError(t, err)
 		second, err := models.FindDeadLetter(t.Context(), a.DB, granted.Job.ID, 2)
 		require.NoError(t, err)

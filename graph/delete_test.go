@@ -22,7 +22,7 @@ func TestDeleteJob(t *testing.T) {
 		worker := a.Worker(t, "one")
 		_, fence := a.Lease(t, worker)
 		video := a.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-		end, err := a.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+		end, err := a.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 		require.NoError(t, err)
 
 		deleted := at[map[string]any](t, a.client(t, deleteJob, map[string]any{"id": job.ID}), "deleteJob")

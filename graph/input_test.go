@@ -89,7 +89,7 @@ func TestInput(t *testing.T) {
 		require.NoError(t, err)
 		_, fence := a.Lease(t, p)
 		video := a.Upload(t, p, fence, models.ArtifactFinalVideo, []byte("a video"))
-		_, err = a.Holder.Complete(t.Context(), p, fence, lease.Completion{Video: &video, Output: []byte(`{"mood": "calm"}`)})
+		_, err = a.Attempts.Complete(t.Context(), p, fence, lease.Completion{Video: &video, Output: []byte(`{"mood": "calm"}`)})
 		require.NoError(t, err)
 		prompt, frame := "a {{"+string(source.ID)+".output.mood}} sea", string(source.ID)+".lastFrame"
 

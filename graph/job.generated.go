@@ -45,7 +45,7 @@ type JobResolver interface {
 	Attempts(ctx context.Context, obj *models.Job) ([]*models.Attempt, error)
 	Events(ctx context.Context, obj *models.Job, first *int, after *string) (*Connection[models.JobEvent], error)
 	Artifacts(ctx context.Context, obj *models.Job, typeArg *models.ArtifactType) ([]*models.Artifact, error)
-	Inputs(ctx context.Context, obj *models.Job) ([]*query.JobInput, error)
+	Inputs(ctx context.Context, obj *models.Job) ([]*query.InputOfJob, error)
 	Result(ctx context.Context, obj *models.Job) (*models.Artifact, error)
 
 	Account(ctx context.Context, obj *models.Job) (*models.Account, error)
@@ -2118,7 +2118,7 @@ func (ec *executionContext) _Job_inputs(ctx context.Context, field graphql.Colle
 			return ec.Resolvers.Job().Inputs(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*query.JobInput) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v []*query.InputOfJob) graphql.Marshaler {
 			return ec.marshalNJobInput2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐJobInputᚄ(ctx, selections, v)
 		},
 		true,
@@ -3317,7 +3317,7 @@ func (ec *executionContext) fieldContext_JobEventEdge_node(_ context.Context, fi
 	return fc, nil
 }
 
-func (ec *executionContext) _JobInput_name(ctx context.Context, field graphql.CollectedField, obj *query.JobInput) (ret graphql.Marshaler) {
+func (ec *executionContext) _JobInput_name(ctx context.Context, field graphql.CollectedField, obj *query.InputOfJob) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3340,7 +3340,7 @@ func (ec *executionContext) fieldContext_JobInput_name(_ context.Context, field 
 	return graphql.NewScalarFieldContext("JobInput", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _JobInput_reference(ctx context.Context, field graphql.CollectedField, obj *query.JobInput) (ret graphql.Marshaler) {
+func (ec *executionContext) _JobInput_reference(ctx context.Context, field graphql.CollectedField, obj *query.InputOfJob) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3363,7 +3363,7 @@ func (ec *executionContext) fieldContext_JobInput_reference(_ context.Context, f
 	return graphql.NewScalarFieldContext("JobInput", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _JobInput_artifact(ctx context.Context, field graphql.CollectedField, obj *query.JobInput) (ret graphql.Marshaler) {
+func (ec *executionContext) _JobInput_artifact(ctx context.Context, field graphql.CollectedField, obj *query.InputOfJob) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -6874,7 +6874,7 @@ func (ec *executionContext) _JobEventEdge(ctx context.Context, sel ast.Selection
 
 var jobInputImplementors = []string{"JobInput"}
 
-func (ec *executionContext) _JobInput(ctx context.Context, sel ast.SelectionSet, obj *query.JobInput) graphql.Marshaler {
+func (ec *executionContext) _JobInput(ctx context.Context, sel ast.SelectionSet, obj *query.InputOfJob) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, jobInputImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -7855,7 +7855,7 @@ func (ec *executionContext) unmarshalNJobFilter2githubᚗcomᚋreelayᚋreelay�
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNJobInput2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐJobInputᚄ(ctx context.Context, sel ast.SelectionSet, v []*query.JobInput) graphql.Marshaler {
+func (ec *executionContext) marshalNJobInput2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐJobInputᚄ(ctx context.Context, sel ast.SelectionSet, v []*query.InputOfJob) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
@@ -7871,7 +7871,7 @@ func (ec *executionContext) marshalNJobInput2ᚕᚖgithubᚗcomᚋreelayᚋreela
 	return ret
 }
 
-func (ec *executionContext) marshalNJobInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐJobInput(ctx context.Context, sel ast.SelectionSet, v *query.JobInput) graphql.Marshaler {
+func (ec *executionContext) marshalNJobInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐJobInput(ctx context.Context, sel ast.SelectionSet, v *query.InputOfJob) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")

@@ -78,10 +78,10 @@ func (r *jobResolver) Artifacts(ctx context.Context, obj *models.Job, typeArg *m
 	return ofType(all, *typeArg), nil
 }
 
-func (r *jobResolver) Inputs(ctx context.Context, obj *models.Job) ([]*query.JobInput, error) {
+func (r *jobResolver) Inputs(ctx context.Context, obj *models.Job) ([]*query.InputOfJob, error) {
 	inputs := r.Reader.Inputs(obj, nil)
 	if len(inputs) == 0 {
-		return []*query.JobInput{}, nil
+		return []*query.InputOfJob{}, nil
 	}
 	files, err := load(ctx).InputFiles.Load(ctx, obj.ID)
 	return r.Reader.Inputs(obj, files), err

@@ -256,7 +256,7 @@ func TestReads(t *testing.T) {
 		job := a.Submit(t)
 		worker := a.Worker(t, "i-1")
 		_, fence := a.Lease(t, worker)
-		_, err := a.Holder.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: models.Progress{
+		_, err := a.Attempts.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: models.Progress{
 			Phase: models.PhaseRendering, Percent: 40, Message: "frame by frame",
 			Step: new(4), TotalSteps: new(10), Frame: new(7), TotalFrames: new(12), ETASeconds: new(2.5),
 		}})

@@ -27,7 +27,7 @@ func TestLinks(t *testing.T) {
 	worker := s.Worker(t, "one")
 	granted, fence := s.Lease(t, worker)
 	video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-	_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+	_, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 	require.NoError(t, err)
 	api := graph.New(&graph.Resolver{Reader: s.Reader, Watcher: s.Watcher, Inputs: s.Inputs},
 		&auth.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 9},
@@ -122,7 +122,7 @@ func TestPreview(t *testing.T) {
 
 	for _, picture := range []string{"first", "second"} {
 		object := a.Upload(t, worker, fence, models.ArtifactPreview, []byte(picture))
-		_, err := a.Holder.CommitArtifact(t.Context(), worker, fence, models.ArtifactPreview, object)
+		_, err := a.Attempts.CommitArtifact(t.Context(), worker, fence, models.ArtifactPreview, object)
 		require.NoError(t, err)
 
 		require.Contains(t, shown(), "/objects/")

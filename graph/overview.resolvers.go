@@ -21,7 +21,7 @@ func (r *queryResolver) Overview(ctx context.Context) (*query.Overview, error) {
 }
 
 func (r *queryResolver) Attention(ctx context.Context) ([]*attention.Cause, error) {
-	reader := attention.Reader{Reader: r.Reader, Alerts: r.Resolver.Alerts}
+	reader := attention.Finder{Jobs: r.Reader, Alerts: r.Resolver.Alerts}
 	causes, err := reader.Causes(ctx, principal(ctx))
 	return lo.ToSlicePtr(causes), err
 }

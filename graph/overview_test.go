@@ -24,7 +24,7 @@ func TestOverview(t *testing.T) {
 		worker := a.Worker(t, "one")
 		_, fence := a.Lease(t, worker)
 		o := jobstest.UploadAll(t, a.Stack, worker, fence)
-		_, err := a.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &o.Video})
+		_, err := a.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &o.Video})
 		require.NoError(t, err)
 
 		got := ask(t, a.url, a.Secrets[models.RoleViewer], `{

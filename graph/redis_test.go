@@ -30,16 +30,16 @@ func newCluster(t *testing.T) *cluster {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
 	c := &cluster{jobstest.New(t), server}
-	c.Notifier.News = c.news(t)
+	c.Notifier.Notifications = c.news(t)
 	return c
 }
 
 // news returns the news of one process.
-func (c *cluster) news(t *testing.T) *ready.News {
+func (c *cluster) news(t *testing.T) *ready.Notifications {
 	t.Helper()
 	client, err := ready.NewClient(c.redis.URL())
 	require.NoError(t, err)
-	news := ready.NewNews(client, "test")
+	news := ready.NewNotifications(client, "test")
 	t.Cleanup(func() { news.Close(); client.Close() })
 	return news
 }
@@ -47,7 +47,7 @@ func (c *cluster) news(t *testing.T) *ready.News {
 // replica starts another process of the API with the default intervals.
 func (c *cluster) replica(t *testing.T) *api {
 	t.Helper()
-	watcher := &watch.Watcher{Reader: c.Reader, News: c.news(t)}
+	watcher := &watch.Watcher{Reader: c.Reader, Notifications: c.news(t)}
 	keys := &auth.KeyWatch{Authenticate: (&auth.KeyCache{Authenticate: c.Keys.Authenticate}).Get}
 	server := httptest.NewServer(graph.New(&graph.Resolver{Reader: c.Reader, Watcher: watcher, Keys: c.Keys}, keys, graph.Options{}))
 	t.Cleanup(server.Close)

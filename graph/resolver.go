@@ -44,27 +44,27 @@ import (
 
 // Resolver holds the parts of the domain that the API calls.
 type Resolver struct {
-	Submitter *submit.Submitter
-	Canceller *operate.Canceller
-	Deleter   *operate.Deleter
-	Reader    *query.Reader
-	Watcher   *watch.Watcher
-	Leaser    *lease.Leaser
-	Holder    *lease.Holder
-	Retrier   *operate.Retrier
-	Registrar *fleet.Registrar
-	Operator  *operate.Operator
-	Registry  *registry.Registry
-	Fleet     *fleet.Operator
-	Pools     *fleet.Pools
-	Letters   *operate.DeadLetters
-	Bulk      *bulk.Bulk
-	Keys      *auth.Keys
-	Accounts  *auth.Accounts
-	Members   *auth.Members
-	Webhooks  *webhook.Endpoints
-	Inputs    *inputs.Inputs
-	Alerts    *alert.Desk
+	Submitter   *submit.Submitter
+	Canceller   *operate.Canceller
+	Deleter     *operate.Deleter
+	Reader      *query.Reader
+	Watcher     *watch.Watcher
+	Leaser      *lease.Leaser
+	Attempts    *lease.Attempts
+	Retrier     *operate.Retrier
+	Registrar   *fleet.Registrar
+	Operator    *operate.QueueOperator
+	Registry    *registry.Registry
+	Fleet       *fleet.WorkerOperator
+	Pools       *fleet.Pools
+	DeadLetters *operate.DeadLetters
+	Bulk        *bulk.Bulk
+	Keys        *auth.Keys
+	Accounts    *auth.Accounts
+	Members     *auth.Members
+	Webhooks    *webhook.Endpoints
+	Inputs      *inputs.Inputs
+	Alerts      *alert.Desk
 	// Examine runs the checks of the doctor.
 	Examine func(ctx context.Context) ([]doctor.Finding, error)
 	// RedisVersion returns the version of Redis, or "" if it is not known.

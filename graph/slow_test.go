@@ -46,7 +46,7 @@ func TestSlowReader(t *testing.T) {
 			tidy, left := jobstest.Tidy(t, served)
 			server := httptest.NewServer(served)
 			t.Cleanup(server.Close)
-			key, job, followers := s.Secrets[models.RoleClient], s.Submit(t), s.Watcher.News.(*jobstest.News).Followers
+			key, job, followers := s.Secrets[models.RoleClient], s.Submit(t), s.Watcher.Notifications.(*jobstest.Notifications).Followers
 			s.Happen(t, job.ID, events-1)
 			request := map[string]any{
 				"query":     `subscription ($id: ID!) { jobEvents(jobId: $id, afterSeq: 0) { seq payload } }`,

@@ -72,7 +72,7 @@ func TestStatementsOfAPage(t *testing.T) {
 		worker := a.Worker(t, fmt.Sprint("w", i))
 		_, fence := a.Lease(t, worker)
 		log := a.Upload(t, worker, fence, "LOG", []byte("log"))
-		_, err := a.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: "INVALID_INPUT", Message: "no", Log: &log})
+		_, err := a.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: "INVALID_INPUT", Message: "no", Log: &log})
 		require.NoError(t, err)
 		require.NotEmpty(t, job.ID)
 	}

@@ -48,15 +48,15 @@ func (r *mutationResolver) LeaseJob(ctx context.Context, input LeaseJobInput) (*
 }
 
 func (r *mutationResolver) Heartbeat(ctx context.Context, input HeartbeatInput) (*lease.Answer, error) {
-	return r.Holder.Heartbeat(ctx, principal(ctx), input.Fence, input.GPUs)
+	return r.Attempts.Heartbeat(ctx, principal(ctx), input.Fence, input.GPUs)
 }
 
 func (r *mutationResolver) ReportProgress(ctx context.Context, input ProgressInput) (*lease.Answer, error) {
-	return r.Holder.ReportProgress(ctx, principal(ctx), input.Fence, input.ProgressReport)
+	return r.Attempts.ReportProgress(ctx, principal(ctx), input.Fence, input.ProgressReport)
 }
 
 func (r *mutationResolver) RequestUpload(ctx context.Context, input RequestUploadInput) (*UploadTarget, error) {
-	key, link, err := r.Holder.RequestUpload(ctx, principal(ctx), input.Fence, input.UploadRequest)
+	key, link, err := r.Attempts.RequestUpload(ctx, principal(ctx), input.Fence, input.UploadRequest)
 	if err != nil {
 		return nil, err
 	}
@@ -64,36 +64,36 @@ func (r *mutationResolver) RequestUpload(ctx context.Context, input RequestUploa
 }
 
 func (r *mutationResolver) CommitCheckpoint(ctx context.Context, input CommitCheckpointInput) (*lease.Answer, error) {
-	return r.Holder.CommitCheckpoint(ctx, principal(ctx), input.Fence, input.Checkpoint)
+	return r.Attempts.CommitCheckpoint(ctx, principal(ctx), input.Fence, input.Checkpoint)
 }
 
 func (r *mutationResolver) RejectCheckpoint(ctx context.Context, attemptID string, fencingToken string, artifactID string, reason string) (*lease.Answer, error) {
 	fence := newFence(attemptID, fencingToken)
-	return r.Holder.RejectCheckpoint(ctx, principal(ctx), fence, models.ArtifactID(artifactID), reason)
+	return r.Attempts.RejectCheckpoint(ctx, principal(ctx), fence, models.ArtifactID(artifactID), reason)
 }
 
 func (r *mutationResolver) StoreHandle(ctx context.Context, attemptID string, fencingToken string, value string) (*lease.Answer, error) {
-	return r.Holder.StoreHandle(ctx, principal(ctx), newFence(attemptID, fencingToken), value)
+	return r.Attempts.StoreHandle(ctx, principal(ctx), newFence(attemptID, fencingToken), value)
 }
 
 func (r *mutationResolver) AppendLog(ctx context.Context, attemptID string, fencingToken string, position int64, text string) (*lease.Answer, error) {
-	return r.Holder.AppendLog(ctx, principal(ctx), newFence(attemptID, fencingToken), position, text)
+	return r.Attempts.AppendLog(ctx, principal(ctx), newFence(attemptID, fencingToken), position, text)
 }
 
 func (r *mutationResolver) CommitArtifact(ctx context.Context, attemptID string, fencingToken string, typeArg models.ArtifactType, object jobs.UploadedObject) (*lease.Answer, error) {
-	return r.Holder.CommitArtifact(ctx, principal(ctx), newFence(attemptID, fencingToken), typeArg, object)
+	return r.Attempts.CommitArtifact(ctx, principal(ctx), newFence(attemptID, fencingToken), typeArg, object)
 }
 
 func (r *mutationResolver) CompleteJob(ctx context.Context, input CompleteJobInput) (*EndPayload, error) {
-	return newEnd(r.Holder.Complete(ctx, principal(ctx), input.Fence, input.Completion))
+	return newEnd(r.Attempts.Complete(ctx, principal(ctx), input.Fence, input.Completion))
 }
 
 func (r *mutationResolver) FailJob(ctx context.Context, input FailJobInput) (*EndPayload, error) {
-	return newEnd(r.Holder.Fail(ctx, principal(ctx), input.Fence, input.Failure))
+	return newEnd(r.Attempts.Fail(ctx, principal(ctx), input.Fence, input.Failure))
 }
 
 func (r *mutationResolver) ReleaseJob(ctx context.Context, input ReleaseJobInput) (*models.Job, error) {
-	return r.Holder.Release(ctx, principal(ctx), input.Fence, input.Reason)
+	return r.Attempts.Release(ctx, principal(ctx), input.Fence, input.Reason)
 }
 
 func (r *mutationResolver) DrainSelf(ctx context.Context, workerID string, reason string, deadline *time.Time) (*models.Worker, error) {

@@ -996,8 +996,8 @@ func (ec *executionContext) unmarshalInputSubmitWorkflowInput(ctx context.Contex
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputWorkflowJobInput(ctx context.Context, obj any) (workflow.JobInput, error) {
-	var it workflow.JobInput
+func (ec *executionContext) unmarshalInputWorkflowJobInput(ctx context.Context, obj any) (workflow.Node, error) {
+	var it workflow.Node
 	if obj == nil {
 		return it, nil
 	}
@@ -1738,15 +1738,15 @@ func (ec *executionContext) marshalNWorkflowJob2ᚖgithubᚗcomᚋreelayᚋreela
 	return ec._WorkflowJob(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNWorkflowJobInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋworkflowᚐJobInput(ctx context.Context, v any) (workflow.JobInput, error) {
+func (ec *executionContext) unmarshalNWorkflowJobInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋworkflowᚐJobInput(ctx context.Context, v any) (workflow.Node, error) {
 	res, err := ec.unmarshalInputWorkflowJobInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) unmarshalNWorkflowJobInput2ᚕgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋworkflowᚐJobInputᚄ(ctx context.Context, v any) ([]workflow.JobInput, error) {
+func (ec *executionContext) unmarshalNWorkflowJobInput2ᚕgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋworkflowᚐJobInputᚄ(ctx context.Context, v any) ([]workflow.Node, error) {
 	vSlice := graphql.CoerceList(v)
 	var err error
-	res := make([]workflow.JobInput, len(vSlice))
+	res := make([]workflow.Node, len(vSlice))
 	for i := range vSlice {
 		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
 		res[i], err = ec.unmarshalNWorkflowJobInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋworkflowᚐJobInput(ctx, vSlice[i])

@@ -18,26 +18,26 @@ import (
 // It returns FORBIDDEN if the caller lost its rights since it was authenticated: see Stands. The
 // caller must then roll its transaction back.
 func (p Principal) Audit(ctx context.Context, db bun.IDB, action, target string, more Payload) error {
-	if err := p.Stands(ctx, db); err != nil {
+	if err := p.Revalidate(ctx, db); err != nil {
 		return err
 	}
 	return p.Record(ctx, db, action, target, more)
 }
 
-// Stands returns FORBIDDEN if the caller's member was disabled or got another role, or its key
+// Revalidate returns FORBIDDEN if the caller's member was disabled or got another role, or its key
 // was revoked or has expired, since the caller was authenticated. Otherwise it holds the
 // caller's row until the transaction ends: rights that are taken away meanwhile are taken after
 // the action. The running server and bulk operations, which were checked when they began, stand.
-func (p Principal) Stands(ctx context.Context, db bun.IDB) error {
+func (p Principal) Revalidate(ctx context.Context, db bun.IDB) error {
 	var stands bool
 	var err error
 	switch {
 	case p.Bulk != "":
 		return nil
 	case p.Member != nil:
-		stands, err = models.HoldMember(ctx, db, p.Member.ID, p.Role)
+		stands, err = models.ShareLockMember(ctx, db, p.Member.ID, p.Role)
 	case p.KeyID != "":
-		stands, err = models.HoldAPIKey(ctx, db, p.KeyID)
+		stands, err = models.ShareLockAPIKey(ctx, db, p.KeyID)
 	default:
 		return nil
 	}

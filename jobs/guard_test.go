@@ -25,7 +25,7 @@ func TestSchema(t *testing.T) {
 		done := s.Submit(t)
 		_, doneFence := s.Lease(t, idle)
 		video := s.Upload(t, idle, doneFence, models.ArtifactFinalVideo, []byte("a video"))
-		end, err := s.Holder.Complete(t.Context(), idle, doneFence, lease.Completion{Video: &video})
+		end, err := s.Attempts.Complete(t.Context(), idle, doneFence, lease.Completion{Video: &video})
 		require.NoError(t, err)
 		before := s.Dump(t)
 		attempt := `INSERT INTO job_attempts (id, job_id, run, attempt_no, worker_id, fencing_token, status, leased_at, lease_expires_at)

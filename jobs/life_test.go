@@ -22,10 +22,10 @@ type life struct {
 	clients []jobs.Principal
 	workers []jobs.Principal
 	jobs    []models.JobID
-	leases  []heldLease
+	leases  []liveLease
 }
 
-type heldLease struct {
+type liveLease struct {
 	worker jobs.Principal
 	fence  lease.Fence
 }
@@ -83,13 +83,13 @@ func (l *life) lease(t *rapid.T) {
 
 func (l *life) keep(worker jobs.Principal, got *lease.Lease) {
 	if got != nil {
-		l.leases = append(l.leases, heldLease{worker, jobstest.FenceOf(got)})
+		l.leases = append(l.leases, liveLease{worker, jobstest.FenceOf(got)})
 	}
 }
 
 // upload uploads an object, or nothing if the lease is gone.
-func (l *life) upload(t *rapid.T, outer *testing.T, held heldLease, kind models.ArtifactType) *jobs.UploadedObject {
-	if _, err := l.s.Holder.Heartbeat(context.Background(), held.worker, held.fence, nil); err != nil {
+func (l *life) upload(t *rapid.T, outer *testing.T, held liveLease, kind models.ArtifactType) *jobs.UploadedObject {
+	if _, err := l.s.Attempts.Heartbeat(context.Background(), held.worker, held.fence, nil); err != nil {
 		allowed(t, err, apierror.CodeLeaseLost)
 		return nil
 	}
@@ -104,12 +104,12 @@ func (l *life) checkpoint(outer *testing.T) func(*rapid.T) {
 		if o == nil {
 			return
 		}
-		_, err := l.s.Holder.CommitCheckpoint(context.Background(), held.worker, held.fence, jobs.Checkpoint{Object: *o, Step: 1, Percent: 1})
+		_, err := l.s.Attempts.CommitCheckpoint(context.Background(), held.worker, held.fence, jobs.Checkpoint{Object: *o, Step: 1, Percent: 1})
 		require.NoError(t, err)
 		if rapid.Bool().Draw(t, "reject") {
 			attempt, err := models.GetAttempt(context.Background(), l.s.DB, held.fence.AttemptID)
 			require.NoError(t, err)
-			_, err = l.s.Holder.RejectCheckpoint(context.Background(), held.worker, held.fence, attempt.CheckpointID, "")
+			_, err = l.s.Attempts.RejectCheckpoint(context.Background(), held.worker, held.fence, attempt.CheckpointID, "")
 			require.NoError(t, err)
 		}
 	}
@@ -122,7 +122,7 @@ func (l *life) complete(outer *testing.T) func(*rapid.T) {
 		if video == nil {
 			video = &jobs.UploadedObject{ObjectKey: "a key of long ago"}
 		}
-		end, err := l.s.Holder.Complete(context.Background(), held.worker, held.fence, lease.Completion{Video: video, LeaseNext: rapid.Bool().Draw(t, "next")})
+		end, err := l.s.Attempts.Complete(context.Background(), held.worker, held.fence, lease.Completion{Video: video, LeaseNext: rapid.Bool().Draw(t, "next")})
 		allowed(t, err, apierror.CodeLeaseLost, apierror.CodeConflict)
 		if end != nil {
 			l.keep(held.worker, end.Next)
@@ -135,7 +135,7 @@ func (l *life) fail(t *rapid.T) {
 	class := rapid.SampledFrom([]models.FailureClass{
 		models.FailTransient, models.FailModelCrash, models.FailPreempted, models.FailContentPolicy, models.FailRateLimited,
 	}).Draw(t, "class")
-	end, err := l.s.Holder.Fail(context.Background(), held.worker, held.fence, lease.Failure{Class: class, LeaseNext: rapid.Bool().Draw(t, "next")})
+	end, err := l.s.Attempts.Fail(context.Background(), held.worker, held.fence, lease.Failure{Class: class, LeaseNext: rapid.Bool().Draw(t, "next")})
 	allowed(t, err, apierror.CodeLeaseLost)
 	if end != nil {
 		l.keep(held.worker, end.Next)
@@ -144,7 +144,7 @@ func (l *life) fail(t *rapid.T) {
 
 func (l *life) release(t *rapid.T) {
 	held := pick(t, l.leases, "lease")
-	_, err := l.s.Holder.Release(context.Background(), held.worker, held.fence, models.FailPreempted)
+	_, err := l.s.Attempts.Release(context.Background(), held.worker, held.fence, models.FailPreempted)
 	allowed(t, err, apierror.CodeLeaseLost)
 }
 
@@ -164,7 +164,7 @@ func (l *life) reap(outer *testing.T) func(*rapid.T) {
 func (l *life) due(outer *testing.T) func(*rapid.T) {
 	return func(t *rapid.T) {
 		l.s.Exec(outer, "UPDATE jobs SET run_at = clock_timestamp() WHERE status = 'SCHEDULED'")
-		_, err := l.s.Scheduler.Due(context.Background())
+		_, err := l.s.Releaser.Due(context.Background())
 		require.NoError(t, err)
 	}
 }

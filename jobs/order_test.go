@@ -48,12 +48,12 @@ type candidate struct {
 	ID        models.JobID     `bun:"id"`
 	AccountID models.AccountID `bun:"account_id"`
 	models.Line
-	VirtualTime   float64 `bun:"virtual_time"`
-	OwnOrder      int64   `bun:"own_order"`
-	SincePromoted int     `bun:"since_promoted"`
-	Running       int     `bun:"running"`
-	MaxRunning    int     `bun:"max_running"`
-	Wished        bool    `bun:"wished"`
+	VirtualTime     float64 `bun:"virtual_time"`
+	OwnOrder        int64   `bun:"own_order"`
+	SincePromoted   int     `bun:"since_promoted"`
+	Running         int     `bun:"running"`
+	MaxRunning      int     `bun:"max_running"`
+	PreferredRegion bool    `bun:"wished"`
 }
 
 // due returns the job that comes first for a worker according to package fairqueue, without an
@@ -64,7 +64,7 @@ func due(t require.TestingT, s *jobstest.Stack, worker models.WorkerID, rank int
 	turns := fairqueue.Turns{}
 	all = slices.DeleteFunc(all, func(c candidate) bool {
 		turns[c.Lane] = c.SincePromoted
-		return !fairqueue.Stands(1, c.Running, c.MaxRunning)
+		return !fairqueue.Eligible(1, c.Running, c.MaxRunning)
 	})
 	slices.SortFunc(all, func(a, b candidate) int { return turns.Compare(a.place(), b.place()) })
 	var heads []candidate
@@ -76,7 +76,7 @@ func due(t require.TestingT, s *jobstest.Stack, worker models.WorkerID, rank int
 	if len(heads) == 0 {
 		return ""
 	}
-	fairqueue.Choose(heads, func(c candidate) float64 { return c.VirtualTime }, func(c candidate) int { return lo.Ternary(c.Wished, 0, 1) })
+	fairqueue.Choose(heads, func(c candidate) float64 { return c.VirtualTime }, func(c candidate) int { return lo.Ternary(c.PreferredRegion, 0, 1) })
 	return heads[0].ID
 }
 
@@ -173,17 +173,17 @@ func TestOrder(t *testing.T) {
 					allowed(rt, err, apierror.CodeConflict)
 				},
 				"pause": func(rt *rapid.T) {
-					steer := rapid.SampledFrom([]func(*operate.Operator) (*models.QueueCount, error){
-						func(o *operate.Operator) (*models.QueueCount, error) {
+					steer := rapid.SampledFrom([]func(*operate.QueueOperator) (*models.QueueCount, error){
+						func(o *operate.QueueOperator) (*models.QueueCount, error) {
 							return o.PauseQueue(context.Background(), s.Admin, models.TierPro, "", "")
 						},
-						func(o *operate.Operator) (*models.QueueCount, error) {
+						func(o *operate.QueueOperator) (*models.QueueCount, error) {
 							return o.ResumeQueue(context.Background(), s.Admin, models.TierPro, "")
 						},
-						func(o *operate.Operator) (*models.QueueCount, error) {
+						func(o *operate.QueueOperator) (*models.QueueCount, error) {
 							return o.PauseQueue(context.Background(), s.Admin, models.TierEnterprise, "testcard", "")
 						},
-						func(o *operate.Operator) (*models.QueueCount, error) {
+						func(o *operate.QueueOperator) (*models.QueueCount, error) {
 							return o.ResumeQueue(context.Background(), s.Admin, models.TierEnterprise, "testcard")
 						},
 					}).Draw(rt, "way")
@@ -245,7 +245,7 @@ func TestOrder(t *testing.T) {
 				if held.Job.Tier == models.TierFree {
 					promoted = append(promoted, i)
 				}
-				_, err := s.Holder.Fail(t.Context(), worker, jobstest.FenceOf(held), lease.Failure{Class: models.FailContentPolicy})
+				_, err := s.Attempts.Fail(t.Context(), worker, jobstest.FenceOf(held), lease.Failure{Class: models.FailContentPolicy})
 				require.NoError(t, err)
 			}
 
@@ -351,7 +351,7 @@ func TestClaim(t *testing.T) {
 			require.Equal(t, raised.ID, held.Job.ID)
 			s.Exec(t, "UPDATE jobs SET gpu_rank = 1")
 			behind := s.Submit(t)
-			_, err := s.Holder.Release(t.Context(), small, jobstest.FenceOf(held), models.FailPreempted)
+			_, err := s.Attempts.Release(t.Context(), small, jobstest.FenceOf(held), models.FailPreempted)
 			require.NoError(t, err)
 			lose(s)
 

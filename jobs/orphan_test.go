@@ -155,7 +155,7 @@ func TestFindOrphans(t *testing.T) {
 					require.NoError(rt, err)
 				}
 			}
-			sent := map[string]heldLease{}
+			sent := map[string]liveLease{}
 			send := func(rt *rapid.T) {
 				held := pick(rt, l.leases, "lease")
 				if o := l.upload(rt, t, held, models.ArtifactCheckpoint); o != nil {

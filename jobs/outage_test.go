@@ -103,15 +103,15 @@ func TestCommit(t *testing.T) {
 			ends models.JobStatus
 		}{
 			"Complete": {func(s *jobstest.Stack, p jobs.Principal, f lease.Fence, video *jobs.UploadedObject) error {
-				_, err := s.Holder.Complete(context.Background(), p, f, lease.Completion{Video: video})
+				_, err := s.Attempts.Complete(context.Background(), p, f, lease.Completion{Video: video})
 				return err
 			}, models.JobCompleted},
 			"Fail": {func(s *jobstest.Stack, p jobs.Principal, f lease.Fence, _ *jobs.UploadedObject) error {
-				_, err := s.Holder.Fail(context.Background(), p, f, lease.Failure{Class: models.FailTransient, Message: "no luck"})
+				_, err := s.Attempts.Fail(context.Background(), p, f, lease.Failure{Class: models.FailTransient, Message: "no luck"})
 				return err
 			}, models.JobScheduled},
 			"Release": {func(s *jobstest.Stack, p jobs.Principal, f lease.Fence, _ *jobs.UploadedObject) error {
-				_, err := s.Holder.Release(context.Background(), p, f, models.FailPreempted)
+				_, err := s.Attempts.Release(context.Background(), p, f, models.FailPreempted)
 				return err
 			}, models.JobQueued},
 		} {
@@ -141,8 +141,8 @@ func TestCommit(t *testing.T) {
 		_, fence := s.Lease(t, worker)
 		saved := jobs.Checkpoint{Object: s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("half a video")), Step: 5, Percent: 50}
 
-		loseCommit(t, proxy, func() error { _, err := s.Holder.CommitCheckpoint(t.Context(), worker, fence, saved); return err })
-		_, err := s.Holder.CommitCheckpoint(t.Context(), worker, fence, saved)
+		loseCommit(t, proxy, func() error { _, err := s.Attempts.CommitCheckpoint(t.Context(), worker, fence, saved); return err })
+		_, err := s.Attempts.CommitCheckpoint(t.Context(), worker, fence, saved)
 
 		require.NoError(t, err)
 		require.Equal(t, 1, s.Count(t, "artifacts"))
@@ -184,13 +184,13 @@ func TestPostgreSQLAway(t *testing.T) {
 		_, fence := s.Lease(t, worker)
 
 		proxy.Cut()
-		_, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+		_, err := s.Attempts.Heartbeat(t.Context(), worker, fence, nil)
 		require.True(t, models.IsOutage(err), "%v", err)
 		proxy.Heal()
 
 		clock := testrun.StartQuietClock()
 		testrun.Eventually(t, "the worker is heard again", func() bool {
-			_, err := s.Holder.Heartbeat(context.Background(), worker, fence, nil)
+			_, err := s.Attempts.Heartbeat(context.Background(), worker, fence, nil)
 			return err == nil
 		})
 		require.Less(t, clock.Elapsed(), 2*time.Second)

@@ -95,9 +95,9 @@ type ReadyJob struct {
 	models.Queue
 	ID      models.JobID
 	Account models.AccountID
-	// Wish is the region that the job prefers; the preference never costs other jobs their
+	// PreferredRegion is the region that the job prefers; the preference never costs other jobs their
 	// turn.
-	Wish string
+	PreferredRegion string
 	// Order is the job's place among its account's jobs of that line, lowest
 	// first.
 	Order int64
@@ -114,9 +114,9 @@ type ReadyIndex interface {
 	Add(ctx context.Context, jobs ...ReadyJob) error
 	// Remove takes jobs out and moves the account to its new virtual time.
 	Remove(ctx context.Context, jobs ...ReadyJob) error
-	// Stand removes accounts from all lines, or returns them, unless the index has a newer
+	// SetFlows removes accounts from all lines, or returns them, unless the index has a newer
 	// standing.
-	Stand(ctx context.Context, standings ...models.Standing) error
+	SetFlows(ctx context.Context, standings ...models.FlowState) error
 	// First returns at most n heads of the first line, in the order given, that has any in
 	// these queues: the first job of each account, by the accounts' virtual times. If there are
 	// accounts, it leaves out the others. It returns ErrIndexLost if the index is lost.
@@ -128,9 +128,9 @@ type ReadyIndex interface {
 	Wakes(ctx context.Context, found func(models.Queue, models.AccountID)) error
 }
 
-// News notifies every process that the rows of these ids, jobs' or workers', have changed. It
+// Notifications notifies every process that the rows of these ids, jobs' or workers', have changed. It
 // may lose messages, so subscribers also look from time to time.
-type News interface {
+type Notifications interface {
 	Publish(ctx context.Context, ids ...string)
 	// Subscribe calls told whenever there is news of the id, and returns a function that ends
 	// the subscription. told must not block.

@@ -63,7 +63,7 @@ func (l *refLease) renew() {
 
 func (r *reference) heartbeat(t *rapid.T) {
 	l := pick(t, r.leases, "lease")
-	answer, err := r.s.Holder.Heartbeat(context.Background(), l.worker.Principal, l.fence, nil)
+	answer, err := r.s.Attempts.Heartbeat(context.Background(), l.worker.Principal, l.fence, nil)
 	if l.ended != "" {
 		require.ErrorIs(t, err, apierror.ErrLeaseLost)
 		return
@@ -76,7 +76,7 @@ func (r *reference) heartbeat(t *rapid.T) {
 func (r *reference) progress(t *rapid.T) {
 	l := pick(t, r.leases, "lease")
 	phase := rapid.SampledFrom([]models.Phase{models.PhaseRendering, models.PhaseUploading}).Draw(t, "phase")
-	_, err := r.s.Holder.ReportProgress(context.Background(), l.worker.Principal, l.fence, lease.ProgressReport{Progress: models.Progress{
+	_, err := r.s.Attempts.ReportProgress(context.Background(), l.worker.Principal, l.fence, lease.ProgressReport{Progress: models.Progress{
 		Percent: rapid.Float64Range(0, 100).Draw(t, "percent"), Phase: phase,
 	}})
 	if l.ended != "" {
@@ -94,13 +94,13 @@ func (r *reference) checkpoint(t *rapid.T) {
 	l := pick(t, r.leases, "lease")
 	if l.ended != "" {
 		stale := jobs.Checkpoint{Object: jobs.UploadedObject{ObjectKey: "k"}, Step: 1, Percent: 1}
-		_, err := r.s.Holder.CommitCheckpoint(context.Background(), l.worker.Principal, l.fence, stale)
+		_, err := r.s.Attempts.CommitCheckpoint(context.Background(), l.worker.Principal, l.fence, stale)
 		require.ErrorIs(t, err, apierror.ErrLeaseLost)
 		return
 	}
 	l.renew()
 	o := r.s.Upload(r.outer, l.worker.Principal, l.fence, models.ArtifactCheckpoint, []byte(fmt.Sprint(rapid.Int().Draw(t, "bytes"))))
-	_, err := r.s.Holder.CommitCheckpoint(context.Background(), l.worker.Principal, l.fence, jobs.Checkpoint{Object: o, Step: 1, Percent: 1})
+	_, err := r.s.Attempts.CommitCheckpoint(context.Background(), l.worker.Principal, l.fence, jobs.Checkpoint{Object: o, Step: 1, Percent: 1})
 	require.NoError(t, err)
 	newest, err := models.ListCheckpoints(context.Background(), r.s.DB, l.job.id, 1)
 	require.NoError(t, err)
@@ -114,7 +114,7 @@ func (r *reference) reject(t *rapid.T) {
 		t.Skip("there is none")
 	}
 	newest := len(l.job.saved) - 1
-	_, err := r.s.Holder.RejectCheckpoint(context.Background(), l.worker.Principal, l.fence, l.job.saved[newest], "broken")
+	_, err := r.s.Attempts.RejectCheckpoint(context.Background(), l.worker.Principal, l.fence, l.job.saved[newest], "broken")
 	if l.ended != "" {
 		require.ErrorIs(t, err, apierror.ErrLeaseLost)
 		return
@@ -134,7 +134,7 @@ func (r *reference) complete(t *rapid.T) {
 		}
 	}
 	next := rapid.Bool().Draw(t, "next")
-	end, err := r.s.Holder.Complete(context.Background(), l.worker.Principal, l.fence, lease.Completion{Video: l.video, LeaseNext: next})
+	end, err := r.s.Attempts.Complete(context.Background(), l.worker.Principal, l.fence, lease.Completion{Video: l.video, LeaseNext: next})
 	if l.ended == "" {
 		l.end(r, models.AttemptSucceeded, func(job *refJob) { job.over(r, models.JobCompleted) })
 	}
@@ -165,7 +165,7 @@ func (r *reference) fail(t *rapid.T) {
 		models.FailTransient, models.FailModelCrash, models.FailPreempted, models.FailContentPolicy, models.FailOutOfMemory,
 	}).Draw(t, "class")
 	next := rapid.Bool().Draw(t, "next")
-	end, err := r.s.Holder.Fail(context.Background(), l.worker.Principal, l.fence, lease.Failure{Class: class, LeaseNext: next})
+	end, err := r.s.Attempts.Fail(context.Background(), l.worker.Principal, l.fence, lease.Failure{Class: class, LeaseNext: next})
 	if l.ended == "" {
 		l.end(r, models.AttemptFailed, func(job *refJob) { job.fail(r, class, l.worker.WorkerID) })
 	}
@@ -198,7 +198,7 @@ func (j *refJob) fail(r *reference, class models.FailureClass, worker models.Wor
 
 func (r *reference) release(t *rapid.T) {
 	l := pick(t, r.leases, "lease")
-	_, err := r.s.Holder.Release(context.Background(), l.worker.Principal, l.fence, models.FailPreempted)
+	_, err := r.s.Attempts.Release(context.Background(), l.worker.Principal, l.fence, models.FailPreempted)
 	if l.ended == "" {
 		l.end(r, models.AttemptReleased, func(job *refJob) { job.requeue(r) })
 	}

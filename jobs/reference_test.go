@@ -217,11 +217,11 @@ func (r *reference) submitAgain(t *rapid.T) {
 func (r *reference) foreign(t *rapid.T) {
 	l, other := pick(t, r.leases, "lease"), pick(t, r.workers, "worker")
 	if other.WorkerID != l.worker.WorkerID {
-		_, err := r.s.Holder.Release(context.Background(), other.Principal, l.fence, models.FailPreempted)
+		_, err := r.s.Attempts.Release(context.Background(), other.Principal, l.fence, models.FailPreempted)
 		jobstest.RequireCode(t, err, apierror.CodeNotFound)
 	}
 	forged := lease.Fence{AttemptID: l.fence.AttemptID, Token: models.NewFencingToken()}
-	_, err := r.s.Holder.Fail(context.Background(), l.worker.Principal, forged, lease.Failure{Class: models.FailContentPolicy})
+	_, err := r.s.Attempts.Fail(context.Background(), l.worker.Principal, forged, lease.Failure{Class: models.FailContentPolicy})
 	require.ErrorIs(t, err, apierror.ErrLeaseLost)
 }
 
@@ -282,7 +282,7 @@ func (r *reference) live() []*refLease {
 
 func (r *reference) due(t *rapid.T) {
 	r.s.Exec(r.outer, "UPDATE jobs SET run_at = clock_timestamp() WHERE status = 'SCHEDULED'")
-	_, err := r.s.Scheduler.Due(context.Background())
+	_, err := r.s.Releaser.Due(context.Background())
 	require.NoError(t, err)
 	for _, job := range r.jobs {
 		if job.status == models.JobScheduled {

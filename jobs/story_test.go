@@ -20,18 +20,18 @@ func TestJob(t *testing.T) {
 		job := s.Submit(t)
 		worker := s.Worker(t, "one")
 		granted, fence := s.Lease(t, worker)
-		_, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+		_, err := s.Attempts.Heartbeat(t.Context(), worker, fence, nil)
 		require.NoError(t, err)
-		_, err = s.Holder.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{
+		_, err = s.Attempts.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{
 			Progress: models.Progress{Percent: 40, Phase: models.PhaseRendering, Message: "step 4 of 10"},
 		})
 		require.NoError(t, err)
 		checkpoint := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("state at step 4"))
-		_, err = s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: checkpoint, Step: 4, Percent: 40})
+		_, err = s.Attempts.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: checkpoint, Step: 4, Percent: 40})
 		require.NoError(t, err)
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 
-		end, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+		end, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 
 		require.NoError(t, err)
 		require.Equal(t, job.ID, granted.Job.ID)

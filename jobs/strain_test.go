@@ -94,7 +94,7 @@ func TestOldSnapshot(t *testing.T) {
 			begun := time.Now()
 			_, fence := s.Lease(t, worker)
 			took = append(took, time.Since(begun))
-			_, err := s.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+			_, err := s.Attempts.Release(t.Context(), worker, fence, models.FailPreempted)
 			require.NoError(t, err)
 		}
 		slices.Sort(took)

@@ -25,7 +25,7 @@ func TestTraceparent(t *testing.T) {
 	traced := submit(tracing.Adopt(t.Context(), caller))
 	worker := s.Worker(t, "one")
 	first := jobstest.LeaseNext(t, s, worker)
-	_, err := s.Holder.Release(t.Context(), worker, jobstest.FenceOf(first), models.FailPreempted)
+	_, err := s.Attempts.Release(t.Context(), worker, jobstest.FenceOf(first), models.FailPreempted)
 	require.NoError(t, err)
 	second := jobstest.LeaseNext(t, s, worker)
 

@@ -47,8 +47,8 @@ func TestViewer(t *testing.T) {
 		"Halt":        func() error { _, err := s.Operator.Halt(t.Context(), viewer, models.HaltTargets, "x"); return err },
 		"Resume":      func() error { _, err := s.Operator.Resume(t.Context(), viewer, models.HaltTargets); return err },
 		"Monitor":     func() error { return s.Operator.Monitor(t.Context(), viewer, "POST", "/asynqmon/x") },
-		"Redrive":     func() error { _, err := s.Letters.Redrive(t.Context(), viewer, letter, operate.Edit{}); return err },
-		"Discard":     func() error { _, err := s.Letters.Discard(t.Context(), viewer, letter, ""); return err },
+		"Redrive":     func() error { _, err := s.DeadLetters.Redrive(t.Context(), viewer, letter, operate.Edit{}); return err },
+		"Discard":     func() error { _, err := s.DeadLetters.Discard(t.Context(), viewer, letter, ""); return err },
 		"Request":     func() error { _, err := s.Inputs.Request(t.Context(), viewer, "image/png", 9, "AAAAAA=="); return err },
 		"Put":         func() error { _, err := s.Inputs.Put(t.Context(), viewer, "", bytes.NewReader(nil)); return err },
 		"StartBulk": func() error {

@@ -71,9 +71,9 @@ func GetAPIKey(ctx context.Context, db bun.IDB, id KeyID) (*APIKey, error) {
 	return k, err
 }
 
-// HoldAPIKey reports whether a key is valid, and keeps it from being revoked until the
+// ShareLockAPIKey reports whether a key is valid, and keeps it from being revoked until the
 // transaction ends.
-func HoldAPIKey(ctx context.Context, db bun.IDB, id KeyID) (bool, error) {
+func ShareLockAPIKey(ctx context.Context, db bun.IDB, id KeyID) (bool, error) {
 	var ids []KeyID
 	err := db.NewSelect().Model((*APIKey)(nil)).Column("id").Where("k.id = ?", id).Where(validKey).For("SHARE").Scan(ctx, &ids)
 	return len(ids) == 1, err

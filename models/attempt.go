@@ -132,15 +132,15 @@ func ListLastWorkers(ctx context.Context, db bun.IDB, jobs []JobID) (map[JobID]W
 	return last, err
 }
 
-// HeldJob is a job with the worker that holds it.
-type HeldJob struct {
+// LeasedJob is a job with the worker that holds it.
+type LeasedJob struct {
 	Job
 	WorkerID WorkerID `bun:"worker_id"`
 }
 
-// ListHeldJobs returns the jobs that these workers hold.
-func ListHeldJobs(ctx context.Context, db bun.IDB, workers []WorkerID) ([]*HeldJob, error) {
-	var held []*HeldJob
+// ListLeasedJobs returns the jobs that these workers hold.
+func ListLeasedJobs(ctx context.Context, db bun.IDB, workers []WorkerID) ([]*LeasedJob, error) {
+	var held []*LeasedJob
 	err := db.NewRaw(`
 		SELECT j.*, a.worker_id FROM job_attempts a JOIN jobs j ON j.id = a.job_id
 		WHERE a.ended_at IS NULL AND a.worker_id IN (?)`, bun.List(workers)).Scan(ctx, &held)

@@ -12,7 +12,7 @@ import (
 
 // LeaseBeat is one heartbeat of a batch. If GPUUtilization or GPUs is nil, the last samples stay.
 type LeaseBeat struct {
-	Hold
+	Fence
 	GPUUtilization []float64   `json:"gpus,omitzero"`
 	GPUs           []GPUSample `json:"samples,omitzero"`
 	// Progress is the newest progress of the job, or nil if the worker reports none. Its
@@ -40,8 +40,8 @@ type Beat struct {
 	// YieldRequestedAt is as in Attempt, but zero once the request is older than it may be.
 	YieldRequestedAt time.Time
 	YieldTo          Tier
-	// Told is true if an event of the job's progress was written.
-	Told bool
+	// EventWritten is true if an event of the job's progress was written.
+	EventWritten bool
 }
 
 //go:embed sql/extend_leases.sql
@@ -52,23 +52,23 @@ var extendLeasesSQL string
 // newest GPU samples, and the newest progress of each RUNNING or COMPLETING job. It writes an
 // event of the progress if thin allows one. Requests to give way that are older than yieldWithin
 // are left out. Rows are locked in the usual order.
-func ExtendLeases(ctx context.Context, db bun.IDB, beats []LeaseBeat, ttl, yieldWithin time.Duration, thin Thinning) (map[Hold]*Beat, error) {
+func ExtendLeases(ctx context.Context, db bun.IDB, beats []LeaseBeat, ttl, yieldWithin time.Duration, thin Thinning) (map[Fence]*Beat, error) {
 	arg, err := rowsArg(newestOf(beats))
 	if err != nil {
 		return nil, err
 	}
-	extended := make(map[Hold]*Beat, len(beats))
+	extended := make(map[Fence]*Beat, len(beats))
 	rows, err := run(ctx, db, extendLeasesSQL, pgx.NamedArgs{
 		"beats": arg, "ttl": ttl.Seconds(), "yield_within": yieldWithin.Seconds(),
 		"thin_percent": thin.Percent, "thin_after": thin.After.Seconds(),
 	})
 	err = scan(rows, err, func(rows *sql.Rows) error {
-		var hold Hold
+		var hold Fence
 		var b Beat
 		var cancelRequested, cancelDelivered, deadline, yieldRequested sql.NullTime
 		var cancelReason, drainReason, yieldTo sql.NullString
 		err := rows.Scan(&hold.WorkerID, &hold.AttemptID, &hold.Token, &b.JobID, &b.LeaseExpiresAt,
-			&cancelRequested, &cancelDelivered, &cancelReason, &b.WorkerStatus, &drainReason, &deadline, &b.Told, &yieldRequested, &yieldTo)
+			&cancelRequested, &cancelDelivered, &cancelReason, &b.WorkerStatus, &drainReason, &deadline, &b.EventWritten, &yieldRequested, &yieldTo)
 		b.CancelRequestedAt, b.CancelDeliveredAt, b.DrainDeadline = cancelRequested.Time, cancelDelivered.Time, deadline.Time
 		b.CancelReason, b.DrainReason = cancelReason.String, drainReason.String
 		b.YieldRequestedAt, b.YieldTo = yieldRequested.Time, Tier(yieldTo.String)
@@ -81,11 +81,11 @@ func ExtendLeases(ctx context.Context, db bun.IDB, beats []LeaseBeat, ttl, yield
 // newestOf merges the beats of each lease into one, with the newest samples and progress.
 func newestOf(beats []LeaseBeat) []LeaseBeat {
 	var newest []LeaseBeat
-	index := make(map[Hold]int, len(beats))
+	index := make(map[Fence]int, len(beats))
 	for _, b := range beats {
-		i, known := index[b.Hold]
+		i, known := index[b.Fence]
 		if !known {
-			index[b.Hold] = len(newest)
+			index[b.Fence] = len(newest)
 			newest = append(newest, b)
 			continue
 		}

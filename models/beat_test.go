@@ -55,13 +55,13 @@ func TestExtendLeases(t *testing.T) {
 		t.Cleanup(done)
 		fillWith(t, db, 4, 20, 2000, 1000)
 		start(t, db)
-		holds := liveHolds(t, db, 20)
+		holds := liveFences(t, db, 20)
 		before := wholeReads(t, db)
 
 		for range 8 { // PostgreSQL keeps a plan after five
 			var beats []models.LeaseBeat
 			for _, hold := range holds {
-				beats = append(beats, models.LeaseBeat{Hold: hold}, models.LeaseBeat{Hold: hold, Progress: &models.Progress{Phase: models.PhaseRendering}})
+				beats = append(beats, models.LeaseBeat{Fence: hold}, models.LeaseBeat{Fence: hold, Progress: &models.Progress{Phase: models.PhaseRendering}})
 			}
 			extended, err := models.ExtendLeases(t.Context(), db, beats, time.Minute, time.Minute, models.Thinning{})
 			require.NoError(t, err)

@@ -44,7 +44,7 @@ func changed(t *testing.T, db *bun.DB, make func(job *models.Job) models.Writes)
 	t.Helper()
 	var account models.AccountID
 	var id models.JobID
-	worker := liveHolds(t, db, 1)[0].WorkerID
+	worker := liveFences(t, db, 1)[0].WorkerID
 	require.NoError(t, db.NewRaw("SELECT account_id, id FROM jobs WHERE status = 'QUEUED' ORDER BY id LIMIT 1").Scan(t.Context(), &account, &id))
 	return id, db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
 		_, picked, err := models.LockPicks(ctx, tx, []models.Pick{{AccountID: account, WorkerID: worker, JobID: id}})
@@ -147,7 +147,7 @@ func TestTransaction(t *testing.T) {
 	t.Run("EndsWithItsContext", func(t *testing.T) {
 		t.Parallel()
 		db := lone(t, modelstest.DSN(t))
-		worker, all := liveHolds(t, db, 1)[0].WorkerID, free(t, db, "workers")
+		worker, all := liveFences(t, db, 1)[0].WorkerID, free(t, db, "workers")
 		for _, locked := range []bool{false, true} {
 			ctx, cancel := context.WithCancel(t.Context())
 

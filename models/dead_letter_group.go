@@ -15,7 +15,7 @@ type FailingHost struct {
 	PoolID   PoolID   `bun:"pool_id"`
 	// Pool is the pool's name, or "" for a worker without one.
 	Pool string `bun:"pool"`
-	// Letters is how many of the dead letters that were examined ended there.
+	// DeadLetters is how many of the dead letters that were examined ended there.
 	Letters int `bun:"letters"`
 }
 

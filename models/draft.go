@@ -25,10 +25,10 @@ func GetDraftsKeptHours(ctx context.Context, db bun.IDB, id AccountID) (hours in
 	return hours, err
 }
 
-// HandOverDraft gives a draft's accepted checkpoints, and its inputs, to the new job that
+// MoveDraftFiles gives a draft's accepted checkpoints, and its inputs, to the new job that
 // continues it. From then on only the new job decides how long the checkpoints are kept. Their
 // upload keys are forgotten: they belong to the draft, whose deletion would doom the objects.
-func HandOverDraft(ctx context.Context, tx bun.Tx, draft, job JobID) error {
+func MoveDraftFiles(ctx context.Context, tx bun.Tx, draft, job JobID) error {
 	for _, statement := range []string{
 		`WITH moved AS (
 			UPDATE artifacts SET job_id = ?1, attempt_id = NULL, review_at = clock_timestamp()

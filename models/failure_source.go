@@ -13,17 +13,17 @@ type FailureSource struct {
 	Class       FailureClass `bun:"class"`
 	Model       string       `bun:"model"`
 	Reason      string       `bun:"reason"`
-	// Letters counts its open dead letters among All, the newest ones.
-	Letters int `bun:"letters"`
-	All     int `bun:"all_letters"`
+	// DeadLetters counts its open dead letters among All, the newest ones.
+	DeadLetters int `bun:"letters"`
+	All         int `bun:"all_letters"`
 	// Accounts counts whose jobs they are; Account is the name of one of them.
 	Accounts int       `bun:"accounts"`
 	Account  string    `bun:"account"`
 	Since    time.Time `bun:"since"`
 }
 
-// failureSourceLetters bounds the dead letters that ListFailureSources reads.
-const failureSourceLetters = 300
+// failureSourceDeadLetters bounds the dead letters that ListFailureSources reads.
+const failureSourceDeadLetters = 300
 
 // ListFailureSources groups the newest open dead letters for operators that are not older than
 // window by their cause: the most frequent first, up to limit.
@@ -40,7 +40,7 @@ func ListFailureSources(ctx context.Context, db bun.IDB, window time.Duration, l
 			count(DISTINCT j.account_id) AS accounts, coalesce(min(a.name), '') AS account, min(n.created_at) AS since
 		FROM newest n LEFT JOIN jobs j ON j.id = n.job_id LEFT JOIN accounts a ON a.id = j.account_id
 		GROUP BY n.fingerprint ORDER BY count(*) DESC, n.fingerprint LIMIT ?2`,
-		window.Seconds(), failureSourceLetters, limit).Scan(ctx, &found)
+		window.Seconds(), failureSourceDeadLetters, limit).Scan(ctx, &found)
 	return found, err
 }
 

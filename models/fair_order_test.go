@@ -63,7 +63,7 @@ func inOrder(waiting []contender, limit int) []given {
 	}
 	var order []given
 	for len(order) < limit {
-		waiting = lo.Filter(waiting, func(j contender, _ int) bool { return fairqueue.Stands(1, running[j.AccountID], j.MaxRunning) })
+		waiting = lo.Filter(waiting, func(j contender, _ int) bool { return fairqueue.Eligible(1, running[j.AccountID], j.MaxRunning) })
 		if len(waiting) == 0 {
 			break
 		}
@@ -80,7 +80,7 @@ func inOrder(waiting []contender, limit int) []given {
 func startable(all []contender, queues []models.Queue, passed []models.JobID) []contender {
 	for _, first := range queues {
 		found := lo.Filter(all, func(j contender, _ int) bool {
-			return j.Line == first.Line && slices.Contains(queues, j.Queue) && !slices.Contains(passed, j.ID) && fairqueue.Stands(1, j.Running, j.MaxRunning)
+			return j.Line == first.Line && slices.Contains(queues, j.Queue) && !slices.Contains(passed, j.ID) && fairqueue.Eligible(1, j.Running, j.MaxRunning)
 		})
 		if len(found) > 0 {
 			return found

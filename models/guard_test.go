@@ -41,10 +41,10 @@ func TestUpdate(t *testing.T) {
 				return (&models.Writes{Attempts: []*models.Attempt{&is}}).Write(t.Context(), tx)
 			},
 			"a heartbeat of another token": func(tx bun.Tx) error {
-				return extended(t, tx, models.Hold{WorkerID: attempt.WorkerID, AttemptID: attempt.ID, Token: stale.FencingToken})
+				return extended(t, tx, models.Fence{WorkerID: attempt.WorkerID, AttemptID: attempt.ID, Token: stale.FencingToken})
 			},
 			"a heartbeat of another worker": func(tx bun.Tx) error {
-				return extended(t, tx, models.Hold{WorkerID: models.NewWorkerID(), AttemptID: attempt.ID, Token: attempt.FencingToken})
+				return extended(t, tx, models.Fence{WorkerID: models.NewWorkerID(), AttemptID: attempt.ID, Token: attempt.FencingToken})
 			},
 		} {
 			err := db.RunInTx(t.Context(), nil, func(_ context.Context, tx bun.Tx) error { return update(tx) })
@@ -55,9 +55,9 @@ func TestUpdate(t *testing.T) {
 }
 
 // extended extends one lease.
-func extended(t *testing.T, tx bun.Tx, hold models.Hold) error {
+func extended(t *testing.T, tx bun.Tx, hold models.Fence) error {
 	t.Helper()
-	found, err := models.ExtendLeases(t.Context(), tx, []models.LeaseBeat{{Hold: hold}}, 0, 0, models.Thinning{})
+	found, err := models.ExtendLeases(t.Context(), tx, []models.LeaseBeat{{Fence: hold}}, 0, 0, models.Thinning{})
 	if err == nil && len(found) == 0 {
 		return sql.ErrNoRows
 	}

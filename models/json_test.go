@@ -16,7 +16,7 @@ import (
 func TestRows_HaveTheNamesOfColumnsInJSON(t *testing.T) {
 	t.Parallel()
 
-	for _, row := range []any{Job{}, Worker{}, Attempt{}, JobEvent{}, JobInput{}, Artifact{}, IssuedUpload{}} {
+	for _, row := range []any{Job{}, Worker{}, Attempt{}, JobEvent{}, SealedPrompt{}, Artifact{}, IssuedUpload{}} {
 		names := 0
 		for _, field := range reflect.VisibleFields(reflect.TypeOf(row)) {
 			if field.Anonymous {
@@ -49,7 +49,7 @@ func TestStatements_ReadWhatTheirArgumentsHold(t *testing.T) {
 		"extend_leases.sql beats":  {LeaseBeat{}, "", "progress_at preview_id"},
 		"insert_jobs.sql accounts": {ExpectedAccount{}, "", ""},
 		"insert_jobs.sql jobs":     {NewJob{}, "", ""},
-		"lock_held.sql holds":      {Hold{}, "", ""},
+		"lock_leases.sql holds":      {Fence{}, "", ""},
 		"lock_picks.sql picks":     {Pick{}, "place", ""},
 		"next_heads.sql queues":    {Queue{}, "place", ""},
 		"touch_workers.sql signs":  {Touch{}, "", ""},

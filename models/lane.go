@@ -38,8 +38,8 @@ func EnterLane(ctx context.Context, tx bun.Tx, id AccountID, line Line, n int) (
 	return virtualTime, err
 }
 
-// Standing is an account with its places in the lines, as the ready index mirrors them.
-type Standing struct {
+// FlowState is an account with its places in the lines, as the ready index mirrors them.
+type FlowState struct {
 	AccountID AccountID
 	Version   int64
 	// Capped accounts are removed from all lines, although their jobs wait.
@@ -47,9 +47,9 @@ type Standing struct {
 	Places []Place
 }
 
-// ListStandings returns the standings of accounts that have queued jobs: of the given
+// ListFlowStates returns the standings of accounts that have queued jobs: of the given
 // accounts, or of all if ids is nil.
-func ListStandings(ctx context.Context, db bun.IDB, ids []AccountID) ([]Standing, error) {
+func ListFlowStates(ctx context.Context, db bun.IDB, ids []AccountID) ([]FlowState, error) {
 	var rows []struct {
 		AccountID AccountID `bun:"account_id"`
 		Version   int64     `bun:"version"`
@@ -63,10 +63,10 @@ func ListStandings(ctx context.Context, db bun.IDB, ids []AccountID) ([]Standing
 		q = q.Where("l.account_id IN (?)", bun.List(ids))
 	}
 	err := q.Scan(ctx, &rows)
-	var found []Standing
+	var found []FlowState
 	for _, row := range rows {
 		if len(found) == 0 || found[len(found)-1].AccountID != row.AccountID {
-			found = append(found, Standing{AccountID: row.AccountID, Version: row.Version, Capped: row.Capped})
+			found = append(found, FlowState{AccountID: row.AccountID, Version: row.Version, Capped: row.Capped})
 		}
 		last := &found[len(found)-1]
 		last.Places = append(last.Places, row.Place)

@@ -71,9 +71,9 @@ func LockMembers(ctx context.Context, tx bun.Tx, ids []MemberID) error {
 	return tx.NewSelect().Model((*Member)(nil)).Column("id").Where("m.id IN (?)", bun.List(ids)).Order("m.id").For("UPDATE").Scan(ctx, &locked)
 }
 
-// HoldMember reports whether a member has a role and is not disabled, and keeps both so until
+// ShareLockMember reports whether a member has a role and is not disabled, and keeps both so until
 // the transaction ends.
-func HoldMember(ctx context.Context, db bun.IDB, id MemberID, role Role) (bool, error) {
+func ShareLockMember(ctx context.Context, db bun.IDB, id MemberID, role Role) (bool, error) {
 	var ids []MemberID
 	err := db.NewSelect().Model((*Member)(nil)).Column("id").
 		Where("m.id = ? AND m.role = ? AND m.disabled_at IS NULL", id, role).For("SHARE").Scan(ctx, &ids)

@@ -87,7 +87,7 @@ func (n Needs) with(words ...string) Needs {
 	return Needs(strings.Join(words, ","))
 }
 
-// Spent reports whether the run of a job has lost as many spot workers as it can bear, so that
+// Spent reports whether the run of a job has lost as many spot workers as it may, so that
 // it continues on on-demand capacity only.
 func (j *Job) Spent() bool { return j.MaxPreemptions != nil && j.Preemptions >= *j.MaxPreemptions }
 

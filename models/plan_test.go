@@ -147,7 +147,7 @@ func TestHotQueries(t *testing.T) {
 				const page = 50
 				found := map[models.Slot]bool{}
 				for last, more := (models.Slot{}), true; more; {
-					hands, err := models.ListHands(t.Context(), db, last, page)
+					hands, err := models.ListWorkerViews(t.Context(), db, last, page)
 					require.NoError(t, err)
 					for _, h := range hands {
 						last, found[h.Slot] = h.Slot, true
@@ -155,7 +155,7 @@ func TestHotQueries(t *testing.T) {
 					more = len(hands) > 0
 				}
 				require.Len(t, found, live)
-				_, err := models.ListHands(t.Context(), watched, models.Slot{}, page)
+				_, err := models.ListWorkerViews(t.Context(), watched, models.Slot{}, page)
 				return err
 			}, 3 * 50},
 			"CountOwnAhead": {func() error {

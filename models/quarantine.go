@@ -158,10 +158,10 @@ func ListFaultyHosts(ctx context.Context, db bun.IDB, fatal []int) (found []Faul
 	return found, err
 }
 
-// HoldFailedHosts keeps the quarantine of one host from ending in each pool that asks for it: of
+// ExtendOldestQuarantines keeps the quarantine of one host from ending in each pool that asks for it: of
 // those that were quarantined without an operator, the one that has been for longest. It returns
 // how many it kept.
-func HoldFailedHosts(ctx context.Context, tx bun.Tx, longer time.Duration) (int, error) {
+func ExtendOldestQuarantines(ctx context.Context, tx bun.Tx, longer time.Duration) (int, error) {
 	return affected(tx.NewRaw(`
 		WITH held AS (
 			SELECT DISTINCT ON (w.pool_id) q.provider, q.provider_instance_id FROM quarantines q

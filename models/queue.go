@@ -41,10 +41,10 @@ type QueuedJob struct {
 	ID        JobID     `bun:"id"`
 	AccountID AccountID `bun:"account_id"`
 	Queue
-	// Wish is the region that it should run in if that delays no other job.
-	Wish        string  `bun:"wish"`
-	QueueOrder  int64   `bun:"queue_order"`
-	VirtualTime float64 `bun:"virtual_time"`
+	// PreferredRegion is the region that it should run in if that delays no other job.
+	PreferredRegion string  `bun:"wish"`
+	QueueOrder      int64   `bun:"queue_order"`
+	VirtualTime     float64 `bun:"virtual_time"`
 }
 
 const (
@@ -120,7 +120,7 @@ func pick(
 	})
 	err = scan(rows, err, func(rows *sql.Rows) error {
 		var j QueuedJob
-		err := rows.Scan(&j.ID, &j.AccountID, &j.Lane, &j.Promoted, &j.Model, &j.GPURank, &j.Region, &j.Needs, &j.Wish, &j.QueueOrder, &j.VirtualTime)
+		err := rows.Scan(&j.ID, &j.AccountID, &j.Lane, &j.Promoted, &j.Model, &j.GPURank, &j.Region, &j.Needs, &j.PreferredRegion, &j.QueueOrder, &j.VirtualTime)
 		found = append(found, j)
 		return err
 	})

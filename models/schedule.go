@@ -139,7 +139,7 @@ type LeftOut string
 // The values of LeftOut.
 const (
 	LeftLate    LeftOut = "late"     // no process decided on it in time
-	LeftHeld    LeftOut = "limit"    // the account had as many waiting slots as it may have
+	LeftLimit   LeftOut = "limit"    // the account had as many waiting slots as it may have
 	LeftPaused  LeftOut = "paused"   // the schedule was paused
 	LeftChanged LeftOut = "changed"  // the times of the schedule were changed first
 	LeftOverlap LeftOut = "overlap"  // an earlier run had not ended
@@ -148,7 +148,7 @@ const (
 )
 
 // LeftOuts lists all values of LeftOut.
-var LeftOuts = []LeftOut{LeftLate, LeftHeld, LeftPaused, LeftChanged, LeftOverlap, LeftGivenUp, LeftRefused}
+var LeftOuts = []LeftOut{LeftLate, LeftLimit, LeftPaused, LeftChanged, LeftOverlap, LeftGivenUp, LeftRefused}
 
 // ScheduleSlot is one time at which a schedule fires. Its row guarantees that it does so once.
 type ScheduleSlot struct {

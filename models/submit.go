@@ -79,7 +79,7 @@ type NewJob struct {
 	// Event is the event of its first state.
 	Event *JobEvent `json:"event"`
 	// Input is its prompt, if it has one.
-	Input *JobInput `json:"input"`
+	Input *SealedPrompt `json:"input"`
 
 	// Written reports whether the job was written. VirtualTime is then its account's in the
 	// line, if the job is queued.

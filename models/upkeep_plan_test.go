@@ -155,7 +155,7 @@ func TestUpkeepQueries(t *testing.T) {
 			"CountWorkers":         func() error { _, err := models.CountWorkers(t.Context(), watched, idle, 10); return err },
 			"CountWorkersByStatus": func() error { _, err := models.CountWorkersByStatus(t.Context(), watched); return err },
 			"ListCapacity":         func() error { _, err := models.ListCapacity(t.Context(), watched, []string{"testcard"}); return err },
-			"ListHands":            func() error { _, err := models.ListHands(t.Context(), watched, models.Slot{}, 10); return err },
+			"ListHands":            func() error { _, err := models.ListWorkerViews(t.Context(), watched, models.Slot{}, 10); return err },
 			"CountPoolWorkers":     func() error { _, err := models.CountPoolWorkers(t.Context(), watched); return err },
 			"GetSurroundings":      func() error { _, err := models.GetSurroundings(t.Context(), watched); return err },
 		} {

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// told writes 40 endpoints and their deliveries. One fails and has a long backlog that is due,
+// delivered writes 40 endpoints and their deliveries. One fails and has a long backlog that is due,
 // one has a long backlog for later, and the others have five due deliveries each.
-var told = []string{
+var delivered = []string{
 	`SET session_replication_role = replica`,
 	`INSERT INTO accounts (id, name, tier, max_queued, max_running, submits_per_minute, queued, running)
 		SELECT md5('a' || i)::uuid, 'a' || i, 'PRO', 1, 1, 1, 0, 0 FROM generate_series(1, 20) i`,
@@ -37,7 +37,7 @@ func TestClaimDeliveries(t *testing.T) {
 		conn, err := db.Conn(t.Context())
 		require.NoError(t, err)
 		defer conn.Close()
-		for _, query := range told {
+		for _, query := range delivered {
 			_, err := conn.ExecContext(t.Context(), query)
 			require.NoError(t, err)
 		}

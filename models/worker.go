@@ -84,15 +84,15 @@ func GetWorkers(ctx context.Context, db bun.IDB, ids []WorkerID) (found []*Worke
 	return found, err
 }
 
-// TokenHolder holds the columns of a worker that identify a caller by its token.
-type TokenHolder struct {
+// TokenOwner holds the columns of a worker that identify a caller by its token.
+type TokenOwner struct {
 	WorkerID       WorkerID `bun:"id"`
 	EnrolmentKeyID KeyID    `bun:"enrolment_key_id"`
 	TokenHash      []byte   `bun:"token_hash"`
 }
 
-// FindTokenHolders returns the workers whose tokens have these hashes, in no particular order.
-func FindTokenHolders(ctx context.Context, db bun.IDB, hashes [][]byte) (found []TokenHolder, err error) {
+// FindTokenOwners returns the workers whose tokens have these hashes, in no particular order.
+func FindTokenOwners(ctx context.Context, db bun.IDB, hashes [][]byte) (found []TokenOwner, err error) {
 	err = db.NewSelect().Model((*Worker)(nil)).Column("id", "enrolment_key_id", "token_hash").
 		Where("w.token_hash IN (?)", bun.List(hashes)).Scan(ctx, &found)
 	return found, err

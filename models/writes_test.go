@@ -39,7 +39,7 @@ func keptAs(account models.AccountID, key string, at time.Time) *models.Artifact
 func leasable(t *testing.T, db *bun.DB) (*models.Job, models.WorkerID) {
 	t.Helper()
 	fillWith(t, db, 4, 20, 20, 8)
-	job, worker := new(models.Job), liveHolds(t, db, 1)[0].WorkerID
+	job, worker := new(models.Job), liveFences(t, db, 1)[0].WorkerID
 	require.NoError(t, db.NewSelect().Model(job).Where("j.status = 'QUEUED'").Limit(1).Scan(t.Context()))
 	_, err := db.NewRaw("DELETE FROM job_attempts WHERE worker_id = ?", worker).Exec(t.Context())
 	require.NoError(t, err)
@@ -206,7 +206,7 @@ func TestWritesAtOnce(t *testing.T) {
 		wrote := make(chan error, 1)
 		go func() {
 			wrote <- db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-				if _, _, err := models.LockHeld(ctx, tx, nil); err != nil {
+				if _, _, err := models.LockLeases(ctx, tx, nil); err != nil {
 					return err
 				}
 				w := models.Writes{Count: models.Count{Accounts: counts}}

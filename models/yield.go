@@ -64,7 +64,7 @@ type Performer struct {
 	JobID     JobID        `bun:"job_id"`
 	Kind
 	EstimatedGPUSeconds float64 `bun:"estimated_gpu_seconds"`
-	// These are as in Hand.
+	// These are as in WorkerView.
 	ResumedPercent float64 `bun:"resumed_percent"`
 	HeldSeconds    float64 `bun:"held_seconds"`
 	SilentSeconds  float64 `bun:"silent_seconds"`
@@ -91,7 +91,7 @@ type Yielding struct {
 	YieldedSeconds *float64 `bun:"yielded_seconds"`
 }
 
-// yieldingColumns are the fields of Yielding and of the held job that Hand and Performer share,
+// yieldingColumns are the fields of Yielding and of the held job that WorkerView and Performer share,
 // and heldSQL joins what they need to a worker w.
 const (
 	yieldingColumns = `pool.yielding_tiers, held.lane, held.percent, held.renders AND a.status = 'RUNNING' AS renders,
@@ -103,7 +103,7 @@ const (
 			coalesce(least(100.0 * a.resumed_from_step / nullif(held.total_steps, 0), 100), 0) AS resumed_percent,
 			extract(epoch FROM clock_timestamp() - a.leased_at) AS held_seconds,
 			extract(epoch FROM clock_timestamp() - greatest(held.progress_at, a.leased_at)) AS silent_seconds`
-	heldSQL = `
+	yieldingJoins = `
 		LEFT JOIN LATERAL (SELECT coalesce((SELECT yielding_tiers FROM pools WHERE id = w.pool_id), '{BATCH}') AS yielding_tiers) pool ON true
 		LEFT JOIN LATERAL (SELECT * FROM job_attempts WHERE worker_id = w.id AND ended_at IS NULL LIMIT 1) a ON true
 		LEFT JOIN LATERAL (
@@ -129,7 +129,7 @@ func ListPerformers(ctx context.Context, db bun.IDB, models []string) ([]*Perfor
 		SELECT w.*, extract(epoch FROM clock_timestamp() - w.created_at)::float8 AS age_seconds, boots.boot_seconds,
 			a.id AS attempt_id, a.fencing_token, a.job_id, `+yieldingColumns+`
 		FROM workers w
-		LEFT JOIN boots ON boots.id = w.pool_id`+heldSQL+`
+		LEFT JOIN boots ON boots.id = w.pool_id`+yieldingJoins+`
 		WHERE w.ended_at IS NULL AND w.status IN ('BOOTING', 'IDLE', 'BUSY') AND w.models && ?::text[]
 			AND (w.quarantined_until > clock_timestamp()) IS NOT TRUE
 		ORDER BY w.id`, textArray(models)).Scan(ctx, &found)

@@ -156,22 +156,22 @@ func newWorkers(read func(context.Context) ([]models.WorkerCount, error)) promet
 }
 
 var (
-	stalledDesc   = desc("reelay_stalled_jobs", "Jobs that have rendered without progress for two minutes.")
-	lettersDesc   = desc("reelay_dlq_size", "Open dead letters that operators must act on, counted up to 10,000.")
-	outboxDesc    = desc("reelay_outbox_lag_seconds", "The age of the oldest message of the outbox that waits to be relayed.")
-	haltedDesc    = desc("reelay_halted_seconds", "For how long an operator has halted schedules or leases, 0 if they are not.", "what")
-	unsettledDesc = desc("reelay_unsettled_dependencies", "Dependencies on ended jobs that wait to be settled, counted up to 10,000: such a job still waits for an ended one.")
-	settleDesc    = desc("reelay_settle_lag_seconds", "The age of the oldest dependency on an ended job that waits to be settled.")
-	schedulerDesc = desc("reelay_scheduler_lag_seconds", "By how long the most overdue job, or slot of a schedule, has missed its time.")
+	stalledDesc     = desc("reelay_stalled_jobs", "Jobs that have rendered without progress for two minutes.")
+	deadLettersDesc = desc("reelay_dlq_size", "Open dead letters that operators must act on, counted up to 10,000.")
+	outboxDesc      = desc("reelay_outbox_lag_seconds", "The age of the oldest message of the outbox that waits to be relayed.")
+	haltedDesc      = desc("reelay_halted_seconds", "For how long an operator has halted schedules or leases, 0 if they are not.", "what")
+	unsettledDesc   = desc("reelay_unsettled_dependencies", "Dependencies on ended jobs that wait to be settled, counted up to 10,000: such a job still waits for an ended one.")
+	settleDesc      = desc("reelay_settle_lag_seconds", "The age of the oldest dependency on an ended job that waits to be settled.")
+	schedulerDesc   = desc("reelay_scheduler_lag_seconds", "By how long the most overdue job, or slot of a schedule, has missed its time.")
 )
 
 // newHealth is what shows that work gets stuck.
 func newHealth(read func(context.Context) (*models.Health, error)) prometheus.Collector {
 	return &gauges[*models.Health]{
-		what: "the health", every: readEvery, read: read, descs: []*prometheus.Desc{stalledDesc, lettersDesc, outboxDesc, schedulerDesc, unsettledDesc, settleDesc, haltedDesc},
+		what: "the health", every: readEvery, read: read, descs: []*prometheus.Desc{stalledDesc, deadLettersDesc, outboxDesc, schedulerDesc, unsettledDesc, settleDesc, haltedDesc},
 		emit: func(h *models.Health, into chan<- prometheus.Metric) {
 			into <- gauge(stalledDesc, float64(h.StalledJobs))
-			into <- gauge(lettersDesc, float64(h.DeadLetters))
+			into <- gauge(deadLettersDesc, float64(h.DeadLetters))
 			into <- gauge(outboxDesc, h.OutboxLagSeconds)
 			into <- gauge(schedulerDesc, h.SchedulerLagSeconds)
 			into <- gauge(unsettledDesc, float64(h.Unsettled))

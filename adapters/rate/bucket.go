@@ -13,8 +13,8 @@ import (
 // taken tokens are refilled; held says when each idempotency key took its token. take.lua and
 // give.lua do the same arithmetic.
 type bucket struct {
-	paid time.Time
-	held map[string]time.Time
+	paid     time.Time
+	reserved map[string]time.Time
 }
 
 // take takes a token for each key that holds none, and returns how long it takes until there
@@ -23,15 +23,15 @@ func (b *bucket) take(now time.Time, keys []string, perMinute int) (tokens []sub
 	each := float64(time.Minute) / float64(perMinute)
 	owed := min(max(b.paid.Sub(now), 0), time.Minute)
 	left, refused := int(math.Floor(float64(time.Minute-owed)/each+0.01)), 0
-	maps.DeleteFunc(b.held, func(_ string, since time.Time) bool { return now.Sub(since) >= holds })
+	maps.DeleteFunc(b.reserved, func(_ string, since time.Time) bool { return now.Sub(since) >= reserveFor })
 	for _, key := range keys {
-		_, held := b.held[key]
+		_, held := b.reserved[key]
 		switch {
 		case key != "" && held:
-			tokens = append(tokens, submit.TokenHeld)
+			tokens = append(tokens, submit.TokenPending)
 		case left > 0:
 			tokens, left, owed = append(tokens, submit.TokenTaken), left-1, owed+time.Duration(each)
-			b.hold(key, now)
+			b.reserve(key, now)
 		default:
 			tokens, refused = append(tokens, submit.TokenRefused), refused+1
 		}
@@ -43,14 +43,14 @@ func (b *bucket) take(now time.Time, keys []string, perMinute int) (tokens []sub
 	return tokens, wait
 }
 
-func (b *bucket) hold(key string, now time.Time) {
+func (b *bucket) reserve(key string, now time.Time) {
 	if key == "" {
 		return
 	}
-	if b.held == nil {
-		b.held = map[string]time.Time{}
+	if b.reserved == nil {
+		b.reserved = map[string]time.Time{}
 	}
-	b.held[key] = now
+	b.reserved[key] = now
 }
 
 // give returns the tokens of the keys.
@@ -59,7 +59,7 @@ func (b *bucket) give(now time.Time, keys []string, perMinute int) {
 	owed := min(max(b.paid.Sub(now), 0), time.Minute)
 	b.paid = now.Add(max(0, owed-time.Duration(float64(len(keys))*each)))
 	for _, key := range keys {
-		delete(b.held, key)
+		delete(b.reserved, key)
 	}
 }
 

@@ -46,9 +46,9 @@ func TestLocal(t *testing.T) {
 		var l local
 		now := time.Unix(1_800_000_000, 0)
 		first, _ := l.take(now, "a", []string{"k", "k"}, 2)
-		require.Equal(t, []submit.Token{submit.TokenTaken, submit.TokenHeld}, first)
+		require.Equal(t, []submit.Token{submit.TokenTaken, submit.TokenPending}, first)
 
-		later, _ := l.take(now.Add(holds), "a", []string{"k"}, 2)
+		later, _ := l.take(now.Add(reserveFor), "a", []string{"k"}, 2)
 
 		require.Equal(t, []submit.Token{submit.TokenTaken}, later)
 	})

@@ -34,8 +34,8 @@ const (
 	// callTimeout bounds a call to a Redis that does not answer. The client's breaker avoids
 	// most such calls.
 	callTimeout = 200 * time.Millisecond
-	// holds is how long a key holds its token: longer than it takes to write a job.
-	holds = 10 * time.Second
+	// reserveFor is how long a key holds its token: longer than it takes to write a job.
+	reserveFor = 10 * time.Second
 )
 
 // Limiter is buckets in Redis.
@@ -80,7 +80,7 @@ func (l *Limiter) Give(ctx context.Context, name string, keys []string, perMinut
 func (l *Limiter) take(ctx context.Context, name string, keys []string, perMinute int) (tokens []submit.Token, wait time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	answer, err := takeScript.Run(ctx, l.client, l.keys(name), args(keys, perMinute, holds.Microseconds())...).StringSlice()
+	answer, err := takeScript.Run(ctx, l.client, l.keys(name), args(keys, perMinute, reserveFor.Microseconds())...).StringSlice()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -88,7 +88,7 @@ func (l *Limiter) take(ctx context.Context, name string, keys []string, perMinut
 		return nil, 0, fmt.Errorf("take.lua answered %v", answer)
 	}
 	for _, letter := range answer[0] {
-		token, known := letters[letter]
+		token, known := answers[letter]
 		if !known {
 			return nil, 0, fmt.Errorf("take.lua answered %v", answer)
 		}
@@ -98,8 +98,8 @@ func (l *Limiter) take(ctx context.Context, name string, keys []string, perMinut
 	return tokens, time.Duration(micros) * time.Microsecond, err
 }
 
-// letters are take.lua's answers.
-var letters = map[rune]submit.Token{'t': submit.TokenTaken, 'h': submit.TokenHeld, 'r': submit.TokenRefused}
+// answers are take.lua's answers.
+var answers = map[rune]submit.Token{'t': submit.TokenTaken, 'h': submit.TokenPending, 'r': submit.TokenRefused}
 
 func (l *Limiter) keys(name string) []string {
 	return []string{l.prefix + name, l.prefix + name + ":keys"}

@@ -132,8 +132,8 @@ func TestTake(t *testing.T) {
 		one.Give(t.Context(), "a", []string{"k"}, 2)
 		third, _ := two.Take(t.Context(), "a", []string{"other", "k"}, 2)
 
-		require.Equal(t, []submit.Token{submit.TokenTaken, submit.TokenHeld, submit.TokenTaken}, first)
-		require.Equal(t, []submit.Token{submit.TokenHeld, submit.TokenRefused}, second)
+		require.Equal(t, []submit.Token{submit.TokenTaken, submit.TokenPending, submit.TokenTaken}, first)
+		require.Equal(t, []submit.Token{submit.TokenPending, submit.TokenRefused}, second)
 		require.InDelta(t, 30, wait.Seconds(), 25, "for the refused one alone")
 		require.Equal(t, []submit.Token{submit.TokenTaken, submit.TokenRefused}, third, "k has none any longer")
 		elsewhere, _ := two.Take(t.Context(), "b", []string{"k"}, 2)

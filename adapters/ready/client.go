@@ -22,7 +22,7 @@ const (
 // errSilent means that Redis did not answer a moment ago.
 var errSilent = errors.New("redis does not answer: trying again in a moment")
 
-// NewClient returns a client for an Index and for News. Everything in Redis can be lost, so
+// NewClient returns a client for an Index and for Notifications. Everything in Redis can be lost, so
 // timeouts are short, and most calls skip a Redis that does not answer.
 func NewClient(url string) (*redis.Client, error) {
 	options, err := redis.ParseURL(url)

@@ -15,7 +15,7 @@ func (x *Index) Patient() *Index {
 }
 
 // Patient makes calls wait however long a busy machine takes.
-func (n *News) Patient() *News {
+func (n *Notifications) Patient() *Notifications {
 	n.timeout = testrun.WaitLimit
 	return n
 }

@@ -36,7 +36,7 @@ func newBroken(t *testing.T) *broken {
 	b.proxy = faultproxy.New(t, "tcp", address.Host)
 	address.Host = b.proxy.Addr()
 	client := connectTo(t, address.String())
-	b.Notifier.Index, b.Notifier.News = ready.New(client, "test"), ready.NewNews(client, "test")
+	b.Notifier.Index, b.Notifier.Notifications = ready.New(client, "test"), ready.NewNotifications(client, "test")
 	b.direct = connect(t, b.server)
 	testrun.Eventually(t, "the index is there", func() bool { return b.Readier.Sweep(t.Context()) == nil })
 	return b
@@ -68,7 +68,7 @@ func (b *broken) round(t *testing.T) (submit, granted time.Duration) {
 	got, fence := b.Lease(t, worker)
 	granted = time.Since(begun)
 	require.Equal(t, job.ID, got.Job.ID)
-	_, err := b.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "enough"})
+	_, err := b.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "enough"})
 	require.NoError(t, err)
 	return submit, granted
 }
@@ -159,12 +159,12 @@ func TestFault(t *testing.T) {
 		woken, ended := make(chan models.Queue, 100), make(chan error, 1)
 		go func() { ended <- b.Notifier.Index.Wakes(ctx, func(q models.Queue, _ models.AccountID) { woken <- q }) }()
 		var told atomic.Int32
-		defer b.Notifier.News.Subscribe(t.Context(), "job_1", func() { told.Add(1) })()
+		defer b.Notifier.Notifications.Subscribe(t.Context(), "job_1", func() { told.Add(1) })()
 
 		b.restart(t)
 
 		testrun.Eventually(t, "news and wakes come again", func() bool {
-			b.Notifier.News.Publish(t.Context(), "job_1")
+			b.Notifier.Notifications.Publish(t.Context(), "job_1")
 			_ = b.Readier.Mend(t.Context())
 			other := ready.New(b.direct, "test").Patient()
 			_ = other.Add(t.Context(), job("other", models.TierPro, "other", 1, 1))

@@ -1,4 +1,4 @@
-// Package ready is what Redis knows: the ready index, and news of jobs.
+// Package ready is what Redis knows: the ready index, and notifications of jobs.
 //
 // Redis may lose all of it at any time. PostgreSQL decides every claim. The index only
 // makes the usual path fast, and the next sweep restores it.
@@ -44,15 +44,15 @@ var (
 	accountSource string
 	//go:embed update.lua
 	updateSource string
-	//go:embed stand.lua
-	standSource string
+	//go:embed flow.lua
+	flowSource string
 	//go:embed first.lua
 	firstSource string
 	//go:embed begin.lua
 	beginSource string
 
 	updateScript = redis.NewScript(accountSource + updateSource)
-	standScript  = redis.NewScript(accountSource + standSource)
+	flowScript   = redis.NewScript(accountSource + flowSource)
 	firstScript  = redis.NewScript(firstSource)
 	beginScript  = redis.NewScript(beginSource)
 )
@@ -111,16 +111,16 @@ func (x *Index) update(ctx context.Context, verb string, changed []jobs.ReadyJob
 	return nil
 }
 
-// Stand removes accounts at their running limit from all queues, and returns the others. It
-// ignores a standing older than the index's. It returns an error that is [jobs.ErrIndexLost]
+// SetFlows removes accounts at their running limit from all queues, and returns the others. It
+// ignores a flow state older than the index's. It returns an error that is [jobs.ErrIndexLost]
 // if the index is lost or Redis cannot be reached.
-func (x *Index) Stand(ctx context.Context, standings ...models.Standing) error {
+func (x *Index) SetFlows(ctx context.Context, standings ...models.FlowState) error {
 	for _, s := range standings {
 		args := []any{x.prefix, x.self, string(s.AccountID), s.Version, s.Capped}
 		for _, place := range s.Places {
 			args = append(args, lineName(place.Line), place.VirtualTime)
 		}
-		there, err := x.run(ctx, standScript, args).Bool()
+		there, err := x.run(ctx, flowScript, args).Bool()
 		if err != nil {
 			return lost(err)
 		}
@@ -184,7 +184,7 @@ func readHeads(rows []string, queues []models.Queue) ([]jobs.ReadyJob, error) {
 		id, wish, _ := strings.Cut(head[2], ":")
 		heads = append(heads, jobs.ReadyJob{
 			Queue: queues[q], Order: order, VirtualTime: time,
-			Account: models.AccountID(head[1]), ID: models.JobID(id), Wish: wish,
+			Account: models.AccountID(head[1]), ID: models.JobID(id), PreferredRegion: wish,
 		})
 	}
 	return heads, nil
@@ -269,10 +269,10 @@ func readTopic(topic string) models.Queue {
 
 // jobName is a job's member in its account's queue: its id, with its preferred region.
 func jobName(j jobs.ReadyJob) string {
-	if j.Wish == "" {
+	if j.PreferredRegion == "" {
 		return string(j.ID)
 	}
-	return string(j.ID) + ":" + j.Wish
+	return string(j.ID) + ":" + j.PreferredRegion
 }
 
 // run runs a script with a short timeout.

@@ -67,7 +67,7 @@ func TestFirst(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, c.expected, first)
 		}
-		require.NoError(t, index.Stand(t.Context(), models.Standing{AccountID: "acc_b", Version: 1, Capped: true}))
+		require.NoError(t, index.SetFlows(t.Context(), models.FlowState{AccountID: "acc_b", Version: 1, Capped: true}))
 		first, err := index.First(t.Context(), queuesOf("preview"), []models.AccountID{"acc_b"}, 8)
 		require.NoError(t, err)
 		require.Empty(t, first, "it is at its limit")
@@ -183,11 +183,11 @@ func TestStand(t *testing.T) {
 		video.Model = "film"
 		require.NoError(t, index.Add(t.Context(), job("mine", models.TierPro, "a", 1, 1), video, job("other", models.TierPro, "b", 3, 5)))
 
-		require.NoError(t, index.Stand(t.Context(), models.Standing{AccountID: "acc_a", Version: 7, Capped: true}))
+		require.NoError(t, index.SetFlows(t.Context(), models.FlowState{AccountID: "acc_a", Version: 7, Capped: true}))
 		require.NoError(t, index.Add(t.Context(), job("more", models.TierPro, "a", 0, 1)))
 		requireFirst(t, index, "other")
 
-		require.NoError(t, index.Stand(t.Context(), models.Standing{AccountID: "acc_a", Version: 8, Places: []models.Place{
+		require.NoError(t, index.SetFlows(t.Context(), models.FlowState{AccountID: "acc_a", Version: 8, Places: []models.Place{
 			{Line: models.Line{Lane: models.TierPro}, VirtualTime: 6},
 		}}))
 		requireFirst(t, index, "other", "more", "film")
@@ -198,9 +198,9 @@ func TestStand(t *testing.T) {
 
 		index := newIndex(t)
 		require.NoError(t, index.Add(t.Context(), job("mine", models.TierPro, "a", 1, 1)))
-		require.NoError(t, index.Stand(t.Context(), models.Standing{AccountID: "acc_a", Version: 10}))
+		require.NoError(t, index.SetFlows(t.Context(), models.FlowState{AccountID: "acc_a", Version: 10}))
 
-		require.NoError(t, index.Stand(t.Context(), models.Standing{AccountID: "acc_a", Version: 9, Capped: true}))
+		require.NoError(t, index.SetFlows(t.Context(), models.FlowState{AccountID: "acc_a", Version: 9, Capped: true}))
 
 		requireFirst(t, index, "mine")
 	})

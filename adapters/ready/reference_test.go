@@ -53,18 +53,18 @@ func (r *reference) step(ctx context.Context, rt *rapid.T, index *ready.Index) {
 		r.tried++
 		account := drawAccount(rt)
 		r.capped[account] = !r.capped[account]
-		require.NoError(rt, index.Stand(ctx, models.Standing{AccountID: account, Version: int64(r.tried), Capped: r.capped[account]}))
+		require.NoError(rt, index.SetFlows(ctx, models.FlowState{AccountID: account, Version: int64(r.tried), Capped: r.capped[account]}))
 		return
 	}
 	var added []jobs.ReadyJob
 	for range rapid.IntRange(1, 4).Draw(rt, "jobs") {
 		r.tried++
 		j := jobs.ReadyJob{
-			Queue:   drawQueue(rt),
-			ID:      models.JobID(fmt.Sprintf("job_%d", r.tried)),
-			Account: drawAccount(rt),
-			Wish:    rapid.SampledFrom([]string{"", "eu", "eu:west 4"}).Draw(rt, "wish"),
-			Order:   rapid.Int64Range(0, 3).Draw(rt, "priority")<<49 | int64(r.tried),
+			Queue:           drawQueue(rt),
+			ID:              models.JobID(fmt.Sprintf("job_%d", r.tried)),
+			Account:         drawAccount(rt),
+			PreferredRegion: rapid.SampledFrom([]string{"", "eu", "eu:west 4"}).Draw(rt, "wish"),
+			Order:           rapid.Int64Range(0, 3).Draw(rt, "priority")<<49 | int64(r.tried),
 		}
 		j.VirtualTime = r.advance(rt, j)
 		r.times[place{j.Line, j.Account}] = j.VirtualTime

@@ -165,7 +165,7 @@ func TestWave(t *testing.T) {
 	}
 	w := &wave{
 		machines: map[string]*machine{"a": {killed: at(2)}, "b": {notice: at(1), killed: at(11)}, "c": {killed: at(2)}, "d": {killed: at(2)}},
-		held: []holding{
+		leased: []leased{
 			{Attempt: "resumed", Instance: "a", Step: 27, At: at(0)}, {Attempt: "again", Instance: "b", Step: 3, At: at(0.5)},
 			{Attempt: "cancelled", Instance: "c", Step: 9, At: at(0)}, {Attempt: "completed", Instance: "d", Step: 99, At: at(0)},
 			{Attempt: "elsewhere", Instance: "e", Step: 9, At: at(0)},

@@ -320,7 +320,7 @@ func (f *faults) stopAPI(_ context.Context, random *rand.Rand) string {
 // allAPIs stops all api processes for longer than a gap.
 func (f *faults) allAPIs(ctx context.Context, random *rand.Rand) string {
 	for _, p := range f.stack.apis {
-		p.hold()
+		p.keepDown()
 		defer p.release()
 		p.signal(syscall.SIGKILL)
 		f.met.add(metKillAPI, 1)
@@ -374,7 +374,7 @@ func (f *faults) killPostgres(context.Context, *rand.Rand) string {
 
 // postgresAway stops PostgreSQL for longer than a gap.
 func (f *faults) postgresAway(ctx context.Context, random *rand.Rand) string {
-	f.stack.postgres.hold()
+	f.stack.postgres.keepDown()
 	defer f.stack.postgres.release()
 	f.stack.postgres.signal(syscall.SIGKILL)
 	f.met.add(metKillPG, 1)

@@ -36,7 +36,7 @@ type process struct {
 
 	mu      sync.Mutex
 	child   child
-	held    bool // kept down on purpose
+	down    bool // kept down on purpose
 	outages []outage
 	changed chan struct{} // closed and replaced at each change
 	done    chan struct{}
@@ -84,7 +84,7 @@ func (p *process) keep(ctx context.Context) {
 		for ctx.Err() == nil {
 			sleep(ctx, restartAfter)
 			p.mu.Lock()
-			held, changed := p.held, p.changed
+			held, changed := p.down, p.changed
 			p.mu.Unlock()
 			if held {
 				select {
@@ -120,15 +120,15 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
-// hold keeps the process down once it has ended; release lets it start again.
-func (p *process) hold() { p.setHeld(true) }
+// keepDown keeps the process down once it has ended; release lets it start again.
+func (p *process) keepDown() { p.setDown(true) }
 
-func (p *process) release() { p.setHeld(false) }
+func (p *process) release() { p.setDown(false) }
 
-func (p *process) setHeld(held bool) {
+func (p *process) setDown(held bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held = held
+	p.down = held
 	close(p.changed)
 	p.changed = make(chan struct{})
 }

@@ -44,7 +44,7 @@ type wave struct {
 
 	plan         plan
 	began, ended time.Time
-	held         []holding
+	leased       []leased
 	machines     map[string]*machine // that went
 }
 
@@ -68,8 +68,8 @@ func plans(waves int) []plan {
 	return append(all, plan{name: "notice, no spare", share: 0.7, within: 3 * time.Second, notice: true, busy: 1})
 }
 
-// holding is an attempt that a machine holds before a wave, and the newest step that it reported.
-type holding struct {
+// leased is an attempt that a machine holds before a wave, and the newest step that it reported.
+type leased struct {
 	Attempt, Instance string
 	Step              int
 	At                time.Time
@@ -83,7 +83,7 @@ func (s *soak) reclaim(ctx context.Context) error {
 	loading, unload := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { s.load.run(loading, s.random(1)) })
-	running.Go(func() { s.tell(loading) })
+	running.Go(func() { s.printProgress(loading) })
 	defer running.Wait()
 	defer unload()
 	random := s.random(3)
@@ -135,7 +135,7 @@ func (s *soak) wave(ctx context.Context, p plan, random *rand.Rand) (*wave, erro
 	if err != nil {
 		return nil, err
 	}
-	w := &wave{Name: p.name, plan: p, held: held, began: time.Now(), Before: s.stack.requests.mean(time.Now(), 10)}
+	w := &wave{Name: p.name, plan: p, leased: held, began: time.Now(), Before: s.stack.requests.mean(time.Now(), 10)}
 	w.machines = s.hit(ctx, p, random, held)
 	w.Gone = len(w.machines)
 	attempts := map[string]*machine{} // of those that are lost
@@ -167,7 +167,7 @@ func (s *soak) wave(ctx context.Context, p plan, random *rand.Rand) (*wave, erro
 }
 
 // holdings returns what all machines hold.
-func (s *soak) holdings(ctx context.Context) (held []holding, err error) {
+func (s *soak) holdings(ctx context.Context) (held []leased, err error) {
 	err = s.stack.db.NewRaw(`
 		SELECT a.id AS attempt, w.provider_instance_id AS instance, coalesce(j.step, 0) AS step, coalesce(j.progress_at, a.leased_at) AS at
 		FROM job_attempts a JOIN workers w ON w.id = a.worker_id JOIN jobs j ON j.id = a.job_id
@@ -176,7 +176,7 @@ func (s *soak) holdings(ctx context.Context) (held []holding, err error) {
 }
 
 // hit takes away machines that hold jobs, and returns them by instance.
-func (s *soak) hit(ctx context.Context, p plan, random *rand.Rand, held []holding) map[string]*machine {
+func (s *soak) hit(ctx context.Context, p plan, random *rand.Rand, held []leased) map[string]*machine {
 	busy, hit := map[string]bool{}, map[string]*machine{}
 	for _, h := range held {
 		busy[h.Instance] = true
@@ -252,7 +252,7 @@ func (s *soak) measureBoots(ctx context.Context, w *wave) error {
 // count sums up what became of the attempts that the machines held.
 func (w *wave) count(became map[string]outcome) {
 	w.WorkLost, w.Running = &recovery{Target: reclaimInterval}, &recovery{Target: w.plan.target}
-	for _, h := range w.held {
+	for _, h := range w.leased {
 		m, o := w.machines[h.Instance], became[h.Attempt]
 		if m == nil || o.Status != "LOST" && o.Status != "RELEASED" {
 			continue // it went on, or its job ended first

@@ -49,8 +49,8 @@ func (r *recovery) close() {
 	r.P50, r.P95, r.Max = at(0.5), at(0.95), r.seconds[r.N-1]
 }
 
-// held is one attempt as recorded in the database.
-type held struct {
+// leasedJob is one attempt as recorded in the database.
+type leasedJob struct {
 	Instance  string
 	Job       string
 	No        int
@@ -62,7 +62,7 @@ type held struct {
 // recoveries measures, for each fault that hit a worker or a store, the time until leases
 // were granted again.
 func (s *soak) recoveries(ctx context.Context) ([]*recovery, error) {
-	var attempts []held
+	var attempts []leasedJob
 	err := s.stack.db.NewRaw(`
 		SELECT w.provider_instance_id AS instance, a.job_id AS job, a.attempt_no AS no, a.leased_at, a.ended_at,
 			coalesce(b.leased_at, 'epoch') AS next_lease
@@ -72,7 +72,7 @@ func (s *soak) recoveries(ctx context.Context) ([]*recovery, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the attempts: %w", err)
 	}
-	byInstance := map[string][]held{}
+	byInstance := map[string][]leasedJob{}
 	leases := make([]time.Time, 0, len(attempts))
 	for _, a := range attempts {
 		byInstance[a.Instance] = append(byInstance[a.Instance], a)

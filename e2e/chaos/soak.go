@@ -163,13 +163,13 @@ func (s *soak) trouble(ctx context.Context) {
 			cancel()
 		}
 	})
-	running.Go(func() { s.tell(ctx) })
+	running.Go(func() { s.printProgress(ctx) })
 	running.Wait()
 	s.faultsEnded = time.Now()
 }
 
-// tell prints the progress.
-func (s *soak) tell(ctx context.Context) {
+// printProgress prints the progress.
+func (s *soak) printProgress(ctx context.Context) {
 	for sleep(ctx, 5*time.Second); ctx.Err() == nil; sleep(ctx, 5*time.Second) {
 		s.line("trouble")
 	}

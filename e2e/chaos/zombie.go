@@ -59,7 +59,7 @@ func (z *zombies) live(ctx context.Context) error {
 	if err != nil || lease == nil {
 		return err
 	}
-	hold := lease.Hold()
+	hold := lease.Fence()
 	if _, err := c.Heartbeat(ctx, client.HeartbeatInput{AttemptId: hold.AttemptID, FencingToken: hold.FencingToken}); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (z *zombies) leaseLong(ctx context.Context, c *client.Client, worker string
 		if takes >= zombieLife && params.Misbehave == "none" {
 			return answer.Lease, nil
 		}
-		if _, err := c.ReleaseJob(ctx, answer.Lease.Hold(), client.FailureClassPreempted); err != nil {
+		if _, err := c.ReleaseJob(ctx, answer.Lease.Fence(), client.FailureClassPreempted); err != nil {
 			return nil, err
 		}
 		sleep(ctx, 500*time.Millisecond)
@@ -122,7 +122,7 @@ func (z *zombies) leaseLong(ctx context.Context, c *client.Client, worker string
 }
 
 // upload stores some meaningless bytes under a key of the attempt.
-func upload(ctx context.Context, c *client.Client, hold client.Hold, kind client.ArtifactType, contentType string) (*client.UploadedObject, error) {
+func upload(ctx context.Context, c *client.Client, hold client.Fence, kind client.ArtifactType, contentType string) (*client.UploadedObject, error) {
 	data := []byte("brains, said the zombie: " + rand.Text())
 	sum, size, err := client.Checksum(bytes.NewReader(data))
 	if err != nil {
@@ -161,7 +161,7 @@ func (z *zombies) reaped(ctx context.Context, lease *client.Lease) bool {
 
 // comeBack tries every call with the old token. All must be refused. A call that was not
 // refused shows at the latest in the check of events, objects and videos.
-func (z *zombies) comeBack(ctx context.Context, c *client.Client, hold client.Hold, object *client.UploadedObject) {
+func (z *zombies) comeBack(ctx context.Context, c *client.Client, hold client.Fence, object *client.UploadedObject) {
 	video := *object
 	video.ContentType = "video/mp4"
 	for _, write := range []struct {

@@ -25,7 +25,7 @@ func TestAcceptance(t *testing.T) {
 		now, err := models.Now(t.Context(), s.DB)
 		require.NoError(t, err)
 		state := new(alert.State)
-		state.Hour, err = (&history.Reader{DB: s.DB}).Window(t.Context(), now.Add(-time.Hour), now)
+		state.Hour, err = (&history.Timeline{DB: s.DB}).Window(t.Context(), now.Add(-time.Hour), now)
 		require.NoError(t, err)
 		state.Refused, err = models.CountRefusals(t.Context(), s.DB, time.Hour)
 		require.NoError(t, err)

@@ -33,7 +33,7 @@ func watch(t *testing.T, lasting time.Duration, routes ...*alert.Route) *watched
 	rule := config.Rule("outbox-lag")
 	rule.For = lasting
 	config.Rules = []*alert.Rule{rule}
-	return &watched{s, &alert.Evaluator{DB: s.DB, History: &history.Reader{DB: s.DB}, Config: config}, &alert.Desk{DB: s.DB, Config: config, URL: "https://reelay.example"}, rule, s.NewKey(t, s.Account, models.RoleOperator)}
+	return &watched{s, &alert.Evaluator{DB: s.DB, History: &history.Timeline{DB: s.DB}, Config: config}, &alert.Desk{DB: s.DB, Config: config, URL: "https://reelay.example"}, rule, s.NewKey(t, s.Account, models.RoleOperator)}
 }
 
 func (w *watched) pass(t *testing.T) int {
@@ -177,7 +177,7 @@ func TestEvaluate(t *testing.T) {
 	t.Run("EvaluatesAllRulesOfAnEmptyInstallation", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
-		n, err := (&alert.Evaluator{DB: s.DB, History: &history.Reader{DB: s.DB}, Config: alert.Default()}).Pass(t.Context())
+		n, err := (&alert.Evaluator{DB: s.DB, History: &history.Timeline{DB: s.DB}, Config: alert.Default()}).Pass(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, n)
 	})

@@ -103,7 +103,7 @@ func (d *Desk) Acknowledge(ctx context.Context, p jobs.Principal, id models.Aler
 		if a, err = models.AcknowledgeAlert(ctx, tx, id, p.KeyID); err != nil {
 			return err
 		}
-		if err := tellAgain(ctx, tx, a, models.NoticeAcknowledged); err != nil {
+		if err := writeFurtherNotices(ctx, tx, a, models.NoticeAcknowledged); err != nil {
 			return err
 		}
 		return p.Audit(ctx, tx, "acknowledgeAlert", string(id), jobs.Payload{"rule": a.Rule})

@@ -22,14 +22,14 @@ const (
 	staleAfter = 3 * time.Minute
 	// stall is how long a job may render without progress, as the agents have it.
 	stall = 5 * time.Minute
-	// maxLetters bounds how many dead letters are counted.
-	maxLetters = 10_000
+	// maxDeadLetters bounds how many dead letters are counted.
+	maxDeadLetters = 10_000
 )
 
 // Evaluator evaluates the rules.
 type Evaluator struct {
 	DB      *bun.DB
-	History *history.Reader
+	History *history.Timeline
 	Config  *Config
 }
 
@@ -53,7 +53,7 @@ func (e *Evaluator) Pass(ctx context.Context) (changed int, err error) {
 // state reads what the rules look at.
 func (e *Evaluator) state(ctx context.Context, now time.Time) (s *State, err error) {
 	s = new(State)
-	if s.Now, err = models.ReadHealth(ctx, e.DB, stall, maxLetters); err != nil {
+	if s.Now, err = models.ReadHealth(ctx, e.DB, stall, maxDeadLetters); err != nil {
 		return nil, err
 	}
 	if s.Webhooks, err = models.CountWebhooks(ctx, e.DB, time.Hour); err != nil {
@@ -145,7 +145,7 @@ func (e *Evaluator) follow(ctx context.Context, tx bun.Tx, r *Rule, a *models.Al
 	if err := models.UpdateAlert(ctx, tx, a); err != nil || event == "" {
 		return event, err
 	}
-	return event, e.tell(ctx, tx, a, event)
+	return event, e.writeNotices(ctx, tx, a, event)
 }
 
 // set writes what holds into an alert.
@@ -177,12 +177,12 @@ func (e *Evaluator) end(ctx context.Context, tx bun.Tx, a *models.Alert, now tim
 	if err := models.UpdateAlert(ctx, tx, a); err != nil {
 		return err
 	}
-	return e.tell(ctx, tx, a, models.NoticeResolved)
+	return e.writeNotices(ctx, tx, a, models.NoticeResolved)
 }
 
-// tell writes the notices of an event to all receivers of its severity, unless a silence covers it.
+// writeNotices writes the notices of an event to all receivers of its severity, unless a silence covers it.
 // Receivers of the first notice also get the one that the alert is resolved, even during a silence.
-func (e *Evaluator) tell(ctx context.Context, tx bun.Tx, a *models.Alert, event models.NoticeEvent) error {
+func (e *Evaluator) writeNotices(ctx context.Context, tx bun.Tx, a *models.Alert, event models.NoticeEvent) error {
 	if event == models.NoticeFired {
 		silences, err := models.ListSilences(ctx, tx)
 		if err != nil {
@@ -195,11 +195,11 @@ func (e *Evaluator) tell(ctx context.Context, tx bun.Tx, a *models.Alert, event 
 		}
 		return models.InsertNotices(ctx, tx, e.Config.notices(a, event))
 	}
-	return tellAgain(ctx, tx, a, event)
+	return writeFurtherNotices(ctx, tx, a, event)
 }
 
-// tellAgain writes notices of an event to the receivers that were notified when the alert fired.
-func tellAgain(ctx context.Context, tx bun.Tx, a *models.Alert, event models.NoticeEvent) error {
+// writeFurtherNotices writes notices of an event to the receivers that were notified when the alert fired.
+func writeFurtherNotices(ctx context.Context, tx bun.Tx, a *models.Alert, event models.NoticeEvent) error {
 	before, err := models.ListNotices(ctx, tx, a.ID, maxRoutes*3)
 	if err != nil {
 		return err

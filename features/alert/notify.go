@@ -29,16 +29,16 @@ const (
 	forgetBatch = 1000
 )
 
-// Notifier sends notices to the receivers.
-type Notifier struct {
+// Sender sends notices to the receivers.
+type Sender struct {
 	Desk    *Desk
-	History *history.Reader
+	History *history.Timeline
 }
 
-func (n *Notifier) db() *bun.DB { return n.Desk.DB }
+func (n *Sender) db() *bun.DB { return n.Desk.DB }
 
 // Pass sends the notices that are due, all at the same time, and returns how many.
-func (n *Notifier) Pass(ctx context.Context) (int, error) {
+func (n *Sender) Pass(ctx context.Context) (int, error) {
 	due, err := models.ClaimNotices(ctx, n.db(), noticeBatch, noticeLease)
 	if err != nil {
 		return 0, apierror.Wrap(err, "claim the notices of alerts")
@@ -59,7 +59,7 @@ func (n *Notifier) Pass(ctx context.Context) (int, error) {
 }
 
 // send makes one try of a notice. Its failure is recorded; an error is one of the database.
-func (n *Notifier) send(ctx context.Context, notice *models.Notice) error {
+func (n *Sender) send(ctx context.Context, notice *models.Notice) error {
 	m, err := n.compose(ctx, notice)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (n *Notifier) send(ctx context.Context, notice *models.Notice) error {
 	return models.SettleNotice(ctx, n.db(), notice.ID, failure, again)
 }
 
-func (n *Notifier) compose(ctx context.Context, notice *models.Notice) (*message, error) {
+func (n *Sender) compose(ctx context.Context, notice *models.Notice) (*message, error) {
 	if notice.Event == models.NoticeDigest {
 		return &message{ID: string(notice.ID), Event: notice.Event, At: notice.CreatedAt, Title: "Reelay: the last 24 hours", Body: notice.Body, Link: n.Desk.URL + "/overview"}, nil
 	}
@@ -96,7 +96,7 @@ func pause(tries int) time.Duration {
 }
 
 // Digest writes the digest of the day, if its time has come, and nobody has.
-func (n *Notifier) Digest(ctx context.Context) (written int, err error) {
+func (n *Sender) Digest(ctx context.Context) (written int, err error) {
 	digest := n.Desk.Config.Digest
 	if digest == nil {
 		return 0, nil
@@ -134,12 +134,12 @@ func (n *Notifier) Digest(ctx context.Context) (written int, err error) {
 const digestLate = 6 * 60
 
 // digest is what the last 24 hours were like. Unknown figures are n/a.
-func (n *Notifier) digest(ctx context.Context, now time.Time) (string, error) {
+func (n *Sender) digest(ctx context.Context, now time.Time) (string, error) {
 	f, err := n.History.Window(ctx, now.Add(-24*time.Hour), now)
 	if err != nil {
 		return "", err
 	}
-	health, err := models.ReadHealth(ctx, n.db(), stall, maxLetters)
+	health, err := models.ReadHealth(ctx, n.db(), stall, maxDeadLetters)
 	if err != nil {
 		return "", err
 	}
@@ -170,7 +170,7 @@ func (n *Notifier) digest(ctx context.Context, now time.Time) (string, error) {
 }
 
 // Forget deletes what is older than Kept.
-func (n *Notifier) Forget(ctx context.Context) (int, error) {
+func (n *Sender) Forget(ctx context.Context) (int, error) {
 	count, err := models.ForgetAlerts(ctx, n.db(), Kept, forgetBatch)
 	return count, apierror.Wrap(err, "forget old alerts")
 }

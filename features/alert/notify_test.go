@@ -87,7 +87,7 @@ func mailServer(t *testing.T) (address string, letters chan string) {
 
 func (w *watched) notify(t *testing.T) {
 	t.Helper()
-	_, err := (&alert.Notifier{Desk: w.desk, History: &history.Reader{DB: w.DB}}).Pass(t.Context())
+	_, err := (&alert.Sender{Desk: w.desk, History: &history.Timeline{DB: w.DB}}).Pass(t.Context())
 	require.NoError(t, err)
 }
 
@@ -180,7 +180,7 @@ func TestNotify(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() {
-			_, err := (&alert.Notifier{Desk: w.desk, History: &history.Reader{DB: w.DB}}).Pass(ctx)
+			_, err := (&alert.Sender{Desk: w.desk, History: &history.Timeline{DB: w.DB}}).Pass(ctx)
 			done <- err
 		}()
 		<-calls
@@ -201,7 +201,7 @@ func TestNotify(t *testing.T) {
 		config, err := alert.Read("alerts.yaml", []byte("routes: [{name: team, slack: {url: '"+url+"'}}]\ndigest: {at: '00:00', routes: [team], zone: "+zoneAt(now, 3)+"}"))
 		require.NoError(t, err)
 		w.desk.Config = config
-		notifier := &alert.Notifier{Desk: w.desk, History: &history.Reader{DB: w.DB}}
+		notifier := &alert.Sender{Desk: w.desk, History: &history.Timeline{DB: w.DB}}
 
 		first, err := notifier.Digest(t.Context())
 		require.NoError(t, err)

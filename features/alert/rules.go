@@ -124,8 +124,8 @@ func depthAtMaximum(s *State) *float64 {
 	return s.Minute.Open()
 }
 
-// newLetters is how many dead letters there are more than in the hour before the last.
-func newLetters(s *State) *float64 {
+// newDeadLetters is how many dead letters there are more than in the hour before the last.
+func newDeadLetters(s *State) *float64 {
 	if s.Before == nil || s.Now == nil {
 		return nil
 	}
@@ -216,7 +216,7 @@ func jobRules() []*Rule {
 		{Name: "render-p99", Title: "Render time of the last hour, p99", Severity: models.SeverityP3, Threshold: 900, Unit: history.Seconds, Value: of(hour, rendered(0.99))},
 		{Name: "stalled-jobs", Title: "Jobs that render without progress", Severity: models.SeverityP2, Threshold: 0, For: time.Minute, Value: now(func(h *models.Health) float64 { return float64(h.StalledJobs) })},
 		{Name: "dead-letters", Title: "Dead letters that wait for an operator", Severity: models.SeverityP2, Threshold: 10, Value: now(func(h *models.Health) float64 { return float64(h.DeadLetters) })},
-		{Name: "dead-letters-growing", Title: "More dead letters than an hour ago", Severity: models.SeverityP2, Threshold: 4, For: 5 * time.Minute, Value: newLetters},
+		{Name: "dead-letters-growing", Title: "More dead letters than an hour ago", Severity: models.SeverityP2, Threshold: 4, For: 5 * time.Minute, Value: newDeadLetters},
 	}
 }
 

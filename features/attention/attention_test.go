@@ -43,7 +43,7 @@ func TestRank(t *testing.T) {
 
 	slo := firing("P2 slo-slow-burn", "P2 dead-letters", "P2 failures", "P1 completion", "P1 slo-fast-burn")
 	failing := []models.FailingWorker{{ID: "wrk_1", Host: models.Host{InstanceID: "h3"}, Failures: 4, Jobs: 3}}
-	source := models.FailureSource{Fingerprint: "f", Model: "http.call", Account: "acme", Accounts: 1, Letters: 29, All: 30}
+	source := models.FailureSource{Fingerprint: "f", Model: "http.call", Account: "acme", Accounts: 1, DeadLetters: 29, All: 30}
 	pause := models.Pause{Lane: models.TierPro, By: "ann", Reason: "migration"}
 	flood := &models.LaneShare{Lane: models.TierPro, Name: "acme", Queued: 2999, LaneQueued: 3008, Share: 0.5}
 	booting := func(failures int, paused time.Time) *query.PoolStatus {
@@ -66,7 +66,7 @@ func TestRank(t *testing.T) {
 		"nothing":                   {attention.Facts{}, nil},
 		"failures of one cause fold into it": {attention.Facts{Failures: []models.FailureSource{source}, Alerts: slo},
 			[]string{"29 http.call jobs of account acme failed for one reason > completion, slo-fast-burn, failures, slo-slow-burn, dead-letters"}},
-		"failures of many causes": {attention.Facts{Failures: []models.FailureSource{{Letters: 4, All: 30}}, Alerts: slo},
+		"failures of many causes": {attention.Facts{Failures: []models.FailureSource{{DeadLetters: 4, All: 30}}, Alerts: slo},
 			[]string{"completion > completion, slo-fast-burn, failures, slo-slow-burn, dead-letters"}},
 		"a bad host explains failures": {attention.Facts{Overview: &query.Overview{Failing: failing}, Failures: []models.FailureSource{source}, Alerts: slo[:2]},
 			[]string{"Jobs fail on worker h3 > slo-slow-burn, dead-letters", "29 http.call jobs of account acme failed for one reason"}},
@@ -94,7 +94,7 @@ func TestCauses(t *testing.T) {
 	for range 4 {
 		s.Submit(t)
 		_, fence := s.Lease(t, worker)
-		_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailUnauthorized, Message: "the server refused the key"})
+		_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailUnauthorized, Message: "the server refused the key"})
 		require.NoError(t, err)
 	}
 	_, err := s.Operator.PauseQueue(t.Context(), s.Admin, models.TierPro, "", "ticket 4711")
@@ -103,7 +103,7 @@ func TestCauses(t *testing.T) {
 	_, _, err = s.Webhooks.CreateEndpoint(t.Context(), s.Client, "https://dead.example.com/hook", models.FormatStandard, nil)
 	require.NoError(t, err)
 	s.Exec(t, "UPDATE webhook_endpoints SET failing_since = clock_timestamp() - interval '1 hour', failed_tries = 9 WHERE url IS NOT NULL")
-	reader := attention.Reader{Reader: s.Reader, Alerts: s.Alerts}
+	reader := attention.Finder{Jobs: s.Reader, Alerts: s.Alerts}
 
 	found, err := reader.Causes(t.Context(), s.Admin)
 	_, refused := reader.Causes(t.Context(), s.Client)

@@ -68,8 +68,8 @@ type Facts struct {
 	Alerts    []*models.Alert
 }
 
-// leastLetters is how many dead letters of one cause are worth a line of their own.
-const leastLetters = 3
+// leastDeadLetters is how many dead letters of one cause are worth a line of their own.
+const leastDeadLetters = 3
 
 // family are alerts that follow from causes of these kinds, the likeliest first.
 type family struct {
@@ -231,14 +231,14 @@ func (f *Facts) noWorkers() []Cause {
 
 func (f *Facts) failing() (all []Cause) {
 	for _, s := range f.Failures {
-		if s.Letters < leastLetters || 2*s.Letters < s.All {
+		if s.DeadLetters < leastDeadLetters || 2*s.DeadLetters < s.All {
 			continue // many different causes are told by the alerts
 		}
 		whose := " of account " + s.Account
 		if s.Accounts != 1 {
 			whose = " of " + text.Count(s.Accounts, "account")
 		}
-		all = append(all, Cause{Kind: KindFailures, Urgent: true, Title: text.Count(s.Letters, s.Model+" job") + whose + " failed for one reason",
+		all = append(all, Cause{Kind: KindFailures, Urgent: true, Title: text.Count(s.DeadLetters, s.Model+" job") + whose + " failed for one reason",
 			Detail: s.Reason, Path: "/dead-letters/group?cause=" + url.QueryEscape(s.Fingerprint), Since: s.Since})
 	}
 	return all

@@ -11,9 +11,9 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Reader reads the causes.
-type Reader struct {
-	Reader *query.Reader
+// Finder reads the causes.
+type Finder struct {
+	Jobs   *query.Reader
 	Alerts *alert.Desk
 }
 
@@ -30,7 +30,7 @@ const (
 
 // Facts reads what causes are made of, beside an overview that was read just now. It is for
 // operators.
-func (r *Reader) Facts(ctx context.Context, p jobs.Principal, o *query.Overview) (Facts, error) {
+func (r *Finder) Facts(ctx context.Context, p jobs.Principal, o *query.Overview) (Facts, error) {
 	f := Facts{Now: o.At, Overview: o}
 	if err := p.RequireViewer(); err != nil {
 		return f, err
@@ -39,22 +39,22 @@ func (r *Reader) Facts(ctx context.Context, p jobs.Principal, o *query.Overview)
 	if f.Alerts, err = r.Alerts.Active(ctx, p); err != nil {
 		return f, err
 	}
-	if f.Pools, err = r.Reader.Pools(ctx); err != nil {
+	if f.Pools, err = r.Jobs.Pools(ctx); err != nil {
 		return f, err
 	}
-	if f.Shares, err = r.Reader.LaneShares(ctx, "", 1); err != nil {
+	if f.Shares, err = r.Jobs.LaneShares(ctx, "", 1); err != nil {
 		return f, err
 	}
-	if f.Failures, err = models.ListFailureSources(ctx, r.Reader.DB, failuresWithin, mostSources); err != nil {
+	if f.Failures, err = models.ListFailureSources(ctx, r.Jobs.DB, failuresWithin, mostSources); err != nil {
 		return f, apierror.Wrap(err, "read why jobs fail")
 	}
-	f.Endpoints, err = models.ListFailingEndpoints(ctx, r.Reader.DB, leastTime, leastTries, mostEndpoints)
+	f.Endpoints, err = models.ListFailingEndpoints(ctx, r.Jobs.DB, leastTime, leastTries, mostEndpoints)
 	return f, apierror.Wrap(err, "read the endpoints that fail")
 }
 
 // Causes reads what an operator should look at, the most urgent first.
-func (r *Reader) Causes(ctx context.Context, p jobs.Principal) ([]Cause, error) {
-	o, err := r.Reader.Overview(ctx, p)
+func (r *Finder) Causes(ctx context.Context, p jobs.Principal) ([]Cause, error) {
+	o, err := r.Jobs.Overview(ctx, p)
 	if err != nil {
 		return nil, err
 	}

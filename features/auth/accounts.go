@@ -134,7 +134,7 @@ func (a *Accounts) Update(ctx context.Context, p jobs.Principal, id models.Accou
 		return nil, err
 	}
 	var account *models.Account
-	var stands *models.Standing
+	var stands *models.FlowState
 	err := jobs.InTx(ctx, a.DB, func(ctx context.Context, tx bun.Tx) error {
 		var err error
 		if account, err = models.LockAccount(ctx, tx, id); err != nil {
@@ -147,7 +147,7 @@ func (a *Accounts) Update(ctx context.Context, p jobs.Principal, id models.Accou
 			return err
 		}
 		account.Version = counted.Version
-		stands = change.Standing(id, counted)
+		stands = change.FlowState(id, counted)
 		before, after := difference(before, limitsOf(account))
 		return p.Audit(ctx, tx, "updateAccount", string(id), jobs.Payload{"name": account.Name, "before": before, "after": after})
 	})

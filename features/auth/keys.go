@@ -49,7 +49,7 @@ func (k *Keys) Authenticate(ctx context.Context, secret string) (jobs.Principal,
 		if err := k.tokens.Do(ctx, t, k.lookUpTokens); err != nil {
 			return jobs.Principal{}, apierror.Wrap(err, "look up the worker's token")
 		}
-		return t.holder, apierror.Wrap(t.err, "look up the worker's token")
+		return t.owner, apierror.Wrap(t.err, "look up the worker's token")
 	case secrets.KeyPrefix:
 		key, err := models.FindAPIKey(ctx, k.DB, hash)
 		if err != nil {
@@ -64,9 +64,9 @@ func (k *Keys) Authenticate(ctx context.Context, secret string) (jobs.Principal,
 
 // token is one worker token to look up, and its holder.
 type token struct {
-	hash   []byte
-	holder jobs.Principal
-	err    error
+	hash  []byte
+	owner jobs.Principal
+	err   error
 }
 
 // lookUpTokens looks up tokens in one batch. A worker calls less often than KeyCache expires,
@@ -76,7 +76,7 @@ func (k *Keys) lookUpTokens(ctx context.Context, all []*token) error {
 	for i, t := range all {
 		hashes[i] = t.hash
 	}
-	found, err := models.FindTokenHolders(ctx, k.DB, hashes)
+	found, err := models.FindTokenOwners(ctx, k.DB, hashes)
 	if err != nil {
 		return batch.Final(err)
 	}
@@ -84,7 +84,7 @@ func (k *Keys) lookUpTokens(ctx context.Context, all []*token) error {
 		t.err = apierror.ErrUnauthenticated
 		for _, h := range found {
 			if secrets.SameHash(h.TokenHash, t.hash) {
-				t.holder, t.err = jobs.Principal{Role: models.RoleWorker, KeyID: h.EnrolmentKeyID, WorkerID: h.WorkerID}, nil
+				t.owner, t.err = jobs.Principal{Role: models.RoleWorker, KeyID: h.EnrolmentKeyID, WorkerID: h.WorkerID}, nil
 			}
 		}
 	}
@@ -215,7 +215,7 @@ func (k *Keys) Revoke(ctx context.Context, p jobs.Principal, id models.KeyID) er
 		if err != nil {
 			return err
 		}
-		if err := p.Stands(ctx, tx); err != nil {
+		if err := p.Revalidate(ctx, tx); err != nil {
 			return err
 		}
 		if slices.Equal(admins, []models.KeyID{id}) {

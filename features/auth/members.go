@@ -284,7 +284,7 @@ func (m *Members) change(
 		if err := models.LockMembers(ctx, tx, both); err != nil {
 			return err
 		}
-		if err := p.Stands(ctx, tx); err != nil {
+		if err := p.Revalidate(ctx, tx); err != nil {
 			return err
 		}
 		if member, err = models.GetMember(ctx, tx, id); err != nil {

@@ -24,8 +24,8 @@ type KeyWatch struct {
 	// Most is how many connections one key may have; 0 means 1000.
 	Most int
 
-	mu   sync.Mutex
-	held map[string]*heldKey
+	mu      sync.Mutex
+	watched map[string]*watchedKey
 }
 
 const (
@@ -36,24 +36,24 @@ const (
 var errTooMuchOpen = apierror.Later(apierror.CodeRateLimited, time.Second,
 	"Too much is open under this key at once: end some streams, sockets or waits, or send more operations over one socket.")
 
-type heldKey struct {
+type watchedKey struct {
 	open map[*func()]bool // the functions that end each
 	stop context.CancelFunc
 }
 
-// Hold calls end once the key is no longer valid. It returns a function to call when the
+// Open calls end once the key is no longer valid. It returns a function to call when the
 // connection is over, or RATE_LIMITED if the key has too many connections.
-func (k *KeyWatch) Hold(secret string, end func()) (release func(), err error) {
+func (k *KeyWatch) Open(secret string, end func()) (release func(), err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	h := k.held[secret]
+	h := k.watched[secret]
 	if h == nil {
 		ctx, stop := context.WithCancel(context.Background())
-		h = &heldKey{open: map[*func()]bool{}, stop: stop}
-		if k.held == nil {
-			k.held = map[string]*heldKey{}
+		h = &watchedKey{open: map[*func()]bool{}, stop: stop}
+		if k.watched == nil {
+			k.watched = map[string]*watchedKey{}
 		}
-		k.held[secret] = h
+		k.watched[secret] = h
 		go k.watch(ctx, secret, h)
 	}
 	if len(h.open) >= cmp.Or(k.Most, openPerKey) {
@@ -67,7 +67,7 @@ func (k *KeyWatch) Hold(secret string, end func()) (release func(), err error) {
 // and a function that ends it earlier. It may return RATE_LIMITED.
 func (k *KeyWatch) While(ctx context.Context, secret string) (context.Context, context.CancelCauseFunc, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	release, err := k.Hold(secret, func() { cancel(apierror.ErrUnauthenticated) })
+	release, err := k.Open(secret, func() { cancel(apierror.ErrUnauthenticated) })
 	if err != nil {
 		cancel(nil)
 		return nil, nil, err
@@ -76,19 +76,19 @@ func (k *KeyWatch) While(ctx context.Context, secret string) (context.Context, c
 }
 
 // release ends the watch of a key with its last connection.
-func (k *KeyWatch) release(secret string, h *heldKey, end *func()) {
+func (k *KeyWatch) release(secret string, h *watchedKey, end *func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(h.open, end)
 	if len(h.open) == 0 {
 		h.stop()
-		if k.held[secret] == h {
-			delete(k.held, secret)
+		if k.watched[secret] == h {
+			delete(k.watched, secret)
 		}
 	}
 }
 
-func (k *KeyWatch) watch(ctx context.Context, secret string, h *heldKey) {
+func (k *KeyWatch) watch(ctx context.Context, secret string, h *watchedKey) {
 	ticker := time.NewTicker(cmp.Or(k.Every, checkKeysEvery))
 	defer ticker.Stop()
 	for {
@@ -108,11 +108,11 @@ func (k *KeyWatch) watch(ctx context.Context, secret string, h *heldKey) {
 }
 
 // revoke forgets the key and returns the functions that end its connections.
-func (k *KeyWatch) revoke(secret string, h *heldKey) []func() {
+func (k *KeyWatch) revoke(secret string, h *watchedKey) []func() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.held[secret] == h {
-		delete(k.held, secret)
+	if k.watched[secret] == h {
+		delete(k.watched, secret)
 	}
 	var ends []func()
 	for end := range h.open {

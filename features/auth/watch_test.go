@@ -20,24 +20,24 @@ func TestKeyWatch(t *testing.T) {
 	t.Run("LimitsTheConnectionsOfAKey", func(t *testing.T) {
 		t.Parallel()
 		watch := &auth.KeyWatch{Authenticate: func(context.Context, string) (jobs.Principal, error) { return jobs.Principal{}, nil }, Most: 2}
-		first, err := watch.Hold("a", nil)
+		first, err := watch.Open("a", nil)
 		require.NoError(t, err)
 		_, end, err := watch.While(t.Context(), "a")
 		require.NoError(t, err)
 		defer end(nil)
-		_, err = watch.Hold("a", nil)
+		_, err = watch.Open("a", nil)
 		jobstest.RequireCode(t, err, "RATE_LIMITED")
-		other, err := watch.Hold("b", nil)
+		other, err := watch.Open("b", nil)
 		require.NoError(t, err, "another key has its own")
 		defer other()
 
 		first()
 		first() // a second call does nothing
 
-		again, err := watch.Hold("a", nil)
+		again, err := watch.Open("a", nil)
 		require.NoError(t, err)
 		defer again()
-		_, err = watch.Hold("a", nil)
+		_, err = watch.Open("a", nil)
 		jobstest.RequireCode(t, err, "RATE_LIMITED")
 	})
 
@@ -62,7 +62,7 @@ func TestKeyWatch(t *testing.T) {
 			require.NoError(t, err)
 			defer end(nil)
 			ended := make(chan struct{})
-			_, err = watch.Hold("a", func() { close(ended) })
+			_, err = watch.Open("a", func() { close(ended) })
 			require.NoError(t, err)
 
 			time.Sleep(10 * time.Second)

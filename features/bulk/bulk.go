@@ -35,11 +35,11 @@ type Verb func(ctx context.Context, p jobs.Principal, op *models.BulkOperation, 
 
 // Roles holds the roles that perform the actions.
 type Roles struct {
-	Canceller *operate.Canceller
-	Retrier   *operate.Retrier
-	Letters   *operate.DeadLetters
-	Deleter   *operate.Deleter
-	Operator  *operate.Operator
+	Canceller   *operate.Canceller
+	Retrier     *operate.Retrier
+	DeadLetters *operate.DeadLetters
+	Deleter     *operate.Deleter
+	Operator    *operate.QueueOperator
 }
 
 // Verbs returns all actions.
@@ -66,7 +66,7 @@ func (r Roles) Verbs() map[models.BulkAction]Verb {
 			return err
 		},
 		models.BulkRedrive: func(ctx context.Context, p jobs.Principal, _ *models.BulkOperation, item *models.BulkItem) error {
-			return r.Letters.RedriveRun(ctx, p, item.JobID, item.Run)
+			return r.DeadLetters.RedriveRun(ctx, p, item.JobID, item.Run)
 		},
 	}
 }

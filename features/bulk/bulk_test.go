@@ -233,7 +233,7 @@ func TestBulk(t *testing.T) {
 		t.Parallel()
 
 		s, done, worker, fence := jobstest.Leased(t)
-		_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: new(s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("video")))})
+		_, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: new(s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("video")))})
 		require.NoError(t, err)
 		s.Submit(t)
 		op, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: models.BulkCancel})

@@ -342,7 +342,7 @@ func TestExamine(t *testing.T) {
 		t.Parallel()
 
 		w := newWard(t)
-		_, err := w.Holder.Fail(t.Context(), w.worker, w.fence, lease.Failure{Class: models.FailTransient, Message: "no luck"})
+		_, err := w.Attempts.Fail(t.Context(), w.worker, w.fence, lease.Failure{Class: models.FailTransient, Message: "no luck"})
 		require.NoError(t, err)
 		w.Exec(t, "UPDATE jobs SET run_at = now() - interval '11 minutes' WHERE id = ?", w.held)
 

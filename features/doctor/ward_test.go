@@ -34,7 +34,7 @@ func newWard(t *testing.T) *ward {
 	w.done = s.Submit(t).ID
 	_, fence := s.Lease(t, w.worker)
 	w.video = jobstest.UploadAll(t, s, w.worker, fence).Video
-	_, err := s.Holder.Complete(t.Context(), w.worker, fence, lease.Completion{Video: &w.video})
+	_, err := s.Attempts.Complete(t.Context(), w.worker, fence, lease.Completion{Video: &w.video})
 	require.NoError(t, err)
 
 	w.lost = s.Submit(t).ID
@@ -43,7 +43,7 @@ func newWard(t *testing.T) *ward {
 	_, err = s.Reaper.Reap(t.Context())
 	require.NoError(t, err)
 	_, fence = s.Lease(t, w.idle)
-	_, err = s.Holder.Fail(t.Context(), w.idle, fence, lease.Failure{Class: models.FailContentPolicy, Message: "no"})
+	_, err = s.Attempts.Fail(t.Context(), w.idle, fence, lease.Failure{Class: models.FailContentPolicy, Message: "no"})
 	require.NoError(t, err)
 
 	w.held = s.Submit(t).ID

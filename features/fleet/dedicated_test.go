@@ -151,7 +151,7 @@ func TestDemandsOfAccounts(t *testing.T) {
 	require.Equal(t, "4 waiting jobs need 2 workers.", others.Reason)
 }
 
-// Jobs count for the pools that they bear.
+// Jobs count for the pools that their constraints allow.
 func TestDemandsOfNeeds(t *testing.T) {
 	t.Parallel()
 
@@ -160,17 +160,17 @@ func TestDemandsOfNeeds(t *testing.T) {
 	safe := *spot
 	safe.ID, safe.Name, safe.CapacityClass, safe.PricePerHourUSD, safe.PoolSpec.Region = models.NewPoolID(), "safe", models.CapacityOnDemand, 3, "elsewhere"
 	require.NoError(t, models.UpsertPool(t.Context(), s.DB, &safe))
-	for _, bears := range []func(*submit.Submission){
+	for _, constrained := range []func(*submit.Submission){
 		func(*submit.Submission) {},
 		func(in *submit.Submission) { in.MaxPreemptions = new(0) },
 		func(in *submit.Submission) { in.MaxPreemptions = new(0) },
 		func(in *submit.Submission) { in.MaxPricePerHour = new(1.5) },
 		func(in *submit.Submission) { in.MaxPreemptions, in.MaxPricePerHour = new(0), new(1.5) },
-		func(in *submit.Submission) { in.Region = "elsewhere" }, // a wish
+		func(in *submit.Submission) { in.Region = "elsewhere" }, // a preference
 		func(in *submit.Submission) { in.Region, in.RequireRegion = "elsewhere", true },
 		func(in *submit.Submission) { in.MaxPreemptions, in.Region, in.RequireRegion = new(0), "local", true },
 	} {
-		jobstest.SubmitAs(t, s, s.Admin, bears) // CRITICAL: each needs a worker at once
+		jobstest.SubmitAs(t, s, s.Admin, constrained) // CRITICAL: each needs a worker at once
 	}
 
 	for pool, waiting := range map[models.PoolID]int{spot.ID: 3, safe.ID: 3} {
@@ -198,7 +198,7 @@ func finish(t *testing.T, s *jobstest.Stack, worker jobs.Principal, got *lease.L
 	t.Helper()
 	fence := jobstest.FenceOf(got)
 	video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-	_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+	_, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 	require.NoError(t, err)
 }
 

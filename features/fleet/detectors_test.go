@@ -28,7 +28,7 @@ type lossy struct {
 var detectors = map[string]func(t *testing.T, l lossy, late bool){
 	"notice": func(t *testing.T, l lossy, late bool) {
 		_, _ = l.s.Registrar.DrainSelf(t.Context(), l.worker, l.worker.WorkerID, "a preemption", time.Time{})
-		_, err := l.s.Holder.Release(t.Context(), l.worker, l.fence, models.FailPreempted)
+		_, err := l.s.Attempts.Release(t.Context(), l.worker, l.fence, models.FailPreempted)
 		require.Equal(t, late, err != nil, "%v", err)
 		_, err = l.s.Registrar.Deregister(t.Context(), l.worker, l.worker.WorkerID)
 		require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestDetectors(t *testing.T) {
 
 			held := s.Reload(t, job.ID)
 			require.Equal(t, []any{models.JobAssigned, 2}, []any{held.Status, held.AttemptNo}, "the newer attempt goes on")
-			_, err := s.Holder.Heartbeat(t.Context(), workers[1], next, nil)
+			_, err := s.Attempts.Heartbeat(t.Context(), workers[1], next, nil)
 			require.NoError(t, err)
 			first, err := models.GetAttempt(t.Context(), s.DB, fence.AttemptID)
 			require.NoError(t, err)

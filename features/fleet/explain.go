@@ -62,7 +62,7 @@ func (s *Pools) explain(ctx context.Context, match func(*models.Pool) bool) (*Ex
 		if state, err = readSnapshot(ctx, tx, models.NoPoolLock, s.Policy); err != nil {
 			return err
 		}
-		return new(outlook).look(ctx, tx, &state)
+		return new(pastRates).look(ctx, tx, &state)
 	})
 	if err != nil {
 		return nil, apierror.Wrap(err, "read what the scaler decides from")

@@ -97,7 +97,7 @@ func TestOfferedModels(t *testing.T) {
 			job := jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Model, in.Params = name, nil })
 			granted := leased(t, s, p)
 			require.Equal(t, job.ID, granted.Job.ID)
-			_, err := s.Holder.Fail(t.Context(), p, lease.Fence{AttemptID: granted.Attempt.ID, Token: granted.Attempt.FencingToken}, lease.Failure{Class: models.FailContentPolicy})
+			_, err := s.Attempts.Fail(t.Context(), p, lease.Fence{AttemptID: granted.Attempt.ID, Token: granted.Attempt.FencingToken}, lease.Failure{Class: models.FailContentPolicy})
 			require.NoError(t, err)
 		}
 	})

@@ -16,8 +16,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Operator performs an operator's actions on workers.
-type Operator struct {
+// WorkerOperator performs an operator's actions on workers.
+type WorkerOperator struct {
 	DB        *bun.DB
 	Notifier  *change.Notifier
 	Providers map[string]Provider
@@ -32,7 +32,7 @@ var errTerminated = apierror.Conflict("The worker is already terminated.")
 // DrainWorker asks a worker to take no more jobs. Its job may run until the deadline; then the
 // worker has half a minute to save a checkpoint and release it. DrainWorker returns CONFLICT for a
 // terminated worker.
-func (o *Operator) DrainWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, deadline time.Duration) (*models.Worker, error) {
+func (o *WorkerOperator) DrainWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, deadline time.Duration) (*models.Worker, error) {
 	if err := operates(p, id); err != nil {
 		return nil, err
 	}
@@ -53,19 +53,19 @@ func (o *Operator) DrainWorker(ctx context.Context, p jobs.Principal, id models.
 }
 
 // Hosts reports whether TerminateWorker also ends the worker's machine.
-func (o *Operator) Hosts(w *models.Worker) bool {
+func (o *WorkerOperator) Hosts(w *models.Worker) bool {
 	return o.Providers[w.Provider] != nil && w.PoolID != ""
 }
 
 // Preempts reports whether PreemptWorker can preempt the worker's machine from this process. Only
 // spot machines are preempted.
-func (o *Operator) Preempts(w *models.Worker) bool {
+func (o *WorkerOperator) Preempts(w *models.Worker) bool {
 	_, can := o.Providers[w.Provider].(Preemptor)
 	return can && w.PoolID != "" && w.CapacityClass == models.CapacitySpot
 }
 
 // machine returns a worker's machine and its pool.
-func (o *Operator) machine(ctx context.Context, w *models.Worker) (Instance, *models.Pool, error) {
+func (o *WorkerOperator) machine(ctx context.Context, w *models.Worker) (Instance, *models.Pool, error) {
 	pools, err := models.GetPools(ctx, o.DB, []models.PoolID{w.PoolID})
 	if err != nil || len(pools) == 0 {
 		return Instance{}, nil, apierror.Wrap(cmp.Or(err, sql.ErrNoRows), "read the pool of worker %s", w.ID)
@@ -75,7 +75,7 @@ func (o *Operator) machine(ctx context.Context, w *models.Worker) (Instance, *mo
 
 // TerminateWorker ends a worker without notice. It also ends its machine if this process has its
 // provider and no other worker is on the machine. The worker's job is queued again.
-func (o *Operator) TerminateWorker(ctx context.Context, p jobs.Principal, id models.WorkerID) (*models.Worker, error) {
+func (o *WorkerOperator) TerminateWorker(ctx context.Context, p jobs.Principal, id models.WorkerID) (*models.Worker, error) {
 	if err := operates(p, id); err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ const maxNotice = 120 * time.Second
 // PreemptWorker does what a cloud does to a spot machine: it gives notice, and then ends the
 // machine. It returns CONFLICT if the worker is terminated, or if this process does not have its
 // provider.
-func (o *Operator) PreemptWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, notice time.Duration) (*models.Worker, error) {
+func (o *WorkerOperator) PreemptWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, notice time.Duration) (*models.Worker, error) {
 	if err := operates(p, id); err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (o *Operator) PreemptWorker(ctx context.Context, p jobs.Principal, id model
 }
 
 // drainOthers drains the other workers on a worker's machine, with the same deadline.
-func (o *Operator) drainOthers(ctx context.Context, w *models.Worker) error {
+func (o *WorkerOperator) drainOthers(ctx context.Context, w *models.Worker) error {
 	all, err := models.ListMachineWorkers(ctx, o.DB, w.Provider, w.ProviderInstanceID)
 	if err != nil {
 		return apierror.Wrap(err, "list the workers on the machine of %s", w.ID)

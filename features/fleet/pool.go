@@ -133,12 +133,12 @@ func (s *Pools) replace(ctx context.Context, p jobs.Principal, id models.PoolID,
 	if err != nil {
 		return nil, err
 	}
-	s.tell(ctx, changed)
+	s.notifyWorkers(ctx, changed)
 	return pool, nil
 }
 
-// tell notifies workers that their pool has changed.
-func (s *Pools) tell(ctx context.Context, workers []models.WorkerID) {
+// notifyWorkers notifies workers that their pool has changed.
+func (s *Pools) notifyWorkers(ctx context.Context, workers []models.WorkerID) {
 	for _, id := range workers {
 		s.Notifier.Worker(ctx, id)
 	}
@@ -233,7 +233,7 @@ func (s *Pools) Pause(ctx context.Context, p jobs.Principal, id models.PoolID) (
 	if err != nil {
 		return nil, err
 	}
-	s.tell(ctx, drained)
+	s.notifyWorkers(ctx, drained)
 	return pool, nil
 }
 

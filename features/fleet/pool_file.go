@@ -105,7 +105,7 @@ func (s *Pools) Apply(ctx context.Context, p jobs.Principal, f PoolFile) ([]*Poo
 	if err != nil {
 		return nil, apierror.Wrap(err, "apply the pools of %s", name)
 	}
-	s.tell(ctx, changed)
+	s.notifyWorkers(ctx, changed)
 	return changes, nil
 }
 

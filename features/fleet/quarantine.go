@@ -41,7 +41,7 @@ var fatalXids = []int{48, 62, 64, 74, 79, 92, 95, 119, 120, 140}
 // QuarantineWorker quarantines a worker's host for that many minutes, 1 to 43,200 (30 days). No
 // worker on the machine gets a job, nor does one that registers there later. A running job
 // continues. Another call replaces the time and the reason.
-func (o *Operator) QuarantineWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, minutes int, reason string) (*models.Worker, error) {
+func (o *WorkerOperator) QuarantineWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, minutes int, reason string) (*models.Worker, error) {
 	if minutes < 1 || minutes > int(maxQuarantine.Minutes()) {
 		return nil, apierror.Invalid("minutes", "minutes must be from 1 to %.0f.", maxQuarantine.Minutes())
 	}
@@ -57,7 +57,7 @@ func (o *Operator) QuarantineWorker(ctx context.Context, p jobs.Principal, id mo
 // ReleaseQuarantine ends the quarantine of a worker's host. Reelay ignores the causes of that
 // quarantine from then on: only new crashes, and GPU errors that workers report when they register
 // again, count. It does nothing to a host that is not in quarantine.
-func (o *Operator) ReleaseQuarantine(ctx context.Context, p jobs.Principal, id models.WorkerID) (*models.Worker, error) {
+func (o *WorkerOperator) ReleaseQuarantine(ctx context.Context, p jobs.Principal, id models.WorkerID) (*models.Worker, error) {
 	return o.quarantine(ctx, p, id, "releaseQuarantine", jobs.Payload{}, func(q *models.Quarantine) bool {
 		was := q.Until
 		q.Until, q.Cause, q.Times = time.Time{}, models.QuarantineOperator, 0
@@ -67,7 +67,7 @@ func (o *Operator) ReleaseQuarantine(ctx context.Context, p jobs.Principal, id m
 
 // quarantine changes the quarantine of a worker's host. change gets the present one, with ChangedAt
 // set to now, and reports whether it changed it.
-func (o *Operator) quarantine(ctx context.Context, p jobs.Principal, id models.WorkerID, action string, note jobs.Payload, change func(*models.Quarantine) bool) (*models.Worker, error) {
+func (o *WorkerOperator) quarantine(ctx context.Context, p jobs.Principal, id models.WorkerID, action string, note jobs.Payload, change func(*models.Quarantine) bool) (*models.Worker, error) {
 	if err := operates(p, id); err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (q *Quarantiner) Pass(ctx context.Context) (int, error) {
 		if bad, err = q.judge(ctx, tx); err != nil {
 			return err
 		}
-		if _, err := models.HoldFailedHosts(ctx, tx, longestQuarantine); err != nil {
+		if _, err := models.ExtendOldestQuarantines(ctx, tx, longestQuarantine); err != nil {
 			return fmt.Errorf("hold machines that failed: %w", err)
 		}
 		if workers, err = models.CopyQuarantines(ctx, tx); err != nil {

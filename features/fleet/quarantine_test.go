@@ -39,7 +39,7 @@ func crash(t *testing.T, s *jobstest.Stack, worker jobs.Principal, n int) {
 func crashNext(t *testing.T, s *jobstest.Stack, worker jobs.Principal) {
 	t.Helper()
 	_, fence := s.Lease(t, worker)
-	_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailModelCrash, Message: "segmentation fault"})
+	_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailModelCrash, Message: "segmentation fault"})
 	require.NoError(t, err)
 }
 
@@ -109,7 +109,7 @@ func TestQuarantine(t *testing.T) {
 		_, err := s.Fleet.QuarantineWorker(t.Context(), s.Admin, worker.WorkerID, 5, "a look")
 		require.NoError(t, err)
 
-		answer, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+		answer, err := s.Attempts.Heartbeat(t.Context(), worker, fence, nil)
 
 		require.NoError(t, err)
 		require.Equal(t, lease.DirectContinue, answer.Directive.Action)
@@ -184,7 +184,7 @@ func TestQuarantiner(t *testing.T) {
 			crashNext(t, s, one)
 		}
 		s.Exec(t, "UPDATE jobs SET run_at = clock_timestamp() - interval '1 second', avoid_until = NULL")
-		_, err := (&pass.Scheduler{DB: s.DB, Notifier: s.Notifier}).Due(t.Context())
+		_, err := (&pass.Releaser{DB: s.DB, Notifier: s.Notifier}).Due(t.Context())
 		require.NoError(t, err)
 		for range 3 {
 			crashNext(t, s, other)
@@ -220,7 +220,7 @@ func TestQuarantiner(t *testing.T) {
 		t.Run("QuarantinesAHostWhoseGPU"+name, func(t *testing.T) {
 			t.Parallel()
 			s, _, worker, fence := jobstest.Leased(t)
-			_, err := s.Holder.Heartbeat(t.Context(), worker, fence, []models.GPUSample{c.sample})
+			_, err := s.Attempts.Heartbeat(t.Context(), worker, fence, []models.GPUSample{c.sample})
 			require.NoError(t, err)
 			q := quarantiner(s, nil)
 

@@ -183,7 +183,7 @@ func terminate(ctx context.Context, tx bun.Tx, id models.WorkerID, lost lease.Lo
 	var done *change.Change
 	attempt, err := models.FindLiveAttempt(ctx, tx, id)
 	if err == nil {
-		if done, err = lease.EndHeld(ctx, tx, attempt, lost); err == nil {
+		if done, err = lease.EndLost(ctx, tx, attempt, lost); err == nil {
 			w, err = models.LockWorker(ctx, tx, id) // the present row
 		}
 	}

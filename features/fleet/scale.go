@@ -26,9 +26,9 @@ type Scaler struct {
 	Providers map[string]Provider
 	Policy    Policy
 
-	calls   calls
-	outlook outlook
-	surveys surveys
+	calls     calls
+	pastRates pastRates
+	surveys   surveys
 }
 
 // scalerLock is the advisory lock that allows one process to scale at a time.
@@ -87,7 +87,7 @@ func (s *Scaler) decide(ctx context.Context, pools []*models.Pool) (r round, err
 		if err := copyPrices(ctx, tx, snapshot); err != nil {
 			return err
 		}
-		if err := s.outlook.look(ctx, tx, &snapshot); err != nil {
+		if err := s.pastRates.look(ctx, tx, &snapshot); err != nil {
 			return err
 		}
 		if err := settleBoots(ctx, tx, snapshot); err != nil {

@@ -76,7 +76,7 @@ func mixes(all []*decision) (found []*mixed) {
 		}
 		var safe []*decision
 		for _, o := range byPrice {
-			if standsIn(o.pool, d.pool) {
+			if covers(o.pool, d.pool) {
 				safe = append(safe, o)
 			}
 		}
@@ -97,8 +97,8 @@ func servesTargets(p *models.Pool) bool {
 	return len(p.Tiers) == 0 || slices.ContainsFunc(p.Tiers, func(t models.Tier) bool { return jobs.Policies[t].WaitTarget != jobs.NoTarget })
 }
 
-// standsIn reports whether an on-demand pool runs all that a spot pool of its region runs.
-func standsIn(safe, spot *models.Pool) bool {
+// covers reports whether an on-demand pool runs all that a spot pool of its region runs.
+func covers(safe, spot *models.Pool) bool {
 	return safe.CapacityClass == models.CapacityOnDemand && safe.Region == spot.Region && within(spot.Models, safe.Models) &&
 		(len(safe.Tiers) == 0 || len(spot.Tiers) > 0 && within(spot.Tiers, safe.Tiers)) &&
 		(len(safe.Accounts) == 0 || len(spot.Accounts) > 0 && within(spot.Accounts, safe.Accounts))

@@ -12,8 +12,8 @@ import (
 // Snapshot is the input of the scaler's plan. `reelay simulate` makes one without a database.
 type Snapshot = snapshot
 
-// Outlook contains the policy of a plan and what it needs of the past.
-type Outlook struct {
+// PlanInput contains the policy of a plan and what it needs of the past.
+type PlanInput struct {
 	Policy Policy
 	// Expected are the jobs that will arrive while a worker boots: see Forecast.
 	Expected []Expected
@@ -24,7 +24,7 @@ type Outlook struct {
 }
 
 // NewSnapshot returns a snapshot without pools.
-func NewSnapshot(now time.Time, queues []models.QueueDemand, times estimate.RenderTimes, o Outlook) *Snapshot {
+func NewSnapshot(now time.Time, queues []models.QueueDemand, times estimate.RenderTimes, o PlanInput) *Snapshot {
 	return &snapshot{now: now, queues: queues, times: times, policy: o.Policy, expected: o.Expected, preempted: o.Preempted, impatient: o.Impatient}
 }
 

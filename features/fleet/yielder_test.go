@@ -35,7 +35,7 @@ func newCrowded(t *testing.T) *crowded {
 	_, c.fence = s.Lease(t, c.worker)
 	s.Exec(t, "UPDATE jobs SET estimated_gpu_seconds = 1000 WHERE id = ?", c.batch.ID)
 	jobstest.Checkpoint(t, s, c.worker, c.fence, 7)
-	_, err := s.Holder.ReportProgress(t.Context(), c.worker, c.fence, lease.ProgressReport{Progress: models.Progress{Percent: 20, Phase: models.PhaseRendering}})
+	_, err := s.Attempts.ReportProgress(t.Context(), c.worker, c.fence, lease.ProgressReport{Progress: models.Progress{Percent: 20, Phase: models.PhaseRendering}})
 	require.NoError(t, err)
 	c.late = jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Tier = models.TierPro })
 	s.Exec(t, "UPDATE jobs SET queued_at = queued_at - interval '130 s' WHERE id = ?", c.late.ID)
@@ -52,7 +52,7 @@ func (c *crowded) asked(t *testing.T) int {
 
 func (c *crowded) beat(t *testing.T) lease.Directive {
 	t.Helper()
-	answer, err := c.Holder.Heartbeat(t.Context(), c.worker, c.fence, nil)
+	answer, err := c.Attempts.Heartbeat(t.Context(), c.worker, c.fence, nil)
 	require.NoError(t, err)
 	return answer.Directive
 }
@@ -86,9 +86,9 @@ func TestYielder(t *testing.T) {
 		before := c.Reload(t, c.batch.ID)
 		require.Equal(t, 1, c.asked(t))
 
-		released, err := c.Holder.Release(t.Context(), c.worker, c.fence, models.FailYielded)
+		released, err := c.Attempts.Release(t.Context(), c.worker, c.fence, models.FailYielded)
 		require.NoError(t, err)
-		again, err := c.Holder.Release(t.Context(), c.worker, c.fence, models.FailYielded)
+		again, err := c.Attempts.Release(t.Context(), c.worker, c.fence, models.FailYielded)
 		require.NoError(t, err)
 
 		require.Equal(t, again.EventSeq, released.EventSeq)
@@ -111,7 +111,7 @@ func TestYielder(t *testing.T) {
 				require.Len(t, granted.Checkpoints, 1)
 				require.Zero(t, c.asked(t), "nothing is late")
 			}
-			_, err := c.Holder.Complete(t.Context(), c.worker, fence, lease.Completion{Video: new(c.Upload(t, c.worker, fence, models.ArtifactFinalVideo, []byte("a video")))})
+			_, err := c.Attempts.Complete(t.Context(), c.worker, fence, lease.Completion{Video: new(c.Upload(t, c.worker, fence, models.ArtifactFinalVideo, []byte("a video")))})
 			require.NoError(t, err)
 		}
 		c.RequireInvariants(t)
@@ -125,7 +125,7 @@ func TestYielder(t *testing.T) {
 
 		require.Equal(t, lease.DirectContinue, c.beat(t).Action)
 		require.Zero(t, c.asked(t))
-		_, err := c.Holder.Complete(t.Context(), c.worker, c.fence, lease.Completion{Video: new(c.Upload(t, c.worker, c.fence, models.ArtifactFinalVideo, []byte("a video")))})
+		_, err := c.Attempts.Complete(t.Context(), c.worker, c.fence, lease.Completion{Video: new(c.Upload(t, c.worker, c.fence, models.ArtifactFinalVideo, []byte("a video")))})
 		require.NoError(t, err)
 		c.RequireInvariants(t)
 	})
@@ -166,7 +166,7 @@ func TestYielder(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, lease.DirectCancel, c.beat(t).Action)
 
-		released, err := c.Holder.Release(t.Context(), c.worker, c.fence, models.FailYielded)
+		released, err := c.Attempts.Release(t.Context(), c.worker, c.fence, models.FailYielded)
 		require.NoError(t, err)
 		require.Equal(t, models.JobCancelled, released.Status)
 		require.Equal(t, models.WorkerDraining, jobstest.WorkerStatus(t, c.Stack, c.worker.WorkerID))
@@ -176,7 +176,7 @@ func TestYielder(t *testing.T) {
 	t.Run("AJobThatWasNotAskedDoesNotGiveWay", func(t *testing.T) {
 		t.Parallel()
 		c := newCrowded(t)
-		_, err := c.Holder.Release(t.Context(), c.worker, c.fence, models.FailYielded)
+		_, err := c.Attempts.Release(t.Context(), c.worker, c.fence, models.FailYielded)
 		jobstest.RequireInvalid(t, err, "reason")
 	})
 
@@ -188,7 +188,7 @@ func TestYielder(t *testing.T) {
 		_, err := c.Reaper.Reap(t.Context())
 		require.NoError(t, err)
 
-		_, err = c.Holder.Release(t.Context(), c.worker, c.fence, models.FailYielded)
+		_, err = c.Attempts.Release(t.Context(), c.worker, c.fence, models.FailYielded)
 		require.Error(t, err)
 		c.RequireInvariants(t)
 	})

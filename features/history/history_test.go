@@ -86,7 +86,7 @@ func TestRecorder(t *testing.T) {
 
 		recordAll(t, db)
 
-		reader := &history.Reader{DB: db}
+		reader := &history.Timeline{DB: db}
 		all, err := reader.Series(t.Context(), hour, hour.Add(time.Hour), time.Hour)
 		require.NoError(t, err)
 		require.Len(t, all, 1)
@@ -129,7 +129,7 @@ func TestRecorder(t *testing.T) {
 		gap := now.UTC().Truncate(10 * time.Minute).Add(-20 * time.Minute) // the newest minute has gauges
 		_, err := db.NewRaw("DELETE FROM history WHERE at >= ? AND at < ?", gap, gap.Add(10*time.Minute)).Exec(t.Context())
 		require.NoError(t, err)
-		reader := &history.Reader{DB: db}
+		reader := &history.Timeline{DB: db}
 		before, err := reader.Series(t.Context(), gap, gap.Add(10*time.Minute), 10*time.Minute)
 		require.NoError(t, err)
 		require.Zero(t, before[0].Covered)
@@ -157,7 +157,7 @@ func TestRecorder(t *testing.T) {
 		written += recordAll(t, db)
 
 		require.Equal(t, count(t, db, "SELECT count(*) FROM history"), written)
-		f, err := (&history.Reader{DB: db}).Window(t.Context(), now.Add(-25*time.Minute), now)
+		f, err := (&history.Timeline{DB: db}).Window(t.Context(), now.Add(-25*time.Minute), now)
 		require.NoError(t, err)
 		require.Equal(t, count(t, db, "SELECT count(*) FROM jobs WHERE completed_at < ?", now), f.Completed())
 	})
@@ -179,7 +179,7 @@ func TestRecorder(t *testing.T) {
 
 		recordAll(t, db)
 
-		days, err := (&history.Reader{DB: db}).Series(t.Context(), today.Add(-24*time.Hour), today, 24*time.Hour)
+		days, err := (&history.Timeline{DB: db}).Series(t.Context(), today.Add(-24*time.Hour), today, 24*time.Hour)
 		require.NoError(t, err)
 		require.Len(t, days, 1)
 		require.Equal(t, 24*time.Hour, days[0].Covered)
@@ -200,7 +200,7 @@ func TestRecorder(t *testing.T) {
 
 		recordAll(t, db)
 
-		f, err := (&history.Reader{DB: db}).Window(t.Context(), hour, hour.Add(time.Hour))
+		f, err := (&history.Timeline{DB: db}).Window(t.Context(), hour, hour.Add(time.Hour))
 		require.NoError(t, err)
 		require.Equal(t, time.Hour, f.Covered)
 		require.Equal(t, 100, f.Completed())
@@ -222,21 +222,21 @@ func TestReader(t *testing.T) {
 		done, failed := s.Submit(t), s.Submit(t)
 		worker := s.Worker(t, "one")
 		_, fence := s.Lease(t, worker)
-		_, err := s.Holder.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: models.Progress{Percent: 40, Phase: models.PhaseRendering}})
+		_, err := s.Attempts.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: models.Progress{Percent: 40, Phase: models.PhaseRendering}})
 		require.NoError(t, err)
-		_, err = s.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+		_, err = s.Attempts.Release(t.Context(), worker, fence, models.FailPreempted)
 		require.NoError(t, err)
 		_, fence = s.Lease(t, worker)
 		o := jobstest.UploadAll(t, s, worker, fence)
-		_, err = s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &o.Video})
+		_, err = s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &o.Video})
 		require.NoError(t, err)
 		_, fence = s.Lease(t, worker)
-		_, err = s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no"})
+		_, err = s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no"})
 		require.NoError(t, err)
 
 		now, err := models.Now(t.Context(), s.DB)
 		require.NoError(t, err)
-		f, err := (&history.Reader{DB: s.DB}).Window(t.Context(), now.Add(-time.Minute), now)
+		f, err := (&history.Timeline{DB: s.DB}).Window(t.Context(), now.Add(-time.Minute), now)
 
 		require.NoError(t, err)
 		require.Equal(t, []int{2, 2, 1, 0}, []int{f.Submitted(), f.Started(), f.Completed(), f.Failed()}, "%s %s", done.ID, failed.ID)
@@ -252,7 +252,7 @@ func TestReader(t *testing.T) {
 		db := modelstest.DB(t)
 		now := began(t, db, 10*time.Minute)
 
-		f, err := (&history.Reader{DB: db}).Window(t.Context(), now.Add(-time.Hour), now)
+		f, err := (&history.Timeline{DB: db}).Window(t.Context(), now.Add(-time.Hour), now)
 
 		require.NoError(t, err)
 		require.Zero(t, f.Covered)
@@ -263,7 +263,7 @@ func TestReader(t *testing.T) {
 
 	t.Run("RefusesSeriesThatAreTooLong", func(t *testing.T) {
 		t.Parallel()
-		reader := &history.Reader{DB: modelstest.DB(t)}
+		reader := &history.Timeline{DB: modelstest.DB(t)}
 		now := time.Now()
 
 		_, tooLong := reader.Series(t.Context(), now.Add(-48*time.Hour), now, time.Minute)

@@ -10,8 +10,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Reader reads the history.
-type Reader struct {
+// Timeline reads the history.
+type Timeline struct {
 	DB *bun.DB
 }
 
@@ -25,7 +25,7 @@ const maxPoints = 1500
 // Window returns the figures between two times, as one. The history knows whole minutes: from is
 // rounded up to the next one, and to is rounded down unless it is in the minute that has not been
 // recorded yet.
-func (r *Reader) Window(ctx context.Context, from, to time.Time) (*Figures, error) {
+func (r *Timeline) Window(ctx context.Context, from, to time.Time) (*Figures, error) {
 	all, err := r.read(ctx, from, to, 0)
 	if err != nil {
 		return nil, apierror.Wrap(err, "read the history")
@@ -36,7 +36,7 @@ func (r *Reader) Window(ctx context.Context, from, to time.Time) (*Figures, erro
 // Series returns the figures of each step between two times. A step is a minute, ten minutes, an
 // hour or a day, and begins at a multiple of its length in UTC. At most 1,500 steps are returned.
 // The last one can be incomplete.
-func (r *Reader) Series(ctx context.Context, from, to time.Time, step time.Duration) ([]*Figures, error) {
+func (r *Timeline) Series(ctx context.Context, from, to time.Time, step time.Duration) ([]*Figures, error) {
 	if !isStep(step) {
 		return nil, apierror.Invalid("resolution", "The resolution of a history is a minute, ten minutes, an hour or a day.")
 	}
@@ -61,7 +61,7 @@ func isStep(step time.Duration) bool {
 }
 
 // read returns figures for each step, or for all of it together if step is 0.
-func (r *Reader) read(ctx context.Context, from, to time.Time, step time.Duration) ([]*Figures, error) {
+func (r *Timeline) read(ctx context.Context, from, to time.Time, step time.Duration) ([]*Figures, error) {
 	state, err := models.ReadHistoryState(ctx, r.DB, lengths())
 	if err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (r *Reader) read(ctx context.Context, from, to time.Time, step time.Duratio
 }
 
 // addTail adds the time after the newest recorded minute, computed now.
-func (r *Reader) addTail(ctx context.Context, state *models.HistoryState, from, to time.Time, place func(time.Time) *Figures) error {
+func (r *Timeline) addTail(ctx context.Context, state *models.HistoryState, from, to time.Time, place func(time.Time) *Figures) error {
 	recorded := state.BeganAt
 	if newest := state.Newest[0]; !newest.IsZero() {
 		recorded = newest.Add(spans[0].length)

@@ -11,7 +11,7 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// changeWord says how an action of the audit log is told in the feed of changes.
+// changeWord says how an action of the audit log is described in the feed of changes.
 type changeWord struct {
 	kind ChangeKind
 	// title is a sentence. {target}, {name} and the other words in braces are values of the

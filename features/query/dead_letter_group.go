@@ -43,9 +43,9 @@ func (r *Reader) DeadLetterAttempts(ctx context.Context, letter *models.DeadLett
 	return slices.DeleteFunc(all, func(a *models.Attempt) bool { return a.Run != letter.Run }), err
 }
 
-// LetterWorkers returns the workers of the last attempts of these dead letters. Those without an
+// DeadLetterWorkers returns the workers of the last attempts of these dead letters. Those without an
 // attempt are left out.
-func (r *Reader) LetterWorkers(ctx context.Context, letters []*models.DeadLetter) (map[models.DeadLetterID]*models.Worker, error) {
+func (r *Reader) DeadLetterWorkers(ctx context.Context, letters []*models.DeadLetter) (map[models.DeadLetterID]*models.Worker, error) {
 	if len(letters) == 0 {
 		return nil, nil
 	}

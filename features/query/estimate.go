@@ -19,7 +19,7 @@ const countOwn = 10_000
 
 // EstimateJobs forecasts the start and the completion of each of these jobs. It omits ended
 // jobs, and jobs without a forecast. It takes the same few statements for one job as for many,
-// and none if the outlook is unknown.
+// and none if the forecast is unknown.
 func (r *Reader) EstimateJobs(ctx context.Context, rows []*models.Job) (map[models.JobID]estimate.JobEstimate, error) {
 	found := map[models.JobID]estimate.JobEstimate{}
 	accounts := map[models.AccountID]*models.Account{}
@@ -52,7 +52,7 @@ func (r *Reader) EstimateJobs(ctx context.Context, rows []*models.Job) (map[mode
 		}
 		ahead = lo.KeyBy(counted, func(a models.OwnAhead) models.JobID { return a.JobID })
 	}
-	r.Estimates.Look(func(o *estimate.Outlook) {
+	r.Estimates.Look(func(o *estimate.Forecast) {
 		for _, job := range rows {
 			if account := accounts[job.AccountID]; account != nil {
 				if e, ok := o.Job(job, account, ahead[job.ID].Count, now); ok {

@@ -12,13 +12,13 @@ const (
 	// StalledAfter is after how long a render without progress counts as stalled. The reaper ends
 	// it later.
 	StalledAfter = 2 * time.Minute
-	// maxCountedLetters bounds how many dead letters are counted for a gauge.
-	maxCountedLetters = 10_000
+	// maxCountedDeadLetters bounds how many dead letters are counted for a gauge.
+	maxCountedDeadLetters = 10_000
 )
 
 // Health tells whether work gets stuck anywhere.
 func (r *Reader) Health(ctx context.Context) (*models.Health, error) {
-	h, err := models.ReadHealth(ctx, r.DB, StalledAfter, maxCountedLetters)
+	h, err := models.ReadHealth(ctx, r.DB, StalledAfter, maxCountedDeadLetters)
 	return h, apierror.Wrap(err, "read the health")
 }
 

@@ -16,8 +16,8 @@ func (r *Reader) InputFiles(ctx context.Context, ids []models.JobID) ([]*models.
 	return found, apierror.Wrap(err, "list the files of jobs")
 }
 
-// JobInput is a file that a job's params name.
-type JobInput struct {
+// InputOfJob is a file that a job's params name.
+type InputOfJob struct {
 	catalogue.Input
 	// Artifact is nil while the file does not exist yet, and once it is deleted.
 	Artifact *models.Artifact
@@ -25,10 +25,10 @@ type JobInput struct {
 
 // Inputs returns the files that a job's params name, given those that exist: referenceImage
 // first, then by name.
-func (r *Reader) Inputs(job *models.Job, files []*models.InputFile) (all []*JobInput) {
+func (r *Reader) Inputs(job *models.Job, files []*models.InputFile) (all []*InputOfJob) {
 	exist := lo.KeyBy(inputs.Name(job.Params, files), func(in inputs.Named) string { return in.Name })
 	for _, in := range r.Catalogue.Current().At(job.Model, job.ModelVersion).Inputs(job.Params) {
-		all = append(all, &JobInput{in, exist[in.Name].Artifact})
+		all = append(all, &InputOfJob{in, exist[in.Name].Artifact})
 	}
 	return all
 }

@@ -43,7 +43,7 @@ type Reader struct {
 	// Shares limits the cost of lists: a caller that reads a list calls it first.
 	Shares *Shares
 	// History has the figures of the past.
-	History *history.Reader
+	History *history.Timeline
 
 	reads batch.Group[*jobRead]
 }
@@ -63,7 +63,7 @@ const defaultReads = 4
 func NewReader(db *bun.DB, sealer *seal.Sealer, objects jobs.Objects, catalogue *catalogue.Catalogue) *Reader {
 	return &Reader{
 		DB: db, Sealer: sealer, Objects: objects, Catalogue: catalogue,
-		History: &history.Reader{DB: db}, Clock: &jobs.Clock{DB: db}, Shares: NewShares(defaultReads, defaultReads), reads: batch.Group[*jobRead]{Linger: readLinger, MinSiblings: readSiblings},
+		History: &history.Timeline{DB: db}, Clock: &jobs.Clock{DB: db}, Shares: NewShares(defaultReads, defaultReads), reads: batch.Group[*jobRead]{Linger: readLinger, MinSiblings: readSiblings},
 	}
 }
 
@@ -211,7 +211,7 @@ func (r *Reader) LeasedPrompt(ctx context.Context, id models.JobID) (Prompt, err
 	return prompt, err
 }
 
-func (r *Reader) open(in *models.JobInput) Prompt {
+func (r *Reader) open(in *models.SealedPrompt) Prompt {
 	text, err := r.Sealer.Open(seal.Sealed{Ciphertext: in.Ciphertext, WrappedKey: in.WrappedKey}, []byte(in.JobID))
 	return Prompt{string(text), apierror.Wrap(err, "open the prompt of job %s", in.JobID)}
 }
@@ -317,7 +317,7 @@ func (r *Reader) SilentWorkers(ctx context.Context, ids []models.WorkerID) ([]mo
 
 // CurrentJobs returns the jobs that workers hold, by worker.
 func (r *Reader) CurrentJobs(ctx context.Context, ids []models.WorkerID) (map[models.WorkerID]*models.Job, error) {
-	held, err := models.ListHeldJobs(ctx, r.DB, ids)
+	held, err := models.ListLeasedJobs(ctx, r.DB, ids)
 	if err != nil {
 		return nil, fmt.Errorf("read held jobs: %w", err)
 	}

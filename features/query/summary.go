@@ -43,7 +43,7 @@ type Summary struct {
 	CompletedAt          *time.Time   `json:"completed_at" doc:"When the job ended."`
 	DeletedAt            *time.Time   `json:"deleted_at,omitempty" doc:"When the job was deleted: its prompt, its files and its texts are gone. Only of a deleted job."`
 	AtMostOnce           bool         `json:"at_most_once,omitempty" doc:"True if the job is never started twice."`
-	Bears
+	Constraints
 	Draft     *Draft       `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
 	Continues models.JobID `json:"continues,omitempty" doc:"Id of the draft that the job continues."`
 	Given
@@ -205,7 +205,7 @@ func (r *Reader) previews(ctx context.Context, rows []*models.Job) (map[models.A
 func summarize(job *models.Job) *Summary {
 	s := &Summary{
 		JobID: job.ID, Model: job.Model, Status: strings.ToLower(string(job.Status)), ProgressPct: job.Percent, Phase: strings.ToLower(string(job.Phase)),
-		ProgressMessage: knownText(job.Progress.Message), AttemptNo: job.AttemptNo, MaxAttempts: job.MaxAttempts, AtMostOnce: job.AtMostOnce, Bears: BearsOf(job), Given: GivenOf(job),
+		ProgressMessage: knownText(job.Progress.Message), AttemptNo: job.AttemptNo, MaxAttempts: job.MaxAttempts, AtMostOnce: job.AtMostOnce, Constraints: ConstraintsOf(job), Given: GivenOf(job),
 		DurationSec: videoSeconds(job.Params), FailureReason: knownText(job.FailureReason),
 		CreatedAt: job.CreatedAt.UTC(), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt), DeletedAt: knownTime(job.DeletedAt),
 	}

@@ -72,7 +72,7 @@ func TestSummarize(t *testing.T) {
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 		video.Metadata = json.RawMessage(`{"durationSeconds": 0.96}`)
 		still := s.Upload(t, worker, fence, models.ArtifactThumbnail, []byte("its still"))
-		_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Thumbnail: &still})
+		_, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Thumbnail: &still})
 		require.NoError(t, err)
 		s.Exec(t, "UPDATE jobs SET started_at = completed_at - interval '1.5 seconds' WHERE id = ?", job.ID)
 
@@ -92,7 +92,7 @@ func TestSummarize(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
-		_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: "not this video"})
+		_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: "not this video"})
 		require.NoError(t, err)
 
 		got := summary(t, s, job.ID)
@@ -112,7 +112,7 @@ func TestSummarize(t *testing.T) {
 			s.Submit(t)
 			_, fence := s.Lease(t, worker)
 			video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-			end, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+			end, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 			require.NoError(t, err)
 			rows = append(rows, end.Job)
 		}

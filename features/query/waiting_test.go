@@ -60,14 +60,14 @@ func TestWaitingFor(t *testing.T) {
 		require.WithinDuration(t, soon, blocked[1].Until, time.Second)
 
 		video := s.Upload(t, one, fence, models.ArtifactFinalVideo, []byte("a video"))
-		_, err := s.Holder.Complete(t.Context(), one, fence, lease.Completion{Video: &video})
+		_, err := s.Attempts.Complete(t.Context(), one, fence, lease.Completion{Video: &video})
 		require.NoError(t, err)
 		expect(query.WaitNotBefore)
 
 		_, err = s.Registrar.Deregister(t.Context(), one, one.WorkerID)
 		require.NoError(t, err)
 		s.Exec(t, "UPDATE jobs SET run_at = clock_timestamp() WHERE id = ?", job.ID)
-		_, err = s.Scheduler.Due(t.Context())
+		_, err = s.Releaser.Due(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "No pool and no worker can run it: it needs testcard.", expect(query.WaitNoPool)[0].Message)
 
@@ -161,7 +161,7 @@ func TestWaitingFor(t *testing.T) {
 		capped := expect(query.WaitAccountRunningCap, query.WaitCapacityExhausted)
 		require.Equal(t, "1 worker that can run it is busy; pool maximum is 2.", capped[1].Message)
 
-		_, err = s.Holder.Fail(t.Context(), two, fence, lease.Failure{Class: models.FailContentPolicy})
+		_, err = s.Attempts.Fail(t.Context(), two, fence, lease.Failure{Class: models.FailContentPolicy})
 		require.NoError(t, err)
 		expect()
 		held, _ = s.Lease(t, two)
@@ -178,14 +178,14 @@ func TestWaitingFor(t *testing.T) {
 		_, fence := s.Lease(t, one)
 		s.Submit(t)
 		_, other := s.Lease(t, two)
-		_, err := s.Holder.Fail(t.Context(), one, fence, lease.Failure{Class: models.FailModelCrash, Message: "NaN"})
+		_, err := s.Attempts.Fail(t.Context(), one, fence, lease.Failure{Class: models.FailModelCrash, Message: "NaN"})
 		require.NoError(t, err)
 
 		none, _, err := s.Leaser.Lease(t.Context(), one, lease.LeaseCall{WorkerID: one.WorkerID})
 		require.NoError(t, err)
 		require.Nil(t, none)
 		spared := waitingFor(t, s, job.ID)
-		_, err = s.Holder.Release(t.Context(), two, other, models.FailPreempted)
+		_, err = s.Attempts.Release(t.Context(), two, other, models.FailPreempted)
 		require.NoError(t, err)
 		ahead := waitingFor(t, s, job.ID)
 

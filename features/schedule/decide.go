@@ -149,7 +149,7 @@ func (d *decision) decide(s *models.Schedule, times cron.Times) {
 		if s.HeldAt.IsZero() {
 			s.HeldAt = d.now
 		}
-		s.NextFireAt = d.now.Add(heldFor + time.Duration(hash(s.ID, d.now)%uint64(heldFor)))
+		s.NextFireAt = d.now.Add(limitedFor + time.Duration(hash(s.ID, d.now)%uint64(limitedFor)))
 		return
 	}
 	slots, until := dueSlots(s, times, d.now, min(slotsAtOnce, room))
@@ -200,7 +200,7 @@ func dueSlots(s *models.Schedule, times cron.Times, now time.Time, most int) (sl
 	}
 	rows := rows{s: s, now: now, why: models.LeftLate, reason: lateReason(s, now)}
 	if !s.HeldAt.IsZero() {
-		rows.why = models.LeftHeld
+		rows.why = models.LeftLimit
 	}
 	if left := times.Next(s.DecidedUntil); from.After(s.DecidedUntil) && !left.IsZero() && !left.After(from) {
 		rows.leave(left, from)

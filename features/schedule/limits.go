@@ -22,8 +22,8 @@ const (
 	slotsPerSubmit = 10
 	// leastWaiting is how many slots of every account may wait: a whole backfill.
 	leastWaiting = MaxBackfill
-	// heldFor is after how long a schedule is looked at again if too many slots of its account wait.
-	heldFor = 5 * time.Second
+	// limitedFor is after how long a schedule is looked at again if too many slots of its account wait.
+	limitedFor = 5 * time.Second
 )
 
 // Limits bound the slots of an account. They follow from its rate of submits. Zero means no limit.

@@ -139,7 +139,7 @@ func TestLimits(t *testing.T) {
 			require.Regexp(t, `Given up after \d+ attempts?: it is [\d hmins]+ late \(catchUpWindowSeconds\)|since from .* as many slots of the account waited as may; it is left out after 60 s|no control process decided on it in time`, reason)
 		}
 		require.Positive(t, given[models.LeftGivenUp])
-		require.Positive(t, given[models.LeftHeld])
+		require.Positive(t, given[models.LeftLimit])
 	})
 
 	t.Run("RefuseMoreSlotsAMinuteThanAnAccountMayHave", func(t *testing.T) {

@@ -43,8 +43,8 @@ func TestRequest_IsStoredWhole(t *testing.T) {
 
 	t.Run("ANodeOfAWorkflow", func(t *testing.T) {
 		t.Parallel()
-		copytest.Fields(t, workflow.JobInput{}, nil, func(in workflow.JobInput) any {
-			return stored(t, Request{Workflow: &workflow.Input{Name: "n", Jobs: []workflow.JobInput{in}}}).Workflow.Jobs[0]
+		copytest.Fields(t, workflow.Node{}, nil, func(in workflow.Node) any {
+			return stored(t, Request{Workflow: &workflow.Input{Name: "n", Jobs: []workflow.Node{in}}}).Workflow.Jobs[0]
 		})
 	})
 }

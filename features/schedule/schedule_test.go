@@ -35,7 +35,7 @@ func newRig(t *testing.T) rig {
 }
 
 func newRunner(s *jobstest.Stack, submitter *submit.Submitter) *schedule.Runner {
-	workflows := &workflow.Workflows{Workflows: s.Workflows.Workflows, Submitter: submitter}
+	workflows := &workflow.Workflows{WorkflowOperator: s.Workflows.WorkflowOperator, Submitter: submitter}
 	return &schedule.Runner{DB: s.DB, Submitter: submitter, Canceller: s.Canceller, Workflows: workflows, Sealer: submitter.Sealer}
 }
 

@@ -23,7 +23,7 @@ import (
 func film(name string) schedule.Input {
 	return schedule.Input{Name: name, EverySeconds: 3600, Request: schedule.Request{Workflow: &workflow.Input{
 		Name: "harbour",
-		Jobs: []workflow.JobInput{
+		Jobs: []workflow.Node{
 			{Key: "s2", Job: submit.Submission{Model: "testcard", Prompt: "fog", Params: []byte(`{"referenceImage": "{{s1.lastFrame}}"}`)}},
 			{Key: "s1", Job: submit.Submission{Model: "testcard", Prompt: "dawn", Tier: models.TierPro}},
 		},
@@ -93,7 +93,7 @@ func TestScheduledWorkflow(t *testing.T) {
 			worker := r.Worker(t, "one")
 			_, fence := r.Lease(t, worker)
 			video := r.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-			_, err := r.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video}) // its other job begins
+			_, err := r.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video}) // its other job begins
 			require.NoError(t, err)
 			r.age(t, s, time.Hour)
 			r.pass(t)
@@ -221,7 +221,7 @@ func TestWorkflowInput(t *testing.T) {
 		"a bad callback":    {func(in *workflow.Input) { in.CallbackURL = "file:///etc/passwd" }, "workflow.callbackUrl"},
 		"too large": {func(in *workflow.Input) {
 			for n := range 30 {
-				in.Jobs = append(in.Jobs, workflow.JobInput{Key: strings.Repeat("x", n+1), Job: submit.Submission{Model: "testcard", Prompt: strings.Repeat("\U0001F3AC", 9999)}})
+				in.Jobs = append(in.Jobs, workflow.Node{Key: strings.Repeat("x", n+1), Job: submit.Submission{Model: "testcard", Prompt: strings.Repeat("\U0001F3AC", 9999)}})
 			}
 		}, "workflow.jobs"},
 	} {

@@ -20,8 +20,8 @@ type lines struct {
 // line is one queue of a lane, with the accounts that wait in it, in their order.
 type line struct {
 	models.Line
-	standing []*place
-	reached  float64 // the greatest virtual time of any account
+	flows   []*place
+	reached float64 // the greatest virtual time of any account
 }
 
 // account is an account that submits jobs.
@@ -35,11 +35,11 @@ type account struct {
 type place struct {
 	fairqueue.Share
 	*account
-	line   *line
-	queues [][]*job // by class, each in its order
-	queued int
-	first  int64 // the least order of its jobs
-	stands bool
+	line     *line
+	queues   [][]*job // by class, each in its order
+	queued   int
+	first    int64 // the least order of its jobs
+	eligible bool
 }
 
 func newLines(classes int) *lines {
@@ -144,7 +144,7 @@ func (l *lines) next(of *pool, cost func(model int) int) *job {
 				continue
 			}
 			var heads []*job
-			for _, p := range in.standing {
+			for _, p := range in.flows {
 				if j := p.head(of.serves); j != nil {
 					if heads = append(heads, j); len(heads) == fairqueue.Window {
 						break
@@ -175,10 +175,10 @@ func (p *place) head(serves []bool) (first *job) {
 
 // time returns the virtual time of the line.
 func (l *line) time() float64 {
-	if len(l.standing) == 0 {
+	if len(l.flows) == 0 {
 		return fairqueue.LineTime(nil, l.reached)
 	}
-	return l.standing[0].VirtualTime // the least
+	return l.flows[0].VirtualTime // the least
 }
 
 func comparePlaces(a, b *place) int {
@@ -187,16 +187,16 @@ func comparePlaces(a, b *place) int {
 
 // leave removes the account from the line's order while its place changes.
 func (p *place) leave() {
-	if p.stands {
-		i, _ := slices.BinarySearchFunc(p.line.standing, p, comparePlaces)
-		p.line.standing = slices.Delete(p.line.standing, i, i+1)
-		p.stands = false
+	if p.eligible {
+		i, _ := slices.BinarySearchFunc(p.line.flows, p, comparePlaces)
+		p.line.flows = slices.Delete(p.line.flows, i, i+1)
+		p.eligible = false
 	}
 }
 
 // enter adds the account to the line's order, if it waits there.
 func (p *place) enter() {
-	if p.stands || !fairqueue.Stands(p.queued, p.running, p.maxRunning) {
+	if p.eligible || !fairqueue.Eligible(p.queued, p.running, p.maxRunning) {
 		return
 	}
 	first := (*job)(nil)
@@ -205,7 +205,7 @@ func (p *place) enter() {
 			first = q[0]
 		}
 	}
-	p.first, p.stands = first.order, true
-	i, _ := slices.BinarySearchFunc(p.line.standing, p, comparePlaces)
-	p.line.standing = slices.Insert(p.line.standing, i, p)
+	p.first, p.eligible = first.order, true
+	i, _ := slices.BinarySearchFunc(p.line.flows, p, comparePlaces)
+	p.line.flows = slices.Insert(p.line.flows, i, p)
 }

@@ -88,7 +88,7 @@ func (s *sim) scale() {
 func (s *sim) wake() {
 	next := math.Inf(1)
 	if s.past.policy != (fleet.Policy{}) {
-		next = (math.Floor(s.now/outlookAge) + 1) * outlookAge
+		next = (math.Floor(s.now/inputAge) + 1) * inputAge
 	}
 	for _, p := range s.pools {
 		for _, w := range p.idle {

@@ -24,15 +24,15 @@ func (s *Scaling) policy() fleet.Policy {
 	return p
 }
 
-// outlookAge is how long the scaler uses its knowledge of the past, in seconds.
-const outlookAge = 60
+// inputAge is how long the scaler uses its knowledge of the past, in seconds.
+const inputAge = 60
 
 // past is the scaler's knowledge of the past.
 type past struct {
 	history models.ArrivalHistory
 	index   map[arrivalKey]int // of the hours in history
 	policy  fleet.Policy
-	outlook fleet.Outlook
+	input   fleet.PlanInput
 	readAt  float64
 	// taken contains the times of the preemptions of each region in the last hour, in order.
 	taken map[string][]float64
@@ -104,15 +104,15 @@ func (p *past) arrive(tier models.Tier, k *kind, now float64) {
 func (p *past) preempted(region string, now float64) { p.taken[region] = append(p.taken[region], now) }
 
 // look returns the scaler's knowledge of the past, which is updated once a minute.
-func (s *sim) look() fleet.Outlook {
+func (s *sim) look() fleet.PlanInput {
 	p := &s.past
-	if s.now-p.readAt < outlookAge {
-		return p.outlook
+	if s.now-p.readAt < inputAge {
+		return p.input
 	}
-	p.readAt = math.Floor(s.now/outlookAge) * outlookAge
-	p.outlook = fleet.Outlook{Policy: p.policy, Preempted: map[string]models.PreemptionRate{}, Impatient: s.Impatient}
+	p.readAt = math.Floor(s.now/inputAge) * inputAge
+	p.input = fleet.PlanInput{Policy: p.policy, Preempted: map[string]models.PreemptionRate{}, Impatient: s.Impatient}
 	if p.policy.Forecast {
-		p.outlook.Expected = fleet.Forecast(p.history, clock(s.now), time.Duration(p.boot*float64(time.Second)))
+		p.input.Expected = fleet.Forecast(p.history, clock(s.now), time.Duration(p.boot*float64(time.Second)))
 	}
 	spots := map[string]float64{}
 	for _, pool := range s.pools {
@@ -130,7 +130,7 @@ func (s *sim) look() fleet.Outlook {
 		for _, n := range p.spots[region] {
 			hours += n / 60
 		}
-		p.outlook.Preempted[region] = models.PreemptionRate{Preempted: len(taken) - old, WorkerHours: hours}
+		p.input.Preempted[region] = models.PreemptionRate{Preempted: len(taken) - old, WorkerHours: hours}
 	}
-	return p.outlook
+	return p.input
 }

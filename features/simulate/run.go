@@ -14,10 +14,10 @@ import (
 // Run simulates a scenario to its end. progress, if not nil, is called from time to time with the
 // part of the jobs that has ended. Run returns the error of ctx if that ends first.
 func Run(ctx context.Context, sc *Scenario, progress func(done float64)) (*Result, error) {
-	return newSim(sc).play(ctx, progress)
+	return newSim(sc).run(ctx, progress)
 }
 
-func (s *sim) play(ctx context.Context, progress func(float64)) (*Result, error) {
+func (s *sim) run(ctx context.Context, progress func(float64)) (*Result, error) {
 	for n := 0; len(s.events) > 0; n++ {
 		if n%4096 == 0 {
 			if err := ctx.Err(); err != nil {

@@ -169,7 +169,7 @@ func TestOrder(t *testing.T) {
 	}
 	s.Seed = 5
 	p := newSim(s)
-	_, err := p.play(context.Background(), nil)
+	_, err := p.run(context.Background(), nil)
 	require.NoError(t, err)
 	got := slices.SortedStableFunc(slices.Values(p.jobs), func(a, b *job) int { return cmp.Compare(a.started, b.started) })
 	require.Equal(t, reference(p.jobs), got)

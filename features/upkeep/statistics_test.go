@@ -50,7 +50,7 @@ func TestAnalyze(t *testing.T) {
 		}
 		require.Zero(t, queued())
 
-		n, err := s.Scheduler.Due(t.Context())
+		n, err := s.Releaser.Due(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 3000, n)
 		_, err = s.Upkeep.Analyze(t.Context())

@@ -73,7 +73,7 @@ func TestReviewArtifacts(t *testing.T) {
 		s, job, worker, fence := jobstest.Leased(t)
 		for _, picture := range []string{"first", "second"} {
 			object := s.Upload(t, worker, fence, models.ArtifactPreview, []byte(picture))
-			_, err := s.Holder.CommitArtifact(t.Context(), worker, fence, models.ArtifactPreview, object)
+			_, err := s.Attempts.CommitArtifact(t.Context(), worker, fence, models.ArtifactPreview, object)
 			require.NoError(t, err)
 		}
 		newest := s.Reload(t, job.ID).PreviewID
@@ -93,7 +93,7 @@ func TestReviewArtifacts(t *testing.T) {
 		first, _ := jobstest.Checkpoint(t, s, worker, fence, 1)
 		second, _ := jobstest.Checkpoint(t, s, worker, fence, 2)
 		third, _ := jobstest.Checkpoint(t, s, worker, fence, 3)
-		_, err := s.Holder.RejectCheckpoint(t.Context(), worker, fence, third, "torn")
+		_, err := s.Attempts.RejectCheckpoint(t.Context(), worker, fence, third, "torn")
 		require.NoError(t, err)
 		jobstest.Age(t, s, "1 hour")
 
@@ -142,7 +142,7 @@ func TestReviewArtifacts(t *testing.T) {
 
 		s, job, worker, fence := jobstest.Leased(t)
 		jobstest.Checkpoint(t, s, worker, fence, 1)
-		_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy})
+		_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy})
 		require.NoError(t, err)
 		jobstest.Age(t, s, "23 hours")
 		require.Zero(t, review(t, s))
@@ -159,7 +159,7 @@ func TestReviewArtifacts(t *testing.T) {
 
 		s, job, worker, fence := jobstest.Leased(t)
 		log := s.Upload(t, worker, fence, models.ArtifactLog, []byte("a log"))
-		_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailTransient, Log: &log})
+		_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailTransient, Log: &log})
 		require.NoError(t, err)
 		jobstest.Age(t, s, "400 days")
 
@@ -200,14 +200,14 @@ func TestReviewArtifacts(t *testing.T) {
 			bent.OnStat = nil
 			require.Equal(t, 1, review(t, s))
 		}
-		s.Holder.Objects = bent
+		s.Attempts.Objects = bent
 
-		_, err := s.Holder.CommitCheckpoint(t.Context(), worker, fence, first)
+		_, err := s.Attempts.CommitCheckpoint(t.Context(), worker, fence, first)
 
 		jobstest.RequireCode(t, err, apierror.CodeChecksumMismatch)
 		require.Len(t, jobstest.Artifacts(t, s, job.ID), 2)
 		s.RequireInvariants(t)
-		_, err = s.Holder.CommitCheckpoint(t.Context(), worker, fence, first)
+		_, err = s.Attempts.CommitCheckpoint(t.Context(), worker, fence, first)
 		jobstest.RequireCode(t, err, apierror.CodeInvalidInput)
 	})
 }
@@ -225,7 +225,7 @@ func TestForgetUploads(t *testing.T) {
 		n, err := s.Upkeep.ForgetUploads(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, n, "its attempt still lives")
-		_, err = s.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+		_, err = s.Attempts.Release(t.Context(), worker, fence, models.FailPreempted)
 		require.NoError(t, err)
 		n, err = s.Upkeep.ForgetUploads(t.Context())
 		require.NoError(t, err)
@@ -256,7 +256,7 @@ func TestForgetJobs(t *testing.T) {
 		younger := s.Submit(t)
 		_, fence := s.Lease(t, worker)
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-		_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+		_, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 		require.NoError(t, err)
 		waiting := s.Submit(t)
 		s.Exec(t, "INSERT INTO job_dependencies (job_id, depends_on) VALUES (?, ?)", waiting.ID, old.ID)

@@ -109,8 +109,8 @@ type jobChange struct {
 type changeFeed struct {
 	shared
 	db    bun.IDB
-	from  jobs.News
-	quit  func()                    // ends its subscription to news; nil before the first look
+	from  jobs.Notifications
+	quit  func()                    // ends its subscription to notifications; nil before the first look
 	since time.Time                 // all changes before it were read
 	seen  map[models.JobID]lastSeen // of the jobs that changed since then
 	n     int
@@ -148,7 +148,7 @@ func (w *Watcher) joinChanges(account models.AccountID) (f *changeFeed, changes 
 }
 
 func (w *Watcher) newChangeFeed() *changeFeed {
-	f := &changeFeed{db: w.Reader.DB, from: w.News, accounts: map[models.AccountID]*accountChanges{}}
+	f := &changeFeed{db: w.Reader.DB, from: w.Notifications, accounts: map[models.AccountID]*accountChanges{}}
 	f.shared = shared{
 		pause: changePause, look: f.read,
 		age: func() { f.each((*ring[jobChange]).age) },
@@ -219,7 +219,7 @@ func (f *changeFeed) each(do func(*ring[jobChange])) {
 // so that no later change is missed.
 func (f *changeFeed) read(ctx context.Context, _ bool) error {
 	if f.quit == nil {
-		f.quit = f.from.Subscribe(ctx, change.TopicChanges, f.heard)
+		f.quit = f.from.Subscribe(ctx, change.TopicChanges, f.notify)
 	}
 	now, err := models.Now(ctx, f.db)
 	if err != nil {
@@ -243,7 +243,7 @@ func (f *changeFeed) read(ctx context.Context, _ bool) error {
 		seen[c.JobID] = last
 	}
 	if f.seen != nil {
-		if err := f.tell(ctx, news); err != nil {
+		if err := f.publish(ctx, news); err != nil {
 			return err
 		}
 	}
@@ -274,8 +274,8 @@ func (l *lastSeen) next(c models.JobChange) []models.JobChange {
 	return []models.JobChange{c}
 }
 
-// tell reads the rows of changed jobs, once for all followers.
-func (f *changeFeed) tell(ctx context.Context, news []models.JobChange) error {
+// publish reads the rows of changed jobs, once for all followers.
+func (f *changeFeed) publish(ctx context.Context, news []models.JobChange) error {
 	if len(news) == 0 {
 		return nil
 	}

@@ -18,19 +18,19 @@ import (
 
 // changes records what the stream sends.
 type changes struct {
-	told chan *models.Job
+	sent chan *models.Job
 }
 
 func follow(t *testing.T, s *jobstest.Stack, w *watch.Watcher, p jobs.Principal, f models.JobFilter) *changes {
 	t.Helper()
-	c := &changes{told: make(chan *models.Job, 10_000)}
+	c := &changes{sent: make(chan *models.Job, 10_000)}
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	changed, err := w.Changes(ctx, p, f)
 	require.NoError(t, err)
 	go func() {
-		defer close(c.told)
-		watch.Each(ctx, changed, func(j *models.Job) error { c.told <- j; return nil })
+		defer close(c.sent)
+		watch.Each(ctx, changed, func(j *models.Job) error { c.sent <- j; return nil })
 	}()
 	return c
 }
@@ -38,7 +38,7 @@ func follow(t *testing.T, s *jobstest.Stack, w *watch.Watcher, p jobs.Principal,
 func (c *changes) next(t *testing.T, id models.JobID, statuses ...models.JobStatus) {
 	t.Helper()
 	for _, want := range statuses {
-		job, open := <-c.told
+		job, open := <-c.sent
 		require.True(t, open, "the stream ended before %s", want)
 		require.Equal(t, id, job.ID)
 		require.Equal(t, want, job.Status)
@@ -54,15 +54,15 @@ func TestChanges(t *testing.T) {
 		worker := s.Worker(t, "w")
 		s.Submit(t) // before anyone follows
 		granted, fence := s.Lease(t, worker)
-		lost := &watch.Watcher{Reader: s.Reader, News: quiet{}}
+		lost := &watch.Watcher{Reader: s.Reader, Notifications: quiet{}}
 		own := follow(t, s, s.Watcher, s.Client, models.JobFilter{})
 		all := follow(t, s, s.Watcher, s.Admin, models.JobFilter{})
 		unheard := follow(t, s, lost, s.Client, models.JobFilter{})
 
-		_, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+		_, err := s.Attempts.Heartbeat(t.Context(), worker, fence, nil)
 		require.NoError(t, err)
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("video"))
-		_, err = s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+		_, err = s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 		require.NoError(t, err)
 		second := s.Submit(t)
 		_, err = s.Canceller.Cancel(t.Context(), s.Client, second.ID)
@@ -106,7 +106,7 @@ func TestChanges(t *testing.T) {
 		for before := range 2 {
 			s.Exec(t, `INSERT INTO job_events (job_id, seq, run, type)
 				SELECT ?0, 1 + ?1 * ?2 + n, 1, CASE n % 2 WHEN 1 THEN 'LEASED' ELSE 'REQUEUED' END FROM generate_series(1, ?2) n`, job.ID, before, some)
-			s.Watcher.News.Publish(t.Context(), "jobs")
+			s.Watcher.Notifications.Publish(t.Context(), "jobs")
 			for range some / 2 {
 				swift.next(t, job.ID, models.JobAssigned, models.JobQueued)
 			}

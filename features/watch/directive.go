@@ -23,8 +23,8 @@ func (w *Watcher) Directives(ctx context.Context, p jobs.Principal, id models.Wo
 	if err := p.RequireWorker(id); err != nil {
 		return err
 	}
-	// News of changes after the first look must not be missed.
-	news, stop := newsOf(ctx, w.News, string(id))
+	// Notifications of changes after the first look must not be missed.
+	news, stop := subscribe(ctx, w.Notifications, string(id))
 	defer stop()
 	var sent []lease.Directive
 	for {
@@ -100,6 +100,6 @@ func (w *Watcher) direct(ctx context.Context, d lease.Directive, send func(*leas
 	if err := models.DeliverCancel(ctx, w.Reader.DB, d.JobID); err != nil {
 		return fmt.Errorf("note the delivery of job %s's cancel: %w", d.JobID, err)
 	}
-	w.News.Publish(ctx, string(d.JobID))
+	w.Notifications.Publish(ctx, string(d.JobID))
 	return nil
 }

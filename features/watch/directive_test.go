@@ -18,19 +18,19 @@ import (
 
 // hearing is a worker that listens.
 type hearing struct {
-	heard chan lease.Directive
-	ended chan error
+	received chan lease.Directive
+	ended    chan error
 }
 
-func hear(t *testing.T, s *jobstest.Stack, worker jobs.Principal) *hearing {
+func receive(t *testing.T, s *jobstest.Stack, worker jobs.Principal) *hearing {
 	t.Helper()
-	h := &hearing{heard: make(chan lease.Directive), ended: make(chan error, 1)}
+	h := &hearing{received: make(chan lease.Directive), ended: make(chan error, 1)}
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(stop)
 	go func() {
 		h.ended <- s.Watcher.Directives(ctx, worker, worker.WorkerID, func(d *lease.Directive) error {
 			select {
-			case h.heard <- *d:
+			case h.received <- *d:
 			case <-ctx.Done():
 			}
 			return ctx.Err()
@@ -39,11 +39,11 @@ func hear(t *testing.T, s *jobstest.Stack, worker jobs.Principal) *hearing {
 	return h
 }
 
-// next returns the next directive, which must come sooner than a look without news.
+// next returns the next directive, which must come sooner than a look without a notification.
 func (h *hearing) next(t *testing.T) lease.Directive {
 	t.Helper()
 	clock := testrun.StartQuietClock()
-	d := testrun.Receive(t, "a directive", h.heard)
+	d := testrun.Receive(t, "a directive", h.received)
 	require.Less(t, clock.Elapsed(), 4*time.Second)
 	return d
 }
@@ -55,14 +55,14 @@ func TestDirectives(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
-		h := hear(t, s, worker)
+		h := receive(t, s, worker)
 		require.Equal(t, lease.DirectContinue, h.next(t).Action)
 
 		_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
 
 		require.NoError(t, err)
 		require.Equal(t, lease.Directive{Action: lease.DirectCancel, JobID: job.ID}, h.next(t))
-		_, err = s.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+		_, err = s.Attempts.Release(t.Context(), worker, fence, models.FailPreempted)
 		require.NoError(t, err)
 		testrun.Eventually(t, "the delivery of the cancellation is noted", func() bool { return !s.Reload(t, job.ID).CancelDeliveredAt.IsZero() })
 		require.Equal(t, models.JobCancelled, s.Reload(t, job.ID).Status)
@@ -78,7 +78,7 @@ func TestDirectives(t *testing.T) {
 		_, err = s.Fleet.DrainWorker(t.Context(), s.Admin, worker.WorkerID, time.Minute)
 		require.NoError(t, err)
 
-		h := hear(t, s, worker)
+		h := receive(t, s, worker)
 
 		require.Equal(t, lease.DirectCancel, h.next(t).Action)
 		drain := h.next(t)
@@ -91,7 +91,7 @@ func TestDirectives(t *testing.T) {
 
 		s, job, worker, _ := jobstest.Leased(t)
 		s.Exec(t, "UPDATE job_attempts SET yield_requested_at = clock_timestamp(), yield_to = 'PRO'")
-		h := hear(t, s, worker)
+		h := receive(t, s, worker)
 		d := h.next(t)
 		require.Equal(t, lease.DirectCheckpoint, d.Action)
 		require.Equal(t, job.ID, d.JobID)
@@ -105,13 +105,13 @@ func TestDirectives(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, _ := jobstest.Leased(t)
-		h := hear(t, s, worker)
+		h := receive(t, s, worker)
 		require.Equal(t, lease.DirectContinue, h.next(t).Action)
 
 		_, err := s.DB.NewRaw("UPDATE jobs SET cancel_requested_at = clock_timestamp() WHERE id = ?", job.ID).Exec(t.Context())
 
 		require.NoError(t, err)
-		require.Equal(t, lease.DirectCancel, (<-h.heard).Action)
+		require.Equal(t, lease.DirectCancel, (<-h.received).Action)
 	})
 
 	t.Run("AreLookedUpForManyAtOnce", func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestDirectives(t *testing.T) {
 
 			s := jobstest.New(t)
 			worker := s.Worker(t, "one")
-			h := hear(t, s, worker)
+			h := receive(t, s, worker)
 			require.Equal(t, lease.DirectContinue, h.next(t).Action)
 
 			require.NoError(t, act(t, s, worker.WorkerID))
@@ -163,7 +163,7 @@ func TestDirectives(t *testing.T) {
 		t.Parallel()
 
 		s, _, worker, _ := jobstest.Leased(t)
-		h := hear(t, s, worker)
+		h := receive(t, s, worker)
 		require.Equal(t, lease.DirectContinue, h.next(t).Action)
 
 		_, err := s.Fleet.TerminateWorker(t.Context(), s.Admin, worker.WorkerID)

@@ -27,9 +27,9 @@ const (
 // It returns NOT_FOUND for a job that the caller may not see, and INVALID_INPUT for an
 // afterSeq below 0 or beyond the newest event.
 //
-// PostgreSQL alone decides what comes next. News only says when to look, so it does not matter
-// whether news is lost, or which process the caller used before. All followers in one process
-// share one reader, which reads all jobs with news at once. A follower that cannot keep up
+// PostgreSQL alone decides what comes next. A notification only says when to look, so it does not matter
+// whether notifications are lost, or which process the caller used before. All followers in one process
+// share one reader, which reads all jobs with notifications at once. A follower that cannot keep up
 // with it reads its own pages.
 func (w *Watcher) Events(ctx context.Context, p jobs.Principal, id models.JobID, afterSeq int64) (Stream[*models.JobEvent], error) {
 	job, err := w.Reader.Job(ctx, p, id)
@@ -101,7 +101,7 @@ type feed struct {
 
 	// guarded by the watcher's mu
 	followers int
-	quit      func() // ends the subscription to news; nil before it began
+	quit      func() // ends the subscription to notifications; nil before it began
 	due       bool   // the next look reads this feed
 }
 
@@ -128,11 +128,11 @@ func (w *Watcher) join(ctx context.Context, job *models.Job) *feed {
 	return f
 }
 
-// listen subscribes to news of the job, and reads the feed once at the start, so that nothing
+// listen subscribes to notifications of the job, and reads the feed once at the start, so that nothing
 // since the job was read is missed.
 func (w *Watcher) listen(ctx context.Context, f *feed) {
 	told := func() { f.reader.isDue(f) }
-	quit := w.News.Subscribe(ctx, string(f.id), told)
+	quit := w.Notifications.Subscribe(ctx, string(f.id), told)
 	w.mu.Lock()
 	gone := f.followers == 0
 	if !gone {

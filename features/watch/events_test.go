@@ -55,7 +55,7 @@ func (l *listener) ended(t *testing.T) {
 	require.NoError(t, <-l.done)
 }
 
-// quiet is news that never arrives.
+// quiet has notifications that never arrive.
 type quiet struct{}
 
 func (quiet) Publish(context.Context, ...string) {}
@@ -77,7 +77,7 @@ func TestEvents(t *testing.T) {
 		fromStart.next(t, 2, 2)
 		resumed := listen(t, s.Watcher, s.Client, job.ID, 1)
 		resumed.next(t, 2, 2)
-		_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no"})
+		_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no"})
 		require.NoError(t, err)
 
 		last := s.Reload(t, job.ID).EventSeq
@@ -110,7 +110,7 @@ func TestEvents(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		job := s.Submit(t)
-		w := &watch.Watcher{Reader: s.Reader, News: quiet{}}
+		w := &watch.Watcher{Reader: s.Reader, Notifications: quiet{}}
 
 		l := listen(t, w, s.Client, job.ID, 0)
 		l.next(t, 1, 1)
@@ -126,7 +126,7 @@ func TestEvents(t *testing.T) {
 		s := jobstest.New(t)
 		job := s.Submit(t)
 		const events, followers = 700, 40
-		others := &watch.Watcher{Reader: s.Reader, News: s.Notifier.News} // another process
+		others := &watch.Watcher{Reader: s.Reader, Notifications: s.Notifier.Notifications} // another process
 
 		var listeners []*listener
 		for i := range followers {
@@ -135,7 +135,7 @@ func TestEvents(t *testing.T) {
 		for n := 2; n <= events; n++ {
 			s.Exec(t, `WITH j AS (UPDATE jobs SET event_seq = event_seq + 1 WHERE id = ? RETURNING id, event_seq)
 				INSERT INTO job_events (job_id, seq, run, type) SELECT id, event_seq, 1, 'PROGRESS' FROM j`, job.ID)
-			s.Notifier.News.Publish(t.Context(), string(job.ID))
+			s.Notifier.Notifications.Publish(t.Context(), string(job.ID))
 			if n%100 == 0 { // late ones find the beginning only in PostgreSQL
 				listeners = append(listeners, listen(t, s.Watcher, s.Client, job.ID, 0))
 			}

@@ -31,7 +31,7 @@ func (r *eventReader) isDue(f *feed) {
 	if f.followers > 0 && !f.due {
 		f.due = true
 		r.due = append(r.due, f)
-		r.heard()
+		r.notify()
 	}
 }
 
@@ -42,8 +42,8 @@ func (r *eventReader) forget(f *feed) {
 	}
 }
 
-// read reads the new events of the jobs with news, or of all jobs. It compares with the jobs'
-// own counters, so lost news does not matter.
+// read reads the new events of the jobs with notifications, or of all jobs. It compares with the jobs'
+// own counters, so lost notifications do not matter.
 func (r *eventReader) read(ctx context.Context, all bool) error {
 	if all {
 		for _, f := range r.all() {

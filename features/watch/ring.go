@@ -29,8 +29,8 @@ func newRing[T any](most int, number func(T) int) *ring[T] {
 	return &ring[T]{most: most, number: number}
 }
 
-// heard is what a ring has for a subscriber that has read everything up to a number.
-type heard[T any] struct {
+// unread is what a ring has for a subscriber that has read everything up to a number.
+type unread[T any] struct {
 	items  []T
 	behind bool // the next item is no longer, or not yet, in the ring
 	floor  int  // items up to here must be read elsewhere
@@ -39,17 +39,17 @@ type heard[T any] struct {
 }
 
 // isNothing reports whether the subscriber must wait.
-func (h heard[T]) isNothing() bool { return len(h.items) == 0 && !h.behind && !h.over && h.err == nil }
+func (h unread[T]) isNothing() bool { return len(h.items) == 0 && !h.behind && !h.over && h.err == nil }
 
 // after returns what the ring has after a number.
-func (r *ring[T]) after(at int) heard[T] {
+func (r *ring[T]) after(at int) unread[T] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.afterLocked(at)
 }
 
-func (r *ring[T]) afterLocked(at int) heard[T] {
-	h := heard[T]{floor: r.floor, err: r.err}
+func (r *ring[T]) afterLocked(at int) unread[T] {
+	h := unread[T]{floor: r.floor, err: r.err}
 	if h.behind = at < r.floor; !h.behind {
 		from, _ := slices.BinarySearchFunc(r.items, at+1, func(item T, n int) int { return r.number(item) - n })
 		h.items = r.items[from:]

@@ -11,14 +11,14 @@ import (
 // shared is one reader for all followers of one kind in this process. It starts with the first
 // follower and ends with the last, which waits for that.
 type shared struct {
-	pause time.Duration // how long news is collected before a look
-	// look reads the new items of the jobs with news, or of all.
+	pause time.Duration // how long notifications are collected before a look
+	// look reads the new items of the jobs with notifications, or of all.
 	look func(ctx context.Context, all bool) error
 	age  func()      // called every ageLooks looks
 	fail func(error) // called when the reader cannot continue
 
 	followers int // guarded by the watcher's mu
-	news      chan struct{}
+	notified  chan struct{}
 	ready     chan struct{} // closed after the first look
 	stop      context.CancelFunc
 	done      chan struct{}
@@ -27,7 +27,7 @@ type shared struct {
 // outagePause is how long a reader waits before it tries PostgreSQL again after an outage.
 const outagePause = time.Second
 
-// ageLooks is how many looks without news keep the items that were read. Thousands of
+// ageLooks is how many looks without notifications keep the items that were read. Thousands of
 // followers take seconds to handle one item on a busy machine. If it were dropped sooner, each
 // of them would read it from PostgreSQL.
 const ageLooks = 6
@@ -40,7 +40,7 @@ func (s *shared) enter() {
 	}
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(context.Background())
-	s.news, s.ready, s.done = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	s.notified, s.ready, s.done = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(s.done)
 		s.fail(s.run(ctx))
@@ -48,10 +48,10 @@ func (s *shared) enter() {
 	}()
 }
 
-// heard requests a look. It does not block.
-func (s *shared) heard() {
+// notify requests a look. It does not block.
+func (s *shared) notify() {
 	select {
-	case s.news <- struct{}{}:
+	case s.notified <- struct{}{}:
 	default: // a look is already requested
 	}
 }
@@ -72,7 +72,7 @@ func (s *shared) run(ctx context.Context) error {
 		s.begun()
 		all = true
 		select {
-		case <-s.news:
+		case <-s.notified:
 			all = again != nil // after an outage, read everything
 			if s.pause > 0 {
 				time.Sleep(s.pause) // short: it need not be interruptible

@@ -14,7 +14,7 @@ import (
 // they change, and with none when it waits no longer. It returns nil when the job has ended,
 // NOT_FOUND for a job that the caller may not see, and send's error if it fails.
 func (w *Watcher) Waiting(ctx context.Context, p jobs.Principal, id models.JobID, send func([]query.WaitingReason) error) error {
-	news, stop := newsOf(ctx, w.News, string(id))
+	news, stop := subscribe(ctx, w.Notifications, string(id))
 	defer stop()
 	var sent []query.WaitingReason
 	for {

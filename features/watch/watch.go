@@ -15,8 +15,8 @@ import (
 
 // Watcher follows jobs, and directives for workers, live.
 type Watcher struct {
-	Reader *query.Reader
-	News   jobs.News
+	Reader        *query.Reader
+	Notifications jobs.Notifications
 
 	looks batch.Group[*look]        // of workers at what is asked of them
 	whys  batch.Group[*reasonsLook] // of followers at why their jobs wait
@@ -29,7 +29,7 @@ type Watcher struct {
 const (
 	minWatchEvery = 50 * time.Millisecond
 	maxWatchEvery = time.Minute
-	// lookEvery is how often a follower looks without news, since news may be
+	// lookEvery is how often a follower looks without notifications, since notifications may be
 	// lost.
 	lookEvery = 5 * time.Second
 )
@@ -41,8 +41,8 @@ func (w *Watcher) Job(ctx context.Context, p jobs.Principal, id models.JobID, ev
 	if every < minWatchEvery || every > maxWatchEvery {
 		return apierror.Invalid("intervalMs", "intervalMs must be from %d to %d.", minWatchEvery.Milliseconds(), maxWatchEvery.Milliseconds())
 	}
-	// News of changes after the first look must not be missed.
-	news, stop := newsOf(ctx, w.News, string(id))
+	// Notifications of changes after the first look must not be missed.
+	news, stop := subscribe(ctx, w.Notifications, string(id))
 	defer stop()
 	var sent *models.Job
 	var told []query.WaitingReason
@@ -77,9 +77,9 @@ func (w *Watcher) Job(ctx context.Context, p jobs.Principal, id models.JobID, ev
 	}
 }
 
-// newsOf returns a channel that holds a value if there was news since it was last read, and a
+// subscribe returns a channel that holds a value if there was a notification since it was last read, and a
 // function that ends the subscription.
-func newsOf(ctx context.Context, from jobs.News, id string) (news <-chan struct{}, stop func()) {
+func subscribe(ctx context.Context, from jobs.Notifications, id string) (news <-chan struct{}, stop func()) {
 	c := make(chan struct{}, 1)
 	return c, from.Subscribe(ctx, id, func() {
 		select {
@@ -94,15 +94,15 @@ func changed(a, b *models.Job) bool {
 		!a.CancelDeliveredAt.Equal(b.CancelDeliveredAt)
 }
 
-// pause waits for the interval to pass and then for news.
+// pause waits for the interval to pass and then for a notification.
 func pause(ctx context.Context, every time.Duration, news <-chan struct{}) error {
 	for _, event := range []struct {
-		news  <-chan struct{}
-		after time.Duration
+		notified <-chan struct{}
+		after    time.Duration
 	}{{nil, every}, {news, lookEvery}} {
 		timer := time.NewTimer(event.after)
 		select {
-		case <-event.news:
+		case <-event.notified:
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()

@@ -196,8 +196,8 @@ func (w *Endpoints) DeleteEndpoint(ctx context.Context, p jobs.Principal, id mod
 	return apierror.Wrap(err, "delete webhook endpoint %s", id)
 }
 
-// byHand is why an endpoint is disabled that an account or an operator disabled.
-const byHand = "It was disabled by hand."
+// manually is why an endpoint is disabled that an account or an operator disabled.
+const manually = "It was disabled by hand."
 
 // DisableEndpoint disables an endpoint until EnableEndpoint, as its failures would: its pending
 // deliveries are given up, and the events in the meantime are not sent. A disabled endpoint
@@ -218,7 +218,7 @@ func (w *Endpoints) DisableEndpoint(ctx context.Context, p jobs.Principal, id mo
 		if !endpoint.DeletedAt.IsZero() {
 			return apierror.NotFound("webhook endpoint")
 		}
-		if err := models.DisableWebhookEndpoint(ctx, tx, id, byHand); err != nil {
+		if err := models.DisableWebhookEndpoint(ctx, tx, id, manually); err != nil {
 			return err
 		}
 		if err := p.AuditOf(ctx, tx, "disableWebhookEndpoint", endpoint.AccountID, string(id), jobs.Payload{}); err != nil {

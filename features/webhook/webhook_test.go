@@ -63,7 +63,7 @@ func TestWebhook(t *testing.T) {
 		worker := s.Worker(t, "one")
 		_, fence := s.Lease(t, worker)
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-		_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+		_, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 		require.NoError(t, err)
 
 		require.Equal(t, 1, jobstest.Deliver(t, s))
@@ -126,7 +126,7 @@ func TestWebhook(t *testing.T) {
 
 		s := jobstest.New(t)
 		r := jobstest.NewReceiver(t)
-		in := workflow.Input{Name: "film", Output: "s1", CallbackURL: r.URL, Jobs: []workflow.JobInput{{
+		in := workflow.Input{Name: "film", Output: "s1", CallbackURL: r.URL, Jobs: []workflow.Node{{
 			Key: "s1", Job: submit.Submission{Model: "testcard", Prompt: "a lighthouse", Params: []byte(`{"durationSeconds": 1, "pace": 0}`)},
 		}}}
 		w, _, err := s.Workflows.Submit(t.Context(), s.Client, in)
@@ -134,7 +134,7 @@ func TestWebhook(t *testing.T) {
 		worker := s.Worker(t, "one")
 		_, fence := s.Lease(t, worker)
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-		_, err = s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+		_, err = s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 		require.NoError(t, err)
 
 		require.Equal(t, 1, jobstest.Deliver(t, s), "the job has no callback of its own")
@@ -256,7 +256,7 @@ func TestWebhook(t *testing.T) {
 		s.Exec(t, "UPDATE jobs SET type = 'http.call' WHERE id = ?", job.ID)
 		worker := s.Worker(t, "one")
 		_, fence := s.Lease(t, worker)
-		_, err = s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: "no"})
+		_, err = s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: "no"})
 		require.NoError(t, err)
 
 		require.Equal(t, 1, jobstest.Deliver(t, s), "the Videos API shows only videos")
@@ -397,7 +397,7 @@ func TestWebhook_NamesTheOriginOfAJob(t *testing.T) {
 	every.Name, every.Request = "job", schedule.Request{Job: &node}
 	single, err := s.Schedules.Create(t.Context(), s.Client, every)
 	require.NoError(t, err)
-	every.Name, every.Request = "film", schedule.Request{Workflow: &workflow.Input{Name: "film", Jobs: []workflow.JobInput{{Key: "shots.s1", Job: node}}}}
+	every.Name, every.Request = "film", schedule.Request{Workflow: &workflow.Input{Name: "film", Jobs: []workflow.Node{{Key: "shots.s1", Job: node}}}}
 	film, err := s.Schedules.Create(t.Context(), s.Client, every)
 	require.NoError(t, err)
 	for _, one := range []*models.Schedule{single, film} {

@@ -79,7 +79,7 @@ func (b *beside) work(t *testing.T, ctx context.Context, n int) (calls []time.Du
 				fence := jobstest.FenceOf(granted)
 				video := b.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 				if !timed(func() error {
-					_, err := b.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+					_, err := b.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 					return err
 				}) {
 					return

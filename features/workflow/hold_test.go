@@ -52,7 +52,7 @@ func (r rig) stopped(t *testing.T, table string, request func(ctx context.Contex
 func (r rig) complete(t *testing.T, worker jobs.Principal, fence lease.Fence) {
 	t.Helper()
 	video := r.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-	_, err := r.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+	_, err := r.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 	require.NoError(t, err)
 }
 
@@ -60,14 +60,14 @@ func (r rig) complete(t *testing.T, worker jobs.Principal, fence lease.Fence) {
 func (r rig) works(t *testing.T) {
 	t.Helper()
 	_, fence := r.Lease(t, r.worker)
-	_, err := r.Holder.Heartbeat(t.Context(), r.worker, fence, nil)
+	_, err := r.Attempts.Heartbeat(t.Context(), r.worker, fence, nil)
 	require.NoError(t, err)
 	r.complete(t, r.worker, fence)
 }
 
 // fan is a node that others depend on, and these.
-func fan(n int, as models.FailurePolicy) []workflow.JobInput {
-	nodes := []workflow.JobInput{node("root")}
+func fan(n int, as models.FailurePolicy) []workflow.Node {
+	nodes := []workflow.Node{node("root")}
 	for i := range n {
 		nodes = append(nodes, policy(node(fmt.Sprint("leaf", i), "root"), as))
 	}
@@ -141,7 +141,7 @@ func TestLongRequests(t *testing.T) {
 					r.complete(t, r.worker, fence)
 					return
 				}
-				_, err := r.Holder.Fail(t.Context(), r.worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no"})
+				_, err := r.Attempts.Fail(t.Context(), r.worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no"})
 				require.NoError(t, err)
 			})
 
@@ -301,7 +301,7 @@ func TestLongRequests(t *testing.T) {
 		r.Submit(t)
 
 		r.stopped(t, "outbox", func(ctx context.Context) error {
-			n, err := r.Scheduler.Due(ctx)
+			n, err := r.Releaser.Due(ctx)
 			require.Equal(t, 60, n)
 			return err
 		}, func() { r.works(t) })
@@ -374,7 +374,7 @@ func TestLongRequests(t *testing.T) {
 			"tolerated": {models.FailureContinue, func(r rig, t *testing.T, _ *models.Job, w *models.Workflow) { r.next(t, w, failed) }, queued, models.WorkflowRunning},
 			"expires": {models.FailureCascade, func(r rig, t *testing.T, root *models.Job, _ *models.Workflow) {
 				r.Exec(t, "UPDATE jobs SET expires_at = clock_timestamp() WHERE id = ?", root.ID)
-				n, err := r.Scheduler.Expire(t.Context())
+				n, err := r.Releaser.Expire(t.Context())
 				require.NoError(t, err)
 				require.Equal(t, 1, n)
 			}, failed, models.WorkflowFailed},
@@ -405,7 +405,7 @@ func TestLongRequests(t *testing.T) {
 		t.Parallel()
 
 		r := roomy(t)
-		nodes := []workflow.JobInput{node("n0")}
+		nodes := []workflow.Node{node("n0")}
 		for i := range 350 {
 			nodes = append(nodes, node(fmt.Sprint("n", i+1), fmt.Sprint("n", i)))
 		}
@@ -457,12 +457,12 @@ func TestLongRequests(t *testing.T) {
 		_, err = models.LockJob(t.Context(), tx, busy.ID)
 		require.NoError(t, err)
 
-		n, err := r.Scheduler.Expire(t.Context())
+		n, err := r.Releaser.Expire(t.Context())
 
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 		require.Equal(t, failed, r.Reload(t, other.ID).Status)
 		require.NoError(t, tx.Rollback())
-		require.Equal(t, 1, lo.Must(r.Scheduler.Expire(t.Context())))
+		require.Equal(t, 1, lo.Must(r.Releaser.Expire(t.Context())))
 	})
 }

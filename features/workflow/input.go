@@ -16,7 +16,7 @@ import (
 type Input struct {
 	// Name has 1 to 100 characters. Several workflows may have it.
 	Name string
-	Jobs []JobInput
+	Jobs []Node
 	// IdempotencyKey has 1 to 255 characters, and is unique among the account's workflows.
 	IdempotencyKey *string
 	// CallbackURL is called when the workflow ends.
@@ -28,8 +28,8 @@ type Input struct {
 	Reuse models.WorkflowID
 }
 
-// JobInput is a node as a client describes it.
-type JobInput struct {
+// Node is a node as a client describes it.
+type Node struct {
 	// Key names the node in the workflow: up to 100 letters, digits, - and _, in parts that dots
 	// separate.
 	Key string

@@ -91,7 +91,7 @@ func (r references) walk(value any, with func(use) string) (any, error) {
 }
 
 // rewrite replaces the placeholders in the prompt and the params of a node.
-func (r references) rewrite(n *JobInput, with func(use) string) (prompt string, params json.RawMessage, err error) {
+func (r references) rewrite(n *Node, with func(use) string) (prompt string, params json.RawMessage, err error) {
 	if prompt, err = r.replace(n.Job.Prompt, false, with); err != nil {
 		return "", nil, apierror.Invalid("jobs."+n.Key+".job.prompt", "The prompt of the node %s: %s.", n.Key, err)
 	}
@@ -116,7 +116,7 @@ func (r references) rewrite(n *JobInput, with func(use) string) (prompt string, 
 }
 
 // uses returns what a node uses of others.
-func (r references) uses(n *JobInput) (used []use, err error) {
+func (r references) uses(n *Node) (used []use, err error) {
 	_, _, err = r.rewrite(n, func(u use) string {
 		used = append(used, u)
 		return ""

@@ -34,19 +34,19 @@ func newRig(t *testing.T) rig {
 }
 
 // node is a node that renders a second of testcard.
-func node(key string, after ...string) workflow.JobInput {
-	return workflow.JobInput{Key: key, After: after, Job: submit.Submission{
+func node(key string, after ...string) workflow.Node {
+	return workflow.Node{Key: key, After: after, Job: submit.Submission{
 		Model: "testcard", Prompt: "fog over " + key, Params: []byte(`{"durationSeconds": 1, "pace": 0}`),
 		Retry: nil, MaxAttempts: new(1),
 	}}
 }
 
-func policy(n workflow.JobInput, p models.FailurePolicy) workflow.JobInput {
+func policy(n workflow.Node, p models.FailurePolicy) workflow.Node {
 	n.OnParentFailure = p
 	return n
 }
 
-func (r rig) submit(t *testing.T, nodes ...workflow.JobInput) *models.Workflow {
+func (r rig) submit(t *testing.T, nodes ...workflow.Node) *models.Workflow {
 	t.Helper()
 	w, known, err := r.workflows.Submit(t.Context(), r.Client, workflow.Input{Name: "film", Jobs: nodes})
 	require.NoError(t, err)
@@ -88,10 +88,10 @@ func (r rig) next(t *testing.T, w *models.Workflow, ends models.JobStatus) strin
 	granted, fence := r.Lease(t, r.worker)
 	if ends == models.JobCompleted {
 		video := r.Upload(t, r.worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-		_, err := r.Holder.Complete(t.Context(), r.worker, fence, lease.Completion{Video: &video})
+		_, err := r.Attempts.Complete(t.Context(), r.worker, fence, lease.Completion{Video: &video})
 		require.NoError(t, err)
 	} else {
-		_, err := r.Holder.Fail(t.Context(), r.worker, fence, lease.Failure{Class: models.FailModelCrash, Message: "it broke"})
+		_, err := r.Attempts.Fail(t.Context(), r.worker, fence, lease.Failure{Class: models.FailModelCrash, Message: "it broke"})
 		require.NoError(t, err)
 	}
 	for key, job := range r.nodes(t, w) {
@@ -269,7 +269,7 @@ func TestWorkflow(t *testing.T) {
 		now, err := r.workflows.Cancel(t.Context(), r.Client, w.ID, "a mistake")
 		require.NoError(t, err)
 		require.Equal(t, models.WorkflowRunning, now.Status, "a job still stops")
-		_, err = r.Holder.Fail(t.Context(), r.worker, fence, lease.Failure{Class: models.FailTransient, Message: "stopped"})
+		_, err = r.Attempts.Fail(t.Context(), r.worker, fence, lease.Failure{Class: models.FailTransient, Message: "stopped"})
 		require.NoError(t, err)
 
 		require.Equal(t, map[string]models.JobStatus{"a": cancelled, "b": cancelled, "c": cancelled}, r.states(t, w))
@@ -379,8 +379,8 @@ func TestWorkflow(t *testing.T) {
 		film := func(second string) workflow.Input {
 			changed := node("s2")
 			changed.Job.Prompt = second
-			stitch := workflow.JobInput{Key: "film", Job: submit.Submission{Model: "video.stitch", Params: []byte(`{"clips": ["{{s1.video}}", "{{s2.video}}"]}`)}}
-			return workflow.Input{Name: "film", Jobs: []workflow.JobInput{node("s1"), changed, stitch}, Output: "film"}
+			stitch := workflow.Node{Key: "film", Job: submit.Submission{Model: "video.stitch", Params: []byte(`{"clips": ["{{s1.video}}", "{{s2.video}}"]}`)}}
+			return workflow.Input{Name: "film", Jobs: []workflow.Node{node("s1"), changed, stitch}, Output: "film"}
 		}
 		first, _, err := r.workflows.Submit(t.Context(), r.Client, film("a harbour"))
 		require.NoError(t, err)
@@ -439,7 +439,7 @@ func TestWorkflow(t *testing.T) {
 		for i, worker := range workers {
 			video := r.Upload(t, worker, fences[i], models.ArtifactFinalVideo, []byte("a video"))
 			// Each in a process of its own: one process would write both ends in one transaction.
-			holder := lease.NewHolder(r.DB, r.Holder.Objects, r.Holder.Catalogue, r.Holder.Leaser)
+			holder := lease.NewAttempts(r.DB, r.Attempts.Objects, r.Attempts.Catalogue, r.Attempts.Leaser)
 			ends.Go(func() {
 				_, err := holder.Complete(t.Context(), worker, fences[i], lease.Completion{Video: &video})
 				assert.NoError(t, err)
@@ -581,7 +581,7 @@ func TestWorkflow(t *testing.T) {
 
 		r := newRig(t)
 		r.Exec(t, "UPDATE accounts SET max_queued = 10000")
-		nodes := []workflow.JobInput{node("a"), node("b"), node("d", "a")}
+		nodes := []workflow.Node{node("a"), node("b"), node("d", "a")}
 		for i := range 3000 {
 			nodes = append(nodes, node(fmt.Sprint("c", i), "a", []string{"b", "d"}[min(i/20, 1)]))
 		}
@@ -631,7 +631,7 @@ func TestWorkflow(t *testing.T) {
 		t.Parallel()
 
 		r := newRig(t)
-		in := workflow.Input{Name: "film", Jobs: []workflow.JobInput{node("a"), node("b", "a")}, IdempotencyKey: new("k")}
+		in := workflow.Input{Name: "film", Jobs: []workflow.Node{node("a"), node("b", "a")}, IdempotencyKey: new("k")}
 		var all sync.WaitGroup
 		ids := make([]models.WorkflowID, 4)
 		for i := range ids {
@@ -659,35 +659,35 @@ func TestBadWorkflows(t *testing.T) {
 	theirs, _, err := r.Submitter.Submit(t.Context(), other, node("x").Job)
 	require.NoError(t, err)
 
-	with := func(n workflow.JobInput, change func(*submit.Submission)) workflow.JobInput {
+	with := func(n workflow.Node, change func(*submit.Submission)) workflow.Node {
 		change(&n.Job)
 		return n
 	}
-	many := make([]workflow.JobInput, workflow.MaxNodes+1)
+	many := make([]workflow.Node, workflow.MaxNodes+1)
 	for i := range many {
 		many[i] = node(fmt.Sprint("n", i))
 	}
 	for name, c := range map[string]struct {
-		nodes []workflow.JobInput
+		nodes []workflow.Node
 		field string
 		says  string
 	}{
 		"nothing":            {nil, "jobs", "no jobs"},
 		"too many":           {many, "jobs", "10000"},
-		"a self edge":        {[]workflow.JobInput{node("a", "a")}, "jobs.a.after", "itself"},
-		"a cycle":            {[]workflow.JobInput{node("a", "c"), node("b", "a"), node("c", "b"), node("d", "c")}, "jobs", "→"},
-		"an unknown key":     {[]workflow.JobInput{node("a", "b")}, "jobs.a.after", "comes after b"},
-		"a repeated key":     {[]workflow.JobInput{node("a"), node("a")}, "jobs.a", "twice"},
-		"a bad key":          {[]workflow.JobInput{node("a b")}, "jobs", "not valid"},
-		"a key of a job":     {[]workflow.JobInput{with(node("a"), func(in *submit.Submission) { in.IdempotencyKey = new("k") })}, "jobs.a.job.idempotencyKey", "whole workflow"},
-		"a bad job":          {[]workflow.JobInput{node("a"), with(node("b", "a"), func(in *submit.Submission) { in.Params = []byte(`{"durationSeconds": 1000}`) })}, "jobs.b.job.params.durationSeconds", "node b"},
-		"an unknown result":  {[]workflow.JobInput{with(node("a"), func(in *submit.Submission) { in.Params = []byte(`{"referenceImage": "{{b.lastFrame}}"}`) })}, "jobs.a.job.params", "no node"},
-		"a result of itself": {[]workflow.JobInput{with(node("a"), func(in *submit.Submission) { in.Params = []byte(`{"referenceImage": "{{a.lastFrame}}"}`) })}, "jobs.a.after", "itself"},
-		"an unknown output":  {[]workflow.JobInput{node("a"), with(node("b"), func(in *submit.Submission) { in.Params = []byte(`{"referenceImage": "{{a.sound}}"}`) })}, "jobs.b.job.params", "outputs"},
-		"a video as a frame": {[]workflow.JobInput{node("a"), with(node("b"), func(in *submit.Submission) { in.Params = []byte(`{"referenceImage": "{{a.video}}"}`) })}, "jobs.b.job.params.referenceImage", "such as a.lastFrame"},
-		"a file in a prompt": {[]workflow.JobInput{node("a"), with(node("b"), func(in *submit.Submission) { in.Prompt = "like {{a.video}}" })}, "jobs.b.job.prompt", "whole value"},
-		"another's job":      {[]workflow.JobInput{with(node("a"), func(in *submit.Submission) { in.DependsOn = []models.JobID{theirs.ID} })}, "jobs.a.job", ""},
-		"another's video": {[]workflow.JobInput{with(node("a"), func(in *submit.Submission) {
+		"a self edge":        {[]workflow.Node{node("a", "a")}, "jobs.a.after", "itself"},
+		"a cycle":            {[]workflow.Node{node("a", "c"), node("b", "a"), node("c", "b"), node("d", "c")}, "jobs", "→"},
+		"an unknown key":     {[]workflow.Node{node("a", "b")}, "jobs.a.after", "comes after b"},
+		"a repeated key":     {[]workflow.Node{node("a"), node("a")}, "jobs.a", "twice"},
+		"a bad key":          {[]workflow.Node{node("a b")}, "jobs", "not valid"},
+		"a key of a job":     {[]workflow.Node{with(node("a"), func(in *submit.Submission) { in.IdempotencyKey = new("k") })}, "jobs.a.job.idempotencyKey", "whole workflow"},
+		"a bad job":          {[]workflow.Node{node("a"), with(node("b", "a"), func(in *submit.Submission) { in.Params = []byte(`{"durationSeconds": 1000}`) })}, "jobs.b.job.params.durationSeconds", "node b"},
+		"an unknown result":  {[]workflow.Node{with(node("a"), func(in *submit.Submission) { in.Params = []byte(`{"referenceImage": "{{b.lastFrame}}"}`) })}, "jobs.a.job.params", "no node"},
+		"a result of itself": {[]workflow.Node{with(node("a"), func(in *submit.Submission) { in.Params = []byte(`{"referenceImage": "{{a.lastFrame}}"}`) })}, "jobs.a.after", "itself"},
+		"an unknown output":  {[]workflow.Node{node("a"), with(node("b"), func(in *submit.Submission) { in.Params = []byte(`{"referenceImage": "{{a.sound}}"}`) })}, "jobs.b.job.params", "outputs"},
+		"a video as a frame": {[]workflow.Node{node("a"), with(node("b"), func(in *submit.Submission) { in.Params = []byte(`{"referenceImage": "{{a.video}}"}`) })}, "jobs.b.job.params.referenceImage", "such as a.lastFrame"},
+		"a file in a prompt": {[]workflow.Node{node("a"), with(node("b"), func(in *submit.Submission) { in.Prompt = "like {{a.video}}" })}, "jobs.b.job.prompt", "whole value"},
+		"another's job":      {[]workflow.Node{with(node("a"), func(in *submit.Submission) { in.DependsOn = []models.JobID{theirs.ID} })}, "jobs.a.job", ""},
+		"another's video": {[]workflow.Node{with(node("a"), func(in *submit.Submission) {
 			in.Model, in.Prompt, in.Params = "video.stitch", "", []byte(fmt.Sprintf(`{"clips": [%q]}`, theirs.ID))
 		})}, "jobs.a.job.params.clips.0", ""},
 	} {

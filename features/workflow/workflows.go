@@ -21,7 +21,7 @@ import (
 
 // Workflows submits, changes and reads workflows for their owners and for operators.
 type Workflows struct {
-	operate.Workflows
+	operate.WorkflowOperator
 	Submitter *submit.Submitter
 }
 
@@ -140,7 +140,7 @@ func (in *Input) tolerated() map[string]bool {
 
 // digest identifies the work of a node: what it asks for, and the work of those whose results it
 // uses.
-func digest(n *JobInput, uses []use, nodes map[string]*submit.GraphNode) ([]byte, error) {
+func digest(n *Node, uses []use, nodes map[string]*submit.GraphNode) ([]byte, error) {
 	sum := sha256.New()
 	if err := json.NewEncoder(sum).Encode(n.Job); err != nil {
 		return nil, fmt.Errorf("encode the node %s: %w", n.Key, err)

@@ -65,7 +65,7 @@ func (a *Agent) run(ctx context.Context) error {
 	defer os.RemoveAll(a.dir)
 	defer a.runtimes.Kill()
 
-	starting, stop := until(ctx, a.going.urgent, errHandOver)
+	starting, stop := until(ctx, a.going.urgent, errRelease)
 	defer stop()
 	models, err := a.runtimes.Survey(starting, a.config.Models)
 	if err == nil {
@@ -74,7 +74,7 @@ func (a *Agent) run(ctx context.Context) error {
 	if err == nil {
 		err = a.register(starting, models)
 	}
-	if starting.Err() != nil && errors.Is(context.Cause(starting), errHandOver) {
+	if starting.Err() != nil && errors.Is(context.Cause(starting), errRelease) {
 		return nil
 	}
 	if err != nil {

@@ -18,7 +18,7 @@ func (a *Agent) ask(ctx context.Context) (*grant, error) {
 	if closed(a.going.draining) {
 		return nil, nil // it has nothing to refuse
 	}
-	asking, stop := until(ctx, a.going.draining, errHandOver)
+	asking, stop := until(ctx, a.going.draining, errRelease)
 	defer stop()
 	id := uuid.NewString()
 	for failures := 0; ; {
@@ -77,7 +77,7 @@ func (a *Agent) refuse(ctx context.Context, requestID string) {
 func (a *Agent) giveBack(ctx context.Context, g *grant) {
 	ctx, cancel := context.WithTimeout(ctx, farewellTimeout)
 	defer cancel()
-	if _, err := a.api.ReleaseJob(ctx, g.Hold(), client.FailureClassPreempted); err != nil {
+	if _, err := a.api.ReleaseJob(ctx, g.Fence(), client.FailureClassPreempted); err != nil {
 		a.log.Warn("could not release a job that was not started", "job", g.Job.Id, "error", err)
 	}
 }

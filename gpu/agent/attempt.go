@@ -35,15 +35,15 @@ func newAttempt(ctx context.Context, w *worker, g *grant) *attempt {
 			log = log.With("trace", id)
 		}
 	}
-	held := &heldLease{
-		api: w.api, hold: g.Hold(), clock: newClock(g.asked, w.leaseTime), log: log, ending: make(chan struct{}),
+	held := &attemptLease{
+		api: w.api, fence: g.Fence(), clock: newClock(g.asked, w.leaseTime), log: log, ending: make(chan struct{}),
 	}
 	held.owned, held.disown = context.WithCancelCause(ctx)
 	t := &attempt{
-		uploader: &uploader{heldLease: held, dir: filepath.Join(w.dir, g.AttemptId), over: w.going.over},
+		uploader: &uploader{attemptLease: held, dir: filepath.Join(w.dir, g.AttemptId), over: w.going.over},
 		worker:   w, lease: g.Lease, giveWay: make(chan struct{}, 1),
 		progress: newReporter(held, w.secrets, w.config.ProgressEvery),
-		logs:     &logStream{heldLease: held, secrets: w.secrets},
+		logs:     &logStream{attemptLease: held, secrets: w.secrets},
 	}
 	held.directed = t.obey
 	limit := time.Duration(g.TimeoutSeconds) * time.Second
@@ -77,7 +77,7 @@ func (t *attempt) keepLease() {
 			ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 			defer cancel()
 			return t.api.Heartbeat(ctx, client.HeartbeatInput{
-				AttemptId: t.hold.AttemptID, FencingToken: t.hold.FencingToken, Gpus: t.worker.config.GPUs(),
+				AttemptId: t.fence.AttemptID, FencingToken: t.fence.FencingToken, Gpus: t.worker.config.GPUs(),
 			})
 		})
 		switch {

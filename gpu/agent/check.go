@@ -23,7 +23,7 @@ func (t *attempt) check(result *runtime.Result) error {
 		return nil
 	}
 	t.progress.phase(client.PhaseUploading, "checking the video")
-	ctx, stop := until(t.rendering, t.worker.going.over, errHandOver)
+	ctx, stop := until(t.rendering, t.worker.going.over, errRelease)
 	defer stop()
 	err := t.judge(ctx, result.Video)
 	if ctx.Err() != nil {

@@ -69,7 +69,7 @@ func (t *attempt) fetchCheckpoints(ctx context.Context) ([]restorable, error) {
 
 func (t *attempt) rejectCheckpoint(ctx context.Context, artifactID, reason string) error {
 	return t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
-		return t.api.RejectCheckpoint(ctx, t.hold, artifactID, reason)
+		return t.api.RejectCheckpoint(ctx, t.fence, artifactID, reason)
 	})
 }
 
@@ -160,7 +160,7 @@ func (t *attempt) save(ctx context.Context, c *taken) (err error) {
 	t.worker.packer.uploaded(object.SizeBytes, time.Since(began))
 	err = t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
 		return t.api.CommitCheckpoint(ctx, client.CommitCheckpointInput{
-			AttemptId: t.hold.AttemptID, FencingToken: t.hold.FencingToken,
+			AttemptId: t.fence.AttemptID, FencingToken: t.fence.FencingToken,
 			Object: *object, Step: c.Step, Percent: c.Percent, DurationSeconds: optional(c.cost.Seconds()),
 		})
 	})

@@ -19,9 +19,9 @@ type departure struct {
 	// gone is closed when the machine is expected to be gone.
 	gone chan struct{}
 
-	// telling is closed when the control plane knows of the notice, or cannot be told. Nil means
+	// noticing is closed when the control plane knows of the notice, or cannot be told. Nil means
 	// that there was none.
-	telling atomic.Pointer[chan struct{}]
+	noticing atomic.Pointer[chan struct{}]
 
 	// notice is the time before a deadline at which urgent is closed.
 	notice time.Duration
@@ -109,17 +109,17 @@ func until(ctx context.Context, c <-chan struct{}, cause error) (context.Context
 	return ctx, func() { cancel(nil) }
 }
 
-// toldWithin is how long a job that is handed over waits for the control plane to know why.
-const toldWithin = time.Second
+// noticeWithin is how long a job that is handed over waits for the control plane to know why.
+const noticeWithin = time.Second
 
-// awaitTold waits until the control plane knows why this worker leaves, so that the job's events
+// awaitNotice waits until the control plane knows why this worker leaves, so that the job's events
 // say it.
-func (d *departure) awaitTold() {
-	telling := d.telling.Load()
+func (d *departure) awaitNotice() {
+	telling := d.noticing.Load()
 	if telling == nil {
 		return
 	}
-	limit := time.NewTimer(toldWithin)
+	limit := time.NewTimer(noticeWithin)
 	defer limit.Stop()
 	select {
 	case <-*telling:

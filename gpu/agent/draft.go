@@ -37,7 +37,7 @@ func (w *watch) endDraft(ctx context.Context, result *runtime.Result) (*runtime.
 		case err := <-w.saver.saved:
 			w.saver.done(err)
 		case <-w.worker.going.over:
-			return nil, errHandOver
+			return nil, errRelease
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}

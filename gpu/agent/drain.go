@@ -29,7 +29,7 @@ func (a *Agent) watchNotices(ctx context.Context) {
 			}
 			told = true
 			done := make(chan struct{})
-			a.going.telling.Store(&done)
+			a.going.noticing.Store(&done)
 			a.going.hurry(n.Deadline)
 			a.sayDraining(ctx, n)
 			close(done)

@@ -33,7 +33,7 @@ func (t *attempt) end(result *runtime.Result, err error) *grant {
 		t.log.Info("job completed")
 	case t.owned.Err() != nil:
 		t.log.Warn("job given up", "reason", context.Cause(t.owned))
-	case errors.Is(err, errCancelled), errors.Is(err, errHandOver), errors.Is(err, errGaveWay):
+	case errors.Is(err, errCancelled), errors.Is(err, errRelease), errors.Is(err, errGaveWay):
 		t.release(err)
 	default:
 		next = t.fail(describe(err))
@@ -78,7 +78,7 @@ func (t *attempt) lastCall() (context.Context, func()) {
 	if !closed(t.ending) {
 		close(t.ending)
 	}
-	return until(t.owned, t.worker.going.gone, errHandOver)
+	return until(t.owned, t.worker.going.gone, errRelease)
 }
 
 // complete publishes the result. It returns errCancelled if the job was cancelled
@@ -89,7 +89,7 @@ func (t *attempt) complete(result *runtime.Result) (*grant, error) {
 		what = "uploading the preview"
 	}
 	t.progress.phase(client.PhaseUploading, what)
-	publishing, stop := until(t.rendering, t.worker.going.over, errHandOver)
+	publishing, stop := until(t.rendering, t.worker.going.over, errRelease)
 	defer stop()
 	for tries := 1; ; tries++ {
 		in, err := t.uploadResult(publishing, result)
@@ -132,7 +132,7 @@ func (t *attempt) complete(result *runtime.Result) (*grant, error) {
 func (t *attempt) uploadResult(ctx context.Context, result *runtime.Result) (_ *client.CompleteJobInput, err error) {
 	ctx, end := tracing.Start(ctx, "upload result")
 	defer func() { end(err) }()
-	in := &client.CompleteJobInput{AttemptId: t.hold.AttemptID, FencingToken: t.hold.FencingToken, LeaseNext: new(t.wantsNext())}
+	in := &client.CompleteJobInput{AttemptId: t.fence.AttemptID, FencingToken: t.fence.FencingToken, LeaseNext: new(t.wantsNext())}
 	preview := result.Preview
 	if t.draftSteps() == 0 {
 		preview = "" // a video needs none
@@ -175,7 +175,7 @@ func (t *attempt) fail(failure *runtime.Failure) *grant {
 	err := t.fenced(ctx, func(ctx context.Context) (_ *client.HeartbeatPayload, err error) {
 		asked = time.Now()
 		answer, err = t.api.FailJob(ctx, client.FailJobInput{
-			AttemptId: t.hold.AttemptID, FencingToken: t.hold.FencingToken,
+			AttemptId: t.fence.AttemptID, FencingToken: t.fence.FencingToken,
 			Class: client.FailureClass(failure.Class), Message: words.sentence, ErrorDetail: optional(words.detail),
 			RetryAfterSeconds: optional(failure.RetryAfterSeconds), Log: log, LeaseNext: new(t.wantsNext()),
 		})
@@ -196,11 +196,11 @@ func (t *attempt) release(why error) {
 		class = client.FailureClassYielded
 	}
 	t.keepLog(t.worker.lastWords())
-	t.worker.going.awaitTold()
+	t.worker.going.awaitNotice()
 	ctx, stop := t.lastCall()
 	defer stop()
 	err := t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
-		_, err := t.api.ReleaseJob(ctx, t.hold, class)
+		_, err := t.api.ReleaseJob(ctx, t.fence, class)
 		return nil, err
 	})
 	// LEASE_LOST means that a cancel or another end came first.

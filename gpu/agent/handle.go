@@ -17,7 +17,7 @@ const handleEvery = time.Second
 // can be a secret. One goroutine owns it: it calls the methods, and calls done after each
 // receive from stored.
 type keeper struct {
-	*heldLease
+	*attemptLease
 	ctx    context.Context
 	stored chan error
 	// busy reports whether a handle is being stored or waits for its time. began is when the
@@ -36,8 +36,8 @@ type keeper struct {
 }
 
 // newKeeper returns the keeper of a job whose lease has the given handle, or "".
-func newKeeper(ctx context.Context, held *heldLease, handle string) *keeper {
-	return &keeper{heldLease: held, ctx: ctx, stored: make(chan error, 1), last: handle, known: true, hurry: make(chan struct{})}
+func newKeeper(ctx context.Context, held *attemptLease, handle string) *keeper {
+	return &keeper{attemptLease: held, ctx: ctx, stored: make(chan error, 1), last: handle, known: true, hurry: make(chan struct{})}
 }
 
 func (k *keeper) put(h *runtime.Handle) {
@@ -65,7 +65,7 @@ func (k *keeper) store() error {
 	}
 	k.began, k.last = time.Now(), value
 	return k.fenced(k.ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
-		return k.api.StoreHandle(ctx, k.hold, value)
+		return k.api.StoreHandle(ctx, k.fence, value)
 	})
 }
 

@@ -14,10 +14,10 @@ type grant struct {
 	asked time.Time
 }
 
-// heldLease makes the calls about an attempt, as long as this worker surely holds its job.
-type heldLease struct {
+// attemptLease makes the calls about an attempt, as long as this worker surely holds its job.
+type attemptLease struct {
 	api   *client.Client
-	hold  client.Hold
+	fence client.Fence
 	clock *clock
 	log   *slog.Logger
 	// directed follows a directive that came with an answer.
@@ -32,7 +32,7 @@ type heldLease struct {
 
 // once makes one call about the attempt, and updates the lease's clock from its
 // outcome.
-func (l *heldLease) once(ctx context.Context, do func(context.Context) (*client.HeartbeatPayload, error)) error {
+func (l *attemptLease) once(ctx context.Context, do func(context.Context) (*client.HeartbeatPayload, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	asked := time.Now()
@@ -53,7 +53,7 @@ func (l *heldLease) once(ctx context.Context, do func(context.Context) (*client.
 // fenced makes a call about the attempt, but only while the lease is known to be
 // held. It retries while the control plane is unreachable. Its error is the
 // control plane's refusal or the cause of ctx's end.
-func (l *heldLease) fenced(ctx context.Context, do func(context.Context) (*client.HeartbeatPayload, error)) error {
+func (l *attemptLease) fenced(ctx context.Context, do func(context.Context) (*client.HeartbeatPayload, error)) error {
 	for failures := 1; ; failures++ {
 		if err := l.clock.await(ctx); err != nil {
 			return err
@@ -77,7 +77,7 @@ func (l *heldLease) fenced(ctx context.Context, do func(context.Context) (*clien
 // lost handles the answer that this worker no longer holds the job. While the
 // attempt is being ended, this can also mean that the end succeeded but its answer
 // was lost. The retry of the call then returns the outcome.
-func (l *heldLease) lost() {
+func (l *attemptLease) lost() {
 	if closed(l.ending) {
 		l.clock.letGo()
 		return

@@ -21,15 +21,15 @@ func (a *Agent) listen(ctx context.Context) {
 				a.log.Debug("could not subscribe to directives", "error", err)
 				continue
 			}
-			a.hear(*directive)
+			a.handle(*directive)
 		}
 		// The next round notices the end of ctx.
 		_ = pause(ctx, listenAgain/2+rand.N(listenAgain))
 	}
 }
 
-// hear passes a directive to the current attempt, or to the worker if there is none.
-func (a *Agent) hear(d client.Directive) {
+// handle passes a directive to the current attempt, or to the worker if there is none.
+func (a *Agent) handle(d client.Directive) {
 	if t := a.current.Load(); t != nil {
 		t.obey(d)
 		return

@@ -26,7 +26,7 @@ const (
 // logStream sends the runtime's output while the attempt runs, for people who follow it. What it
 // cannot send in time is left out: the whole log is uploaded when the attempt ends.
 type logStream struct {
-	*heldLease
+	*attemptLease
 	secrets *redact.Redactor
 
 	sent int64 // how many bytes were sent
@@ -87,7 +87,7 @@ func (s *logStream) send(ctx context.Context) error {
 		err := s.once(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
 			ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 			defer cancel()
-			return s.api.AppendLog(ctx, s.hold, s.sent, part)
+			return s.api.AppendLog(ctx, s.fence, s.sent, part)
 		})
 		if err != nil {
 			return err

@@ -17,7 +17,7 @@ import (
 // reporter sends the job's progress to the control plane: only the newest state, and
 // no more often than configured.
 type reporter struct {
-	*heldLease
+	*attemptLease
 	secrets *redact.Redactor
 	every   time.Duration // the shortest time between two reports
 	changed chan struct{}
@@ -35,9 +35,9 @@ type reporter struct {
 	endPhase func(error)  // ends that span
 }
 
-func newReporter(held *heldLease, secrets *redact.Redactor, every time.Duration) *reporter {
+func newReporter(held *attemptLease, secrets *redact.Redactor, every time.Duration) *reporter {
 	return &reporter{
-		heldLease: held, secrets: secrets, every: every,
+		attemptLease: held, secrets: secrets, every: every,
 		changed: make(chan struct{}, 1), now: make(chan struct{}, 1), sending: make(chan struct{}, 1),
 	}
 }
@@ -116,7 +116,7 @@ func (r *reporter) trace(phase client.Phase) {
 	r.over()
 	r.traced = phase
 	name := strings.ToLower(strings.ReplaceAll(string(phase), "_", " "))
-	_, r.endPhase = tracing.Start(r.owned, name, tracing.String("reelay.attempt", r.hold.AttemptID))
+	_, r.endPhase = tracing.Start(r.owned, name, tracing.String("reelay.attempt", r.fence.AttemptID))
 }
 
 // over ends the span of the current phase. The caller holds mu.
@@ -163,7 +163,7 @@ func (r *reporter) send(ctx context.Context) {
 	r.mu.Lock()
 	in, resumedFrom, note, load := r.newest, r.resumedFrom, r.resumedNote, r.load
 	r.mu.Unlock()
-	in.AttemptId, in.FencingToken, in.ResumedFrom = r.hold.AttemptID, r.hold.FencingToken, resumedFrom
+	in.AttemptId, in.FencingToken, in.ResumedFrom = r.fence.AttemptID, r.fence.FencingToken, resumedFrom
 	in.ResumedNote, in.Load = note, load
 
 	err := r.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {

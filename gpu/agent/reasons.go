@@ -7,6 +7,6 @@ var (
 	errLost      = errors.New("the lease is lost")
 	errGaveUp    = errors.New("the lease could not be renewed for too long")
 	errCancelled = errors.New("the job is cancelled")
-	errHandOver  = errors.New("the job is handed over")
+	errRelease   = errors.New("the job is handed over")
 	errGaveWay   = errors.New("the job gave way to one of a higher lane")
 )

@@ -22,7 +22,7 @@ func (t *attempt) render() (*runtime.Result, error) {
 	}
 	t.progress.phase(client.PhaseStarting, "starting on a worker")
 	// Before the render starts there is nothing to save: a notice ends it at once.
-	beginning, stop := until(t.rendering, t.worker.going.urgent, errHandOver)
+	beginning, stop := until(t.rendering, t.worker.going.urgent, errRelease)
 	defer stop()
 	checkpoints, err := t.fetchCheckpoints(beginning)
 	if err != nil {
@@ -115,9 +115,9 @@ type watch struct {
 	unused  []restorable
 	// asked is when the runtime was asked for a checkpoint that has not come yet, or
 	// zero.
-	asked    time.Time
-	handOver bool
-	yield    yielding
+	asked   time.Time
+	release bool
+	yield   yielding
 }
 
 // follow waits for the end of the render. Until then it asks for checkpoints, at the
@@ -127,7 +127,7 @@ func (t *attempt) follow(p host.Process, checkpoints []restorable) (*runtime.Res
 	ctx, stop := context.WithCancel(t.rendering)
 	w := &watch{
 		attempt: t, process: p, checkpoints: checkpoints, unused: checkpoints,
-		saver: newSaver(ctx, t), previews: newPreviewer(ctx, t.uploader), handles: newKeeper(ctx, t.heldLease, t.handle()),
+		saver: newSaver(ctx, t), previews: newPreviewer(ctx, t.uploader), handles: newKeeper(ctx, t.attemptLease, t.handle()),
 	}
 	// Bad checkpoints are reported before the attempt ends.
 	defer func() { stop(); w.saver.wait(); w.previews.wait(); w.handles.wait(); w.reports.Wait() }()
@@ -138,7 +138,7 @@ func (t *attempt) follow(p host.Process, checkpoints []restorable) (*runtime.Res
 	if err == nil && t.draftSteps() > 0 {
 		result, err = w.endDraft(ctx, result)
 	}
-	if errors.Is(err, errHandOver) {
+	if errors.Is(err, errRelease) {
 		// The agent is leaving, so no other job needs the runtime.
 		t.worker.runtimes.Kill()
 	}
@@ -159,7 +159,7 @@ func (w *watch) run(ctx context.Context) (*runtime.Result, error) {
 			w.worker.runtimes.Halt(config.StopGrace)
 			return nil, context.Cause(ctx)
 		case <-w.worker.going.over:
-			return nil, errHandOver
+			return nil, errRelease
 		case <-silence.C:
 			return nil, runtime.Failf(runtime.Timeout, "the render showed no progress for %s", config.HangTimeout)
 		case <-pace.C:
@@ -168,7 +168,7 @@ func (w *watch) run(ctx context.Context) (*runtime.Result, error) {
 			w.askToYield()
 		case <-urgent:
 			urgent = nil
-			w.handOver = true
+			w.release = true
 			w.handles.hasten()
 			w.askCheckpoint()
 		case err := <-w.saver.saved:
@@ -184,12 +184,12 @@ func (w *watch) run(ctx context.Context) (*runtime.Result, error) {
 			if _, answer := message.(*runtime.Checkpoint); !answer { // an answer, not progress
 				silence.Reset(config.HangTimeout)
 			}
-			if result, err := w.hear(message); result != nil || err != nil {
+			if result, err := w.handle(message); result != nil || err != nil {
 				return result, err
 			}
 		}
-		if w.handOver && w.asked.IsZero() && !w.saver.busy && !w.handles.busy {
-			return nil, errHandOver
+		if w.release && w.asked.IsZero() && !w.saver.busy && !w.handles.busy {
+			return nil, errRelease
 		}
 		if w.gaveWay() {
 			w.worker.runtimes.Halt(config.StopGrace)
@@ -228,7 +228,7 @@ func (w *watch) saveLast(ctx context.Context, failed bool) {
 // askCheckpoint asks for a checkpoint unless one was asked for or is being saved.
 // Before the job leaves this worker, a checkpoint that is being saved is not new enough.
 func (w *watch) askCheckpoint() {
-	if !w.asked.IsZero() || w.saver.busy && !w.handOver && !w.yield.open {
+	if !w.asked.IsZero() || w.saver.busy && !w.release && !w.yield.open {
 		return
 	}
 	// If the process has ended, its messages say so.
@@ -237,8 +237,8 @@ func (w *watch) askCheckpoint() {
 	}
 }
 
-// hear handles one message. A result or an error ends the render.
-func (w *watch) hear(message runtime.Message) (*runtime.Result, error) {
+// handle handles one message. A result or an error ends the render.
+func (w *watch) handle(message runtime.Message) (*runtime.Result, error) {
 	switch m := message.(type) {
 	case *runtime.Progress:
 		w.progress.runtime(m)
@@ -251,7 +251,7 @@ func (w *watch) hear(message runtime.Message) (*runtime.Result, error) {
 		if m.Path != "" {
 			w.saver.put(&taken{m, cost, time.Now()})
 		}
-		if w.handOver { // the runtime is done: upload its log together with the checkpoint
+		if w.release { // the runtime is done: upload its log together with the checkpoint
 			text := w.worker.lastWords()
 			w.reports.Go(func() { w.keepLog(text) })
 		}
@@ -294,7 +294,7 @@ func (w *watch) disuse(bad restorable, reason string) {
 	reason = w.worker.secrets.Clean(reason)
 	w.log.Warn("a checkpoint did not restore", "checkpoint", bad.artifact.Id, "reason", reason)
 	w.reports.Go(func() {
-		ctx, stop := until(w.rendering, w.worker.going.over, errHandOver)
+		ctx, stop := until(w.rendering, w.worker.going.over, errRelease)
 		defer stop()
 		if err := w.rejectCheckpoint(ctx, bad.artifact.Id, reason); err != nil && ctx.Err() == nil {
 			w.log.Warn("a checkpoint could not be rejected", "checkpoint", bad.artifact.Id, "error", err)

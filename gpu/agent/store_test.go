@@ -119,9 +119,9 @@ func TestLastCheckpoint(t *testing.T) {
 	t.Parallel()
 
 	for name, c := range map[string]struct {
-		store   storing
-		commits int
-		told    time.Duration
+		store    storing
+		commits  int
+		notified time.Duration
 	}{
 		"IsWaitedFor":           {slow(10 * time.Second), 1, 20 * time.Second}, // the log takes as long
 		"IsNotWaitedForForEver": {slow(time.Hour), 0, lastSave + 10*time.Second},
@@ -139,7 +139,7 @@ func TestLastCheckpoint(t *testing.T) {
 				require.Len(t, f.of("commitCheckpoint"), c.commits)
 				failed := f.of("failJob")
 				require.Len(t, failed, 1)
-				require.InDelta(t, c.told, failed[0].at-begun, float64(time.Second))
+				require.InDelta(t, c.notified, failed[0].at-begun, float64(time.Second))
 			})
 		})
 	}

@@ -21,7 +21,7 @@ const uploadTries = 5
 
 // uploader uploads the files of an attempt.
 type uploader struct {
-	*heldLease
+	*attemptLease
 	dir     string          // of the attempt's files
 	over    <-chan struct{} // closed when no time is left
 	logKept sync.Once
@@ -123,7 +123,7 @@ func (u *uploader) requestUpload(ctx context.Context, o output, object *client.U
 	var target *client.UploadTarget
 	err := u.fenced(ctx, func(ctx context.Context) (_ *client.HeartbeatPayload, err error) {
 		target, err = u.api.RequestUpload(ctx, client.RequestUploadInput{
-			AttemptId: u.hold.AttemptID, FencingToken: u.hold.FencingToken,
+			AttemptId: u.fence.AttemptID, FencingToken: u.fence.FencingToken,
 			Type: o.kind, ContentType: o.contentType, SizeBytes: object.SizeBytes, Checksum: object.Checksum,
 		})
 		return nil, err
@@ -160,14 +160,14 @@ func (u *uploader) keepLog(text string) { u.logKept.Do(func() { u.commitLog(text
 func (u *uploader) commitLog(text string) {
 	ctx, cancel := context.WithTimeout(u.owned, logLimit)
 	defer cancel()
-	ctx, stop := until(ctx, u.over, errHandOver)
+	ctx, stop := until(ctx, u.over, errRelease)
 	defer stop()
 	log := u.uploadLog(ctx, text)
 	if log == nil {
 		return
 	}
 	err := u.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
-		return u.api.CommitArtifact(ctx, u.hold, client.ArtifactTypeLog, *log)
+		return u.api.CommitArtifact(ctx, u.fence, client.ArtifactTypeLog, *log)
 	})
 	if err != nil {
 		u.log.Warn("the runtime's log could not be saved", "error", err)
@@ -181,6 +181,6 @@ func (u *uploader) publish(ctx context.Context, o output) error {
 		return err
 	}
 	return u.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
-		return u.api.CommitArtifact(ctx, u.hold, o.kind, *object)
+		return u.api.CommitArtifact(ctx, u.fence, o.kind, *object)
 	})
 }

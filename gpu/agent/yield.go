@@ -19,7 +19,7 @@ type yielding struct {
 
 // askToYield asks the runtime for the checkpoint that the job goes on from later.
 func (w *watch) askToYield() {
-	if !w.yield.askedAt.IsZero() || w.handOver {
+	if !w.yield.askedAt.IsZero() || w.release {
 		return
 	}
 	w.log.Info("asked to give way to a job of a higher lane")

@@ -150,7 +150,7 @@ func (c *cloud) watch(source string) (notices <-chan Notice, log *lines) {
 	told, written := make(chan Notice, 100), &lines{}
 	w := Watcher{
 		Source: source, Notice: 30 * time.Second, Log: slog.New(slog.NewTextHandler(written, nil)),
-		pace: pace{least: time.Millisecond, poll: 2 * time.Millisecond, hold: 5 * time.Second, retry: 5 * time.Millisecond},
+		pace: pace{least: time.Millisecond, poll: 2 * time.Millisecond, longPoll: 5 * time.Second, retry: 5 * time.Millisecond},
 	}
 	var watching sync.WaitGroup
 	watching.Go(func() { w.Watch(ctx, func(n Notice) { told <- n }) })

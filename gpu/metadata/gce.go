@@ -43,8 +43,8 @@ func (w Watcher) awaitGCE(ctx context.Context, s *server, path, wanted string, t
 		query := "?alt=text"
 		timeout := answerTimeout
 		if etag != "" {
-			query += fmt.Sprintf("&wait_for_change=true&timeout_sec=%d&last_etag=%s", max(1, int(w.pace.hold.Seconds())), url.QueryEscape(etag))
-			timeout += w.pace.hold
+			query += fmt.Sprintf("&wait_for_change=true&timeout_sec=%d&last_etag=%s", max(1, int(w.pace.longPoll.Seconds())), url.QueryEscape(etag))
+			timeout += w.pace.longPoll
 		}
 		value, header, err := s.ask(ctx, timeout, "GET", path+query, flavor...)
 		if err != nil {

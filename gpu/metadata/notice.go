@@ -44,13 +44,13 @@ type pace struct {
 	least time.Duration
 	// poll is the time between two questions to a server that cannot wait for a change.
 	poll time.Duration
-	// hold is how long a server may wait for a change.
-	hold time.Duration
+	// longPoll is how long a server may wait for a change.
+	longPoll time.Duration
 	// retry is the longest time between two requests to a server that does not answer.
 	retry time.Duration
 }
 
-var defaultPace = pace{least: time.Second, poll: 5 * time.Second, hold: time.Minute, retry: 30 * time.Second}
+var defaultPace = pace{least: time.Second, poll: 5 * time.Second, longPoll: time.Minute, retry: 30 * time.Second}
 
 // Watch calls tell with each notice, at most once per reason, until ctx ends. What a metadata
 // server takes back does not count: the machine may still go. tell must not block for long.

@@ -226,7 +226,7 @@ func corpus(seed uint64, sources []source, n int) []example {
 		from := sources[i%len(sources)]
 		e := example{shape: s, class: "good/" + from.name, graph: from.graph(s), expect: s.expect()}
 		if i%5 == 0 {
-			heard(&e, s.music())
+			sounds(&e, s.music())
 		}
 		all = append(all, e)
 

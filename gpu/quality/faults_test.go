@@ -71,7 +71,7 @@ func holding(make func(*rand.Rand) []byte) func(*example) {
 	}
 }
 
-func heard(e *example, audio string) {
+func sounds(e *example, audio string) {
 	e.expect.Audio = true
 	e.audio = audio
 	e.graph += e.in(",trim=duration={d}")
@@ -119,20 +119,20 @@ var faults = []fault{
 	}},
 	{"wrong length", quality.WrongDuration, func(e *example) { e.expect.DurationSeconds *= pick(e.rng, 0.5, 0.75, 1.4, 2, 4) }},
 	{"no sound", quality.NoAudio, func(e *example) { e.expect.Audio = true }},
-	{"silent", quality.Silent, func(e *example) { heard(e, e.in("anullsrc=r=%d:d={d}", pick(e.rng, 44100, 48000))) }},
+	{"silent", quality.Silent, func(e *example) { sounds(e, e.in("anullsrc=r=%d:d={d}", pick(e.rng, 44100, 48000))) }},
 	{"constant sound", quality.Silent, func(e *example) {
 		e.webm = false
-		heard(e, e.in("aevalsrc=0:d={d}:s=48000:c=stereo"))
+		sounds(e, e.in("aevalsrc=0:d={d}:s=48000:c=stereo"))
 	}},
 	{"short sound", quality.AudioDrift, func(e *example) {
-		heard(e, e.music()+fmt.Sprintf(",atrim=duration=%.3f", e.seconds*(0.3+0.45*e.rng.Float64())))
+		sounds(e, e.music()+fmt.Sprintf(",atrim=duration=%.3f", e.seconds*(0.3+0.45*e.rng.Float64())))
 	}},
 	{"drifting sound", quality.AudioDrift, func(e *example) {
 		e.seconds, e.expect.DurationSeconds = 4, 4
-		heard(e, e.music()+fmt.Sprintf(",atempo=%.3f", pick(e.rng, 0.75, 0.88, 1.12, 1.25)))
+		sounds(e, e.music()+fmt.Sprintf(",atempo=%.3f", pick(e.rng, 0.75, 0.88, 1.12, 1.25)))
 	}},
 	{"late sound", quality.AudioDrift, func(e *example) {
-		heard(e, e.music())
+		sounds(e, e.music())
 		e.late = 0.5 + e.rng.Float64()
 	}},
 	{"single colour", quality.SingleColour, func(e *example) {

@@ -20,7 +20,7 @@ func (m *measured) judge(e Expect) *Report {
 	report := &Report{Numbers: m.total(e.Thresholds)}
 	n := &report.Numbers
 	for _, check := range []func(Expect, *Numbers) *finding{
-		m.decodes, m.complete, m.rate, m.length, m.lit, m.coloured, m.sane, m.moving, m.heard,
+		m.decodes, m.complete, m.rate, m.length, m.lit, m.coloured, m.sane, m.moving, m.hasSound,
 	} {
 		if found := check(e, n); found != nil {
 			report.Defect, report.Evidence = &found.Defect, found.evidence

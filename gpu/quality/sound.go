@@ -2,8 +2,8 @@ package quality
 
 import "math"
 
-// heard judges the sound, if it was asked for.
-func (m *measured) heard(e Expect, n *Numbers) *finding {
+// hasSound judges the sound, if it was asked for.
+func (m *measured) hasSound(e Expect, n *Numbers) *finding {
 	if !e.Audio {
 		return nil
 	}

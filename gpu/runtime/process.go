@@ -43,14 +43,14 @@ type Process struct {
 
 	writing sync.Mutex // held while a command is written
 
-	mu       sync.Mutex
-	state    state
-	loading  string // the model
-	job      Start
-	wish     wish     // what its owner asked it to do
-	exited   bool     // reaped: the process id is free and can be reused
-	failure  *Failure // the first thing that it did wrong
-	announce Ready
+	mu        sync.Mutex
+	state     state
+	loading   string // the model
+	job       Start
+	requested requests // what its owner asked it to do
+	exited    bool     // reaped: the process id is free and can be reused
+	failure   *Failure // the first thing that it did wrong
+	announce  Ready
 }
 
 type state string
@@ -62,8 +62,8 @@ const (
 	running  state = "doing a job"
 )
 
-// wish is what the owner of a process asked for.
-type wish struct{ cancel, end bool }
+// requests is what the owner of a process asked for.
+type requests struct{ cancel, end bool }
 
 // Launch starts a runtime and waits until it is ready. ctx bounds only the
 // launch. If the runtime does not become ready, Launch kills it and returns a
@@ -166,7 +166,7 @@ func (p *Process) Start(job Start) error {
 		if !filepath.IsAbs(job.Workdir) {
 			return fmt.Errorf("start %s: the workdir %q is not absolute", job.Job, job.Workdir)
 		}
-		p.state, p.job, p.wish.cancel = running, job, false
+		p.state, p.job, p.requested.cancel = running, job, false
 		p.tail.forget()
 		return nil
 	})
@@ -182,7 +182,7 @@ func (p *Process) Checkpoint() error {
 // end of the job if that comes first.
 func (p *Process) Cancel() error {
 	return p.order(command{Cancel: &struct{}{}}, func() error {
-		p.wish.cancel = true
+		p.requested.cancel = true
 		return nil
 	})
 }
@@ -191,7 +191,7 @@ func (p *Process) Cancel() error {
 // returns what Wait returns. Unread messages are dropped.
 func (p *Process) Shutdown(ctx context.Context) error {
 	err := p.order(command{Shutdown: &struct{}{}}, func() error {
-		p.wish = wish{cancel: true, end: true}
+		p.requested = requests{cancel: true, end: true}
 		return nil
 	})
 	if err == nil {
@@ -212,7 +212,7 @@ func (p *Process) Kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	p.wish.end = true
+	p.requested.end = true
 	p.killGroup()
 }
 
@@ -228,7 +228,7 @@ func (p *Process) fail(failure *Failure) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	if p.failure == nil && !p.exited && !p.wish.end {
+	if p.failure == nil && !p.exited && !p.requested.end {
 		p.failure = failure
 	}
 	p.killGroup()
@@ -270,7 +270,7 @@ func (p *Process) conclude(exit error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	if p.failure != nil || p.wish.end {
+	if p.failure != nil || p.requested.end {
 		return
 	}
 	how := "exit status 0"

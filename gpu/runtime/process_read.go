@@ -160,7 +160,7 @@ func (p *Process) acceptOfJob(message Message) error {
 		}
 		p.state = idle
 	case *Cancelled:
-		if !p.wish.cancel {
+		if !p.requested.cancel {
 			return errors.New("it said cancelled, but no cancel was requested")
 		}
 		p.state = idle

@@ -13,8 +13,8 @@ type Cause struct {
 	Resolved    bool
 }
 
-// lettersExamined is how many dead letters of a cause are examined for their hosts.
-const lettersExamined = 50
+// deadLettersExamined is how many dead letters of a cause are examined for their hosts.
+const deadLettersExamined = 50
 
 // failingHosts reads on which hosts the dead letters of each cause ended.
 func failingHosts(r *query.Reader) fetch[Cause, []*models.FailingHost] {
@@ -30,7 +30,7 @@ func failingHosts(r *query.Reader) fetch[Cause, []*models.FailingHost] {
 			if len(asked) == 0 {
 				continue
 			}
-			hosts, err := r.FailingHosts(ctx, asked, resolved, lettersExamined)
+			hosts, err := r.FailingHosts(ctx, asked, resolved, deadLettersExamined)
 			if err != nil {
 				return nil, err
 			}

@@ -97,7 +97,7 @@ func (s *socket) takeInit(m message) *violation {
 		_ = failure.Present(ctx, err) // logs it
 		return &violation{closeTryAgain, "UNAVAILABLE"}
 	}
-	s.release, err = s.server.Keys.Hold(key, func() { s.close(closeUnauthenticated, "UNAUTHENTICATED") })
+	s.release, err = s.server.Keys.Open(key, func() { s.close(closeUnauthenticated, "UNAUTHENTICATED") })
 	if err != nil {
 		s.release = func() {}
 		return &violation{closeTryAgain, string(apierror.CodeRateLimited)}

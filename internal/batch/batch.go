@@ -165,11 +165,11 @@ func (g *Group[T]) begin(n int) {
 	batch := slices.Clone(g.waiting[:n])
 	g.waiting = slices.Delete(g.waiting, 0, n)
 	g.running = true
-	g.hand(batch)
+	g.appointLeader(batch)
 }
 
-// hand makes the first call that has not left the batch its leader.
-func (g *Group[T]) hand(batch []*call[T]) {
+// appointLeader makes the first call that has not left the batch its leader.
+func (g *Group[T]) appointLeader(batch []*call[T]) {
 	for _, c := range batch {
 		if !c.gone {
 			c.next <- step[T]{batch: batch}
@@ -191,7 +191,7 @@ func (g *Group[T]) leave(me *call[T]) error {
 	case next := <-me.next:
 		switch {
 		case next.batch != nil:
-			g.hand(next.batch)
+			g.appointLeader(next.batch)
 		case !next.alone:
 			return next.err // the batch has just finished
 		}
@@ -262,9 +262,9 @@ func (g *Group[T]) Calls() int {
 	return g.calls
 }
 
-// Hold makes calls wait as if a batch were running, until release is called. Tests use
+// Block makes calls wait as if a batch were running, until release is called. Tests use
 // it to have several calls in one batch.
-func (g *Group[T]) Hold() (release func()) {
+func (g *Group[T]) Block() (release func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.running = true

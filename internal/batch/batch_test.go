@@ -217,7 +217,7 @@ func TestGroup(t *testing.T) {
 				}
 				return nil
 			}
-			release := g.Hold()
+			release := g.Block()
 			var calls []<-chan error
 			for n := range 4 {
 				calls = append(calls, do(t.Context(), &g.Group, item{n, 1}, run))
@@ -242,7 +242,7 @@ func TestGroup(t *testing.T) {
 				runs++
 				return Final(outage)
 			}
-			release := g.Hold()
+			release := g.Block()
 			one, two := do(t.Context(), &g.Group, item{0, 1}, run), do(t.Context(), &g.Group, item{1, 1}, run)
 
 			release()
@@ -257,7 +257,7 @@ func TestGroup(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGate()
 			broken := func(context.Context, []item) error { panic("broken") }
-			release := g.Hold()
+			release := g.Block()
 			panicked := make(chan any, 1)
 			go func() {
 				defer func() { panicked <- recover() }()

@@ -32,12 +32,12 @@ func LockDir(dir string) (*DirLock, error) {
 	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		defer file.Close()
-		return nil, fmt.Errorf("the data directory %s is in use by process %s: stop that one first, or choose another directory", dir, holder(file))
+		return nil, fmt.Errorf("the data directory %s is in use by process %s: stop that one first, or choose another directory", dir, ownerPID(file))
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock the data directory %s: %w", dir, err), file.Close())
 	}
-	if err := signHolder(file); err != nil {
+	if err := writeOwnerPID(file); err != nil {
 		return nil, errors.Join(unusable(dir, err), file.Close())
 	}
 	return &DirLock{file}, nil
@@ -74,7 +74,7 @@ func unusable(dir string, err error) error {
 	return fmt.Errorf("the data directory %s cannot be used: %w. Give this user the right to write there, or choose another directory", dir, err)
 }
 
-func signHolder(file *os.File) error {
+func writeOwnerPID(file *os.File) error {
 	if err := file.Truncate(0); err != nil {
 		return err
 	}
@@ -82,9 +82,9 @@ func signHolder(file *os.File) error {
 	return err
 }
 
-// holder returns the process id in the lock file. A process that has just taken the lock
+// ownerPID returns the process id in the lock file. A process that has just taken the lock
 // writes it a moment later.
-func holder(file *os.File) string {
+func ownerPID(file *os.File) string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	pid := make([]byte, 20)

@@ -86,7 +86,7 @@ func (v Values) words(templates []string) ([]string, error) {
 				return nil, errAbsent(template[1 : len(template)-1])
 			}
 			for _, one := range list {
-				if err := v.mayStand(template, one); err != nil {
+				if err := v.checkArgument(template, one); err != nil {
 					return nil, err
 				}
 			}
@@ -97,7 +97,7 @@ func (v Values) words(templates []string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := v.mayStand(template, word); err != nil {
+		if err := v.checkArgument(template, word); err != nil {
 			return nil, err
 		}
 		all = append(all, word)
@@ -132,9 +132,9 @@ func (v Values) list(template string) (values []string, several bool) {
 	return values, true
 }
 
-// mayStand refuses an argument that a customer's text has turned into an option, and one that
+// checkArgument refuses an argument that a customer's text has turned into an option, and one that
 // no program can be given.
-func (v Values) mayStand(template, word string) error {
+func (v Values) checkArgument(template, word string) error {
 	if strings.ContainsRune(word, 0) {
 		return errors.New("a text contains a zero byte, which no program can be given")
 	}

@@ -44,13 +44,13 @@ type Change struct {
 	Ready *jobs.ReadyJob
 	// left is set by save if the job left the queue that it was in.
 	left *jobs.ReadyJob
-	// Tell is the worker to notify at once, or empty.
-	Tell models.WorkerID
+	// NotifyWorker is the worker to notify at once, or empty.
+	NotifyWorker models.WorkerID
 	// Ending is the end of the job's attempt, and checkpoint a new checkpoint, for the observer.
 	Ending     *jobs.AttemptEnd
 	Checkpoint *jobs.Checkpoint
-	// standing is set by save if the account reached its running limit or fell below it.
-	standing *models.Standing
+	// flow is set by save if the account reached its running limit or fell below it.
+	flow *models.FlowState
 }
 
 // New begins the change of a job that is locked in tx. It reads PostgreSQL's clock.
@@ -208,7 +208,7 @@ func (c *Change) countOn(count *models.Count) {
 func counted(changes []*Change, count models.Count) {
 	for _, a := range count.Accounts {
 		first := slices.IndexFunc(changes, func(c *Change) bool { return c.Job.AccountID == a.ID })
-		changes[first].standing = Standing(a.ID, a.Counted)
+		changes[first].flow = FlowState(a.ID, a.Counted)
 	}
 	for _, c := range changes {
 		if c.leaves() {
@@ -247,14 +247,14 @@ func (c *Change) enters() bool {
 	return c.Job.Status == models.JobQueued && (c.From != models.JobQueued || c.leaves())
 }
 
-// Standing returns the standing of an account that reached its running limit or fell below it,
+// FlowState returns the flow state of an account that reached its running limit or fell below it,
 // and nil for any other. The Notifier reads the account's places in its lines after the
 // commit.
-func Standing(id models.AccountID, counted models.Counted) *models.Standing {
+func FlowState(id models.AccountID, counted models.Counted) *models.FlowState {
 	if counted.Capped == counted.WasCapped {
 		return nil
 	}
-	return &models.Standing{AccountID: id, Version: counted.Version, Capped: counted.Capped}
+	return &models.FlowState{AccountID: id, Version: counted.Version, Capped: counted.Capped}
 }
 
 // MaxReady bounds the jobs of one message.
@@ -283,7 +283,7 @@ func ReadyMessages(queued []*models.Job) []*models.OutboxMessage {
 // ReadyOf returns a job's place in its queue, at the virtual time of its line.
 func ReadyOf(job *models.Job, virtualTime float64) *jobs.ReadyJob {
 	return &jobs.ReadyJob{
-		Queue: job.Queue(), ID: job.ID, Account: job.AccountID, Wish: job.Region,
+		Queue: job.Queue(), ID: job.ID, Account: job.AccountID, PreferredRegion: job.Region,
 		Order: job.CurrentOrder(), VirtualTime: virtualTime,
 	}
 }

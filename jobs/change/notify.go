@@ -15,10 +15,10 @@ import (
 // Notifier tells waiting calls and other processes what a commit changed. It only makes the
 // usual path fast: whatever it loses is recovered from PostgreSQL.
 type Notifier struct {
-	DB      *bun.DB
-	Index   jobs.ReadyIndex
-	News    jobs.News
-	Waiters *jobs.Waiters
+	DB            *bun.DB
+	Index         jobs.ReadyIndex
+	Notifications jobs.Notifications
+	Waiters       *jobs.Waiters
 	// Observer, if not nil, learns of each change.
 	Observer jobs.Observer
 	// Aside runs what submitters need not wait for. If nil, it runs in a goroutine.
@@ -32,7 +32,7 @@ const NotifyTimeout = 200 * time.Millisecond
 // the subscribers. It does not wait until the subscribers are notified.
 func (n *Notifier) After(ctx context.Context, changes ...*Change) {
 	var all []*Change
-	var standings []models.Standing
+	var standings []models.FlowState
 	for _, c := range changes {
 		if c != nil {
 			all = append(append(all, c), c.others...)
@@ -41,17 +41,17 @@ func (n *Notifier) After(ctx context.Context, changes ...*Change) {
 	for _, c := range all {
 		c.observe(n.Observer)
 		c.trace()
-		if c.standing != nil {
-			standings = append(standings, *c.standing)
+		if c.flow != nil {
+			standings = append(standings, *c.flow)
 		}
 	}
 	n.read(ctx, standings)
 	n.index(ctx, all, standings)
 	var news []string
 	for _, c := range all {
-		news = append(news, c.news()...)
+		news = append(news, c.topics()...)
 	}
-	n.Tell(ctx, news)
+	n.Publish(ctx, news)
 }
 
 // observe reports a committed change to the observer, if there is one.
@@ -68,8 +68,8 @@ func (c *Change) observe(by jobs.Observer) {
 	}
 }
 
-// Tell publishes news in the background.
-func (n *Notifier) Tell(ctx context.Context, news []string) {
+// Publish publishes notifications in the background.
+func (n *Notifier) Publish(ctx context.Context, news []string) {
 	if len(news) == 0 {
 		return
 	}
@@ -77,12 +77,12 @@ func (n *Notifier) Tell(ctx context.Context, news []string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), NotifyTimeout)
 	go func() {
 		defer cancel()
-		n.News.Publish(ctx, slices.Compact(news)...)
+		n.Notifications.Publish(ctx, slices.Compact(news)...)
 	}()
 }
 
 // index updates the ready index with the changes of jobs and accounts.
-func (n *Notifier) index(ctx context.Context, changes []*Change, standings []models.Standing) {
+func (n *Notifier) index(ctx context.Context, changes []*Change, standings []models.FlowState) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), NotifyTimeout)
 	defer cancel()
 	var left, ready []jobs.ReadyJob
@@ -99,15 +99,15 @@ func (n *Notifier) index(ctx context.Context, changes []*Change, standings []mod
 	}
 	n.Ready(ctx, ready...)
 	if len(standings) > 0 {
-		n.stand(ctx, standings)
+		n.setFlows(ctx, standings)
 	}
 }
 
-// news returns the ids of the rows that the change concerns.
-func (c *Change) news() []string {
-	news := JobNews(c.Job.ID, len(c.Events) > 0 || c.Job.Status != c.From)
-	if c.Tell != "" {
-		news = append(news, string(c.Tell))
+// topics returns the ids of the rows that the change concerns.
+func (c *Change) topics() []string {
+	news := JobTopics(c.Job.ID, len(c.Events) > 0 || c.Job.Status != c.From)
+	if c.NotifyWorker != "" {
+		news = append(news, string(c.NotifyWorker))
 	}
 	if c.DueSoon() {
 		news = append(news, TopicDue)
@@ -118,9 +118,9 @@ func (c *Change) news() []string {
 	return news
 }
 
-// JobNews returns the topics of news about a job: its subscribers, and those of all jobs if
-// the news is an event.
-func JobNews(id models.JobID, event bool) []string {
+// JobTopics returns the topics of notifications about a job: its subscribers, and those of all jobs if
+// the notification is of an event.
+func JobTopics(id models.JobID, event bool) []string {
 	if event {
 		return []string{string(id), TopicChanges}
 	}
@@ -133,20 +133,20 @@ func (n *Notifier) Worker(ctx context.Context, id models.WorkerID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), NotifyTimeout)
 	defer cancel()
 	n.Waiters.WakeWorker(id)
-	n.News.Publish(ctx, string(id))
+	n.Notifications.Publish(ctx, string(id))
 }
 
-// Account publishes that an account left its lines or returned to them. A nil standing is
+// Account publishes that an account left its lines or returned to them. A nil flow state is
 // ignored.
-func (n *Notifier) Account(ctx context.Context, standing *models.Standing) {
+func (n *Notifier) Account(ctx context.Context, standing *models.FlowState) {
 	if standing == nil {
 		return
 	}
-	standings := []models.Standing{*standing}
+	standings := []models.FlowState{*standing}
 	n.read(ctx, standings)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), NotifyTimeout)
 	defer cancel()
-	n.stand(ctx, standings)
+	n.setFlows(ctx, standings)
 }
 
 // Ready puts jobs into the index, and for each wakes one worker that waits for such a job
@@ -164,9 +164,9 @@ func (n *Notifier) Ready(ctx context.Context, rows ...jobs.ReadyJob) {
 	}
 }
 
-// read replaces the standings of accounts that fell below their limit by their current ones.
+// read replaces the flow states of accounts that fell below their limit by their current ones.
 // It asks PostgreSQL, which has the limits.
-func (n *Notifier) read(ctx context.Context, standings []models.Standing) {
+func (n *Notifier) read(ctx context.Context, standings []models.FlowState) {
 	var back []models.AccountID
 	for _, s := range standings {
 		if !s.Capped {
@@ -176,9 +176,9 @@ func (n *Notifier) read(ctx context.Context, standings []models.Standing) {
 	if len(back) == 0 {
 		return
 	}
-	found, err := models.ListStandings(context.WithoutCancel(ctx), n.DB, back)
+	found, err := models.ListFlowStates(context.WithoutCancel(ctx), n.DB, back)
 	n.Log(ctx, err)
-	waiting := lo.KeyBy(found, func(s models.Standing) models.AccountID { return s.AccountID })
+	waiting := lo.KeyBy(found, func(s models.FlowState) models.AccountID { return s.AccountID })
 	for i, s := range standings {
 		if now, waits := waiting[s.AccountID]; waits {
 			standings[i] = now
@@ -186,11 +186,11 @@ func (n *Notifier) read(ctx context.Context, standings []models.Standing) {
 	}
 }
 
-// stand removes accounts from their lines in the index, or returns them. It is not known which
+// setFlows removes accounts from their lines in the index, or returns them. It is not known which
 // workers can run the jobs of returning accounts, so one worker of each kind looks.
-func (n *Notifier) stand(ctx context.Context, standings []models.Standing) {
-	n.Log(ctx, n.Index.Stand(ctx, standings...))
-	if slices.ContainsFunc(standings, func(s models.Standing) bool { return !s.Capped }) {
+func (n *Notifier) setFlows(ctx context.Context, standings []models.FlowState) {
+	n.Log(ctx, n.Index.SetFlows(ctx, standings...))
+	if slices.ContainsFunc(standings, func(s models.FlowState) bool { return !s.Capped }) {
 		n.Waiters.Look()
 	}
 }
@@ -218,6 +218,6 @@ func (c *Change) DueSoon() bool {
 	return delayed && c.Job.RunAt.Sub(c.Now) < 2*DueEvery
 }
 
-// DueEvery is how often a process looks for due jobs although it knows of none: News may be
+// DueEvery is how often a process looks for due jobs although it knows of none: a notification may be
 // lost.
 const DueEvery = time.Second

@@ -32,7 +32,7 @@ const (
 // Run settles dependencies until ctx ends. Every control process runs it: they share what there is.
 func (s *Settler) Run(ctx context.Context) error {
 	soon := make(chan struct{}, 1)
-	defer s.Notifier.News.Subscribe(ctx, TopicUnsettled, func() {
+	defer s.Notifier.Notifications.Subscribe(ctx, TopicUnsettled, func() {
 		select {
 		case soon <- struct{}{}:
 		default:

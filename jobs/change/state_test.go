@@ -93,7 +93,7 @@ func TestVerb(t *testing.T) {
 	}{
 		"Completed": {jobstest.FencedVerbs["Complete"], models.JobCompleted, all(map[string]apierror.Code{"Complete": ""}), apierror.CodeConflict},
 		"Failed": {func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f lease.Fence, _ jobstest.Uploads) error {
-			_, err := s.Holder.Fail(t.Context(), p, f, lease.Failure{Class: models.FailContentPolicy, Message: "refused"})
+			_, err := s.Attempts.Fail(t.Context(), p, f, lease.Failure{Class: models.FailContentPolicy, Message: "refused"})
 			return err
 		}, models.JobFailed, all(map[string]apierror.Code{"Fail": ""}), apierror.CodeConflict},
 		"Scheduled": {jobstest.FencedVerbs["Fail"], models.JobScheduled, all(map[string]apierror.Code{"Fail": ""}), "none"},
@@ -108,7 +108,7 @@ func TestVerb(t *testing.T) {
 			require.NoError(t, err)
 			_, err = s.Canceller.Cancel(t.Context(), s.Client, held.JobID)
 			require.NoError(t, err)
-			_, err = s.Holder.Release(t.Context(), p, f, models.FailPreempted)
+			_, err = s.Attempts.Release(t.Context(), p, f, models.FailPreempted)
 			return err
 		}, models.JobCancelled, all(map[string]apierror.Code{"Complete": apierror.CodeConflict, "Fail": "", "Release": ""}), ""},
 	} {

@@ -41,7 +41,7 @@ func TestTransaction(t *testing.T) {
 			_, fence := s.Lease(t, worker)
 			video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 			loseRaces(t, s, code, 2)
-			_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+			_, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 			require.NoError(t, err)
 			other := s.Submit(t)
 			loseRaces(t, s, code, 2)

@@ -11,10 +11,10 @@ import (
 	"github.com/samber/lo"
 )
 
-// Outlook is the basis of all estimates: a recent snapshot of the workers and of the accounts'
+// Forecast is the basis of all estimates: a recent snapshot of the workers and of the accounts'
 // queues, and a simulation of the next hours at recent arrival rates.
 //
-// play simulates the future once, and assigns jobs as a claim does. When a worker is free (an idle
+// simulate simulates the future once, and assigns jobs as a claim does. When a worker is free (an idle
 // one at once, a busy one when its current job or boot ends), it takes the first job that it can
 // run, by lane, turn and virtual start (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM
 // 1996), of an account below its running limit. The job takes as long as similar jobs took. Jobs
@@ -23,8 +23,8 @@ import (
 // forecast start of a job is when a worker that can run it takes a job that comes after it, or
 // finds none.
 //
-// playStarts bounds the simulated starts. The wait of jobs behind them grows in proportion.
-type Outlook struct {
+// maxStarts bounds the simulated starts. The wait of jobs behind them grows in proportion.
+type Forecast struct {
 	catalogue *catalogue.Snapshot
 	classes   []*class
 	held      map[models.AccountID]int // the number of workers that run its jobs
@@ -40,8 +40,8 @@ type Outlook struct {
 	course
 	// entered means that jobs were added since the last simulation, playing that a simulation runs
 	// or is scheduled.
-	entered, playing bool
-	playedAt         time.Time
+	entered, running bool
+	ranAt            time.Time
 	// took is how long the simulation took, plus the time that expect used since.
 	took time.Duration
 	// expected caches the results of expect.
@@ -61,12 +61,12 @@ type course struct {
 type class struct {
 	catalogue.Capability
 	gpuType string
-	hands   []hand
+	workers []workerView
 }
 
-// hand is one worker: the seconds until it is free, and the account whose job it runs. yields is
+// workerView is one worker: the seconds until it is free, and the account whose job it runs. yields is
 // the lane of that job if it may yield to jobs of higher lanes.
-type hand struct {
+type workerView struct {
 	free    float64
 	account models.AccountID
 	yields  models.Tier
@@ -163,7 +163,7 @@ type query struct {
 
 // estimate returns the forecast of a job that is queued or would be. system is its wait without the
 // running limit of its account.
-func (o *Outlook) estimate(q query) (found Estimate, system float64) {
+func (o *Forecast) estimate(q query) (found Estimate, system float64) {
 	tag, classes := o.startTag(q), o.serving(q)
 	found, system = o.wait(q, tag, classes)
 	found.Position = o.position(q, tag, classes)
@@ -171,7 +171,7 @@ func (o *Outlook) estimate(q query) (found Estimate, system float64) {
 }
 
 // serving returns the workers that can run the job.
-func (o *Outlook) serving(q query) (classes []*class) {
+func (o *Forecast) serving(q query) (classes []*class) {
 	for _, c := range o.classes {
 		if c.Serves(q.Queue, q.account) {
 			classes = append(classes, c)
@@ -181,10 +181,10 @@ func (o *Outlook) serving(q query) (classes []*class) {
 }
 
 // wait is estimate without the job's position.
-func (o *Outlook) wait(q query, tag float64, classes []*class) (found Estimate, system float64) {
+func (o *Forecast) wait(q query, tag float64, classes []*class) (found Estimate, system float64) {
 	workers := 0
 	for _, c := range classes {
-		workers += len(c.hands)
+		workers += len(c.workers)
 	}
 	if workers == 0 {
 		return found, 0
@@ -219,10 +219,10 @@ func Rounded(seconds float64) float64 {
 
 // find returns when the job starts, and how many other jobs start before it on workers that can run
 // it. With capped the job also needs a free slot of its account.
-func (o *Outlook) find(q query, tag float64, capped bool) (wait float64, before int) {
+func (o *Forecast) find(q query, tag float64, capped bool) (wait float64, before int) {
 	var ends []float64 // of the account's running jobs
 	for _, c := range o.classes {
-		for _, h := range c.hands {
+		for _, h := range c.workers {
 			if capped && h.account == q.account && h.account != "" {
 				ends = append(ends, h.free)
 			}
@@ -272,7 +272,7 @@ const maxWait = 30 * 24 * 60 * 60
 
 // position returns 1 plus the number of queued jobs that start before q, among those that
 // these workers can run.
-func (o *Outlook) position(q query, tag float64, classes []*class) int {
+func (o *Forecast) position(q query, tag float64, classes []*class) int {
 	ahead := 0
 	for _, l := range o.lines {
 		n := 0
@@ -299,7 +299,7 @@ func (o *Outlook) position(q query, tag float64, classes []*class) int {
 	return ahead + 1
 }
 
-func (o *Outlook) paused(q models.Queue) bool {
+func (o *Forecast) paused(q models.Queue) bool {
 	state := o.lanes[q.Lane]
 	return state.Paused || slices.Contains(state.PausedModels, q.Model)
 }
@@ -308,7 +308,7 @@ func (o *Outlook) paused(q models.Queue) bool {
 func laneTime(lines []*line, of models.Line) float64 {
 	var standing []float64
 	for _, l := range lines {
-		if l.Line == of && fairqueue.Stands(l.queued, l.running, l.maxRunning) {
+		if l.Line == of && fairqueue.Eligible(l.queued, l.running, l.maxRunning) {
 			standing = append(standing, l.VirtualTime)
 		}
 	}
@@ -317,7 +317,7 @@ func laneTime(lines []*line, of models.Line) float64 {
 
 // startTag returns the virtual time at which a job starts: its account's time, advanced by the
 // account's jobs before it.
-func (o *Outlook) startTag(q query) float64 {
+func (o *Forecast) startTag(q query) float64 {
 	at := laneTime(o.lines, q.Line)
 	for _, a := range o.arrivals {
 		if a.AccountID == q.account && a.Tier == q.Lane && !q.Promoted {
@@ -335,11 +335,11 @@ func (o *Outlook) startTag(q query) float64 {
 
 // renderSeconds returns how long a job occupies one of these workers, averaged over their GPU
 // types.
-func (o *Outlook) renderSeconds(classes []*class, job load) float64 {
+func (o *Forecast) renderSeconds(classes []*class, job load) float64 {
 	sum, n := 0.0, 0
 	for _, c := range classes {
-		sum += float64(len(c.hands)) * o.times.Ratio(job.kind, c.gpuType) * job.gpuSeconds
-		n += len(c.hands)
+		sum += float64(len(c.workers)) * o.times.Ratio(job.kind, c.gpuType) * job.gpuSeconds
+		n += len(c.workers)
 	}
 	return sum / float64(max(n, 1))
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Estimator keeps the outlook from which a process makes all estimates. It is refreshed in the
+// Estimator keeps the forecast from which a process makes all estimates. It is refreshed in the
 // background, so that no request waits for it. The only decision that depends on it is whether a
 // submit is refused because of overload.
 type Estimator struct {
@@ -30,46 +30,46 @@ type Estimator struct {
 	// them.
 	LateAfter map[models.Tier]time.Duration
 
-	mu      sync.Mutex
-	outlook *Outlook
-	at      time.Time     // when the refresh began
-	took    time.Duration // without rests
+	mu       sync.Mutex
+	forecast *Forecast
+	at       time.Time     // when the refresh began
+	took     time.Duration // without rests
 
 	warmth atomic.Pointer[warmth]
 }
 
 const (
-	// RefreshEvery is how often a serving process refreshes its outlook.
+	// RefreshEvery is how often a serving process refreshes its forecast.
 	RefreshEvery = time.Second
-	// staleAfter is the age at which an outlook is no longer used.
+	// staleAfter is the age at which a forecast is no longer used.
 	staleAfter = 20 * time.Second
 	// refreshShare limits refreshes to this fraction of the time: 1/60.
 	refreshShare = 60
-	// handsPage is how many workers are read at once, and handsSpan for how long pages of workers
+	// workersPage is how many workers are read at once, and handsSpan for how long pages of workers
 	// are read with pauses between them.
-	handsPage = 200
-	handsSpan = time.Second
+	workersPage = 200
+	workersSpan = time.Second
 	// standbyAccounts and standbySample bound what is read of each queue: its first accounts, and
 	// the first jobs of each account.
 	standbyAccounts = 500
 	standbySample   = 20
 )
 
-// Refresh reads a new outlook.
+// Refresh reads a new forecast.
 func (e *Estimator) Refresh(ctx context.Context) error {
 	begun := time.Now()
-	o, err := readOutlook(ctx, e.DB, e.Catalogue.Current(), e.LateAfter)
+	o, err := readForecast(ctx, e.DB, e.Catalogue.Current(), e.LateAfter)
 	if err != nil {
 		return fmt.Errorf("refresh the outlook: %w", err)
 	}
 	e.warmth.Store(&o.warmth)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.outlook, e.at, e.took = o, begun, time.Since(begun)-o.rested
+	e.forecast, e.at, e.took = o, begun, time.Since(begun)-o.rested
 	return nil
 }
 
-// Pass refreshes the outlook if a refresh costs less than its share of the time, or if the outlook
+// Pass refreshes the forecast if a refresh costs less than its share of the time, or if the forecast
 // is almost stale.
 func (e *Estimator) Pass(ctx context.Context) error {
 	e.mu.Lock()
@@ -81,32 +81,32 @@ func (e *Estimator) Pass(ctx context.Context) error {
 	return e.Refresh(ctx)
 }
 
-// Look calls use with the outlook, unless there is none or it is stale.
-func (e *Estimator) Look(use func(*Outlook)) {
+// Look calls use with the forecast, unless there is none or it is stale.
+func (e *Estimator) Look(use func(*Forecast)) {
 	if e == nil {
 		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.outlook != nil && time.Since(e.at) < staleAfter {
-		use(e.outlook)
-		e.catchUp(e.outlook)
+	if e.forecast != nil && time.Since(e.at) < staleAfter {
+		use(e.forecast)
+		e.catchUp(e.forecast)
 	}
 }
 
 // Submit returns the forecast of a job that an account is about to submit, behind all its other
-// jobs. system is its wait without the account's running limit. Without an outlook nothing is
+// jobs. system is its wait without the account's running limit. Without a forecast nothing is
 // known.
 func (e *Estimator) Submit(job *models.Job, account *models.Account) (found Estimate, system float64) {
-	e.Look(func(o *Outlook) {
+	e.Look(func(o *Forecast) {
 		found, system = o.estimate(o.behindOwn(job, account))
 	})
 	return found, system
 }
 
 // behindOwn returns the query of a job behind all other jobs of its account. The number of the
-// account's running jobs may be older or newer than the outlook.
-func (o *Outlook) behindOwn(job *models.Job, account *models.Account) query {
+// account's running jobs may be older or newer than the forecast.
+func (o *Forecast) behindOwn(job *models.Job, account *models.Account) query {
 	q := newQuery(job, account)
 	q.running = max(q.running, o.held[account.ID])
 	for _, l := range o.lines {
@@ -120,7 +120,7 @@ func (o *Outlook) behindOwn(job *models.Job, account *models.Account) query {
 // Expect is Submit without a position, and fast enough for a thousand jobs at once: similar jobs
 // with about as many jobs before them share one forecast.
 func (e *Estimator) Expect(job *models.Job, account *models.Account) (known expectation) {
-	e.Look(func(o *Outlook) {
+	e.Look(func(o *Forecast) {
 		q := o.behindOwn(job, account)
 		q.ownAhead = roughly(q.ownAhead)
 		var ok bool
@@ -157,9 +157,9 @@ const (
 	maxExpected = 10_000
 )
 
-// Submitted adds a job that was just queued to the outlook, until the next refresh contains it.
+// Submitted adds a job that was just queued to the forecast, until the next refresh contains it.
 func (e *Estimator) Submitted(job *models.Job, account *models.Account) {
-	e.Look(func(o *Outlook) { o.enter(newQuery(job, account)) })
+	e.Look(func(o *Forecast) { o.enter(newQuery(job, account)) })
 }
 
 func newQuery(job *models.Job, account *models.Account) query {
@@ -178,8 +178,8 @@ func kindOf(job *models.Job) models.Kind {
 	return models.Kind{Model: job.Model, Resolution: r.Resolution, DurationSeconds: int(math.Ceil(seconds))}
 }
 
-func readOutlook(ctx context.Context, db bun.IDB, catalogue *catalogue.Snapshot, lateAfter map[models.Tier]time.Duration) (*Outlook, error) {
-	o := &Outlook{catalogue: catalogue, lateAfter: lateAfter}
+func readForecast(ctx context.Context, db bun.IDB, catalogue *catalogue.Snapshot, lateAfter map[models.Tier]time.Duration) (*Forecast, error) {
+	o := &Forecast{catalogue: catalogue, lateAfter: lateAfter}
 	known, err := models.ListRenderTimes(ctx, db)
 	if err != nil {
 		return nil, err
@@ -205,19 +205,19 @@ func readOutlook(ctx context.Context, db bun.IDB, catalogue *catalogue.Snapshot,
 		return nil, err
 	}
 	o.lines = lineUp(standby)
-	o.play()
+	o.run()
 	return o, nil
 }
 
 // hireAll reads the fleet in pages, because reading a large fleet at once would delay other
 // requests.
-func (o *Outlook) hireAll(ctx context.Context, db bun.IDB) error {
+func (o *Forecast) hireAll(ctx context.Context, db bun.IDB) error {
 	o.held = map[models.AccountID]int{}
 	classes := map[string]*class{}
 	begun := time.Now()
 	for last := (models.Slot{}); ; {
 		page := time.Now()
-		hands, err := models.ListHands(ctx, db, last, handsPage)
+		hands, err := models.ListWorkerViews(ctx, db, last, workersPage)
 		if err != nil {
 			return err
 		}
@@ -228,19 +228,19 @@ func (o *Outlook) hireAll(ctx context.Context, db bun.IDB) error {
 				o.held[h.AccountID]++
 			}
 		}
-		if len(hands) < handsPage {
+		if len(hands) < workersPage {
 			return nil
 		}
 		read := time.Now()
-		periodic.Rest(ctx, min(refreshShare*read.Sub(page), handsSpan-read.Sub(begun)))
+		periodic.Rest(ctx, min(refreshShare*read.Sub(page), workersSpan-read.Sub(begun)))
 		o.rested += time.Since(read)
 	}
 }
 
 // hire adds a worker to the class of equal workers. A booting worker counts once the duration of
 // boots is known.
-func (o *Outlook) hire(classes map[string]*class, h models.Hand) {
-	one := hand{account: h.AccountID}
+func (o *Forecast) hire(classes map[string]*class, h models.WorkerView) {
+	one := workerView{account: h.AccountID}
 	switch {
 	case h.Status == models.WorkerBooting && h.BootSeconds == nil:
 		return
@@ -260,13 +260,13 @@ func (o *Outlook) hire(classes map[string]*class, h models.Hand) {
 		classes[key] = c
 		o.classes = append(o.classes, c)
 	}
-	c.hands = append(c.hands, one)
+	c.workers = append(c.workers, one)
 	warm := h.WarmModels
 	if h.AccountID != "" {
 		warm = []string{h.Kind.Model} // its earlier report may be outdated
 	}
 	if len(warm) > 0 && h.Status != models.WorkerBooting {
-		o.warmth.hands = append(o.warmth.hands, warmHand{Capability: c.Capability, id: h.ID, models: warm, free: one.free})
+		o.warmth.workers = append(o.warmth.workers, warmWorker{Capability: c.Capability, id: h.ID, models: warm, free: one.free})
 	}
 }
 
@@ -298,36 +298,36 @@ func lineUp(standby []models.Standby) []*line {
 	return all
 }
 
-// playEvery is the minimum interval between two simulations of an outlook.
-const playEvery = 20 * time.Millisecond
+// runEvery is the minimum interval between two simulations of a forecast.
+const runEvery = 20 * time.Millisecond
 
 // catchUp simulates again if jobs were added since the last simulation, once the simulation and the
 // results computed from it cost less than a fiftieth of the time. No caller waits for it.
-func (e *Estimator) catchUp(o *Outlook) {
-	if !o.entered || o.playing || e.outlook != o {
+func (e *Estimator) catchUp(o *Forecast) {
+	if !o.entered || o.running || e.forecast != o {
 		return
 	}
-	o.entered, o.playing = false, true
-	time.AfterFunc(max(50*o.took, playEvery)-time.Since(o.playedAt), func() {
+	o.entered, o.running = false, true
+	time.AfterFunc(max(50*o.took, runEvery)-time.Since(o.ranAt), func() {
 		e.mu.Lock()
 		ahead := o.copy()
 		o.entered = false
 		e.mu.Unlock()
 
 		begun := time.Now()
-		ahead.play()
+		ahead.run()
 
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		o.course, o.playing = ahead.course, false
+		o.course, o.running = ahead.course, false
 		clear(o.expected)
-		o.playedAt, o.took = time.Now(), time.Since(begun)
+		o.ranAt, o.took = time.Now(), time.Since(begun)
 		e.catchUp(o)
 	})
 }
 
-// copy returns an outlook that can be simulated while jobs are added to this one.
-func (o *Outlook) copy() *Outlook {
+// copy returns a forecast that can be simulated while jobs are added to this one.
+func (o *Forecast) copy() *Forecast {
 	ahead := *o
 	ahead.lines = make([]*line, len(o.lines))
 	for i, l := range o.lines {
@@ -337,7 +337,7 @@ func (o *Outlook) copy() *Outlook {
 }
 
 // enter adds one job to its account's queue.
-func (o *Outlook) enter(q query) {
+func (o *Forecast) enter(q query) {
 	at := slices.IndexFunc(o.lines, func(l *line) bool { return l.account == q.account && l.Line == q.Line })
 	if at < 0 {
 		o.lines = append(o.lines, &line{
@@ -358,7 +358,7 @@ func (o *Outlook) enter(q query) {
 func (e *Estimator) CaughtUp() {
 	for playing := true; playing; runtime.Gosched() {
 		e.mu.Lock()
-		playing = e.outlook.playing
+		playing = e.forecast.running
 		e.mu.Unlock()
 	}
 }

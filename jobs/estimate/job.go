@@ -16,9 +16,9 @@ type JobEstimate struct {
 }
 
 // Job returns the forecast of a job, and false if nothing is known.
-func (o *Outlook) Job(job *models.Job, account *models.Account, ownAhead int, now time.Time) (JobEstimate, bool) {
+func (o *Forecast) Job(job *models.Job, account *models.Account, ownAhead int, now time.Time) (JobEstimate, bool) {
 	q := newQuery(job, account)
-	// Jobs that started after the outlook was made are still in its queue.
+	// Jobs that started after the forecast was made are still in its queue.
 	q.ownAhead = ownAhead + max(0, account.Running-o.held[account.ID])
 	in := func(seconds float64) time.Time {
 		return now.Add(time.Duration(seconds * float64(time.Second))).Round(time.Second)
@@ -44,6 +44,6 @@ func (o *Outlook) Job(job *models.Job, account *models.Account, ownAhead int, no
 
 // Knows reports whether there is anything to estimate from.
 func (e *Estimator) Knows() (known bool) {
-	e.Look(func(*Outlook) { known = true })
+	e.Look(func(*Forecast) { known = true })
 	return known
 }

@@ -21,13 +21,13 @@ const (
 // warmth records which workers have which models in memory, when these workers are free, and how
 // long loading a model elsewhere takes. It does not change after it is read.
 type warmth struct {
-	at    time.Time
-	hands []warmHand
-	loads map[loadKey]float64 // in seconds
+	at      time.Time
+	workers []warmWorker
+	loads   map[loadKey]float64 // in seconds
 }
 
-// warmHand is a worker with models in memory. It is free this many seconds after at.
-type warmHand struct {
+// warmWorker is a worker with models in memory. It is free this many seconds after at.
+type warmWorker struct {
 	catalogue.Capability
 	id     models.WorkerID
 	models []string
@@ -92,7 +92,7 @@ func (e *Estimator) WarmFor(job *models.Job, on *models.Worker, waited, target t
 	if age > staleAfter || load < MinLoad || left <= 0 {
 		return best, false
 	}
-	for _, h := range known.hands {
+	for _, h := range known.workers {
 		if on != nil && h.id == on.ID || h.id == job.AvoidWorkerID || slices.Contains(taken, h.id) || !slices.Contains(h.models, job.Model) || !h.Serves(job.Queue(), job.AccountID) {
 			continue
 		}

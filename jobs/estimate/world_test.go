@@ -149,7 +149,7 @@ func (w *world) submit(c *simClient, judging float64) {
 	job := &simJob{simClient: c, simKind: kind, ticket: w.tickets, submitted: w.now, work: kind.gpuSeconds * w.ratio * noise,
 		bend: math.Exp(0.1 * w.NormFloat64())}
 	if w.now > judging && w.IntN(6) == 0 { // a sample is enough
-		found, _ := w.outlook().estimate(query{
+		found, _ := w.forecast().estimate(query{
 			load: job.load(), account: c.account,
 			weight: c.weight, running: c.running, maxRunning: c.maxRunning, ownAhead: c.queued,
 		})
@@ -286,9 +286,9 @@ func (w *world) plague(worker *simWorker) {
 	})
 }
 
-// outlook is what a real process would see now.
-func (w *world) outlook() *Outlook {
-	o := &Outlook{
+// forecast is what a real process would see now.
+func (w *world) forecast() *Forecast {
+	o := &Forecast{
 		catalogue: simCatalogue, lanes: map[models.Tier]models.LaneState{},
 	}
 	var known []*models.RenderTime
@@ -307,7 +307,7 @@ func (w *world) outlook() *Outlook {
 	})
 	classes := map[string]*class{}
 	for _, worker := range w.workers {
-		h := models.Hand{Offer: models.Offer{Models: worker.models, GPUType: worker.gpu}, Status: models.WorkerIdle}
+		h := models.WorkerView{Offer: models.Offer{Models: worker.models, GPUType: worker.gpu}, Status: models.WorkerIdle}
 		switch j := worker.job; {
 		case worker.gone:
 			h.Status, h.BootSeconds, h.AgeSeconds = models.WorkerBooting, &w.boot, w.now-worker.since
@@ -321,7 +321,7 @@ func (w *world) outlook() *Outlook {
 		o.hire(classes, h)
 	}
 	o.lines = w.lines()
-	o.play()
+	o.run()
 	return o
 }
 

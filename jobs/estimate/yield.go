@@ -39,7 +39,7 @@ func MayYield(a *models.Yielding, left, boot time.Duration) bool {
 
 // lateMoments schedules when the jobs of each lane that wait from the beginning take workers whose
 // jobs yield. Jobs that arrive later are treated as if they had waited from the beginning.
-func (p *player) lateMoments() {
+func (p *run) lateMoments() {
 	if len(p.yielding) == 0 {
 		return
 	}
@@ -53,7 +53,7 @@ func (p *player) lateMoments() {
 // giveWay lets the waiting jobs of a lane and of higher lanes take workers from jobs of lower
 // lanes, the lowest first. For each class that has such a worker left, it adds this moment to
 // starts.
-func (p *player) giveWay(lane models.Tier) {
+func (p *run) giveWay(lane models.Tier) {
 	below := models.Tiers[slices.Index(models.Tiers, lane)+1]
 	told := map[*class]bool{}
 	for _, h := range p.yielding {
@@ -66,15 +66,15 @@ func (p *player) giveWay(lane models.Tier) {
 			p.starts = append(p.starts, start{at: p.now, class: h.class, idle: true, above: below})
 			continue
 		}
-		h.interrupted, h.rest, h.below = h.holds, h.until-p.now, h.yields
-		p.leave(h.holds)
+		h.interrupted, h.rest, h.below = h.account, h.until-p.now, h.yields
+		p.leave(h.account)
 		p.begin(h, l, place, turn)
 	}
 }
 
 // resume returns the job that yielded to its worker, which found no other job. Until then, starts
 // lists the worker for higher lanes only.
-func (p *player) resume(h *playedHand) {
+func (p *run) resume(h *runWorker) {
 	p.starts = append(p.starts, start{at: p.now, class: h.class, idle: true, above: h.below})
 	p.running[h.interrupted]++
 	p.keep(h, h.interrupted, h.rest)

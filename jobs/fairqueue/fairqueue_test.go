@@ -126,9 +126,9 @@ func TestShare(t *testing.T) {
 	t.Run("HasNoPlaceAtTheRunningLimit", func(t *testing.T) {
 		t.Parallel()
 
-		require.True(t, fairqueue.Stands(1, 1, 2))
-		require.False(t, fairqueue.Stands(1, 2, 2))
-		require.False(t, fairqueue.Stands(0, 1, 2), "it has no job")
+		require.True(t, fairqueue.Eligible(1, 1, 2))
+		require.False(t, fairqueue.Eligible(1, 2, 2))
+		require.False(t, fairqueue.Eligible(0, 1, 2), "it has no job")
 	})
 }
 

@@ -103,9 +103,9 @@ type Share struct {
 	Weight float64
 }
 
-// Stands reports whether an account is in a line: it has jobs queued there, and its running
+// Eligible reports whether an account is in a line: it has jobs queued there, and its running
 // jobs, in all lines together, are below its limit.
-func Stands(queued, running, maxRunning int) bool { return queued > 0 && running < maxRunning }
+func Eligible(queued, running, maxRunning int) bool { return queued > 0 && running < maxRunning }
 
 // Enter puts the account into a line whose virtual time is lineTime. An account whose own
 // virtual time is later keeps it.

@@ -104,7 +104,7 @@ func TestInputFetch(t *testing.T) {
 		require.Equal(t, 1, fetched.BlockedBy)
 		require.Equal(t, models.JobBlocked, fetched.Status)
 		s.Exec(t, "UPDATE jobs SET blocked_by = 0, run_at = now() WHERE id = ?", job.ID)
-		_, err = s.Scheduler.Due(t.Context())
+		_, err = s.Releaser.Due(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
 	})
@@ -269,8 +269,8 @@ func TestInputFetch(t *testing.T) {
 		require.NoError(t, s.DB.NewRaw("SELECT id FROM dead_letters WHERE job_id = ?", job.ID).Scan(t.Context(), &letter))
 		id := s.UploadInput(t, s.Client, jobstest.Picture(t, color.White))
 
-		_, err1 := s.Letters.Redrive(t.Context(), s.Admin, letter, operate.Edit{Params: fromImage(string(models.NewArtifactID())).Params})
-		_, err2 := s.Letters.Redrive(t.Context(), s.Admin, letter, operate.Edit{Params: fromImage(string(id)).Params})
+		_, err1 := s.DeadLetters.Redrive(t.Context(), s.Admin, letter, operate.Edit{Params: fromImage(string(models.NewArtifactID())).Params})
+		_, err2 := s.DeadLetters.Redrive(t.Context(), s.Admin, letter, operate.Edit{Params: fromImage(string(id)).Params})
 
 		jobstest.RequireCode(t, err1, apierror.CodeNotFound)
 		require.NoError(t, err2)

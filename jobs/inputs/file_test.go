@@ -82,7 +82,7 @@ func finish(t *testing.T, s *jobstest.Stack, worker jobs.Principal) *models.Job 
 	t.Helper()
 	_, fence := s.Lease(t, worker)
 	video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-	end, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+	end, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 	require.NoError(t, err)
 	return end.Job
 }
@@ -404,13 +404,13 @@ func TestInputFilesStay(t *testing.T) {
 		clip := s.UploadMedia(t, s.Client, "video/mp4", []byte(mp4))
 		job := submitStitch(t, s, map[string]any{"clips": []any{clip}})
 		_, fence := s.Lease(t, worker)
-		_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "it has no picture"})
+		_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "it has no picture"})
 		require.NoError(t, err)
 		letter, err := models.FindDeadLetter(t.Context(), s.DB, job.ID, 1)
 		require.NoError(t, err)
 		queued := s.Submit(t)
 		redrive := func(clip any) error {
-			_, err := s.Letters.Redrive(t.Context(), s.Admin, letter.ID, operate.Edit{Params: json.RawMessage(fmt.Sprintf(`{"clips": [%q]}`, clip))})
+			_, err := s.DeadLetters.Redrive(t.Context(), s.Admin, letter.ID, operate.Edit{Params: json.RawMessage(fmt.Sprintf(`{"clips": [%q]}`, clip))})
 			return err
 		}
 

@@ -102,7 +102,7 @@ func TestInput(t *testing.T) {
 		worker := s.Worker(t, "one")
 		_, fence := s.Lease(t, worker)
 		log := s.Upload(t, worker, fence, models.ArtifactLog, []byte("words"))
-		_, err := s.Holder.CommitArtifact(t.Context(), worker, fence, models.ArtifactLog, log)
+		_, err := s.Attempts.CommitArtifact(t.Context(), worker, fence, models.ArtifactLog, log)
 		require.NoError(t, err)
 		_, _, err = s.Submitter.Submit(t.Context(), other, fromImage(string(used)))
 		require.NoError(t, err)

@@ -70,7 +70,7 @@ func words(t *testing.T, s *jobstest.Stack) *models.Job {
 func write(t *testing.T, s *jobstest.Stack, worker jobs.Principal, output string) {
 	t.Helper()
 	_, fence := s.Lease(t, worker)
-	_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Output: json.RawMessage(output)})
+	_, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Output: json.RawMessage(output)})
 	require.NoError(t, err)
 }
 
@@ -98,7 +98,7 @@ func TestPictures(t *testing.T) {
 		_, fence := s.Lease(t, worker)
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 		picture := s.Upload(t, worker, fence, models.ArtifactThumbnail, []byte("a picture"))
-		end, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Thumbnail: &picture})
+		end, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Thumbnail: &picture})
 		require.NoError(t, err)
 		for id, a := range jobstest.Artifacts(t, s, end.Job.ID) {
 			if a.Type == models.ArtifactThumbnail {
@@ -123,7 +123,7 @@ func TestPictures(t *testing.T) {
 		worker := stitcher(t, s)
 
 		granted, fence := s.Lease(t, worker)
-		_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: new(s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("whole")))})
+		_, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: new(s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("whole")))})
 		require.NoError(t, err)
 		next, _ := s.Lease(t, worker)
 
@@ -422,8 +422,8 @@ func TestValues(t *testing.T) {
 		letter, err := models.FindDeadLetter(t.Context(), s.DB, job.ID, 1)
 		require.NoError(t, err)
 
-		_, again := s.Letters.Redrive(t.Context(), s.Admin, letter.ID, operate.Edit{Params: json.RawMessage(`{"title": "another"}`)})
-		_, err = s.Letters.Redrive(t.Context(), s.Admin, letter.ID, operate.Edit{Prompt: new(value(source, ".right"))})
+		_, again := s.DeadLetters.Redrive(t.Context(), s.Admin, letter.ID, operate.Edit{Params: json.RawMessage(`{"title": "another"}`)})
+		_, err = s.DeadLetters.Redrive(t.Context(), s.Admin, letter.ID, operate.Edit{Prompt: new(value(source, ".right"))})
 		require.NoError(t, err)
 		prompt, err := inputs.FillPrompt(t.Context(), s.DB, job.ID, value(source, ".right"))
 		require.NoError(t, err)

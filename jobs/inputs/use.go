@@ -245,7 +245,7 @@ type Edit struct {
 	Params json.RawMessage // checked, with its defaults; nil: as before
 	// Model estimates with the new params.
 	Model *catalogue.Model
-	Input *models.JobInput // the sealed prompt; nil: as before
+	Input *models.SealedPrompt // the sealed prompt; nil: as before
 	// Values are what the texts contain of other jobs' outputs, those that are as before included.
 	Values []Result
 }

@@ -58,7 +58,7 @@ func (s Clocked) Reap(t *testing.T) int {
 func (s Clocked) Complete(t *testing.T, worker jobs.Principal, f lease.Fence) {
 	t.Helper()
 	video := s.Upload(t, worker, f, models.ArtifactFinalVideo, []byte("a video"))
-	_, err := s.Holder.Complete(t.Context(), worker, f, lease.Completion{Video: &video})
+	_, err := s.Attempts.Complete(t.Context(), worker, f, lease.Completion{Video: &video})
 	require.NoError(t, err)
 }
 

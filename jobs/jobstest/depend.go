@@ -37,7 +37,7 @@ func CompleteNext(t *testing.T, s *Stack, worker jobs.Principal) *models.Job {
 	t.Helper()
 	_, fence := s.Lease(t, worker)
 	video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-	end, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+	end, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 	require.NoError(t, err)
 	return end.Job
 }

@@ -61,32 +61,32 @@ type Stack struct {
 	Reader    *query.Reader
 	Watcher   *watch.Watcher
 	Leaser    *lease.Leaser
-	Holder    *lease.Holder
+	Attempts  *lease.Attempts
 	Registrar *fleet.Registrar
-	Operator  *operate.Operator
+	Operator  *operate.QueueOperator
 	// Registry changes the catalogue. Until SeedCatalogue, the database has no entries, and the
 	// models are those that come with Reelay.
-	Registry  *registry.Registry
-	Fleet     *fleet.Operator
-	Pools     *fleet.Pools
-	Reaper    *lease.Reaper
-	Scheduler *pass.Scheduler
-	Settler   *change.Settler
-	Retrier   *operate.Retrier
-	Readier   *pass.Readier
-	Upkeep    *upkeep.Upkeep
-	Letters   *operate.DeadLetters
-	Bulk      *bulk.Bulk
-	Accounts  *auth.Accounts
-	Members   *auth.Members
-	Alerts    *alert.Desk
-	Schedules *schedule.Schedules
-	Workflows *workflow.Workflows
-	Promoter  *pass.Promoter
-	Webhooks  *webhook.Endpoints
-	Deliverer *webhook.Deliverer
-	Inputs    *inputs.Inputs
-	Fetcher   *inputs.InputFetcher
+	Registry    *registry.Registry
+	Fleet       *fleet.WorkerOperator
+	Pools       *fleet.Pools
+	Reaper      *lease.Reaper
+	Releaser    *pass.Releaser
+	Settler     *change.Settler
+	Retrier     *operate.Retrier
+	Readier     *pass.Readier
+	Upkeep      *upkeep.Upkeep
+	DeadLetters *operate.DeadLetters
+	Bulk        *bulk.Bulk
+	Accounts    *auth.Accounts
+	Members     *auth.Members
+	Alerts      *alert.Desk
+	Schedules   *schedule.Schedules
+	Workflows   *workflow.Workflows
+	Promoter    *pass.Promoter
+	Webhooks    *webhook.Endpoints
+	Deliverer   *webhook.Deliverer
+	Inputs      *inputs.Inputs
+	Fetcher     *inputs.InputFetcher
 	// Estimates is empty until a test refreshes it.
 	Estimates *estimate.Estimator
 	Learner   *lease.Learner
@@ -108,7 +108,7 @@ type Stack struct {
 	Admin     jobs.Principal
 }
 
-// New makes a stack with an in-memory ready index, which a test can lose, and in-memory news.
+// New makes a stack with an in-memory ready index, which a test can lose, and in-memory notifications.
 func New(t testing.TB) *Stack {
 	t.Helper()
 	return Over(t, modelstest.DB(t))
@@ -125,7 +125,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	sealer, err := seal.New(keyset)
 	require.NoError(t, err)
 
-	notifier := &change.Notifier{DB: db, Index: NewIndex(), News: NewNews(), Waiters: &jobs.Waiters{}}
+	notifier := &change.Notifier{DB: db, Index: NewIndex(), Notifications: NewNotifications(), Waiters: &jobs.Waiters{}}
 	notifier.Aside = func(tell func()) { tell() } // synchronously, so that a submitted job is in the index
 	dir := t.TempDir()
 	objects, base := openObjects(t, dir)
@@ -144,21 +144,21 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Submitter: &submit.Submitter{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier, Inputs: files, Outbound: here},
 		Canceller: &operate.Canceller{DB: db, Notifier: notifier},
 		Deleter:   &operate.Deleter{DB: db, Notifier: notifier},
-		Watcher:   &watch.Watcher{Reader: reader, News: notifier.News},
-		Holder:    lease.NewHolder(db, objects, catalogue, leaser),
+		Watcher:   &watch.Watcher{Reader: reader, Notifications: notifier.Notifications},
+		Attempts:  lease.NewAttempts(db, objects, catalogue, leaser),
 		Registrar: &fleet.Registrar{DB: db, Catalogue: catalogue, Notifier: notifier},
 		Reaper:    &lease.Reaper{DB: db, Notifier: notifier, Catalogue: catalogue},
 		Retrier:   &operate.Retrier{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier},
-		Operator:  &operate.Operator{DB: db, Notifier: notifier, Catalogue: catalogue},
+		Operator:  &operate.QueueOperator{DB: db, Notifier: notifier, Catalogue: catalogue},
 		Registry:  &registry.Registry{DB: db, Catalogue: catalogue},
-		Fleet:     &fleet.Operator{DB: db, Notifier: notifier, Providers: map[string]fleet.Provider{}},
+		Fleet:     &fleet.WorkerOperator{DB: db, Notifier: notifier, Providers: map[string]fleet.Provider{}},
 		Pools: &fleet.Pools{DB: db, Catalogue: catalogue, Notifier: notifier, Checks: map[string]func(*models.Pool) error{
 			"fake": nil, "local": fleet.NoSettings, "static": fleet.NotScaled,
 		}},
 		Inputs:    files,
 		Fetcher:   &inputs.InputFetcher{Inputs: files, Notifier: notifier, Catalogue: catalogue},
 		Promoter:  &pass.Promoter{DB: db, Notifier: notifier},
-		Scheduler: &pass.Scheduler{DB: db, Notifier: notifier, Catalogue: catalogue},
+		Releaser:  &pass.Releaser{DB: db, Notifier: notifier, Catalogue: catalogue},
 		Settler:   &change.Settler{DB: db, Notifier: notifier},
 		Readier:   &pass.Readier{DB: db, Notifier: notifier},
 		Webhooks:  &webhook.Endpoints{DB: db, Sealer: sealer, Outbound: here},
@@ -174,11 +174,11 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	s.Reader.Estimates, s.Submitter.Admission.Estimates = s.Estimates, s.Estimates
 	// Listeners are always present unless a test says otherwise.
 	s.Exec(t, "UPDATE presence SET seen_at = 'infinity'")
-	s.Letters = &operate.DeadLetters{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier, Inputs: files}
+	s.DeadLetters = &operate.DeadLetters{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier, Inputs: files}
 	s.Bulk = &bulk.Bulk{DB: db, Verbs: bulk.Roles{
-		Canceller: s.Canceller, Retrier: s.Retrier, Letters: s.Letters, Deleter: s.Deleter, Operator: s.Operator,
+		Canceller: s.Canceller, Retrier: s.Retrier, DeadLetters: s.DeadLetters, Deleter: s.Deleter, Operator: s.Operator,
 	}.Verbs()}
-	s.Workflows = &workflow.Workflows{Workflows: operate.Workflows{DB: db, Catalogue: s.Submitter.Catalogue, Notifier: s.Notifier}, Submitter: s.Submitter}
+	s.Workflows = &workflow.Workflows{WorkflowOperator: operate.WorkflowOperator{DB: db, Catalogue: s.Submitter.Catalogue, Notifier: s.Notifier}, Submitter: s.Submitter}
 	s.Schedules = &schedule.Schedules{Runner: schedule.Runner{DB: db, Submitter: s.Submitter, Canceller: s.Canceller, Workflows: s.Workflows, Sealer: sealer}}
 	s.Account = s.NewAccount(t, "client", models.TierEnterprise)
 	s.Client = s.NewKey(t, s.Account, models.RoleClient)
@@ -319,7 +319,7 @@ func (s *Stack) Reload(t testing.TB, id models.JobID) *models.Job {
 func (s *Stack) Upload(t testing.TB, worker jobs.Principal, f lease.Fence, kind models.ArtifactType, data []byte) jobs.UploadedObject {
 	t.Helper()
 	o := jobs.UploadedObject{SizeBytes: int64(len(data)), Checksum: Checksum(data), ContentType: contentTypes[kind]}
-	key, link, err := s.Holder.RequestUpload(t.Context(), worker, f, lease.UploadRequest{
+	key, link, err := s.Attempts.RequestUpload(t.Context(), worker, f, lease.UploadRequest{
 		Type: kind, ContentType: o.ContentType, SizeBytes: o.SizeBytes, Checksum: o.Checksum,
 	})
 	require.NoError(t, err)
@@ -378,7 +378,7 @@ func (s *Stack) SubmitWorkflow(t testing.TB, p jobs.Principal, name string, keys
 	t.Helper()
 	in := workflow.Input{Name: name, Output: keys[len(keys)-1]}
 	for i, key := range keys {
-		node := workflow.JobInput{Key: key, Job: submit.Submission{Model: "testcard", Prompt: "fog", Params: []byte(`{"durationSeconds": 1, "pace": 0}`)}}
+		node := workflow.Node{Key: key, Job: submit.Submission{Model: "testcard", Prompt: "fog", Params: []byte(`{"durationSeconds": 1, "pace": 0}`)}}
 		if i > 0 {
 			node.After = keys[i-1 : i]
 		}

@@ -17,7 +17,7 @@ type Index struct {
 	lost  bool
 	jobs  map[models.JobID]jobs.ReadyJob
 	times map[place]float64
-	aside map[models.AccountID]models.Standing
+	aside map[models.AccountID]models.FlowState
 }
 
 type place struct {
@@ -33,7 +33,7 @@ func NewIndex() *Index {
 }
 
 func (x *Index) empty() {
-	x.jobs, x.times, x.aside = map[models.JobID]jobs.ReadyJob{}, map[place]float64{}, map[models.AccountID]models.Standing{}
+	x.jobs, x.times, x.aside = map[models.JobID]jobs.ReadyJob{}, map[place]float64{}, map[models.AccountID]models.FlowState{}
 }
 
 // Lose empties the index until it is rebuilt.
@@ -76,8 +76,8 @@ func (x *Index) Remove(_ context.Context, gone ...jobs.ReadyJob) error {
 	return nil
 }
 
-// Stand implements jobs.ReadyIndex.
-func (x *Index) Stand(_ context.Context, standings ...models.Standing) error {
+// SetFlows implements jobs.ReadyIndex.
+func (x *Index) SetFlows(_ context.Context, standings ...models.FlowState) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.lost {
@@ -149,17 +149,19 @@ func (x *Index) Wakes(ctx context.Context, _ func(models.Queue, models.AccountID
 	return nil
 }
 
-// News delivers news within one process.
-type News struct {
+// Notifications delivers notifications within one process.
+type Notifications struct {
 	mu        sync.Mutex
 	listeners map[string]map[*func()]bool
 }
 
-// NewNews makes a News without subscribers.
-func NewNews() *News { return &News{listeners: map[string]map[*func()]bool{}} }
+// NewNotifications makes Notifications without subscribers.
+func NewNotifications() *Notifications {
+	return &Notifications{listeners: map[string]map[*func()]bool{}}
+}
 
-// Publish implements jobs.News.
-func (n *News) Publish(_ context.Context, ids ...string) {
+// Publish implements jobs.Notifications.
+func (n *Notifications) Publish(_ context.Context, ids ...string) {
 	n.mu.Lock()
 	var all []*func()
 	for _, id := range ids {
@@ -171,8 +173,8 @@ func (n *News) Publish(_ context.Context, ids ...string) {
 	}
 }
 
-// Subscribe implements jobs.News.
-func (n *News) Subscribe(_ context.Context, id string, told func()) (stop func()) {
+// Subscribe implements jobs.Notifications.
+func (n *Notifications) Subscribe(_ context.Context, id string, told func()) (stop func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.listeners[id] == nil {
@@ -187,7 +189,7 @@ func (n *News) Subscribe(_ context.Context, id string, told func()) (stop func()
 }
 
 // Followers returns the number of subscriptions.
-func (n *News) Followers() int {
+func (n *Notifications) Followers() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	followers := 0

@@ -49,5 +49,5 @@ func (s *Stack) Happen(t testing.TB, id models.JobID, n int) {
 	s.Exec(t, `WITH j AS (UPDATE jobs SET event_seq = event_seq + ?0 WHERE id = ?1 RETURNING id, event_seq - ?0 AS before)
 		INSERT INTO job_events (job_id, seq, run, type, payload)
 		SELECT id, before + n, 1, 'PROGRESS', jsonb_build_object('text', repeat('x', 2000)) FROM j, generate_series(1, ?0) n`, n, id)
-	s.Notifier.News.Publish(t.Context(), string(id))
+	s.Notifier.Notifications.Publish(t.Context(), string(id))
 }

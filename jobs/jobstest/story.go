@@ -28,12 +28,12 @@ func SecretJob(t *testing.T) (*Stack, *models.Job) {
 	})
 	worker := s.Worker(t, "one")
 	_, fence := s.Lease(t, worker)
-	_, err := s.Holder.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{
+	_, err := s.Attempts.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{
 		Progress: models.Progress{Percent: 40, Phase: models.PhaseRendering, Message: "drawing the " + Secret},
 	})
 	require.NoError(t, err)
 	o := UploadAll(t, s, worker, fence)
-	_, err = s.Holder.Fail(t.Context(), worker, fence, lease.Failure{
+	_, err = s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{
 		Class: models.FailContentPolicy, Message: "no " + Secret + " here", Log: &o.Log,
 	})
 	require.NoError(t, err)
@@ -124,7 +124,7 @@ type Uploads struct {
 func UploadAll(t *testing.T, s *Stack, p jobs.Principal, f lease.Fence) Uploads {
 	t.Helper()
 	first := s.Upload(t, p, f, models.ArtifactCheckpoint, []byte("the first state"))
-	_, err := s.Holder.CommitCheckpoint(t.Context(), p, f, jobs.Checkpoint{Object: first, Step: 1, Percent: 10})
+	_, err := s.Attempts.CommitCheckpoint(t.Context(), p, f, jobs.Checkpoint{Object: first, Step: 1, Percent: 10})
 	require.NoError(t, err)
 	attempt, err := models.GetAttempt(t.Context(), s.DB, f.AttemptID)
 	require.NoError(t, err)
@@ -158,7 +158,7 @@ func Submission() submit.Submission {
 func Checkpoint(t *testing.T, s *Stack, p jobs.Principal, f lease.Fence, step int) (models.ArtifactID, jobs.Checkpoint) {
 	t.Helper()
 	c := jobs.Checkpoint{Object: s.Upload(t, p, f, models.ArtifactCheckpoint, []byte(fmt.Sprint("state ", step))), Step: step, Percent: 1}
-	_, err := s.Holder.CommitCheckpoint(t.Context(), p, f, c)
+	_, err := s.Attempts.CommitCheckpoint(t.Context(), p, f, c)
 	require.NoError(t, err)
 	attempt, err := models.GetAttempt(t.Context(), s.DB, f.AttemptID)
 	require.NoError(t, err)
@@ -170,7 +170,7 @@ func Completed(t *testing.T) (*Stack, *models.Job) {
 	t.Helper()
 	s, _, worker, fence := Leased(t)
 	o := UploadAll(t, s, worker, fence)
-	end, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &o.Video, Log: &o.Log})
+	end, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &o.Video, Log: &o.Log})
 	require.NoError(t, err)
 	return s, end.Job
 }
@@ -220,7 +220,7 @@ func FinishDraft(t *testing.T, s *Stack, worker jobs.Principal, job *models.Job)
 	require.Equal(t, job.ID, granted.Job.ID)
 	Checkpoint(t, s, worker, fence, job.DraftSteps)
 	preview := s.Upload(t, worker, fence, models.ArtifactPreview, []byte("a clip"))
-	end, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Preview: &preview})
+	end, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Preview: &preview})
 	require.NoError(t, err)
 	return end.Job
 }

@@ -12,45 +12,45 @@ import (
 // has the given objects.
 var FencedVerbs = map[string]func(t *testing.T, s *Stack, p jobs.Principal, f lease.Fence, o Uploads) error{
 	"Heartbeat": func(t *testing.T, s *Stack, p jobs.Principal, f lease.Fence, _ Uploads) error {
-		_, err := s.Holder.Heartbeat(t.Context(), p, f, []lease.GPUSample{{Utilization: new(0.5)}})
+		_, err := s.Attempts.Heartbeat(t.Context(), p, f, []lease.GPUSample{{Utilization: new(0.5)}})
 		return err
 	},
 	"ReportProgress": func(t *testing.T, s *Stack, p jobs.Principal, f lease.Fence, _ Uploads) error {
-		_, err := s.Holder.ReportProgress(t.Context(), p, f, lease.ProgressReport{Progress: models.Progress{Percent: 77, Phase: models.PhaseRendering}})
+		_, err := s.Attempts.ReportProgress(t.Context(), p, f, lease.ProgressReport{Progress: models.Progress{Percent: 77, Phase: models.PhaseRendering}})
 		return err
 	},
 	"RequestUpload": func(t *testing.T, s *Stack, p jobs.Principal, f lease.Fence, _ Uploads) error {
-		_, _, err := s.Holder.RequestUpload(t.Context(), p, f, lease.UploadRequest{
+		_, _, err := s.Attempts.RequestUpload(t.Context(), p, f, lease.UploadRequest{
 			Type: models.ArtifactLog, ContentType: "text/plain", SizeBytes: 3, Checksum: Checksum([]byte("log")),
 		})
 		return err
 	},
 	"CommitCheckpoint": func(t *testing.T, s *Stack, p jobs.Principal, f lease.Fence, o Uploads) error {
-		_, err := s.Holder.CommitCheckpoint(t.Context(), p, f, jobs.Checkpoint{Object: o.Checkpoint, Step: 9, Percent: 90})
+		_, err := s.Attempts.CommitCheckpoint(t.Context(), p, f, jobs.Checkpoint{Object: o.Checkpoint, Step: 9, Percent: 90})
 		return err
 	},
 	"CommitArtifact": func(t *testing.T, s *Stack, p jobs.Principal, f lease.Fence, o Uploads) error {
-		_, err := s.Holder.CommitArtifact(t.Context(), p, f, models.ArtifactLog, o.Log)
+		_, err := s.Attempts.CommitArtifact(t.Context(), p, f, models.ArtifactLog, o.Log)
 		return err
 	},
 	"RejectCheckpoint": func(t *testing.T, s *Stack, p jobs.Principal, f lease.Fence, o Uploads) error {
-		_, err := s.Holder.RejectCheckpoint(t.Context(), p, f, o.Committed, "it does not open")
+		_, err := s.Attempts.RejectCheckpoint(t.Context(), p, f, o.Committed, "it does not open")
 		return err
 	},
 	"StoreHandle": func(t *testing.T, s *Stack, p jobs.Principal, f lease.Fence, _ Uploads) error {
-		_, err := s.Holder.StoreHandle(t.Context(), p, f, "prediction 7")
+		_, err := s.Attempts.StoreHandle(t.Context(), p, f, "prediction 7")
 		return err
 	},
 	"Complete": func(t *testing.T, s *Stack, p jobs.Principal, f lease.Fence, o Uploads) error {
-		_, err := s.Holder.Complete(t.Context(), p, f, lease.Completion{Video: &o.Video})
+		_, err := s.Attempts.Complete(t.Context(), p, f, lease.Completion{Video: &o.Video})
 		return err
 	},
 	"Fail": func(t *testing.T, s *Stack, p jobs.Principal, f lease.Fence, _ Uploads) error {
-		_, err := s.Holder.Fail(t.Context(), p, f, lease.Failure{Class: models.FailTransient, Message: "no luck"})
+		_, err := s.Attempts.Fail(t.Context(), p, f, lease.Failure{Class: models.FailTransient, Message: "no luck"})
 		return err
 	},
 	"Release": func(t *testing.T, s *Stack, p jobs.Principal, f lease.Fence, _ Uploads) error {
-		_, err := s.Holder.Release(t.Context(), p, f, models.FailPreempted)
+		_, err := s.Attempts.Release(t.Context(), p, f, models.FailPreempted)
 		return err
 	},
 }

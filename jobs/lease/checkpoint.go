@@ -12,7 +12,7 @@ import (
 
 // CommitCheckpoint makes an uploaded checkpoint the one from which the next attempt resumes, after
 // the store has confirmed its size and checksum. Committing it again changes nothing.
-func (h *Holder) CommitCheckpoint(ctx context.Context, p jobs.Principal, f Fence, c jobs.Checkpoint) (*Answer, error) {
+func (h *Attempts) CommitCheckpoint(ctx context.Context, p jobs.Principal, f Fence, c jobs.Checkpoint) (*Answer, error) {
 	if c.Step < 0 || c.Step > math.MaxInt32 {
 		return nil, apierror.Invalid("step", "step must be 0 or more.")
 	}
@@ -22,7 +22,7 @@ func (h *Holder) CommitCheckpoint(ctx context.Context, p jobs.Principal, f Fence
 	if c.DurationSeconds != nil && !(*c.DurationSeconds >= 0 && *c.DurationSeconds <= catalogue.MaxTimeout) {
 		return nil, apierror.Invalid("durationSeconds", "durationSeconds must be from 0 to %d.", catalogue.MaxTimeout)
 	}
-	answer, err := h.commit(ctx, p, f, models.ArtifactCheckpoint, &c.Object, func(l *held, a *models.Artifact, isNew bool) {
+	answer, err := h.commit(ctx, p, f, models.ArtifactCheckpoint, &c.Object, func(l *lockedLease, a *models.Artifact, isNew bool) {
 		if !isNew {
 			return
 		}
@@ -38,11 +38,11 @@ func (h *Holder) CommitCheckpoint(ctx context.Context, p jobs.Principal, f Fence
 }
 
 // CommitArtifact publishes a PREVIEW, a LOG, or a frame of EVIDENCE while the job runs.
-func (h *Holder) CommitArtifact(ctx context.Context, p jobs.Principal, f Fence, t models.ArtifactType, o jobs.UploadedObject) (*Answer, error) {
+func (h *Attempts) CommitArtifact(ctx context.Context, p jobs.Principal, f Fence, t models.ArtifactType, o jobs.UploadedObject) (*Answer, error) {
 	if t != models.ArtifactPreview && t != models.ArtifactLog && t != models.ArtifactEvidence {
 		return nil, apierror.Invalid("type", "Only a PREVIEW, a LOG or EVIDENCE is committed while the job runs.")
 	}
-	answer, err := h.commit(ctx, p, f, t, &o, func(l *held, a *models.Artifact, _ bool) {
+	answer, err := h.commit(ctx, p, f, t, &o, func(l *lockedLease, a *models.Artifact, _ bool) {
 		switch t {
 		case models.ArtifactLog:
 			l.attempt.LogID = a.ID
@@ -55,8 +55,8 @@ func (h *Holder) CommitArtifact(ctx context.Context, p jobs.Principal, f Fence, 
 
 // commit verifies an object before the transaction that keeps it. That transaction checks the
 // lease.
-func (h *Holder) commit(ctx context.Context, p jobs.Principal, f Fence, t models.ArtifactType, o *jobs.UploadedObject,
-	then func(l *held, a *models.Artifact, isNew bool), complete func(*models.Artifact),
+func (h *Attempts) commit(ctx context.Context, p jobs.Principal, f Fence, t models.ArtifactType, o *jobs.UploadedObject,
+	then func(l *lockedLease, a *models.Artifact, isNew bool), complete func(*models.Artifact),
 ) (*Answer, error) {
 	verified, err := h.verify(ctx, f, t, o)
 	if err != nil {
@@ -65,7 +65,7 @@ func (h *Holder) commit(ctx context.Context, p jobs.Principal, f Fence, t models
 	if complete != nil {
 		complete(verified)
 	}
-	l, err := h.fenced(ctx, &fencedCall{p: p, fence: f, objects: []*models.Artifact{verified}, act: func(ctx context.Context, l *held) error {
+	l, err := h.fenced(ctx, &fencedCall{p: p, fence: f, objects: []*models.Artifact{verified}, act: func(ctx context.Context, l *lockedLease) error {
 		kept, err := l.keep(verified)
 		if err != nil {
 			return err
@@ -81,8 +81,8 @@ func (h *Holder) commit(ctx context.Context, p jobs.Principal, f Fence, t models
 }
 
 // RejectCheckpoint marks a checkpoint that could not be restored. No later lease contains it.
-func (h *Holder) RejectCheckpoint(ctx context.Context, p jobs.Principal, f Fence, id models.ArtifactID, reason string) (*Answer, error) {
-	l, err := h.fenced(ctx, &fencedCall{p: p, fence: f, writes: true, act: func(ctx context.Context, l *held) error {
+func (h *Attempts) RejectCheckpoint(ctx context.Context, p jobs.Principal, f Fence, id models.ArtifactID, reason string) (*Answer, error) {
+	l, err := h.fenced(ctx, &fencedCall{p: p, fence: f, writes: true, act: func(ctx context.Context, l *lockedLease) error {
 		if !id.Valid() {
 			return apierror.NotFound("checkpoint")
 		}

@@ -65,14 +65,14 @@ func TestCheckpointPlan(t *testing.T) {
 		require.Equal(t, checkpoints.Unmeasured, lease.CheckpointEvery, "nothing is known")
 		for i := range 6 {
 			state := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte{byte(i)})
-			_, err := s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: state, Step: i, Percent: 1, DurationSeconds: new(3.0)})
+			_, err := s.Attempts.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: state, Step: i, Percent: 1, DurationSeconds: new(3.0)})
 			require.NoError(t, err)
 		}
 
 		measured := learn(t, s)
 		require.Equal(t, 6, measured.Saves)
 		require.Equal(t, 294.0, measured.IntervalSeconds)
-		_, err := s.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+		_, err := s.Attempts.Release(t.Context(), worker, fence, models.FailPreempted)
 		require.NoError(t, err)
 		preempted := learn(t, s)
 
@@ -92,7 +92,7 @@ func TestCheckpointPlan(t *testing.T) {
 		_, fence = s.Lease(t, drained)
 		_, err = s.Fleet.DrainWorker(t.Context(), s.Admin, drained.WorkerID, 0)
 		require.NoError(t, err)
-		_, err = s.Holder.Release(t.Context(), drained, fence, models.FailPreempted)
+		_, err = s.Attempts.Release(t.Context(), drained, fence, models.FailPreempted)
 		require.NoError(t, err)
 		again := learn(t, s)
 		require.InDelta(t, lost.Losses, again.Losses, 0.01, "a loss counts once, and what operators do does not")

@@ -15,7 +15,7 @@ func TestPrefer(t *testing.T) {
 
 	worker := &models.Worker{Offer: models.Offer{Region: "eu"}, WarmModels: []string{"warm"}}
 	head := func(id, model, wish string, at float64) jobs.ReadyJob {
-		return jobs.ReadyJob{ID: models.JobID(id), Queue: models.Queue{Model: model}, Wish: wish, VirtualTime: at}
+		return jobs.ReadyJob{ID: models.JobID(id), Queue: models.Queue{Model: model}, PreferredRegion: wish, VirtualTime: at}
 	}
 	for name, c := range map[string]struct {
 		heads    []jobs.ReadyJob

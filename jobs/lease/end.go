@@ -42,12 +42,12 @@ const (
 // Complete ends a job COMPLETED after the store has confirmed every object. Calling it again
 // with the same token returns the same answer. If the job's cancellation was requested before,
 // Complete ends it CANCELLED and returns CONFLICT.
-func (h *Holder) Complete(ctx context.Context, p jobs.Principal, f Fence, c Completion) (*End, error) {
+func (h *Attempts) Complete(ctx context.Context, p jobs.Principal, f Fence, c Completion) (*End, error) {
 	end, err := h.complete(ctx, p, f, c)
 	return end, apierror.Wrap(err, "complete attempt %s", f.AttemptID)
 }
 
-func (h *Holder) complete(ctx context.Context, p jobs.Principal, f Fence, c Completion) (*End, error) {
+func (h *Attempts) complete(ctx context.Context, p jobs.Principal, f Fence, c Completion) (*End, error) {
 	verified, err := h.verifyCompletion(ctx, p, f, c)
 	if errors.Is(err, apierror.ErrLeaseLost) {
 		return h.again(ctx, p, f, models.AttemptSucceeded, c.LeaseNext)
@@ -55,7 +55,7 @@ func (h *Holder) complete(ctx context.Context, p jobs.Principal, f Fence, c Comp
 	if err != nil {
 		return nil, err
 	}
-	l, err := h.finish(ctx, &fencedCall{p: p, fence: f, objects: verified, writes: c.Preview != nil, act: func(ctx context.Context, l *held) error {
+	l, err := h.finish(ctx, &fencedCall{p: p, fence: f, objects: verified, writes: c.Preview != nil, act: func(ctx context.Context, l *lockedLease) error {
 		if err := h.mayComplete(l.job, &c); err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (h *Holder) complete(ctx context.Context, p jobs.Principal, f Fence, c Comp
 }
 
 // mayComplete refuses a completion without the artifacts that a job of its model must have.
-func (h *Holder) mayComplete(job *models.Job, c *Completion) (err error) {
+func (h *Attempts) mayComplete(job *models.Job, c *Completion) (err error) {
 	switch {
 	case job.DraftSteps == 0 && c.Preview != nil:
 		return apierror.Invalid("preview", "Only a draft produces a preview: name the video in video.")
@@ -109,7 +109,7 @@ func (h *Holder) mayComplete(job *models.Job, c *Completion) (err error) {
 }
 
 // verifyCompletion asks the store about each object before any row is locked.
-func (h *Holder) verifyCompletion(ctx context.Context, p jobs.Principal, f Fence, c Completion) ([]*models.Artifact, error) {
+func (h *Attempts) verifyCompletion(ctx context.Context, p jobs.Principal, f Fence, c Completion) ([]*models.Artifact, error) {
 	var verified []*models.Artifact
 	for _, object := range []struct {
 		t models.ArtifactType
@@ -133,7 +133,7 @@ func (h *Holder) verifyCompletion(ctx context.Context, p jobs.Principal, f Fence
 	return verified, nil
 }
 
-func (l *held) publish(verified []*models.Artifact) error {
+func (l *lockedLease) publish(verified []*models.Artifact) error {
 	for _, a := range verified {
 		kept, err := l.keep(a)
 		if err != nil {
@@ -167,12 +167,12 @@ type Failure struct {
 // Fail ends an attempt FAILED. The job is retried later if the class and the number of failures
 // allow it; otherwise the job is FAILED too. Calling Fail again with the same token returns the
 // same answer.
-func (h *Holder) Fail(ctx context.Context, p jobs.Principal, f Fence, failure Failure) (*End, error) {
+func (h *Attempts) Fail(ctx context.Context, p jobs.Principal, f Fence, failure Failure) (*End, error) {
 	end, err := h.fail(ctx, p, f, failure)
 	return end, apierror.Wrap(err, "fail attempt %s", f.AttemptID)
 }
 
-func (h *Holder) fail(ctx context.Context, p jobs.Principal, f Fence, failure Failure) (*End, error) {
+func (h *Attempts) fail(ctx context.Context, p jobs.Principal, f Fence, failure Failure) (*End, error) {
 	attempt, err := f.find(ctx, h.DB, p)
 	if err != nil {
 		return nil, err
@@ -193,7 +193,7 @@ func (h *Holder) fail(ctx context.Context, p jobs.Principal, f Fence, failure Fa
 	}
 	failure.Message, failure.ErrorDetail = text.Clip(text.Printable(failure.Message), maxReasonBytes), text.Clip(text.Printable(failure.ErrorDetail), maxDetailBytes)
 	known := h.Catalogue.Current()
-	l, err := h.finish(ctx, &fencedCall{p: p, fence: f, objects: logs, writes: true, act: func(ctx context.Context, l *held) error {
+	l, err := h.finish(ctx, &fencedCall{p: p, fence: f, objects: logs, writes: true, act: func(ctx context.Context, l *lockedLease) error {
 		if err := l.publish(logs); err != nil {
 			return err
 		}
@@ -213,7 +213,7 @@ func (h *Holder) fail(ctx context.Context, p jobs.Principal, f Fence, failure Fa
 // again answers a repeated or concurrent call about an ended attempt: with the same answer if the
 // attempt ended as the call asked, and with ErrLeaseLost otherwise. The answer contains the next
 // lease until the worker has ended that lease or a later one.
-func (h *Holder) again(ctx context.Context, p jobs.Principal, f Fence, as models.AttemptStatus, leaseNext bool) (*End, error) {
+func (h *Attempts) again(ctx context.Context, p jobs.Principal, f Fence, as models.AttemptStatus, leaseNext bool) (*End, error) {
 	a, err := f.find(ctx, h.DB, p)
 	if err != nil {
 		return nil, err
@@ -242,7 +242,7 @@ func (h *Holder) again(ctx context.Context, p jobs.Principal, f Fence, as models
 
 // answerEnd adds the next lease. Its request id is derived from the ended attempt, so that a
 // repeated call finds the same lease. worker is the row as the end left it, or nil.
-func (h *Holder) answerEnd(ctx context.Context, p jobs.Principal, job *models.Job, ended *models.Attempt, worker *models.Worker, leaseNext bool) (*End, error) {
+func (h *Attempts) answerEnd(ctx context.Context, p jobs.Principal, job *models.Job, ended *models.Attempt, worker *models.Worker, leaseNext bool) (*End, error) {
 	end := &End{Job: job}
 	if !leaseNext {
 		return end, nil
@@ -263,7 +263,7 @@ func (h *Holder) answerEnd(ctx context.Context, p jobs.Principal, job *models.Jo
 
 // keepDraft keeps a draft that ends now for as long as its account's setting says. It returns
 // INVALID_INPUT if the newest checkpoint is from before the draft's last step.
-func (l *held) keepDraft(ctx context.Context) error {
+func (l *lockedLease) keepDraft(ctx context.Context) error {
 	newest, err := models.GetArtifacts(ctx, l.change.Tx, []models.ArtifactID{l.job.LatestCheckpointID})
 	if err != nil {
 		return err

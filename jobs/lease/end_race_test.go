@@ -17,15 +17,15 @@ func TestComplete_AfterAnEarlierChange(t *testing.T) {
 	t.Parallel()
 
 	for what, c := range map[string]struct {
-		first func(*testing.T, *jobstest.Stack, *models.Job) error
-		heard func(*testing.T, *jobstest.Stack)
+		first    func(*testing.T, *jobstest.Stack, *models.Job) error
+		notified func(*testing.T, *jobstest.Stack)
 	}{
 		"ANewWebhook": {
 			first: func(t *testing.T, s *jobstest.Stack, _ *models.Job) error {
 				_, _, err := s.Webhooks.CreateEndpoint(context.Background(), s.Client, "https://example.com/", models.FormatStandard, nil)
 				return err
 			},
-			heard: func(t *testing.T, s *jobstest.Stack) { require.Equal(t, 1, s.Count(t, "webhook_deliveries")) },
+			notified: func(t *testing.T, s *jobstest.Stack) { require.Equal(t, 1, s.Count(t, "webhook_deliveries")) },
 		},
 		"AJobThatDependsOnIt": {
 			first: func(t *testing.T, s *jobstest.Stack, parent *models.Job) error {
@@ -34,7 +34,7 @@ func TestComplete_AfterAnEarlierChange(t *testing.T) {
 				_, _, err := s.Submitter.Submit(context.Background(), s.Client, in)
 				return err
 			},
-			heard: func(t *testing.T, s *jobstest.Stack) {
+			notified: func(t *testing.T, s *jobstest.Stack) {
 				var queued int
 				require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM jobs WHERE status = 'QUEUED'").Scan(t.Context(), &queued))
 				require.Equal(t, 1, queued)
@@ -58,7 +58,7 @@ func TestComplete_AfterAnEarlierChange(t *testing.T) {
 			calls.Go(func() { first = c.first(t, s, leased.Job) })
 			s.WaitForLocks(t, 1)
 			calls.Go(func() {
-				_, end = s.Holder.Complete(context.Background(), worker, fence, lease.Completion{Video: &video})
+				_, end = s.Attempts.Complete(context.Background(), worker, fence, lease.Completion{Video: &video})
 			})
 			s.WaitForLocks(t, 2)
 
@@ -67,7 +67,7 @@ func TestComplete_AfterAnEarlierChange(t *testing.T) {
 
 			require.NoError(t, first)
 			require.NoError(t, end)
-			c.heard(t, s)
+			c.notified(t, s)
 			s.RequireInvariants(t)
 		})
 	}
@@ -85,7 +85,7 @@ func TestComplete_BesideOtherTransactions(t *testing.T) {
 		leased, fence := s.Lease(t, worker)
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("video"))
 		return s, leased.Job, func() error {
-			_, err := s.Holder.Complete(context.Background(), worker, fence, lease.Completion{Video: &video})
+			_, err := s.Attempts.Complete(context.Background(), worker, fence, lease.Completion{Video: &video})
 			return err
 		}
 	}

@@ -23,7 +23,7 @@ func announce(t *testing.T, s *jobstest.Stack, p jobs.Principal, f lease.Fence, 
 	t.Helper()
 	o := jobs.UploadedObject{SizeBytes: 5, Checksum: jobstest.Checksum([]byte("bytes")), ContentType: contentType}
 	var err error
-	o.ObjectKey, _, err = s.Holder.RequestUpload(t.Context(), p, f, lease.UploadRequest{
+	o.ObjectKey, _, err = s.Attempts.RequestUpload(t.Context(), p, f, lease.UploadRequest{
 		Type: kind, ContentType: contentType, SizeBytes: o.SizeBytes, Checksum: o.Checksum,
 	})
 	require.NoError(t, err)
@@ -91,23 +91,23 @@ func TestComplete(t *testing.T) {
 		before := s.Dump(t)
 
 		for name, c := range bad {
-			_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &c.o})
+			_, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &c.o})
 			require.Error(t, err, name)
 			jobstest.RequireCode(t, err, c.code)
 		}
-		_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{})
+		_, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{})
 		jobstest.RequireInvalid(t, err, "video")
 		require.Equal(t, before, s.Dump(t))
 
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("the video"))
 		for _, output := range []string{`{`, `"\u0000"`, `1e999999`, strings.Repeat("[", 9000) + strings.Repeat("]", 9000), `"` + strings.Repeat("x", 256<<10) + `"`} {
-			_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Output: json.RawMessage(output)})
+			_, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Output: json.RawMessage(output)})
 			var refused *apierror.Error
 			require.ErrorAs(t, err, &refused)
 			require.Equal(t, apierror.CodeInvalidInput, refused.Code)
 			require.Regexp(t, `^result(\.0)*\.?…?$`, refused.Field, "what is too deep is named by its place")
 		}
-		end, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Output: json.RawMessage(`{"frames": 24, "note": "\ud800", "text": "x\\u0000y"}`)})
+		end, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Output: json.RawMessage(`{"frames": 24, "note": "\ud800", "text": "x\\u0000y"}`)})
 		require.NoError(t, err)
 		require.Equal(t, job.ID, end.Job.ID)
 		s.RequireInvariants(t)
@@ -119,18 +119,18 @@ func TestComplete(t *testing.T) {
 		s, _, worker, fence := jobstest.Leased(t)
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 		before := s.Dump(t)
-		store := s.Holder.Objects
+		store := s.Attempts.Objects
 
 		for code, says := range map[apierror.Code]func(jobs.Object) (jobs.Object, error){
 			apierror.CodeChecksumMismatch: func(o jobs.Object) (jobs.Object, error) { o.Checksum = jobstest.Checksum([]byte("?")); return o, nil },
 			apierror.CodeUnavailable:      func(o jobs.Object) (jobs.Object, error) { return o, context.DeadlineExceeded },
 		} {
-			s.Holder.Objects = otherStore{store, says}
-			_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+			s.Attempts.Objects = otherStore{store, says}
+			_, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 			jobstest.RequireCode(t, err, code)
 		}
-		s.Holder.Objects = otherStore{store, func(o jobs.Object) (jobs.Object, error) { o.SizeBytes++; return o, nil }}
-		_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+		s.Attempts.Objects = otherStore{store, func(o jobs.Object) (jobs.Object, error) { o.SizeBytes++; return o, nil }}
+		_, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 		jobstest.RequireCode(t, err, apierror.CodeChecksumMismatch)
 		require.Equal(t, before, s.Dump(t))
 	})
@@ -143,7 +143,7 @@ func TestComplete(t *testing.T) {
 		thumbnail := s.Upload(t, worker, fence, models.ArtifactThumbnail, []byte("a thumbnail"))
 		log := s.Upload(t, worker, fence, models.ArtifactLog, []byte("a log"))
 
-		_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Thumbnail: &thumbnail, Log: &log})
+		_, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Thumbnail: &thumbnail, Log: &log})
 
 		require.NoError(t, err)
 		stored := s.Reload(t, job.ID)
@@ -175,7 +175,7 @@ func TestComplete(t *testing.T) {
 		var calls sync.WaitGroup
 		for i := range errs {
 			calls.Go(func() {
-				_, errs[i] = s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+				_, errs[i] = s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 			})
 		}
 		calls.Wait()
@@ -196,10 +196,10 @@ func TestComplete(t *testing.T) {
 		s.Submit(t)
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 		completion := lease.Completion{Video: &video, LeaseNext: true}
-		first, err := s.Holder.Complete(t.Context(), worker, fence, completion)
+		first, err := s.Attempts.Complete(t.Context(), worker, fence, completion)
 		require.NoError(t, err)
 
-		again, err := s.Holder.Complete(t.Context(), worker, fence, completion)
+		again, err := s.Attempts.Complete(t.Context(), worker, fence, completion)
 
 		require.NoError(t, err)
 		require.Equal(t, next.ID, first.Next.Job.ID)
@@ -214,15 +214,15 @@ func TestComplete(t *testing.T) {
 		s.Submit(t)
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 		completion := lease.Completion{Video: &video, LeaseNext: true}
-		first, err := s.Holder.Complete(t.Context(), worker, fence, completion)
+		first, err := s.Attempts.Complete(t.Context(), worker, fence, completion)
 		require.NoError(t, err)
 		second := jobstest.FenceOf(first.Next)
 		video = s.Upload(t, worker, second, models.ArtifactFinalVideo, []byte("another"))
-		_, err = s.Holder.Complete(t.Context(), worker, second, lease.Completion{Video: &video})
+		_, err = s.Attempts.Complete(t.Context(), worker, second, lease.Completion{Video: &video})
 		require.NoError(t, err)
 		waiting := s.Submit(t)
 
-		again, err := s.Holder.Complete(t.Context(), worker, fence, completion)
+		again, err := s.Attempts.Complete(t.Context(), worker, fence, completion)
 
 		require.NoError(t, err)
 		require.Equal(t, first.Job.ID, again.Job.ID)
@@ -230,7 +230,7 @@ func TestComplete(t *testing.T) {
 		require.Nil(t, again.Next, "the worker has had it, and has ended it")
 		own, _ := s.Lease(t, worker)
 		require.Equal(t, waiting.ID, own.Job.ID, "the worker's own call gets the next job")
-		again, err = s.Holder.Complete(t.Context(), worker, fence, completion)
+		again, err = s.Attempts.Complete(t.Context(), worker, fence, completion)
 		require.NoError(t, err)
 		require.Nil(t, again.Next, "the job that it holds is not an answer to this call")
 		s.RequireInvariants(t)
@@ -245,7 +245,7 @@ func TestComplete(t *testing.T) {
 		require.NoError(t, err)
 
 		for range 2 {
-			_, err = s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+			_, err = s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 			jobstest.RequireCode(t, err, apierror.CodeConflict)
 		}
 
@@ -268,22 +268,22 @@ func TestFail(t *testing.T) {
 		worker := s.Worker(t, "one")
 		_, fence := s.Lease(t, worker)
 
-		end, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailTransient, Message: "a \x1b[1;31mgl\x1b]0;title\x07it\x1b(Bch\x00\x1b[0m\u009b0m"})
+		end, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailTransient, Message: "a \x1b[1;31mgl\x1b]0;title\x07it\x1b(Bch\x00\x1b[0m\u009b0m"})
 
 		require.NoError(t, err)
 		require.Equal(t, models.JobScheduled, end.Job.Status)
 		require.Equal(t, "a glitch", end.Job.FailureReason)
 		require.WithinRange(t, end.Job.RunAt, end.Job.Progress.UpdatedAt.Add(10*time.Second), end.Job.Progress.UpdatedAt.Add(15*time.Second))
-		queued, err := s.Scheduler.Due(t.Context())
+		queued, err := s.Releaser.Due(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, queued, "its time has not come")
 		s.Exec(t, "UPDATE jobs SET run_at = clock_timestamp()")
-		queued, err = s.Scheduler.Due(t.Context())
+		queued, err = s.Releaser.Due(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 1, queued)
 		s.RequireInvariants(t)
 		_, fence = s.Lease(t, worker)
-		end, err = s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailTimeout, Message: strings.Repeat("x", 1<<20)})
+		end, err = s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailTimeout, Message: strings.Repeat("x", 1<<20)})
 		require.NoError(t, err)
 		require.Equal(t, models.JobFailed, end.Job.Status)
 		require.Equal(t, models.FailTimeout, end.Job.FailureClass)
@@ -296,7 +296,7 @@ func TestFail(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
-		_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailTransient})
+		_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailTransient})
 		require.NoError(t, err)
 		s.Exec(t, "UPDATE jobs SET run_at = clock_timestamp()")
 
@@ -304,7 +304,7 @@ func TestFail(t *testing.T) {
 		errs := make([]error, 6)
 		var passes sync.WaitGroup
 		for i := range counts {
-			passes.Go(func() { counts[i], errs[i] = s.Scheduler.Due(t.Context()) })
+			passes.Go(func() { counts[i], errs[i] = s.Releaser.Due(t.Context()) })
 		}
 		passes.Wait()
 
@@ -323,7 +323,7 @@ func TestFail(t *testing.T) {
 
 		s, _, worker, fence := jobstest.Leased(t)
 
-		end, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no such seed", LeaseNext: true})
+		end, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no such seed", LeaseNext: true})
 
 		require.NoError(t, err)
 		require.Equal(t, models.JobFailed, end.Job.Status)
@@ -337,7 +337,7 @@ func TestFail(t *testing.T) {
 
 		s, _, worker, fence := jobstest.Leased(t)
 		for _, seconds := range []int{-1, 24*60*60 + 1} {
-			_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailRateLimited, RetryAfterSeconds: &seconds})
+			_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailRateLimited, RetryAfterSeconds: &seconds})
 			jobstest.RequireInvalid(t, err, "retryAfterSeconds")
 		}
 	})
@@ -355,7 +355,7 @@ func TestRelease(t *testing.T) {
 
 		for range 3 {
 			_, fence := s.Lease(t, worker)
-			released, err := s.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+			released, err := s.Attempts.Release(t.Context(), worker, fence, models.FailPreempted)
 			require.NoError(t, err)
 			require.Equal(t, models.JobQueued, released.Status)
 		}
@@ -373,12 +373,12 @@ func TestRelease(t *testing.T) {
 		s, job, worker, fence := jobstest.Leased(t)
 		seen := &jobstest.Tally{}
 		s.Notifier.Observer = seen
-		_, err := s.Holder.Release(t.Context(), worker, fence, models.FailYielded)
+		_, err := s.Attempts.Release(t.Context(), worker, fence, models.FailYielded)
 		jobstest.RequireInvalid(t, err, "reason")
 		s.Exec(t, "UPDATE job_attempts SET yield_requested_at = clock_timestamp(), yield_to = 'ENTERPRISE'")
 
 		for range 2 {
-			_, err = s.Holder.Release(t.Context(), worker, fence, models.FailYielded)
+			_, err = s.Attempts.Release(t.Context(), worker, fence, models.FailYielded)
 			require.NoError(t, err)
 		}
 
@@ -396,7 +396,7 @@ func TestRelease(t *testing.T) {
 		s, _, worker, fence := jobstest.Leased(t)
 		before := s.Dump(t)
 		for _, class := range []models.FailureClass{models.FailTransient, models.FailModelCrash, models.FailInvalidInput, ""} {
-			_, err := s.Holder.Release(t.Context(), worker, fence, class)
+			_, err := s.Attempts.Release(t.Context(), worker, fence, class)
 			jobstest.RequireInvalid(t, err, "reason")
 		}
 		require.Equal(t, before, s.Dump(t))

@@ -23,7 +23,7 @@ const (
 )
 
 // failed decides what happens to the job of an attempt that has just ended FAILED.
-func (l *held) failed(ctx context.Context, known *catalogue.Snapshot, f Failure) error {
+func (l *lockedLease) failed(ctx context.Context, known *catalogue.Snapshot, f Failure) error {
 	job, class, reason := l.job, f.Class, f.Message
 	job.FailureClass, job.FailureReason = class, reason
 	plan := planRetry(failures{
@@ -76,14 +76,14 @@ const notRepeated = ". The job is atMostOnce and may have started, so it is not 
 // spent fails a job that runs at most once, after its attempt ended. The lease alone counts as the
 // start: the worker starts the runtime before its first call arrives, so the server cannot know
 // that the runtime did not start.
-func (l *held) spent() error {
+func (l *lockedLease) spent() error {
 	why := strings.TrimSuffix(text.Clip(l.attempt.FailureReason, maxReasonBytes-len(notRepeated)), ".")
 	return l.change.Failed(l.attempt.FailureClass, why+notRepeated)
 }
 
 // sameDefect reports whether another attempt of this run delivered a video with the same defect.
 // The job is then the cause, and a third attempt would only cost more.
-func (l *held) sameDefect(ctx context.Context) (bool, error) {
+func (l *lockedLease) sameDefect(ctx context.Context) (bool, error) {
 	attempts, err := models.ListAttempts(ctx, l.change.Tx, []models.JobID{l.job.ID})
 	if err != nil {
 		return false, fmt.Errorf("list the attempts of job %s: %w", l.job.ID, err)
@@ -102,7 +102,7 @@ func defect(reason string) string {
 }
 
 // retryLater schedules the next attempt.
-func (l *held) retryLater(class models.FailureClass, reason string, delay time.Duration) error {
+func (l *lockedLease) retryLater(class models.FailureClass, reason string, delay time.Duration) error {
 	job := l.job
 	job.RunAt = l.change.Now.Add(delay)
 	l.change.Note(models.EventRetryScheduled, jobs.Payload{
@@ -116,7 +116,7 @@ func (l *held) retryLater(class models.FailureClass, reason string, delay time.D
 
 // suspectCheckpoint rejects the newest checkpoint if the attempt crashed soon after it resumed
 // from it. The next attempt resumes from the checkpoint before.
-func (l *held) suspectCheckpoint(ctx context.Context) error {
+func (l *lockedLease) suspectCheckpoint(ctx context.Context) error {
 	a := l.attempt
 	if a.ResumedFromStep == nil || a.CheckpointID != "" || l.job.LatestCheckpointID == "" || l.change.Now.Sub(a.StartedAt) > crashedSoon {
 		return nil
@@ -125,7 +125,7 @@ func (l *held) suspectCheckpoint(ctx context.Context) error {
 }
 
 // rejectCheckpoint rejects a checkpoint. The newest remaining one replaces it.
-func (l *held) rejectCheckpoint(ctx context.Context, id models.ArtifactID, reason string) error {
+func (l *lockedLease) rejectCheckpoint(ctx context.Context, id models.ArtifactID, reason string) error {
 	if err := models.RejectCheckpoint(ctx, l.change.Tx, l.job.ID, id); err != nil {
 		return apierror.OrNotFound(err, "checkpoint")
 	}
@@ -145,7 +145,7 @@ func (l *held) rejectCheckpoint(ctx context.Context, id models.ArtifactID, reaso
 
 // outgrow moves a job that ran out of memory to the next larger GPU type that its model lists, if
 // there is one.
-func (l *held) outgrow(known *catalogue.Snapshot) {
+func (l *lockedLease) outgrow(known *catalogue.Snapshot) {
 	model := known.At(l.job.Model, l.job.ModelVersion)
 	if model == nil {
 		return // no longer in the catalogue: keep the GPU type

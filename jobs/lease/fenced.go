@@ -21,26 +21,26 @@ type fencedCall struct {
 	// objects are the uploads that act may keep, as the store has them.
 	objects []*models.Artifact
 	// act changes the rows of the lease in memory.
-	act func(ctx context.Context, l *held) error
+	act func(ctx context.Context, l *lockedLease) error
 	// writes means that act also writes other rows. Such a call has its own transaction, since
 	// its failure would undo the calls of a batch.
 	writes bool
 
-	l   *held
+	l   *lockedLease
 	err error
 }
 
 // fenced runs a call in a transaction, batched with concurrent calls. It extends the lease, calls
 // act to change it, and saves it.
-func (h *Holder) fenced(ctx context.Context, c *fencedCall) (*held, error) {
+func (h *Attempts) fenced(ctx context.Context, c *fencedCall) (*lockedLease, error) {
 	return h.run(ctx, &h.keeping, c)
 }
 
 // finish is fenced for a call that ends the attempt. If the job's cancellation was requested, the
 // attempt ends as cancelled, whatever the worker reports.
-func (h *Holder) finish(ctx context.Context, c *fencedCall) (*held, error) {
+func (h *Attempts) finish(ctx context.Context, c *fencedCall) (*lockedLease, error) {
 	act := c.act
-	c.act = func(ctx context.Context, l *held) error {
+	c.act = func(ctx context.Context, l *lockedLease) error {
 		if !l.job.CancelRequestedAt.IsZero() {
 			l.end(models.AttemptCancelled, "", "")
 			return l.change.Cancelled()
@@ -50,7 +50,7 @@ func (h *Holder) finish(ctx context.Context, c *fencedCall) (*held, error) {
 	return h.run(ctx, &h.ending, c)
 }
 
-func (h *Holder) run(ctx context.Context, with *batch.Group[*fencedCall], c *fencedCall) (*held, error) {
+func (h *Attempts) run(ctx context.Context, with *batch.Group[*fencedCall], c *fencedCall) (*lockedLease, error) {
 	if err := c.fence.askedBy(c.p); err != nil {
 		return nil, err
 	}
@@ -66,15 +66,15 @@ func (h *Holder) run(ctx context.Context, with *batch.Group[*fencedCall], c *fen
 
 // transact runs calls in one transaction. A refused call changes nothing and does not affect
 // the others. Only the rows of live leases are locked.
-func (h *Holder) transact(ctx context.Context, calls []*fencedCall) error {
-	holds := make([]models.Hold, len(calls))
+func (h *Attempts) transact(ctx context.Context, calls []*fencedCall) error {
+	holds := make([]models.Fence, len(calls))
 	for i, c := range calls {
-		holds[i] = models.Hold{WorkerID: c.p.WorkerID, AttemptID: c.fence.AttemptID, Token: c.fence.Token}
+		holds[i] = models.Fence{WorkerID: c.p.WorkerID, AttemptID: c.fence.AttemptID, Token: c.fence.Token}
 	}
-	var changed []*held
+	var changed []*lockedLease
 	var lost []*fencedCall
 	err := jobs.InTx(ctx, h.DB, func(ctx context.Context, tx bun.Tx) error {
-		all, err := lockAll(ctx, tx, holds)
+		all, err := lockLeases(ctx, tx, holds)
 		if err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall) error {
 		if len(changed) == 0 {
 			return nil
 		}
-		return saveHeld(ctx, tx, changed)
+		return saveLeases(ctx, tx, changed)
 	})
 	if err != nil {
 		return jobs.BatchError(err)
@@ -114,7 +114,7 @@ func (h *Holder) transact(ctx context.Context, calls []*fencedCall) error {
 }
 
 // lookUp reads what is known of the objects that calls with a lease name.
-func lookUp(ctx context.Context, tx bun.Tx, calls []*fencedCall, all map[models.AttemptID]*held) error {
+func lookUp(ctx context.Context, tx bun.Tx, calls []*fencedCall, all map[models.AttemptID]*lockedLease) error {
 	var keys []string
 	for _, c := range calls {
 		for _, o := range c.objects {
@@ -136,7 +136,7 @@ func lookUp(ctx context.Context, tx bun.Tx, calls []*fencedCall, all map[models.
 
 // explain sets the error of calls without a live lease. It runs after the commit, so that its
 // failure does not affect the rest of the batch.
-func (h *Holder) explain(ctx context.Context, calls []*fencedCall) {
+func (h *Attempts) explain(ctx context.Context, calls []*fencedCall) {
 	if len(calls) == 0 {
 		return
 	}
@@ -156,7 +156,7 @@ func (h *Holder) explain(ctx context.Context, calls []*fencedCall) {
 }
 
 // try calls act on the lease, and restores the lease if act fails.
-func (c *fencedCall) try(ctx context.Context, l *held) error {
+func (c *fencedCall) try(ctx context.Context, l *lockedLease) error {
 	before, worker, job, attempt, change := *l, *l.worker, *l.job, *l.attempt, *l.change
 	l.extend()
 	err := l.started()

@@ -20,7 +20,7 @@ import (
 // for it. It calls then before the transaction begins.
 func inOneBatch(t *testing.T, s *jobstest.Stack, then func(), calls ...func() error) []error {
 	t.Helper()
-	waiting, run := lease.HoldTogether(s.Holder)
+	waiting, run := lease.BatchTogether(s.Attempts)
 	errs := make([]error, len(calls))
 	var all sync.WaitGroup
 	for i, call := range calls {
@@ -38,7 +38,7 @@ func inOneBatch(t *testing.T, s *jobstest.Stack, then func(), calls ...func() er
 // reporting returns a call that reports progress.
 func reporting(t *testing.T, s *jobstest.Stack, p jobs.Principal, f lease.Fence, percent float64) func() error {
 	return func() error {
-		_, err := s.Holder.ReportProgress(t.Context(), p, f, lease.ProgressReport{Progress: models.Progress{Phase: models.PhaseRendering, Percent: percent}})
+		_, err := s.Attempts.ReportProgress(t.Context(), p, f, lease.ProgressReport{Progress: models.Progress{Phase: models.PhaseRendering, Percent: percent}})
 		return err
 	}
 }
@@ -46,7 +46,7 @@ func reporting(t *testing.T, s *jobstest.Stack, p jobs.Principal, f lease.Fence,
 // committing returns a call that commits a checkpoint.
 func committing(t *testing.T, s *jobstest.Stack, p jobs.Principal, f lease.Fence, o jobs.UploadedObject, step int) func() error {
 	return func() error {
-		_, err := s.Holder.CommitCheckpoint(t.Context(), p, f, jobs.Checkpoint{Object: o, Step: step, Percent: float64(step)})
+		_, err := s.Attempts.CommitCheckpoint(t.Context(), p, f, jobs.Checkpoint{Object: o, Step: step, Percent: float64(step)})
 		return err
 	}
 }
@@ -54,7 +54,7 @@ func committing(t *testing.T, s *jobstest.Stack, p jobs.Principal, f lease.Fence
 // requesting returns a call that requests the key of a checkpoint.
 func requesting(t *testing.T, s *jobstest.Stack, p jobs.Principal, f lease.Fence) func() error {
 	return func() error {
-		_, _, err := s.Holder.RequestUpload(t.Context(), p, f, lease.UploadRequest{
+		_, _, err := s.Attempts.RequestUpload(t.Context(), p, f, lease.UploadRequest{
 			Type: models.ArtifactCheckpoint, ContentType: "application/octet-stream", SizeBytes: 1, Checksum: jobstest.Checksum([]byte("1")),
 		})
 		return err
@@ -70,11 +70,11 @@ func TestCallsInOneBatch(t *testing.T) {
 		s, job, worker, fence := jobstest.Leased(t)
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 		complete := func() error {
-			_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+			_, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 			return err
 		}
 		release := func() error {
-			_, err := s.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+			_, err := s.Attempts.Release(t.Context(), worker, fence, models.FailPreempted)
 			return err
 		}
 
@@ -97,7 +97,7 @@ func TestCallsInOneBatch(t *testing.T) {
 		_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
 		require.NoError(t, err)
 		release := func() error {
-			released, err := s.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+			released, err := s.Attempts.Release(t.Context(), worker, fence, models.FailPreempted)
 			if err == nil && released.Status != models.JobCancelled {
 				return fmt.Errorf("the job is %s", released.Status)
 			}

@@ -16,7 +16,7 @@ const MaxHandleBytes = 2000
 // another server. The next lease of the job contains it, so that the next attempt can adopt that
 // work instead of starting it again. A newer handle replaces it; an empty one, and the end of the
 // job, clear it. StoreHandle returns INVALID_INPUT for a value that is too long or is not text.
-func (h *Holder) StoreHandle(ctx context.Context, p jobs.Principal, f Fence, value string) (*Answer, error) {
+func (h *Attempts) StoreHandle(ctx context.Context, p jobs.Principal, f Fence, value string) (*Answer, error) {
 	// The messages do not quote the value, which can be a secret.
 	switch {
 	case len(value) > MaxHandleBytes:
@@ -24,7 +24,7 @@ func (h *Holder) StoreHandle(ctx context.Context, p jobs.Principal, f Fence, val
 	case !utf8.ValidString(value) || strings.ContainsRune(value, 0):
 		return nil, apierror.Invalid("value", "A handle must be UTF-8 text without NUL characters: encode other bytes, for example in base64.")
 	}
-	l, err := h.fenced(ctx, &fencedCall{p: p, fence: f, act: func(_ context.Context, l *held) error {
+	l, err := h.fenced(ctx, &fencedCall{p: p, fence: f, act: func(_ context.Context, l *lockedLease) error {
 		l.job.Handle = value
 		return nil
 	}})

@@ -27,7 +27,7 @@ func TestStoreHandle(t *testing.T) {
 			next, fence = s.Lease(t, worker)
 		}
 		store := func(value string) {
-			_, err := s.Holder.StoreHandle(t.Context(), worker, fence, value)
+			_, err := s.Attempts.StoreHandle(t.Context(), worker, fence, value)
 			require.NoError(t, err)
 		}
 		again("one")
@@ -41,12 +41,12 @@ func TestStoreHandle(t *testing.T) {
 		again("two") // after a loss
 		require.Equal(t, "prediction 7 \"ü\\\n{}", next.Job.Handle)
 		require.True(t, s.Reload(t, job.ID).HasHandle())
-		_, err = s.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+		_, err = s.Attempts.Release(t.Context(), worker, fence, models.FailPreempted)
 		require.NoError(t, err)
 
 		again("three") // after a preemption
 		require.Equal(t, "prediction 7 \"ü\\\n{}", next.Job.Handle)
-		_, err = s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailModelCrash, Message: "the poll failed", RetryAfterSeconds: new(0)})
+		_, err = s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailModelCrash, Message: "the poll failed", RetryAfterSeconds: new(0)})
 		require.NoError(t, err)
 		require.True(t, s.Reload(t, job.ID).HasHandle(), "after a failure")
 		s.RequireInvariants(t)
@@ -57,7 +57,7 @@ func TestStoreHandle(t *testing.T) {
 
 		s, job, worker, fence := jobstest.Leased(t)
 		for _, value := range []string{"prediction 7", ""} {
-			_, err := s.Holder.StoreHandle(t.Context(), worker, fence, value)
+			_, err := s.Attempts.StoreHandle(t.Context(), worker, fence, value)
 			require.NoError(t, err)
 			require.Equal(t, value, s.Reload(t, job.ID).Handle)
 		}
@@ -69,7 +69,7 @@ func TestStoreHandle(t *testing.T) {
 			return jobstest.FencedVerbs["Complete"](t, s, p, f, o)
 		},
 		"FailForGood": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f lease.Fence, id models.JobID) error {
-			_, err := s.Holder.Fail(t.Context(), p, f, lease.Failure{Class: models.FailContentPolicy, Message: "refused"})
+			_, err := s.Attempts.Fail(t.Context(), p, f, lease.Failure{Class: models.FailContentPolicy, Message: "refused"})
 			require.NoError(t, err)
 			require.False(t, s.Reload(t, id).HasHandle())
 			_, err = s.Retrier.Retry(t.Context(), s.Client, id, false)
@@ -82,7 +82,7 @@ func TestStoreHandle(t *testing.T) {
 		},
 		// The work that it names made a bad video.
 		"ADefectiveVideo": func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f lease.Fence, _ models.JobID) error {
-			_, err := s.Holder.Fail(t.Context(), p, f, lease.Failure{Class: models.FailDefectiveResult, Message: "BLACK: all of it"})
+			_, err := s.Attempts.Fail(t.Context(), p, f, lease.Failure{Class: models.FailDefectiveResult, Message: "BLACK: all of it"})
 			return err
 		},
 	} {
@@ -90,7 +90,7 @@ func TestStoreHandle(t *testing.T) {
 			t.Parallel()
 
 			s, job, worker, fence := jobstest.Leased(t)
-			_, err := s.Holder.StoreHandle(t.Context(), worker, fence, "prediction 7")
+			_, err := s.Attempts.StoreHandle(t.Context(), worker, fence, "prediction 7")
 			require.NoError(t, err)
 
 			require.NoError(t, end(t, s, worker, fence, job.ID))
@@ -103,14 +103,14 @@ func TestStoreHandle(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
-		_, err := s.Holder.StoreHandle(t.Context(), worker, fence, strings.Repeat("ü", lease.MaxHandleBytes/2))
+		_, err := s.Attempts.StoreHandle(t.Context(), worker, fence, strings.Repeat("ü", lease.MaxHandleBytes/2))
 		require.NoError(t, err)
 		before := s.Dump(t)
 		for name, value := range map[string]string{
 			"TooLong": strings.Repeat("s3cret", 1<<20/6), "OneTooLong": strings.Repeat("s", lease.MaxHandleBytes+1),
 			"NUL": "s3cret\x00", "NotUTF8": "s3cret\xff",
 		} {
-			_, err := s.Holder.StoreHandle(t.Context(), worker, fence, value)
+			_, err := s.Attempts.StoreHandle(t.Context(), worker, fence, value)
 			jobstest.RequireInvalid(t, err, "value")
 			require.NotContains(t, err.Error(), "s3cret", name)
 		}

@@ -14,12 +14,12 @@ import (
 // Heartbeat extends the lease. An expired lease that was not reaped is still the newest one, so it
 // is extended too: a worker that was cut off for a minute keeps an hour of work. The first
 // heartbeat starts the job. samples are the newest of the worker's GPUs, or nil.
-func (h *Holder) Heartbeat(ctx context.Context, p jobs.Principal, f Fence, samples []GPUSample) (*Answer, error) {
+func (h *Attempts) Heartbeat(ctx context.Context, p jobs.Principal, f Fence, samples []GPUSample) (*Answer, error) {
 	answer, err := h.heartbeat(ctx, p, f, samples)
 	return answer, apierror.Wrap(err, "heartbeat of attempt %s", f.AttemptID)
 }
 
-func (h *Holder) heartbeat(ctx context.Context, p jobs.Principal, f Fence, samples []GPUSample) (*Answer, error) {
+func (h *Attempts) heartbeat(ctx context.Context, p jobs.Principal, f Fence, samples []GPUSample) (*Answer, error) {
 	ordered, err := inOrder(samples)
 	if err != nil {
 		return nil, err
@@ -34,12 +34,12 @@ type beat struct {
 	found *models.Beat
 }
 
-func (h *Holder) beat(ctx context.Context, p jobs.Principal, f Fence, says models.LeaseBeat) (*Answer, error) {
+func (h *Attempts) beat(ctx context.Context, p jobs.Principal, f Fence, says models.LeaseBeat) (*Answer, error) {
 	if !f.AttemptID.Valid() || !f.Token.Valid() || p.WorkerID == "" {
 		_, err := f.live(ctx, h.DB, p)
 		return nil, err
 	}
-	says.Hold = models.Hold{WorkerID: p.WorkerID, AttemptID: f.AttemptID, Token: f.Token}
+	says.Fence = models.Fence{WorkerID: p.WorkerID, AttemptID: f.AttemptID, Token: f.Token}
 	b := &beat{LeaseBeat: says}
 	if err := h.beats.Do(ctx, b, h.beatAll); err != nil {
 		return nil, err
@@ -65,19 +65,19 @@ func (h *Holder) beat(ctx context.Context, p jobs.Principal, f Fence, says model
 }
 
 // begin records an attempt's first sign of work.
-func (h *Holder) begin(ctx context.Context, p jobs.Principal, f Fence) error {
-	_, err := h.fenced(ctx, &fencedCall{p: p, fence: f, act: func(context.Context, *held) error { return nil }})
+func (h *Attempts) begin(ctx context.Context, p jobs.Principal, f Fence) error {
+	_, err := h.fenced(ctx, &fencedCall{p: p, fence: f, act: func(context.Context, *lockedLease) error { return nil }})
 	return err
 }
 
 // beatAll extends the leases of a batch of heartbeats, and saves the progress that they
 // report.
-func (h *Holder) beatAll(ctx context.Context, all []*beat) error {
+func (h *Attempts) beatAll(ctx context.Context, all []*beat) error {
 	beats := make([]models.LeaseBeat, len(all))
 	for i, b := range all {
 		beats[i] = b.LeaseBeat
 	}
-	var found map[models.Hold]*models.Beat
+	var found map[models.Fence]*models.Beat
 	err := jobs.WithRetry(ctx, func() (err error) {
 		found, err = models.ExtendLeases(ctx, h.DB, beats, LeaseTTL, YieldWithin, progressEvents)
 		return err
@@ -87,12 +87,12 @@ func (h *Holder) beatAll(ctx context.Context, all []*beat) error {
 	}
 	var news []string
 	for _, b := range all {
-		b.found = found[b.Hold]
+		b.found = found[b.Fence]
 		if b.found != nil && b.Progress != nil {
-			news = append(news, change.JobNews(b.found.JobID, b.found.Told)...)
+			news = append(news, change.JobTopics(b.found.JobID, b.found.EventWritten)...)
 		}
 	}
-	h.Leaser.Notifier.Tell(ctx, news)
+	h.Leaser.Notifier.Publish(ctx, news)
 	return nil
 }
 

@@ -56,12 +56,12 @@ func TestHeartbeat(t *testing.T) {
 	}{
 		"WritesNoIndex": {[]string{"job_attempts", "workers", "worker_gpus"},
 			func(s *jobstest.Stack, worker jobs.Principal, f lease.Fence, i int) error {
-				_, err := s.Holder.Heartbeat(t.Context(), worker, f, []lease.GPUSample{{Utilization: new(float64(i%100) / 100)}})
+				_, err := s.Attempts.Heartbeat(t.Context(), worker, f, []lease.GPUSample{{Utilization: new(float64(i%100) / 100)}})
 				return err
 			}},
 		"WritesNoIndexWithProgress": {[]string{"job_attempts", "workers", "jobs"},
 			func(s *jobstest.Stack, worker jobs.Principal, f lease.Fence, i int) error {
-				_, err := s.Holder.ReportProgress(t.Context(), worker, f, lease.ProgressReport{Progress: models.Progress{
+				_, err := s.Attempts.ReportProgress(t.Context(), worker, f, lease.ProgressReport{Progress: models.Progress{
 					Phase: models.PhaseRendering, Percent: float64(i % 100), Step: &i, Message: "step by step",
 				}})
 				return err
@@ -77,7 +77,7 @@ func TestHeartbeat(t *testing.T) {
 			s.Submit(t)
 			worker := s.Worker(t, "a")
 			_, fence := s.Lease(t, worker)
-			_, err = s.Holder.Heartbeat(t.Context(), worker, fence, []lease.GPUSample{{}}) // starts the job
+			_, err = s.Attempts.Heartbeat(t.Context(), worker, fence, []lease.GPUSample{{}}) // starts the job
 			require.NoError(t, err)
 			before := updatesOf(t, db)
 
@@ -109,7 +109,7 @@ func TestWorkerChanges(t *testing.T) {
 	for range n {
 		s.Submit(t)
 		_, fence := s.Lease(t, worker)
-		_, err := s.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+		_, err := s.Attempts.Release(t.Context(), worker, fence, models.FailPreempted)
 		require.NoError(t, err)
 	}
 

@@ -31,10 +31,10 @@ const (
 	HeartbeatEvery = 10 * time.Second
 	// MaxLeaseWait bounds the wait of one lease call.
 	MaxLeaseWait = 25 * time.Second
-	// heldPause bounds the wait of a lease call of a worker that already has a job. It is short, so
+	// busyPause bounds the wait of a lease call of a worker that already has a job. It is short, so
 	// that the worker soon gets another job if that one ends meanwhile, and long enough that a
 	// worker that asks in a loop does not use up a processor.
-	heldPause = time.Second
+	busyPause = time.Second
 	// quarantinePause bounds the wait of a lease call of a worker in quarantine.
 	quarantinePause = 5 * time.Second
 	// SignEvery is the longest time between two calls of a healthy worker. A worker without a job
@@ -174,10 +174,10 @@ func (l *Leaser) touchAll(ctx context.Context, all []*touch) error {
 
 func (l *Leaser) wait(ctx context.Context, known *catalogue.Snapshot, worker *models.Worker, call LeaseCall) (*Lease, *Directive, error) {
 	if worker.Status == models.WorkerBusy || worker.Status == models.WorkerDraining {
-		lease, directive, err := l.held(ctx, worker, call)
+		lease, directive, err := l.answerBusy(ctx, worker, call)
 		if lease == nil && directive == nil && err == nil {
 			select {
-			case <-time.After(min(call.Wait, heldPause)):
+			case <-time.After(min(call.Wait, busyPause)):
 			case <-ctx.Done():
 			}
 		}
@@ -213,7 +213,7 @@ func (l *Leaser) wait(ctx context.Context, known *catalogue.Snapshot, worker *mo
 		if err != nil || now.Status != models.WorkerIdle {
 			if err == nil {
 				l.Notifier.Waiters.Wake(woken.Queue, woken.Account) // this worker cannot use the wake
-				return l.held(ctx, worker, call)
+				return l.answerBusy(ctx, worker, call)
 			}
 			return nil, nil, err
 		}
@@ -262,8 +262,8 @@ func (l *Leaser) satOut(ctx context.Context, worker *models.Worker, wait time.Du
 	return true, nil
 }
 
-// held answers a worker that has a lease or takes no more jobs.
-func (l *Leaser) held(ctx context.Context, worker *models.Worker, call LeaseCall) (*Lease, *Directive, error) {
+// answerBusy answers a worker that has a lease or takes no more jobs.
+func (l *Leaser) answerBusy(ctx context.Context, worker *models.Worker, call LeaseCall) (*Lease, *Directive, error) {
 	workers, err := models.GetWorkers(ctx, l.DB, []models.WorkerID{worker.ID})
 	if err != nil || len(workers) == 0 {
 		return nil, nil, err

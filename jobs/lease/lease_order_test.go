@@ -75,7 +75,7 @@ func TestLeaseOrder(t *testing.T) {
 			require.Equal(t, first.ID, held.Job.ID)
 			require.Equal(t, behind.ID, jobstest.LeaseNext(t, s, two).Job.ID)
 			require.Nil(t, jobstest.LeaseNext(t, s, three))
-			_, err := s.Holder.Fail(t.Context(), one, jobstest.FenceOf(held), lease.Failure{Class: models.FailContentPolicy})
+			_, err := s.Attempts.Fail(t.Context(), one, jobstest.FenceOf(held), lease.Failure{Class: models.FailContentPolicy})
 			require.NoError(t, err)
 			require.Equal(t, second.ID, jobstest.LeaseNext(t, s, three).Job.ID)
 		})
@@ -93,7 +93,7 @@ func TestLeaseOrder(t *testing.T) {
 			jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Priority = 100 })
 			lose(s)
 
-			_, err := s.Holder.Release(t.Context(), two, jobstest.FenceOf(held), models.FailPreempted)
+			_, err := s.Attempts.Release(t.Context(), two, jobstest.FenceOf(held), models.FailPreempted)
 			require.NoError(t, err)
 
 			again := jobstest.LeaseNext(t, s, two)

@@ -103,11 +103,11 @@ func TestLease(t *testing.T) {
 		worker, other := s.Worker(t, "one"), s.Worker(t, "two")
 		for _, end := range []func(lease.Fence) error{
 			func(f lease.Fence) error {
-				_, err := s.Holder.Release(t.Context(), worker, f, models.FailPreempted)
+				_, err := s.Attempts.Release(t.Context(), worker, f, models.FailPreempted)
 				return err
 			},
 			func(f lease.Fence) error {
-				_, err := s.Holder.Fail(t.Context(), worker, f, lease.Failure{Class: models.FailTransient, Message: "no luck"})
+				_, err := s.Attempts.Fail(t.Context(), worker, f, lease.Failure{Class: models.FailTransient, Message: "no luck"})
 				return err
 			},
 		} {
@@ -128,11 +128,11 @@ func TestLease(t *testing.T) {
 			theirs, _, err := s.Leaser.Lease(t.Context(), other, lease.LeaseCall{WorkerID: other.WorkerID, RequestID: call.RequestID})
 			require.NoError(t, err)
 			require.NotNil(t, theirs, "another worker's request is another one")
-			_, err = s.Holder.Release(t.Context(), other, jobstest.FenceOf(theirs), models.FailPreempted)
+			_, err = s.Attempts.Release(t.Context(), other, jobstest.FenceOf(theirs), models.FailPreempted)
 			require.NoError(t, err)
 			own := jobstest.LeaseNext(t, s, worker)
 			require.NotNil(t, own, "the worker's own call gets the next job")
-			_, err = s.Holder.Release(t.Context(), worker, jobstest.FenceOf(own), models.FailPreempted)
+			_, err = s.Attempts.Release(t.Context(), worker, jobstest.FenceOf(own), models.FailPreempted)
 			require.NoError(t, err)
 		}
 		s.RequireInvariants(t)
@@ -390,7 +390,7 @@ func leaseAll(s *jobstest.Stack, worker jobs.Principal, given map[models.JobID]i
 		mu.Lock()
 		given[granted.Job.ID]++
 		mu.Unlock()
-		if _, err := s.Holder.Fail(context.Background(), worker, jobstest.FenceOf(granted), lease.Failure{Class: models.FailContentPolicy}); err != nil {
+		if _, err := s.Attempts.Fail(context.Background(), worker, jobstest.FenceOf(granted), lease.Failure{Class: models.FailContentPolicy}); err != nil {
 			return err
 		}
 	}

@@ -27,7 +27,7 @@ const (
 // the same position replaces its part and removes the parts after it. AppendLog returns
 // INVALID_INPUT for a part that is too long or is not text, RATE_LIMITED if parts follow each other
 // within 0.5 s, and LEASE_LOST.
-func (h *Holder) AppendLog(ctx context.Context, p jobs.Principal, f Fence, position int64, part string) (*Answer, error) {
+func (h *Attempts) AppendLog(ctx context.Context, p jobs.Principal, f Fence, position int64, part string) (*Answer, error) {
 	switch {
 	case len(part) > MaxLogPartBytes:
 		return nil, apierror.Invalid("text", "A part of a log may have %d bytes; this one has %d.", MaxLogPartBytes, len(part))

@@ -24,7 +24,7 @@ func TestAppendLog(t *testing.T) {
 		return s, worker, fence, func(position int64, text string) {
 			t.Helper()
 			s.Exec(t, "UPDATE attempt_logs SET created_at = created_at - interval '1 minute'")
-			_, err := s.Holder.AppendLog(t.Context(), worker, fence, position, text)
+			_, err := s.Attempts.AppendLog(t.Context(), worker, fence, position, text)
 			require.NoError(t, err)
 		}
 	}
@@ -46,7 +46,7 @@ func TestAppendLog(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, text, rest.Text, after)
 		}
-		_, err = s.Holder.AppendLog(t.Context(), worker, fence, all.End, "too soon")
+		_, err = s.Attempts.AppendLog(t.Context(), worker, fence, all.End, "too soon")
 		jobstest.RequireCode(t, err, apierror.CodeRateLimited)
 		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
 		_, err = s.Reader.LiveLog(t.Context(), stranger, fence.AttemptID, 0)
@@ -59,7 +59,7 @@ func TestAppendLog(t *testing.T) {
 		s, worker, fence, send := setUp(t)
 		send(100, "first")
 		for _, position := range []int64{100, 0, 99, 105, 1 << 40} {
-			_, err := s.Holder.AppendLog(t.Context(), worker, fence, position, "too soon")
+			_, err := s.Attempts.AppendLog(t.Context(), worker, fence, position, "too soon")
 			jobstest.RequireCode(t, err, apierror.CodeRateLimited)
 		}
 
@@ -76,7 +76,7 @@ func TestAppendLog(t *testing.T) {
 		var calls sync.WaitGroup
 		for range 20 {
 			calls.Go(func() {
-				if _, err := s.Holder.AppendLog(t.Context(), worker, fence, 0, "again"); err == nil {
+				if _, err := s.Attempts.AppendLog(t.Context(), worker, fence, 0, "again"); err == nil {
 					taken.Add(1)
 				}
 			})
@@ -123,16 +123,16 @@ func TestAppendLog(t *testing.T) {
 		s, worker, fence, send := setUp(t)
 		send(0, "mine\n")
 		for text, position := range map[string]int64{strings.Repeat("x", lease.MaxLogPartBytes+1): 5, "a\x00b": 5, "\xff": 5, "before": -1} {
-			_, err := s.Holder.AppendLog(t.Context(), worker, fence, position, text)
+			_, err := s.Attempts.AppendLog(t.Context(), worker, fence, position, text)
 			jobstest.RequireCode(t, err, apierror.CodeInvalidInput)
 		}
 		other := s.Worker(t, "other")
-		_, err := s.Holder.AppendLog(t.Context(), other, fence, 5, "another's\n")
+		_, err := s.Attempts.AppendLog(t.Context(), other, fence, 5, "another's\n")
 		jobstest.RequireCode(t, err, apierror.CodeNotFound)
 		s.ExpireLease(t, fence.AttemptID)
 		_, err = s.Reaper.Reap(t.Context())
 		require.NoError(t, err)
-		_, err = s.Holder.AppendLog(t.Context(), worker, fence, 5, "late\n")
+		_, err = s.Attempts.AppendLog(t.Context(), worker, fence, 5, "late\n")
 		jobstest.RequireCode(t, err, apierror.CodeLeaseLost)
 
 		left, err := s.Reader.LiveLog(t.Context(), s.Client, fence.AttemptID, 0)

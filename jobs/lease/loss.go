@@ -55,7 +55,7 @@ func Deliberate() []string { return slices.Clone(deliberate) }
 // endUnfenced ends a live attempt without its worker's token, because it was reaped, or its worker
 // was terminated or registered again. It requeues the job, or cancels it if that was requested. A
 // job whose workers keep crashing becomes POISON.
-func endUnfenced(ctx context.Context, l *held, lost Loss) error {
+func endUnfenced(ctx context.Context, l *lockedLease, lost Loss) error {
 	l.end(models.AttemptLost, models.FailWorkerLost, lost.Reason)
 	if !l.job.CancelRequestedAt.IsZero() {
 		l.attempt.Status, l.attempt.FailureClass = models.AttemptCancelled, ""
@@ -74,7 +74,7 @@ func endUnfenced(ctx context.Context, l *held, lost Loss) error {
 }
 
 // blamed reports whether the job may have caused the loss.
-func (l *held) blamed(ctx context.Context, lost Loss) (bool, error) {
+func (l *lockedLease) blamed(ctx context.Context, lost Loss) (bool, error) {
 	if lost.Blameless {
 		return false, nil
 	}
@@ -93,20 +93,20 @@ func (l *held) blamed(ctx context.Context, lost Loss) (bool, error) {
 }
 
 // crashed counts a crash, and reports whether the job has reached the limit.
-func (l *held) crashed() bool {
+func (l *lockedLease) crashed() bool {
 	l.job.Crashes++
 	return l.job.Crashes >= maxCrashes
 }
 
 // poison fails a job whose workers keep crashing.
-func (l *held) poison(last string) error {
+func (l *lockedLease) poison(last string) error {
 	return l.change.Failed(models.FailPoison, text.Clip(fmt.Sprintf(
 		"Crashed %d times in a row without progress. Last: %s", maxCrashes, last), maxReasonBytes))
 }
 
-// EndHeld ends a worker's attempt. It returns nil if the attempt has already ended.
-func EndHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt, lost Loss) (*change.Change, error) {
-	l, err := lockHeld(ctx, tx, attempt)
+// EndLost ends a worker's attempt. It returns nil if the attempt has already ended.
+func EndLost(ctx context.Context, tx bun.Tx, attempt *models.Attempt, lost Loss) (*change.Change, error) {
+	l, err := lockLease(ctx, tx, attempt)
 	if errors.Is(err, apierror.ErrLeaseLost) {
 		return nil, nil
 	}

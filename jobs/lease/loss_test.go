@@ -37,7 +37,7 @@ func lose(t *testing.T, s *jobstest.Stack, worker jobs.Principal) {
 func crash(t *testing.T, s *jobstest.Stack, worker jobs.Principal) {
 	t.Helper()
 	_, fence := s.Lease(t, worker)
-	_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailModelCrash, Message: "signal: segmentation fault"})
+	_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailModelCrash, Message: "signal: segmentation fault"})
 	require.NoError(t, err)
 }
 
@@ -76,7 +76,7 @@ func TestPoison(t *testing.T) {
 		lose(t, s, workers[1])
 		_, fence := s.Lease(t, workers[2])
 		state := s.Upload(t, workers[2], fence, models.ArtifactCheckpoint, []byte("state"))
-		_, err := s.Holder.CommitCheckpoint(t.Context(), workers[2], fence, jobs.Checkpoint{Object: state, Step: 1, Percent: 10})
+		_, err := s.Attempts.CommitCheckpoint(t.Context(), workers[2], fence, jobs.Checkpoint{Object: state, Step: 1, Percent: 10})
 		require.NoError(t, err)
 		s.ExpireLease(t, fence.AttemptID)
 		_, err = s.Reaper.Reap(t.Context())
@@ -262,7 +262,7 @@ func TestGap(t *testing.T) {
 			if c.reaped > 0 {
 				return
 			}
-			_, err = s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+			_, err = s.Attempts.Heartbeat(t.Context(), worker, fence, nil)
 			require.NoError(t, err, "the worker keeps its render")
 			require.True(t, s.Reload(t, job.ID).Status.Live())
 		})
@@ -334,7 +334,7 @@ func TestOverdue(t *testing.T) {
 			t.Parallel()
 
 			s, job, worker, fence := jobstest.Leased(t)
-			_, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+			_, err := s.Attempts.Heartbeat(t.Context(), worker, fence, nil)
 			require.NoError(t, err)
 			s.Exec(t, c.age)
 
@@ -350,7 +350,7 @@ func TestOverdue(t *testing.T) {
 			}
 			require.Equal(t, 1, n)
 			require.Equal(t, models.WorkerLost, jobstest.WorkerStatus(t, s, worker.WorkerID))
-			_, err = s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+			_, err = s.Attempts.Heartbeat(t.Context(), worker, fence, nil)
 			require.ErrorIs(t, err, apierror.ErrLeaseLost)
 			s.RequireInvariants(t)
 		})

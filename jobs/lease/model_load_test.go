@@ -16,7 +16,7 @@ import (
 // reportLoad reports how long a worker loaded the model of its job.
 func reportLoad(t *testing.T, s *jobstest.Stack, worker jobs.Principal, fence lease.Fence, load lease.ModelLoad) error {
 	t.Helper()
-	_, err := s.Holder.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{
+	_, err := s.Attempts.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{
 		Progress: models.Progress{Phase: models.PhaseLoadingModel}, Load: &load,
 	})
 	return err
@@ -76,7 +76,7 @@ func TestModelLoads(t *testing.T) {
 
 		s, job, worker, fence := jobstest.Leased(t)
 		require.NoError(t, reportLoad(t, s, worker, fence, lease.ModelLoad{LoadSeconds: 5}))
-		_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: "no"})
+		_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: "no"})
 		require.NoError(t, err)
 		_, err = s.Deleter.Delete(t.Context(), s.Client, job.ID)
 		require.NoError(t, err)
@@ -152,7 +152,7 @@ func TestWarmWorkers(t *testing.T) {
 		require.Len(t, why[job.ID], 1)
 		require.Regexp(t, `^A busy worker that has the model loaded is expected to be free in [\d mins]+; loading it on another takes about 30 min 00 s\. The job waits for it, at most [\d mins]+\.$`, why[job.ID][0].Message)
 
-		_, err = s.Holder.Release(t.Context(), warm, fence, models.FailPreempted)
+		_, err = s.Attempts.Release(t.Context(), warm, fence, models.FailPreempted)
 		require.NoError(t, err)
 		first, _ := ask(t, s, warm, "testcard")
 

@@ -20,7 +20,7 @@ func TestObserveAttempts(t *testing.T) {
 	worker := s.Worker(t, "one")
 	release := func() {
 		_, fence := s.Lease(t, worker)
-		_, err := s.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+		_, err := s.Attempts.Release(t.Context(), worker, fence, models.FailPreempted)
 		require.NoError(t, err)
 	}
 
@@ -31,7 +31,7 @@ func TestObserveAttempts(t *testing.T) {
 	_, fence := s.Lease(t, worker)
 	saved := jobs.Checkpoint{Object: s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("state")), Step: 1, Percent: 1, DurationSeconds: new(2.5)}
 	for range 2 {
-		_, err := s.Holder.CommitCheckpoint(t.Context(), worker, fence, saved)
+		_, err := s.Attempts.CommitCheckpoint(t.Context(), worker, fence, saved)
 		require.NoError(t, err)
 	}
 	s.ExpireLease(t, fence.AttemptID)

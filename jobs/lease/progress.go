@@ -39,7 +39,7 @@ var progressEvents = models.Thinning{Percent: 1, After: 5 * time.Second}
 const MaxMessageBytes = 500
 
 // ReportProgress saves the newest progress of the leased job. Progress may decrease.
-func (h *Holder) ReportProgress(ctx context.Context, p jobs.Principal, f Fence, report ProgressReport) (*Answer, error) {
+func (h *Attempts) ReportProgress(ctx context.Context, p jobs.Principal, f Fence, report ProgressReport) (*Answer, error) {
 	if err := report.valid(); err != nil {
 		return nil, err
 	}
@@ -47,9 +47,9 @@ func (h *Holder) ReportProgress(ctx context.Context, p jobs.Principal, f Fence, 
 	return answer, apierror.Wrap(err, "progress of attempt %s", f.AttemptID)
 }
 
-func (h *Holder) report(ctx context.Context, p jobs.Principal, f Fence, report ProgressReport) (*Answer, error) {
+func (h *Attempts) report(ctx context.Context, p jobs.Principal, f Fence, report ProgressReport) (*Answer, error) {
 	if report.ResumedFrom != "" || report.Load != nil || report.Phase == models.PhaseUploading {
-		_, err := h.fenced(ctx, &fencedCall{p: p, fence: f, act: func(ctx context.Context, l *held) error {
+		_, err := h.fenced(ctx, &fencedCall{p: p, fence: f, act: func(ctx context.Context, l *lockedLease) error {
 			if report.Load != nil {
 				if err := l.loaded(ctx, report.Load); err != nil {
 					return err
@@ -100,7 +100,7 @@ func (r *ProgressReport) valid() error {
 }
 
 // loaded records the load time of the model, unless the attempt has reported it before.
-func (l *held) loaded(ctx context.Context, load *ModelLoad) error {
+func (l *lockedLease) loaded(ctx context.Context, load *ModelLoad) error {
 	known := slices.ContainsFunc(l.change.Events, func(e *models.JobEvent) bool { return e.Type == models.EventLoaded })
 	if !known {
 		var err error
@@ -115,7 +115,7 @@ func (l *held) loaded(ctx context.Context, load *ModelLoad) error {
 }
 
 // resumed records the checkpoint from which the attempt resumed.
-func (l *held) resumed(ctx context.Context, id models.ArtifactID, note string) error {
+func (l *lockedLease) resumed(ctx context.Context, id models.ArtifactID, note string) error {
 	if l.attempt.ResumedFromStep != nil {
 		return nil
 	}

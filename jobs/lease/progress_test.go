@@ -25,7 +25,7 @@ func TestReportProgress(t *testing.T) {
 		full := models.Progress{
 			Percent: 10, Phase: models.PhaseRendering, Message: "frame 3 of 30", Step: new(1), TotalSteps: new(2), Frame: new(3), TotalFrames: new(30), ETASeconds: new(4.5),
 		}
-		_, err := s.Holder.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: full})
+		_, err := s.Attempts.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: full})
 		require.NoError(t, err)
 		after := s.Reload(t, job.ID)
 		require.WithinDuration(t, time.Now(), after.Progress.UpdatedAt, time.Minute)
@@ -34,12 +34,12 @@ func TestReportProgress(t *testing.T) {
 		require.Equal(t, models.JobRunning, after.Status, "it is the first sign of work")
 
 		for _, step := range []struct {
-			percent float64
-			told    int
+			percent  float64
+			notified int
 		}{{10.9, 1}, {11.1, 2}, {12, 2}, {12.1, 3}, {3, 4}, {2.1, 4}} {
 			require.NoError(t, reporting(t, s, worker, fence, step.percent)())
 			require.Equal(t, step.percent, s.Reload(t, job.ID).Progress.Percent)
-			require.Len(t, jobstest.EventTypes(t, s, job.ID), 3+step.told, step)
+			require.Len(t, jobstest.EventTypes(t, s, job.ID), 3+step.notified, step)
 		}
 		s.Exec(t, "UPDATE jobs SET progress_event_at = progress_event_at - interval '5 s' WHERE id = ?", job.ID)
 		require.NoError(t, reporting(t, s, worker, fence, 2.1)())
@@ -78,7 +78,7 @@ func TestReportProgress(t *testing.T) {
 		errs := inOneBatch(t, s, nil,
 			reporting(t, s, worker, fence, 20),
 			func() error {
-				_, err := s.Holder.Heartbeat(t.Context(), worker, fence, []lease.GPUSample{{Utilization: new(0.5)}})
+				_, err := s.Attempts.Heartbeat(t.Context(), worker, fence, []lease.GPUSample{{Utilization: new(0.5)}})
 				return err
 			},
 			reporting(t, s, other, theirs, 50),
@@ -107,7 +107,7 @@ func TestReportProgress(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
-		_, err := s.Holder.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: models.Progress{Phase: models.PhaseUploading, Percent: 98}})
+		_, err := s.Attempts.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: models.Progress{Phase: models.PhaseUploading, Percent: 98}})
 		require.NoError(t, err)
 		after := s.Reload(t, job.ID)
 		require.Equal(t, models.JobCompleting, after.Status)
@@ -128,11 +128,11 @@ func TestReportProgress(t *testing.T) {
 		require.NoError(t, reporting(t, s, worker, fence, 1)())
 		var answer *lease.Answer
 
-		err := whileHeld(t, s, []string{
+		err := whileBatched(t, s, []string{
 			"INSERT INTO job_events (job_id, seq, run, type, payload) SELECT id, event_seq + 1, run, 'CANCEL_REQUESTED', '{}' FROM jobs WHERE id = ?0",
 			"UPDATE jobs SET event_seq = event_seq + 1, crashes = 1, cancel_requested_at = now(), cancel_reason = 'enough' WHERE id = ?0",
 		}, job.ID, func() (err error) {
-			answer, err = s.Holder.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: models.Progress{Phase: models.PhaseRendering, Percent: 50}})
+			answer, err = s.Attempts.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: models.Progress{Phase: models.PhaseRendering, Percent: 50}})
 			return err
 		})
 
@@ -153,7 +153,7 @@ func TestReportProgress(t *testing.T) {
 		s, job, worker, fence := jobstest.Leased(t)
 		require.NoError(t, reporting(t, s, worker, fence, 1)())
 
-		err := whileHeld(t, s, []string{
+		err := whileBatched(t, s, []string{
 			"SELECT FROM jobs WHERE id = ?0 FOR NO KEY UPDATE",
 			"UPDATE job_attempts SET status = 'LOST', failure_class = 'WORKER_LOST', ended_at = now() WHERE job_id = ?0",
 		}, job.ID, reporting(t, s, worker, fence, 50))
@@ -174,7 +174,7 @@ func TestReportProgress(t *testing.T) {
 		s.Exec(t, "INSERT INTO job_events (job_id, seq, run, type, payload) SELECT id, event_seq + 1, run, 'PROGRESS', '{}' FROM jobs WHERE id = ?", job.ID)
 
 		errs := inOneBatch(t, s, nil, reporting(t, s, worker, fence, 50), func() error {
-			_, err := s.Holder.Heartbeat(t.Context(), other, theirs, nil)
+			_, err := s.Attempts.Heartbeat(t.Context(), other, theirs, nil)
 			return err
 		})
 
@@ -188,7 +188,7 @@ func TestReportProgress(t *testing.T) {
 		const reports = 5
 		s, job, worker, fence := jobstest.Leased(t)
 		ofJob, ofAll := make(chan bool, 3*reports), make(chan bool, 3*reports)
-		news := s.Notifier.News
+		news := s.Notifier.Notifications
 		defer news.Subscribe(t.Context(), string(job.ID), func() { ofJob <- true })()
 		defer news.Subscribe(t.Context(), change.TopicChanges, func() { ofAll <- true })()
 
@@ -203,8 +203,8 @@ func TestReportProgress(t *testing.T) {
 	})
 }
 
-// whileHeld makes a call wait for a transaction that runs these statements about a job.
-func whileHeld(t *testing.T, s *jobstest.Stack, queries []string, job models.JobID, call func() error) error {
+// whileBatched makes a call wait for a transaction that runs these statements about a job.
+func whileBatched(t *testing.T, s *jobstest.Stack, queries []string, job models.JobID, call func() error) error {
 	t.Helper()
 	answer := make(chan error, 1)
 	require.NoError(t, s.DB.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {

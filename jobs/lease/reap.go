@@ -43,7 +43,7 @@ func (r *Reaper) Reap(ctx context.Context) (int, error) {
 }
 
 // reap ends an attempt if its lease has expired.
-func (r *Reaper) reap(ctx context.Context, l *held) (ended bool, err error) {
+func (r *Reaper) reap(ctx context.Context, l *lockedLease) (ended bool, err error) {
 	if !l.attempt.LeaseExpiresAt.Before(l.change.Now) {
 		return false, nil // it was renewed meanwhile
 	}
@@ -53,7 +53,7 @@ func (r *Reaper) reap(ctx context.Context, l *held) (ended bool, err error) {
 
 // endAll ends attempts and makes their workers LOST. Each attempt has its own transaction, in which
 // end decides. endAll returns how many ended, and logs each with the message.
-func (r *Reaper) endAll(ctx context.Context, attempts []*models.Attempt, message string, end func(context.Context, *held) (bool, error)) (ended int, err error) {
+func (r *Reaper) endAll(ctx context.Context, attempts []*models.Attempt, message string, end func(context.Context, *lockedLease) (bool, error)) (ended int, err error) {
 	away, err := getOutage(ctx, r.DB)
 	if err != nil {
 		return 0, err
@@ -75,10 +75,10 @@ func (r *Reaper) endAll(ctx context.Context, attempts []*models.Attempt, message
 	return ended, errors.Join(failed...)
 }
 
-func (r *Reaper) endOne(ctx context.Context, attempt *models.Attempt, end func(context.Context, *held) (bool, error)) (done *change.Change, err error) {
+func (r *Reaper) endOne(ctx context.Context, attempt *models.Attempt, end func(context.Context, *lockedLease) (bool, error)) (done *change.Change, err error) {
 	err = jobs.InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
 		done = nil
-		l, err := lockHeld(ctx, tx, attempt)
+		l, err := lockLease(ctx, tx, attempt)
 		if errors.Is(err, apierror.ErrLeaseLost) {
 			return nil // it ended meanwhile
 		}
@@ -99,7 +99,7 @@ func (r *Reaper) endOne(ctx context.Context, attempt *models.Attempt, end func(c
 }
 
 // giveUpWorker makes the worker LOST. The worker's next call makes it idle again.
-func (h *held) giveUpWorker() {
+func (h *lockedLease) giveUpWorker() {
 	if h.wasWorker.Status != models.WorkerTerminated {
 		h.worker.Status, h.worker.IdleSince, h.worker.LostAt = models.WorkerLost, time.Time{}, h.change.Now
 	}
@@ -181,7 +181,7 @@ func (r *Reaper) Overdue(ctx context.Context) (int, error) {
 }
 
 // overdue ends an attempt if its agent should have ended it.
-func (r *Reaper) overdue(ctx context.Context, l *held) (ended bool, err error) {
+func (r *Reaper) overdue(ctx context.Context, l *lockedLease) (ended bool, err error) {
 	why := l.overdue()
 	switch {
 	case why == "":
@@ -195,7 +195,7 @@ func (r *Reaper) overdue(ctx context.Context, l *held) (ended bool, err error) {
 }
 
 // overdue returns why the attempt must end now, or "".
-func (l *held) overdue() string {
+func (l *lockedLease) overdue() string {
 	now, limit := l.change.Now, time.Duration(l.job.TimeoutSeconds)*time.Second
 	switch {
 	case !l.job.CancelRequestedAt.IsZero() && now.Sub(l.job.CancelRequestedAt) > agentGrace:

@@ -90,7 +90,7 @@ func TestReap(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
-		_, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+		_, err := s.Attempts.Heartbeat(t.Context(), worker, fence, nil)
 		require.NoError(t, err)
 		s.ExpireLease(t, fence.AttemptID)
 		// The reaper has found the lease expired, and waits for a heartbeat's transaction.
@@ -107,8 +107,8 @@ func TestReap(t *testing.T) {
 		}()
 		s.WaitForLocks(t, 1)
 
-		hold := models.Hold{WorkerID: worker.WorkerID, AttemptID: fence.AttemptID, Token: fence.Token}
-		extended, err := models.ExtendLeases(t.Context(), tx, []models.LeaseBeat{{Hold: hold}}, lease.LeaseTTL, lease.YieldWithin, models.Thinning{})
+		hold := models.Fence{WorkerID: worker.WorkerID, AttemptID: fence.AttemptID, Token: fence.Token}
+		extended, err := models.ExtendLeases(t.Context(), tx, []models.LeaseBeat{{Fence: hold}}, lease.LeaseTTL, lease.YieldWithin, models.Thinning{})
 		require.NoError(t, err)
 		require.Len(t, extended, 1)
 		require.NoError(t, tx.Commit())
@@ -187,7 +187,7 @@ func TestRegister(t *testing.T) {
 		require.NotEqual(t, old.WorkerID, fresh.WorkerID)
 		require.Equal(t, models.WorkerTerminated, jobstest.WorkerStatus(t, s, old.WorkerID))
 		require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
-		_, err := s.Holder.Heartbeat(t.Context(), old, fence, nil)
+		_, err := s.Attempts.Heartbeat(t.Context(), old, fence, nil)
 		require.ErrorIs(t, err, apierror.ErrLeaseLost)
 		require.Equal(t, job.ID, jobstest.LeaseNext(t, s, fresh).Job.ID)
 		s.RequireInvariants(t)

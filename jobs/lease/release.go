@@ -18,12 +18,12 @@ const YieldWithin = 2 * time.Minute
 // Release requeues a job at once, for PREEMPTED or WORKER_LOST, or for YIELDED if the attempt was
 // asked to yield. The job keeps its old place and its newest checkpoint, and no failure is counted.
 // Calling Release again with the same token returns the same answer.
-func (h *Holder) Release(ctx context.Context, p jobs.Principal, f Fence, reason models.FailureClass) (*models.Job, error) {
+func (h *Attempts) Release(ctx context.Context, p jobs.Principal, f Fence, reason models.FailureClass) (*models.Job, error) {
 	job, err := h.release(ctx, p, f, reason)
 	return job, apierror.Wrap(err, "release attempt %s", f.AttemptID)
 }
 
-func (h *Holder) release(ctx context.Context, p jobs.Principal, f Fence, reason models.FailureClass) (*models.Job, error) {
+func (h *Attempts) release(ctx context.Context, p jobs.Principal, f Fence, reason models.FailureClass) (*models.Job, error) {
 	attempt, err := f.find(ctx, h.DB, p)
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (h *Holder) release(ctx context.Context, p jobs.Principal, f Fence, reason 
 	if err := mayRelease(attempt, reason); err != nil {
 		return nil, err
 	}
-	l, err := h.finish(ctx, &fencedCall{p: p, fence: f, act: func(ctx context.Context, l *held) error { return l.release(reason) }})
+	l, err := h.finish(ctx, &fencedCall{p: p, fence: f, act: func(ctx context.Context, l *lockedLease) error { return l.release(reason) }})
 	if errors.Is(err, apierror.ErrLeaseLost) {
 		return h.releasedBefore(ctx, p, f)
 	}
@@ -58,7 +58,7 @@ func mayRelease(attempt *models.Attempt, reason models.FailureClass) error {
 }
 
 // release requeues the job, for a reason that mayRelease allows.
-func (l *held) release(reason models.FailureClass) error {
+func (l *lockedLease) release(reason models.FailureClass) error {
 	how, told := "its worker was preempted", jobs.Payload{"reason": reason}
 	switch {
 	case reason == models.FailYielded:
@@ -78,7 +78,7 @@ func (l *held) release(reason models.FailureClass) error {
 	return l.requeue(how + "; requeued")
 }
 
-func (h *Holder) releasedBefore(ctx context.Context, p jobs.Principal, f Fence) (*models.Job, error) {
+func (h *Attempts) releasedBefore(ctx context.Context, p jobs.Principal, f Fence) (*models.Job, error) {
 	end, err := h.again(ctx, p, f, models.AttemptReleased, false)
 	if err != nil {
 		return nil, err

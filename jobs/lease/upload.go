@@ -55,12 +55,12 @@ type UploadRequest struct {
 // RequestUpload issues a key to the attempt, for exactly the announced type, size and
 // checksum, and a link to upload to it once. A request for the final video makes the job
 // COMPLETING.
-func (h *Holder) RequestUpload(ctx context.Context, p jobs.Principal, f Fence, r UploadRequest) (key string, link jobs.UploadLink, err error) {
+func (h *Attempts) RequestUpload(ctx context.Context, p jobs.Principal, f Fence, r UploadRequest) (key string, link jobs.UploadLink, err error) {
 	if err := r.valid(); err != nil {
 		return "", jobs.UploadLink{}, err
 	}
 	var issued string // not key: if ctx ends, act may run while this returns
-	_, err = h.fenced(ctx, &fencedCall{p: p, fence: f, act: func(ctx context.Context, l *held) error {
+	_, err = h.fenced(ctx, &fencedCall{p: p, fence: f, act: func(ctx context.Context, l *lockedLease) error {
 		if l.attempt.Uploads >= maxUploads {
 			return apierror.Conflict("This attempt has requested %d uploads, which is the limit.", maxUploads)
 		}
@@ -135,7 +135,7 @@ func objectKey(a *models.Attempt, t models.ArtifactType) string {
 // verify compares an uploaded object with what was issued to the attempt and with what the store
 // has. The caller checks that the attempt is the worker's. verify returns INVALID_INPUT for a key
 // that was not issued to the attempt for that type, and CHECKSUM_MISMATCH.
-func (h *Holder) verify(ctx context.Context, f Fence, t models.ArtifactType, o *jobs.UploadedObject) (*models.Artifact, error) {
+func (h *Attempts) verify(ctx context.Context, f Fence, t models.ArtifactType, o *jobs.UploadedObject) (*models.Artifact, error) {
 	what := uploadRules[t].name
 	if len(o.ObjectKey) > 1024 || strings.ContainsRune(o.ObjectKey, 0) || !utf8.ValidString(o.ObjectKey) {
 		return nil, apierror.Invalid("objectKey", "This key was not issued to this attempt for a %s: use the one that requestUpload returned.", what)
@@ -180,7 +180,7 @@ type issue struct {
 }
 
 // issued looks up a key, batched with concurrent lookups.
-func (h *Holder) issued(ctx context.Context, key string) (*models.IssuedUpload, error) {
+func (h *Attempts) issued(ctx context.Context, key string) (*models.IssuedUpload, error) {
 	own := &issue{key: key}
 	err := h.keys.Do(ctx, own, func(ctx context.Context, all []*issue) error {
 		keys := make([]string, len(all))
@@ -204,7 +204,7 @@ func (h *Holder) issued(ctx context.Context, key string) (*models.IssuedUpload, 
 }
 
 // lostOr returns ErrLeaseLost or NOT_FOUND if the caller has no live lease, and refused otherwise.
-func (h *Holder) lostOr(ctx context.Context, p jobs.Principal, f Fence, refused error) error {
+func (h *Attempts) lostOr(ctx context.Context, p jobs.Principal, f Fence, refused error) error {
 	if _, lost := f.live(ctx, h.DB, p); lost != nil {
 		return lost
 	}
@@ -213,7 +213,7 @@ func (h *Holder) lostOr(ctx context.Context, p jobs.Principal, f Fence, refused 
 
 // keep adds a verified artifact to those to be saved, or returns the one that was saved before. It
 // returns CHECKSUM_MISMATCH if that one has been deleted.
-func (l *held) keep(a *models.Artifact) (*models.Artifact, error) {
+func (l *lockedLease) keep(a *models.Artifact) (*models.Artifact, error) {
 	if i := slices.IndexFunc(l.kept, func(k *models.Artifact) bool { return k.ObjectKey == a.ObjectKey }); i >= 0 {
 		return l.kept[i], nil
 	}

@@ -18,7 +18,7 @@ func TestUploadsThatABrowserRuns(t *testing.T) {
 		"image/x+xml": models.ArtifactSpritesheet, "application/xhtml+xml": models.ArtifactCheckpoint, "application/javascript": models.ArtifactCheckpoint,
 		"application/pdf": models.ArtifactCheckpoint,
 	} {
-		_, _, err := s.Holder.RequestUpload(t.Context(), worker, fence, lease.UploadRequest{
+		_, _, err := s.Attempts.RequestUpload(t.Context(), worker, fence, lease.UploadRequest{
 			Type: kind, ContentType: contentType, SizeBytes: 5, Checksum: jobstest.Checksum([]byte("bytes")),
 		})
 		jobstest.RequireInvalid(t, err, "contentType")

@@ -27,11 +27,11 @@ func TestWorkerInput(t *testing.T) {
 		require.NoError(t, err)
 
 		samples := func(all ...lease.GPUSample) error {
-			_, err := s.Holder.Heartbeat(t.Context(), worker, fence, all)
+			_, err := s.Attempts.Heartbeat(t.Context(), worker, fence, all)
 			return err
 		}
 		checkpoint := func(seconds float64) error {
-			_, err := s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{
+			_, err := s.Attempts.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{
 				Object: o.Checkpoint, Step: 1, Percent: 1, DurationSeconds: &seconds,
 			})
 			return err
@@ -46,7 +46,7 @@ func TestWorkerInput(t *testing.T) {
 		}
 		progress := func(p models.Progress) error {
 			p.Phase = models.PhaseRendering
-			_, err := s.Holder.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: p})
+			_, err := s.Attempts.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: p})
 			return err
 		}
 		register := func(spoil func(*fleet.Registration)) error {
@@ -113,11 +113,11 @@ func TestWorkerInput(t *testing.T) {
 		now, err := models.Now(t.Context(), s.DB)
 		require.NoError(t, err)
 
-		_, err = s.Holder.Heartbeat(t.Context(), worker, fence, []lease.GPUSample{
+		_, err = s.Attempts.Heartbeat(t.Context(), worker, fence, []lease.GPUSample{
 			{Index: 1, Utilization: new(1.0), TemperatureC: new(93.5), Xid: new(79)}, {Utilization: new(0.25), MemoryUsedBytes: new(int64(80 << 30)), PowerW: new(700.5), ECCUncorrected: new(int64(3))},
 		})
 		require.NoError(t, err)
-		_, err = s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: o.Checkpoint, Step: 1, Percent: 1, DurationSeconds: new(0.0)})
+		_, err = s.Attempts.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: o.Checkpoint, Step: 1, Percent: 1, DurationSeconds: new(0.0)})
 		require.NoError(t, err)
 		drained, err := s.Registrar.DrainSelf(t.Context(), worker, worker.WorkerID, "going", now.Add(-time.Minute))
 		require.NoError(t, err, "a clock may be wrong by a minute")
@@ -134,9 +134,9 @@ func TestWorkerInput(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []models.PoolGPUs{{Count: 2, Faulty: 2, Utilization: new(0.625), TemperatureC: new(93.5), PowerW: new(700.5)}}, sums)
 
-		_, err = s.Holder.Heartbeat(t.Context(), worker, fence, []lease.GPUSample{{MemoryUsedBytes: new(int64(1 << 30)), MemoryTotalBytes: new(int64(4 << 30))}})
+		_, err = s.Attempts.Heartbeat(t.Context(), worker, fence, []lease.GPUSample{{MemoryUsedBytes: new(int64(1 << 30)), MemoryTotalBytes: new(int64(4 << 30))}})
 		require.NoError(t, err, "the utilization of a part of a GPU is not known")
-		_, err = s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+		_, err = s.Attempts.Heartbeat(t.Context(), worker, fence, nil)
 		require.NoError(t, err)
 		gpus, err = s.Reader.GPUs(t.Context(), []models.WorkerID{worker.WorkerID})
 		require.NoError(t, err)

@@ -80,7 +80,7 @@ func askToStop(ctx context.Context, c *change.Change, p jobs.Principal, reason s
 	if err != nil {
 		return fmt.Errorf("read the attempt: %w", err)
 	}
-	c.Tell = attempt.WorkerID
+	c.NotifyWorker = attempt.WorkerID
 	c.Note(models.EventCancelRequested, jobs.Payload{"by": job.CancelBy})
 	job.Progress.Message = "cancelling: the worker is being told"
 	return nil

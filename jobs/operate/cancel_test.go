@@ -19,7 +19,7 @@ func TestCancel(t *testing.T) {
 		t.Parallel()
 
 		s, scheduled, worker, fence := jobstest.Leased(t)
-		_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailTransient})
+		_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailTransient})
 		require.NoError(t, err)
 		queued := s.Submit(t)
 
@@ -39,7 +39,7 @@ func TestCancel(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
-		_, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+		_, err := s.Attempts.Heartbeat(t.Context(), worker, fence, nil)
 		require.NoError(t, err)
 
 		cancelled, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
@@ -47,13 +47,13 @@ func TestCancel(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, models.JobRunning, cancelled.Status)
 		require.True(t, s.Reload(t, job.ID).CancelDeliveredAt.IsZero())
-		answer, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+		answer, err := s.Attempts.Heartbeat(t.Context(), worker, fence, nil)
 		require.NoError(t, err)
 		require.Equal(t, lease.DirectCancel, answer.Directive.Action)
 		require.Equal(t, job.ID, answer.Directive.JobID)
 		delivered := s.Reload(t, job.ID).CancelDeliveredAt
 		require.False(t, delivered.IsZero())
-		_, err = s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+		_, err = s.Attempts.Heartbeat(t.Context(), worker, fence, nil)
 		require.NoError(t, err)
 		require.Equal(t, delivered, s.Reload(t, job.ID).CancelDeliveredAt, "the first delivery counts")
 	})

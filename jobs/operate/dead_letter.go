@@ -128,7 +128,7 @@ func (d *DeadLetters) edit(ctx context.Context, job *models.Job, e Edit) (*input
 	if err != nil {
 		return nil, fmt.Errorf("seal the prompt of job %s: %w", job.ID, err)
 	}
-	edited.Input = &models.JobInput{JobID: job.ID, Ciphertext: sealed.Ciphertext, WrappedKey: sealed.WrappedKey}
+	edited.Input = &models.SealedPrompt{JobID: job.ID, Ciphertext: sealed.Ciphertext, WrappedKey: sealed.WrappedKey}
 	return edited, nil
 }
 
@@ -184,7 +184,7 @@ func (d *DeadLetters) open(ctx context.Context, tx bun.Tx, id models.DeadLetterI
 const maxNoteRunes = 1_000
 
 // Discard settles a dead letter without another run. Discarding it again returns it unchanged.
-// It returns CONFLICT for a letter that was settled otherwise.
+// It returns CONFLICT for a dead letter that was settled otherwise.
 func (d *DeadLetters) Discard(ctx context.Context, p jobs.Principal, id models.DeadLetterID, note string) (*models.DeadLetter, error) {
 	if !text.Valid(note, 0, maxNoteRunes) {
 		return nil, apierror.Invalid("note", "note may have %d printable characters.", maxNoteRunes)

@@ -27,7 +27,7 @@ func dies(t *testing.T, s *jobstest.Stack, worker jobs.Principal, class models.F
 func fails(t *testing.T, s *jobstest.Stack, worker jobs.Principal, class models.FailureClass, reason string) (*models.Job, *models.DeadLetter) {
 	t.Helper()
 	granted, fence := s.Lease(t, worker)
-	_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: class, Message: reason})
+	_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: class, Message: reason})
 	require.NoError(t, err)
 	job := s.Reload(t, granted.Job.ID)
 	require.Equal(t, models.JobFailed, job.Status)
@@ -36,7 +36,7 @@ func fails(t *testing.T, s *jobstest.Stack, worker jobs.Principal, class models.
 	return job, letter
 }
 
-func letter(t *testing.T, s *jobstest.Stack, id models.DeadLetterID) *models.DeadLetter {
+func deadLetter(t *testing.T, s *jobstest.Stack, id models.DeadLetterID) *models.DeadLetter {
 	t.Helper()
 	found, err := s.Reader.DeadLetter(t.Context(), s.Admin, id)
 	require.NoError(t, err)
@@ -78,7 +78,7 @@ func TestDeadLetters(t *testing.T) {
 		dies(t, s, worker, models.FailPoison, "no such style")
 		_, last := dies(t, s, worker, models.FailUnauthorized, "the frame 230 shows a face")
 		_, settled := dies(t, s, worker, models.FailUnauthorized, "the frame 1 shows a face")
-		_, err := s.Letters.Discard(t.Context(), s.Admin, settled.ID, "")
+		_, err := s.DeadLetters.Discard(t.Context(), s.Admin, settled.ID, "")
 		require.NoError(t, err)
 
 		groups, err := s.Reader.DeadLetterGroups(t.Context(), models.DeadLetterFilter{})
@@ -149,7 +149,7 @@ func TestDeadLetters(t *testing.T) {
 		op, err := s.Bulk.Redrive(t.Context(), s.Admin, bulk.RedriveRequest{Limit: 10})
 		require.NoError(t, err)
 		require.Equal(t, 1, op.Matched)
-		_, err = s.Letters.Redrive(t.Context(), s.Admin, theirs[1], operate.Edit{})
+		_, err = s.DeadLetters.Redrive(t.Context(), s.Admin, theirs[1], operate.Edit{})
 		require.NoError(t, err, "both can be redriven")
 	})
 
@@ -184,7 +184,7 @@ func TestDeadLetters(t *testing.T) {
 		_, a := dies(t, s, worker, models.FailUnauthorized, "a face")
 		_, b := dies(t, s, worker, models.FailPoison, "no key")
 		_, c := dies(t, s, worker, models.FailUnauthorized, "a face")
-		_, err := s.Letters.Discard(t.Context(), s.Admin, b.ID, "")
+		_, err := s.DeadLetters.Discard(t.Context(), s.Admin, b.ID, "")
 		require.NoError(t, err)
 
 		for name, c := range map[string]struct {
@@ -232,7 +232,7 @@ func TestDiscard(t *testing.T) {
 		s := jobstest.New(t)
 		job, dead := dies(t, s, s.Worker(t, "one"), models.FailUnauthorized, "a face")
 
-		settled, err := s.Letters.Discard(t.Context(), s.Admin, dead.ID, "told the customer")
+		settled, err := s.DeadLetters.Discard(t.Context(), s.Admin, dead.ID, "told the customer")
 
 		require.NoError(t, err)
 		require.Equal(t, models.ResolvedDiscarded, settled.Resolution)
@@ -240,10 +240,10 @@ func TestDiscard(t *testing.T) {
 		require.Equal(t, "told the customer", settled.Note)
 		require.False(t, settled.ResolvedAt.IsZero())
 		before := s.Dump(t)
-		again, err := s.Letters.Discard(t.Context(), s.Admin, dead.ID, "another note")
+		again, err := s.DeadLetters.Discard(t.Context(), s.Admin, dead.ID, "another note")
 		require.NoError(t, err)
 		require.Equal(t, settled, again)
-		_, err = s.Letters.Redrive(t.Context(), s.Admin, dead.ID, operate.Edit{})
+		_, err = s.DeadLetters.Redrive(t.Context(), s.Admin, dead.ID, operate.Edit{})
 		jobstest.RequireCode(t, err, apierror.CodeConflict)
 		require.Equal(t, before, s.Dump(t))
 		require.Equal(t, models.JobFailed, s.Reload(t, job.ID).Status)
@@ -253,7 +253,7 @@ func TestDiscard(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		_, err := s.Letters.Discard(t.Context(), s.Admin, models.NewDeadLetterID(), string(make([]rune, 1_001)))
+		_, err := s.DeadLetters.Discard(t.Context(), s.Admin, models.NewDeadLetterID(), string(make([]rune, 1_001)))
 		jobstest.RequireInvalid(t, err, "note")
 	})
 
@@ -265,9 +265,9 @@ func TestDiscard(t *testing.T) {
 		before := s.Dump(t)
 
 		for _, p := range []jobs.Principal{s.Client, s.Enrolment, {}} {
-			_, err := s.Letters.Discard(t.Context(), p, dead.ID, "")
+			_, err := s.DeadLetters.Discard(t.Context(), p, dead.ID, "")
 			jobstest.RequireCode(t, err, apierror.CodeForbidden)
-			_, err = s.Letters.Redrive(t.Context(), p, dead.ID, operate.Edit{})
+			_, err = s.DeadLetters.Redrive(t.Context(), p, dead.ID, operate.Edit{})
 			jobstest.RequireCode(t, err, apierror.CodeForbidden)
 			_, err = s.Reader.DeadLetter(t.Context(), p, dead.ID)
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
@@ -277,9 +277,9 @@ func TestDiscard(t *testing.T) {
 			jobstest.RequireCode(t, err, apierror.CodeForbidden)
 		}
 		for _, id := range []models.DeadLetterID{models.NewDeadLetterID(), "dead_1", "", models.DeadLetterID(dead.JobID)} {
-			_, err := s.Letters.Discard(t.Context(), s.Admin, id, "")
+			_, err := s.DeadLetters.Discard(t.Context(), s.Admin, id, "")
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
-			_, err = s.Letters.Redrive(t.Context(), s.Admin, id, operate.Edit{})
+			_, err = s.DeadLetters.Redrive(t.Context(), s.Admin, id, operate.Edit{})
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
 		}
 		require.Equal(t, before, s.Dump(t))

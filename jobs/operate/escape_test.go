@@ -33,7 +33,7 @@ func TestTextOfAnEscape(t *testing.T) {
 	video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("the video"))
 	output, err := json.Marshal(map[string]string{"said": text})
 	require.NoError(t, err)
-	_, err = s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Output: output})
+	_, err = s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Output: output})
 	require.NoError(t, err)
 
 	done := s.Reload(t, job.ID)

@@ -19,7 +19,7 @@ const MaxHaltReasonRunes = 200
 // then. No slot of a schedule fires, or no worker gets a job; what runs continues, and new jobs
 // are accepted. What is halted already keeps who halted it, when and why. The reason has 1 to 200
 // characters; owners of waiting jobs see it, too.
-func (o *Operator) Halt(ctx context.Context, p jobs.Principal, what []models.HaltTarget, reason string) ([]models.Halt, error) {
+func (o *QueueOperator) Halt(ctx context.Context, p jobs.Principal, what []models.HaltTarget, reason string) ([]models.Halt, error) {
 	if reason = strings.TrimSpace(reason); !text.Valid(reason, 1, MaxHaltReasonRunes) {
 		return nil, apierror.Invalid("reason", "Say why, in 1 to %d printable characters: the owners of waiting jobs see it.", MaxHaltReasonRunes)
 	}
@@ -30,7 +30,7 @@ func (o *Operator) Halt(ctx context.Context, p jobs.Principal, what []models.Hal
 
 // Resume lifts halts, and returns what is still halted. Waiting workers get jobs within a second.
 // Each schedule treats the slots of the halt by its rule for slots that no process could fire.
-func (o *Operator) Resume(ctx context.Context, p jobs.Principal, what []models.HaltTarget) ([]models.Halt, error) {
+func (o *QueueOperator) Resume(ctx context.Context, p jobs.Principal, what []models.HaltTarget) ([]models.Halt, error) {
 	left, err := o.setHalts(ctx, p, "resume", what, jobs.Payload{}, func(ctx context.Context, tx bun.Tx) error {
 		return models.DeleteHalts(ctx, tx, what)
 	})
@@ -40,7 +40,7 @@ func (o *Operator) Resume(ctx context.Context, p jobs.Principal, what []models.H
 	return left, err
 }
 
-func (o *Operator) setHalts(
+func (o *QueueOperator) setHalts(
 	ctx context.Context, p jobs.Principal, action string, what []models.HaltTarget, more jobs.Payload, set func(context.Context, bun.Tx) error,
 ) (left []models.Halt, err error) {
 	if err := p.RequireOperator(); err != nil {

@@ -38,7 +38,7 @@ func TestHalt(t *testing.T) {
 			require.Equal(t, "the storage is moved", again[1].Reason, "it keeps the first reason")
 			require.Len(t, again, 2)
 			require.Nil(t, jobstest.LeaseNext(t, s, two))
-			_, err = s.Holder.Heartbeat(t.Context(), one, jobstest.FenceOf(running), nil)
+			_, err = s.Attempts.Heartbeat(t.Context(), one, jobstest.FenceOf(running), nil)
 			require.NoError(t, err)
 			why, err := s.Reader.WaitingFor(t.Context(), []models.JobID{waiting.ID})
 			require.NoError(t, err)

@@ -13,8 +13,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Operator pauses and resumes queues, halts schedules and leases, and changes the tiers of jobs.
-type Operator struct {
+// QueueOperator pauses and resumes queues, halts schedules and leases, and changes the tiers of jobs.
+type QueueOperator struct {
 	DB        *bun.DB
 	Notifier  *change.Notifier
 	Catalogue *catalogue.Catalogue
@@ -23,7 +23,7 @@ type Operator struct {
 // Monitor records what an operator is about to do to the messages in Redis through asynqmon.
 // The action must not run unless Monitor returns nil. path is asynqmon's, as sent; it names a
 // queue, and a message or all messages in a state.
-func (o *Operator) Monitor(ctx context.Context, p jobs.Principal, method, path string) error {
+func (o *QueueOperator) Monitor(ctx context.Context, p jobs.Principal, method, path string) error {
 	if err := p.RequireOperator(); err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ const maxPauseReason = 200
 // PauseQueue stops giving workers the jobs of a lane, or of one model in it. Jobs
 // that run continue, and new ones are accepted. The reason is shown to operators;
 // it may be "".
-func (o *Operator) PauseQueue(ctx context.Context, p jobs.Principal, lane models.Tier, model, reason string) (*models.QueueCount, error) {
+func (o *QueueOperator) PauseQueue(ctx context.Context, p jobs.Principal, lane models.Tier, model, reason string) (*models.QueueCount, error) {
 	if reason = strings.TrimSpace(reason); !text.Valid(reason, 0, maxPauseReason) {
 		return nil, apierror.Invalid("reason", "The reason can have up to %d printable characters.", maxPauseReason)
 	}
@@ -49,11 +49,11 @@ func (o *Operator) PauseQueue(ctx context.Context, p jobs.Principal, lane models
 // ResumeQueue ends the pause of a lane, or of one model in it. It returns CONFLICT
 // for a model whose lane is paused as a whole; a model that is paused by itself
 // stays so when its lane is resumed.
-func (o *Operator) ResumeQueue(ctx context.Context, p jobs.Principal, lane models.Tier, model string) (*models.QueueCount, error) {
+func (o *QueueOperator) ResumeQueue(ctx context.Context, p jobs.Principal, lane models.Tier, model string) (*models.QueueCount, error) {
 	return o.setPause(ctx, p, &models.QueuePause{Lane: lane, Model: model})
 }
 
-func (o *Operator) setPause(ctx context.Context, p jobs.Principal, pause *models.QueuePause) (*models.QueueCount, error) {
+func (o *QueueOperator) setPause(ctx context.Context, p jobs.Principal, pause *models.QueuePause) (*models.QueueCount, error) {
 	if err := p.RequireOperator(); err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (o *Operator) setPause(ctx context.Context, p jobs.Principal, pause *models
 // SetJobTier changes a job's tier, which may be above its account's. A waiting job moves to
 // the tier's lane and keeps its place among the account's jobs; a held job moves when it is
 // queued again. SetJobTier returns CONFLICT for an ended job.
-func (o *Operator) SetJobTier(ctx context.Context, p jobs.Principal, id models.JobID, tier models.Tier) (*models.Job, error) {
+func (o *QueueOperator) SetJobTier(ctx context.Context, p jobs.Principal, id models.JobID, tier models.Tier) (*models.Job, error) {
 	if err := p.RequireOperator(); err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func TestPauseQueue(t *testing.T) {
 
 			require.Equal(t, batch.ID, jobstest.LeaseNext(t, s, two).Job.ID, "the lane below is still served")
 			require.Nil(t, jobstest.LeaseNext(t, s, three))
-			_, err := s.Holder.Heartbeat(t.Context(), one, jobstest.FenceOf(running), nil)
+			_, err := s.Attempts.Heartbeat(t.Context(), one, jobstest.FenceOf(running), nil)
 			require.NoError(t, err)
 			_, err = s.Operator.ResumeQueue(t.Context(), s.Admin, models.TierEnterprise, "testcard")
 			jobstest.RequireCode(t, err, apierror.CodeConflict)

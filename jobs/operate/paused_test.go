@@ -202,7 +202,7 @@ func TestPausesAreNoWaits(t *testing.T) {
 
 		for range 2 {
 			granted, fence := s.Lease(t, worker)
-			_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: string(granted.Job.ID)})
+			_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: string(granted.Job.ID)})
 			require.NoError(t, err)
 		}
 		waits, err := s.Reader.QueueWaits(t.Context())
@@ -230,11 +230,11 @@ func TestJobTime(t *testing.T) {
 	passes(t, s, 10*time.Second)
 	_, fence := s.Lease(t, worker)
 	passes(t, s, 20*time.Second)
-	_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailTransient, Message: "no"})
+	_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailTransient, Message: "no"})
 	require.NoError(t, err)
 	require.Equal(t, models.JobScheduled, s.Reload(t, job.ID).Status)
 	passes(t, s, 5*time.Minute)
-	_, err = s.Scheduler.Due(t.Context())
+	_, err = s.Releaser.Due(t.Context())
 	require.NoError(t, err)
 	_, err = s.Operator.PauseQueue(t.Context(), s.Admin, models.TierPro, "", "")
 	require.NoError(t, err)

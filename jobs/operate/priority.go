@@ -14,7 +14,7 @@ import (
 // SetJobPriority changes a job's order among its account's jobs of the same lane, from -100 to
 // 100, for its owner or an operator. A queued job moves at once, a held one when it is queued
 // again. SetJobPriority returns CONFLICT for an ended job.
-func (o *Operator) SetJobPriority(ctx context.Context, p jobs.Principal, id models.JobID, priority int) (*models.Job, error) {
+func (o *QueueOperator) SetJobPriority(ctx context.Context, p jobs.Principal, id models.JobID, priority int) (*models.Job, error) {
 	if priority < -submit.MaxPriority || priority > submit.MaxPriority {
 		return nil, apierror.Invalid("priority", "priority must be from %d to %d.", -submit.MaxPriority, submit.MaxPriority)
 	}

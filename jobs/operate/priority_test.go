@@ -39,7 +39,7 @@ func TestSetJobPriority(t *testing.T) {
 
 		_, err := s.Operator.SetJobPriority(t.Context(), s.Admin, job.ID, -100)
 		require.NoError(t, err)
-		released, err := s.Holder.Release(t.Context(), worker, jobstest.FenceOf(held), models.FailPreempted)
+		released, err := s.Attempts.Release(t.Context(), worker, jobstest.FenceOf(held), models.FailPreempted)
 
 		require.NoError(t, err)
 		require.Equal(t, s.Reload(t, job.ID).QueueOrder, released.CurrentOrder())

@@ -24,7 +24,7 @@ func TestRedrive(t *testing.T) {
 		worker := s.Worker(t, "one")
 		job, dead := dies(t, s, worker, models.FailUnauthorized, "a face")
 
-		again, err := s.Letters.Redrive(t.Context(), s.Admin, dead.ID, operate.Edit{})
+		again, err := s.DeadLetters.Redrive(t.Context(), s.Admin, dead.ID, operate.Edit{})
 
 		require.NoError(t, err)
 		require.Equal(t, job.ID, again.ID)
@@ -34,7 +34,7 @@ func TestRedrive(t *testing.T) {
 		require.Equal(t, job.Tier, again.Tier)
 		require.Zero(t, again.Failures)
 		require.JSONEq(t, string(job.Params), string(again.Params))
-		settled := letter(t, s, dead.ID)
+		settled := deadLetter(t, s, dead.ID)
 		require.Equal(t, models.ResolvedRedriven, settled.Resolution)
 		require.Equal(t, string(s.Admin.KeyID), settled.ResolvedBy)
 		require.Equal(t, 1, lo.Count(jobstest.EventTypes(t, s, job.ID), models.EventRedriven))
@@ -50,13 +50,13 @@ func TestRedrive(t *testing.T) {
 		s := jobstest.New(t)
 		worker := s.Worker(t, "one")
 		job, dead := dies(t, s, worker, models.FailUnauthorized, "a face")
-		_, err := s.Letters.Redrive(t.Context(), s.Admin, dead.ID, operate.Edit{})
+		_, err := s.DeadLetters.Redrive(t.Context(), s.Admin, dead.ID, operate.Edit{})
 		require.NoError(t, err)
 		_, newer := fails(t, s, worker, models.FailUnauthorized, "a face")
 		require.NotEqual(t, dead.ID, newer.ID)
 		before := s.Dump(t)
 
-		again, err := s.Letters.Redrive(t.Context(), s.Admin, dead.ID, operate.Edit{})
+		again, err := s.DeadLetters.Redrive(t.Context(), s.Admin, dead.ID, operate.Edit{})
 
 		require.NoError(t, err)
 		require.Equal(t, job.ID, again.ID)
@@ -74,7 +74,7 @@ func TestRedrive(t *testing.T) {
 		for i := range errs {
 			calls.Go(func() {
 				for again := true; again; again = models.IsOutage(errs[i]) { // no connection in time
-					_, errs[i] = s.Letters.Redrive(t.Context(), s.Admin, dead.ID, operate.Edit{})
+					_, errs[i] = s.DeadLetters.Redrive(t.Context(), s.Admin, dead.ID, operate.Edit{})
 				}
 			})
 		}
@@ -95,7 +95,7 @@ func TestRedrive(t *testing.T) {
 		dead, err := models.FindDeadLetter(t.Context(), s.DB, job.ID, 1)
 		require.NoError(t, err)
 
-		again, err := s.Letters.Redrive(t.Context(), s.Admin, dead.ID, operate.Edit{
+		again, err := s.DeadLetters.Redrive(t.Context(), s.Admin, dead.ID, operate.Edit{
 			Params: []byte(`{"durationSeconds": 3, "pace": 0}`), Prompt: new("a harbour in the rain"),
 		})
 
@@ -110,7 +110,7 @@ func TestRedrive(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "a harbour in the rain", prompts[job.ID].Text)
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-		_, err = s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+		_, err = s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 		require.NoError(t, err)
 		s.RequireInvariants(t)
 	})
@@ -123,7 +123,7 @@ func TestRedrive(t *testing.T) {
 		dead, err := models.FindDeadLetter(t.Context(), s.DB, job.ID, 1)
 		require.NoError(t, err)
 
-		again, err := s.Letters.Redrive(t.Context(), s.Admin, dead.ID, operate.Edit{Params: []byte(`{"durationSeconds": 3, "pace": 0}`)})
+		again, err := s.DeadLetters.Redrive(t.Context(), s.Admin, dead.ID, operate.Edit{Params: []byte(`{"durationSeconds": 3, "pace": 0}`)})
 
 		require.NoError(t, err)
 		require.Equal(t, 77, again.TimeoutSeconds)
@@ -141,7 +141,7 @@ func TestRedrive(t *testing.T) {
 			"params.durationSeconds": {Params: []byte(`{"durationSeconds": -1}`)},
 			"params":                 {Params: []byte(`[`)},
 		} {
-			_, err := s.Letters.Redrive(t.Context(), s.Admin, dead.ID, e)
+			_, err := s.DeadLetters.Redrive(t.Context(), s.Admin, dead.ID, e)
 			jobstest.RequireInvalid(t, err, field)
 		}
 
@@ -156,7 +156,7 @@ func TestRedrive(t *testing.T) {
 		_, err := s.Retrier.Retry(t.Context(), s.Client, job.ID, false)
 		require.NoError(t, err)
 
-		_, err = s.Letters.Redrive(t.Context(), s.Admin, dead.ID, operate.Edit{})
+		_, err = s.DeadLetters.Redrive(t.Context(), s.Admin, dead.ID, operate.Edit{})
 
 		jobstest.RequireCode(t, err, apierror.CodeConflict)
 		require.Contains(t, err.Error(), "retried by the job's owner")
@@ -206,7 +206,7 @@ func TestBulkRedrive(t *testing.T) {
 		worker := s.Worker(t, "one")
 		dead, _ := dies(t, s, worker, models.FailUnauthorized, "a face")
 		_, settled := dies(t, s, worker, models.FailUnauthorized, "a face")
-		_, err := s.Letters.Discard(t.Context(), s.Admin, settled.ID, "it is over")
+		_, err := s.DeadLetters.Discard(t.Context(), s.Admin, settled.ID, "it is over")
 		require.NoError(t, err)
 		s.Submit(t)
 

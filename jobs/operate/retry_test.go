@@ -19,9 +19,9 @@ func failedJob(t *testing.T) (*jobstest.Stack, *models.Job, jobs.Principal) {
 	t.Helper()
 	s, job, worker, fence := jobstest.Leased(t)
 	state := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("state"))
-	_, err := s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: state, Step: 3, Percent: 30})
+	_, err := s.Attempts.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: state, Step: 3, Percent: 30})
 	require.NoError(t, err)
-	_, err = s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: "No.", ErrorDetail: "at line 7"})
+	_, err = s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: "No.", ErrorDetail: "at line 7"})
 	require.NoError(t, err)
 	return s, s.Reload(t, job.ID), worker
 }
@@ -49,7 +49,7 @@ func TestRetry(t *testing.T) {
 		require.Equal(t, 2, granted.Attempt.Run)
 		require.Len(t, granted.Checkpoints, 1)
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-		end, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+		end, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 		require.NoError(t, err)
 		require.Equal(t, models.JobCompleted, end.Job.Status)
 		var letters []string
@@ -178,7 +178,7 @@ func TestFailure(t *testing.T) {
 		})
 		_, fence := s.Lease(t, worker)
 
-		_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailTransient, Message: "a hiccup"})
+		_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailTransient, Message: "a hiccup"})
 
 		require.NoError(t, err)
 		stored := s.Reload(t, job.ID)
@@ -195,10 +195,10 @@ func TestFailure(t *testing.T) {
 		s, job, worker, fence := jobstest.Leased(t)
 		s.Exec(t, "UPDATE jobs SET max_attempts = 10 WHERE id = ?", job.ID)
 		state := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("state"))
-		_, err := s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: state, Step: 1, Percent: 10})
+		_, err := s.Attempts.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: state, Step: 1, Percent: 10})
 		require.NoError(t, err)
 		refuse := func(message string) *models.Job {
-			_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailDefectiveResult, Message: message})
+			_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailDefectiveResult, Message: message})
 			require.NoError(t, err)
 			stored := s.Reload(t, job.ID)
 			if stored.Status == models.JobQueued {
@@ -234,18 +234,18 @@ func TestFailure(t *testing.T) {
 		s, job, worker, fence := jobstest.Leased(t)
 		for step := 1; step <= 2; step++ {
 			state := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte{byte(step)})
-			_, err := s.Holder.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: state, Step: step, Percent: 10})
+			_, err := s.Attempts.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: state, Step: step, Percent: 10})
 			require.NoError(t, err)
 		}
-		_, err := s.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+		_, err := s.Attempts.Release(t.Context(), worker, fence, models.FailPreempted)
 		require.NoError(t, err)
 		granted, fence := s.Lease(t, worker)
-		_, err = s.Holder.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{
+		_, err = s.Attempts.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{
 			Progress: models.Progress{Phase: models.PhaseResuming}, ResumedFrom: granted.Checkpoints[0].ID,
 		})
 		require.NoError(t, err)
 
-		_, err = s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailModelCrash, Message: "NaN"})
+		_, err = s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailModelCrash, Message: "NaN"})
 
 		require.NoError(t, err)
 		require.Equal(t, granted.Checkpoints[1].ID, s.Reload(t, job.ID).LatestCheckpointID)

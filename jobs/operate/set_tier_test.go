@@ -41,7 +41,7 @@ func TestSetJobTier(t *testing.T) {
 		require.NoError(t, err)
 		other := s.Submit(t)
 
-		_, err = s.Holder.Release(t.Context(), worker, jobstest.FenceOf(held), models.FailPreempted)
+		_, err = s.Attempts.Release(t.Context(), worker, jobstest.FenceOf(held), models.FailPreempted)
 
 		require.NoError(t, err)
 		require.Equal(t, models.TierBatch, s.Reload(t, job.ID).Lane)

@@ -29,7 +29,7 @@ const (
 //
 // It first records the request, then cancels the jobs in parts, each in its own transaction.
 // FinishCancels completes what Cancel does not.
-func (w *Workflows) Cancel(ctx context.Context, p jobs.Principal, id models.WorkflowID, reason string) (*models.Workflow, error) {
+func (w *WorkflowOperator) Cancel(ctx context.Context, p jobs.Principal, id models.WorkflowID, reason string) (*models.Workflow, error) {
 	if reason = strings.TrimSpace(reason); !text.Valid(reason, 0, MaxCancelReasonRunes) {
 		return nil, apierror.Invalid("reason", "The reason can have up to %d printable characters.", MaxCancelReasonRunes)
 	}
@@ -62,7 +62,7 @@ func (w *Workflows) Cancel(ctx context.Context, p jobs.Principal, id models.Work
 
 // cancelNodes cancels the jobs of a workflow whose cancellation was requested. Jobs come before
 // those on which they depend: no end of a cancelled job changes another one of the workflow.
-func (w *Workflows) cancelNodes(ctx context.Context, of *models.Workflow) error {
+func (w *WorkflowOperator) cancelNodes(ctx context.Context, of *models.Workflow) error {
 	left, err := models.ListUncancelled(ctx, w.DB, of.ID)
 	if err != nil {
 		return fmt.Errorf("find the jobs to cancel: %w", err)
@@ -75,7 +75,7 @@ func (w *Workflows) cancelNodes(ctx context.Context, of *models.Workflow) error 
 	return nil
 }
 
-func (w *Workflows) cancelPart(ctx context.Context, of *models.Workflow, ids []models.JobID) error {
+func (w *WorkflowOperator) cancelPart(ctx context.Context, of *models.Workflow, ids []models.JobID) error {
 	var done []*change.Change
 	err := jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
 		done = nil
@@ -106,7 +106,7 @@ func (w *Workflows) cancelPart(ctx context.Context, of *models.Workflow, ids []m
 // FinishCancels completes the cancellations of workflows that were cut off, and returns how many. They
 // take turns, a part of each after another, so that a large one delays no small one. What ctx leaves no
 // time for is left to the next call. Any number of processes may call it at once.
-func (w *Workflows) FinishCancels(ctx context.Context) (int, error) {
+func (w *WorkflowOperator) FinishCancels(ctx context.Context) (int, error) {
 	cut, err := models.ListCancelling(ctx, w.DB, cancelsLimit)
 	if err != nil {
 		return 0, fmt.Errorf("find the workflows to cancel: %w", err)

@@ -19,16 +19,16 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Workflows changes workflows as a whole, for their owners and for operators. Each change but Cancel
+// WorkflowOperator changes workflows as a whole, for their owners and for operators. Each change but Cancel
 // is one transaction, which locks jobs in the order of their ids, then the workflow.
-type Workflows struct {
+type WorkflowOperator struct {
 	DB        *bun.DB
 	Catalogue *catalogue.Catalogue
 	Notifier  *change.Notifier
 }
 
 // Get returns a workflow that the caller may see, or NOT_FOUND.
-func (w *Workflows) Get(ctx context.Context, p jobs.Principal, id models.WorkflowID) (*models.Workflow, error) {
+func (w *WorkflowOperator) Get(ctx context.Context, p jobs.Principal, id models.WorkflowID) (*models.Workflow, error) {
 	if !id.Valid() {
 		return nil, apierror.NotFound("workflow")
 	}
@@ -44,7 +44,7 @@ func (w *Workflows) Get(ctx context.Context, p jobs.Principal, id models.Workflo
 
 // change calls act in a transaction, and publishes the changes that it returns. It returns the
 // workflow as it is then.
-func (w *Workflows) change(ctx context.Context, p jobs.Principal, id models.WorkflowID, act func(ctx context.Context, tx bun.Tx, seen *models.Workflow) ([]*change.Change, error)) (*models.Workflow, error) {
+func (w *WorkflowOperator) change(ctx context.Context, p jobs.Principal, id models.WorkflowID, act func(ctx context.Context, tx bun.Tx, seen *models.Workflow) ([]*change.Change, error)) (*models.Workflow, error) {
 	if err := p.RequireChange(); err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (w *Workflows) change(ctx context.Context, p jobs.Principal, id models.Work
 // the others stay as they are. Each waits for its parents again. The runs start from the newest
 // checkpoints, unless fromScratch is set. Retry returns CONFLICT if there are none, if the workflow
 // is being cancelled, or if a job was deleted.
-func (w *Workflows) Retry(ctx context.Context, p jobs.Principal, id models.WorkflowID, fromScratch bool) (*models.Workflow, error) {
+func (w *WorkflowOperator) Retry(ctx context.Context, p jobs.Principal, id models.WorkflowID, fromScratch bool) (*models.Workflow, error) {
 	after, err := w.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, seen *models.Workflow) ([]*change.Change, error) {
 		failed, err := lockFailed(ctx, tx, id)
 		if err != nil {
@@ -138,7 +138,7 @@ func lockFailed(ctx context.Context, tx bun.Tx, id models.WorkflowID) ([]*change
 // Skip lets the nodes that depend on a node run as if it were COMPLETED. If it waits, it is
 // cancelled. Skipping it again changes nothing. Skip returns CONFLICT for a node that runs or is
 // COMPLETED, and for one whose result another node uses.
-func (w *Workflows) Skip(ctx context.Context, p jobs.Principal, id models.WorkflowID, key string) (*models.Workflow, error) {
+func (w *WorkflowOperator) Skip(ctx context.Context, p jobs.Principal, id models.WorkflowID, key string) (*models.Workflow, error) {
 	after, err := w.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, seen *models.Workflow) ([]*change.Change, error) {
 		node, c, err := lockNode(ctx, tx, id, key)
 		if err != nil || !node.SkippedAt.IsZero() {
@@ -236,7 +236,7 @@ func lockNode(ctx context.Context, tx bun.Tx, id models.WorkflowID, key string) 
 
 // Override lets a node not wait for one of its parents any more. It returns CONFLICT if the node
 // does not wait for it, or uses its result.
-func (w *Workflows) Override(ctx context.Context, p jobs.Principal, id models.WorkflowID, key, parent string) (*models.Workflow, error) {
+func (w *WorkflowOperator) Override(ctx context.Context, p jobs.Principal, id models.WorkflowID, key, parent string) (*models.Workflow, error) {
 	after, err := w.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, seen *models.Workflow) ([]*change.Change, error) {
 		node, c, err := lockNode(ctx, tx, id, key)
 		if err != nil || slices.Contains(node.Overridden, parent) {
@@ -282,7 +282,7 @@ const retryParentsLimit = 200
 
 // RetryParents opens new runs of failed jobs whose dependents demand it, and returns how many. Any
 // number of processes may call it at once.
-func (w *Workflows) RetryParents(ctx context.Context) (int, error) {
+func (w *WorkflowOperator) RetryParents(ctx context.Context) (int, error) {
 	due, err := models.ListParentRetries(ctx, w.DB, retryParentsLimit)
 	if err != nil {
 		return 0, fmt.Errorf("find the jobs to retry for their dependents: %w", err)
@@ -305,7 +305,7 @@ func (w *Workflows) RetryParents(ctx context.Context) (int, error) {
 
 // retryParent opens the run, unless the job was retried meanwhile or nothing waits for it. If it
 // cannot run again, its dependents are settled.
-func (w *Workflows) retryParent(ctx context.Context, due models.ParentRetry) (done *change.Change, err error) {
+func (w *WorkflowOperator) retryParent(ctx context.Context, due models.ParentRetry) (done *change.Change, err error) {
 	again := func(ctx context.Context, c *change.Change) error {
 		if err := models.ResolveDeadLetters(ctx, c.Tx, []models.JobID{due.JobID}, models.ResolvedRetried, jobs.HostName, "for a job that depends on it"); err != nil {
 			return err
@@ -319,7 +319,7 @@ func (w *Workflows) retryParent(ctx context.Context, due models.ParentRetry) (do
 }
 
 // withParent calls act for a job that is to be retried, if it still is.
-func (w *Workflows) withParent(ctx context.Context, due models.ParentRetry, act func(context.Context, *change.Change) error) (done *change.Change, err error) {
+func (w *WorkflowOperator) withParent(ctx context.Context, due models.ParentRetry, act func(context.Context, *change.Change) error) (done *change.Change, err error) {
 	err = jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
 		done = nil
 		job, err := models.LockFreeJob(ctx, tx, due.JobID)

@@ -18,9 +18,9 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Scheduler queues jobs at their start time, moves those whose slack has ended, and fails those
+// Releaser queues jobs at their start time, moves those whose slack has ended, and fails those
 // that no worker started before they expired.
-type Scheduler struct {
+type Releaser struct {
 	DB        *bun.DB
 	Notifier  *change.Notifier
 	Catalogue *catalogue.Catalogue
@@ -41,9 +41,9 @@ const (
 // Run queues jobs at their start time until ctx ends. It sleeps until the next job is due, by
 // PostgreSQL's clock, or a job is announced whose time may come before the next look. Every
 // control process runs it: they share the jobs that are due.
-func (s *Scheduler) Run(ctx context.Context) error {
+func (s *Releaser) Run(ctx context.Context) error {
 	soon := make(chan struct{}, 1)
-	defer s.Notifier.News.Subscribe(ctx, change.TopicDue, func() {
+	defer s.Notifier.Notifications.Subscribe(ctx, change.TopicDue, func() {
 		select {
 		case soon <- struct{}{}:
 		default:
@@ -76,7 +76,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 // returns how many it queued: 50,000 at most. If a batch fails, its jobs are queued one by one,
 // and only those that fail remain for the next pass. Any number of processes may call it at
 // once.
-func (s *Scheduler) Due(ctx context.Context) (int, error) {
+func (s *Releaser) Due(ctx context.Context) (int, error) {
 	var failed []error
 	total, alone, after := 0, 0, places{}
 	for total < dueBatches*dueBatch {
@@ -117,7 +117,7 @@ type due struct {
 
 // release queues up to limit due jobs that come after these places in one transaction, those of
 // the highest lanes first. It returns the ids also if it fails.
-func (s *Scheduler) release(ctx context.Context, limit int, after places) (found due, err error) {
+func (s *Releaser) release(ctx context.Context, limit int, after places) (found due, err error) {
 	err = jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
 		found = due{last: maps.Clone(after)}
 		var rows []*models.Job
@@ -161,7 +161,7 @@ func (s *Scheduler) release(ctx context.Context, limit int, after places) (found
 // Expire fails every job that no worker started before it expired, and returns how many it
 // failed. Each fails in its own transaction, together with its dependents. Any number of
 // processes may call it at once.
-func (s *Scheduler) Expire(ctx context.Context) (int, error) {
+func (s *Releaser) Expire(ctx context.Context) (int, error) {
 	ids, err := models.ListExpiringJobs(ctx, s.DB, dueLimit)
 	if err != nil {
 		return 0, fmt.Errorf("find jobs that expired: %w", err)
@@ -193,7 +193,7 @@ func expireRun(c *change.Change) error {
 
 // Slack looks at the queued jobs whose slack should end, and places them again. It returns how
 // many jobs need other capacity than before. Any number of processes may call it at once.
-func (s *Scheduler) Slack(ctx context.Context) (int, error) {
+func (s *Releaser) Slack(ctx context.Context) (int, error) {
 	due, err := models.ListSlackEnding(ctx, s.DB, dueLimit)
 	if err != nil {
 		return 0, fmt.Errorf("find jobs without slack: %w", err)
@@ -237,7 +237,7 @@ func lookAtSlack(ctx context.Context, db *bun.DB, p *change.Pace, id models.JobI
 			c.Note(models.EventQueued, jobs.Payload{"lane": job.Lane})
 			back := "no on-demand capacity can run it"
 			if !job.FinishBy.After(c.Now) {
-				back = "its finishBy is past"
+				back = "its finishBy is in the past"
 			}
 			c.SayCapacity(back)
 		}

@@ -55,7 +55,7 @@ func TestDue(t *testing.T) {
 			due = append(due, scheduleDue(t, s, []jobs.Principal{s.Admin, s.Client}[i%2]))
 		}
 
-		n, err := s.Scheduler.Due(t.Context())
+		n, err := s.Releaser.Due(t.Context())
 
 		require.NoError(t, err)
 		require.Equal(t, len(due), n)
@@ -63,7 +63,7 @@ func TestDue(t *testing.T) {
 			require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
 		}
 		s.RequireInvariants(t)
-		n, err = s.Scheduler.Due(t.Context())
+		n, err = s.Releaser.Due(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, n)
 	})
@@ -74,7 +74,7 @@ func TestDue(t *testing.T) {
 		s := jobstest.New(t)
 		dueAtOnce(t, s, 300)
 
-		n, err := s.Scheduler.Due(t.Context())
+		n, err := s.Releaser.Due(t.Context())
 
 		require.NoError(t, err)
 		require.Equal(t, 300, n)
@@ -107,7 +107,7 @@ func TestDue(t *testing.T) {
 		for i := range counts {
 			passes.Go(func() {
 				for { // a pass ends while others hold the rest
-					n, err := s.Scheduler.Due(t.Context())
+					n, err := s.Releaser.Due(t.Context())
 					if counts[i], errs[i] = counts[i]+n, err; n == 0 || err != nil {
 						return
 					}
@@ -134,7 +134,7 @@ func TestDue(t *testing.T) {
 		s := jobstest.NewClocked(t)
 		job := jobstest.SubmitAs(t, s.Stack, s.Client, func(in *submit.Submission) { in.RunAt = new(time.Now().Add(time.Hour)) })
 		due := func() int {
-			n, err := s.Scheduler.Due(t.Context())
+			n, err := s.Releaser.Due(t.Context())
 			require.NoError(t, err)
 			return n
 		}
@@ -163,7 +163,7 @@ func TestDue(t *testing.T) {
 		}
 		s.Exec(t, "ALTER TABLE jobs ADD CONSTRAINT never_queued CHECK (id <> '"+due[1].ID.UUID()+"' OR status <> 'QUEUED')")
 
-		n, err := s.Scheduler.Due(t.Context())
+		n, err := s.Releaser.Due(t.Context())
 
 		require.Equal(t, 4, n)
 		require.ErrorContains(t, err, "never_queued")
@@ -173,7 +173,7 @@ func TestDue(t *testing.T) {
 		}
 
 		s.Exec(t, "ALTER TABLE jobs DROP CONSTRAINT never_queued")
-		n, err = s.Scheduler.Due(t.Context())
+		n, err = s.Releaser.Due(t.Context())
 
 		require.NoError(t, err)
 		require.Equal(t, 1, n, "the next pass tries it again")
@@ -189,14 +189,14 @@ func TestDue(t *testing.T) {
 		require.NoError(t, s.DB.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
 			_, err := models.LockJob(ctx, tx, locked.ID)
 			require.NoError(t, err)
-			n, err := s.Scheduler.Due(ctx)
+			n, err := s.Releaser.Due(ctx)
 			require.Equal(t, 1, n)
 			return err
 		}))
 
 		require.Equal(t, models.JobQueued, s.Reload(t, free.ID).Status)
 		require.Equal(t, models.JobScheduled, s.Reload(t, locked.ID).Status)
-		n, err := s.Scheduler.Due(t.Context())
+		n, err := s.Releaser.Due(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 	})
@@ -212,7 +212,7 @@ func TestSchedulerRun(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var processes sync.WaitGroup
 		for range 2 {
-			processes.Go(func() { _ = s.Scheduler.Run(ctx) })
+			processes.Go(func() { _ = s.Releaser.Run(ctx) })
 		}
 		defer processes.Wait()
 		defer stop()
@@ -230,7 +230,7 @@ func TestSchedulerRun(t *testing.T) {
 
 		s := jobstest.New(t)
 		woken := 0
-		defer s.Notifier.News.Subscribe(t.Context(), change.TopicDue, func() { woken++ })()
+		defer s.Notifier.Notifications.Subscribe(t.Context(), change.TopicDue, func() { woken++ })()
 		submit := func(ahead time.Duration) {
 			jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.RunAt = new(time.Now().Add(ahead)) })
 		}

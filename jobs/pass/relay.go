@@ -138,11 +138,11 @@ func (r *Readier) Sweep(ctx context.Context) error {
 	if err := r.Notifier.Index.Rebuild(ctx, heads); err != nil {
 		return fmt.Errorf("sweep the ready index: %w", err)
 	}
-	standings, err := models.ListStandings(ctx, r.DB, nil)
+	standings, err := models.ListFlowStates(ctx, r.DB, nil)
 	if err != nil {
 		return fmt.Errorf("list the standings of accounts: %w", err)
 	}
-	if err := r.Notifier.Index.Stand(ctx, standings...); err != nil {
+	if err := r.Notifier.Index.SetFlows(ctx, standings...); err != nil {
 		return fmt.Errorf("sweep the ready index: %w", err)
 	}
 	r.Notifier.Waiters.Look()

@@ -37,9 +37,9 @@ type Token int
 const (
 	TokenRefused Token = iota
 	TokenTaken
-	// TokenHeld means that another submit with the same key took a token within the last seconds.
+	// TokenPending means that another submit with the same key took a token within the last seconds.
 	// Its job exists or is about to. If the job is not written, the token is given back.
-	TokenHeld
+	TokenPending
 )
 
 // Admission decides which submits are accepted now: by the rate of their account, and by how long
@@ -71,9 +71,9 @@ type entry struct {
 	// welcome means that the cached account admits the call, so that only its rate remains to be
 	// checked.
 	welcome bool
-	// held means that another call holds the token of one of the entry's keys.
-	held bool
-	err  error
+	// pending means that another call holds the token of one of the entry's keys.
+	pending bool
+	err     error
 }
 
 // Size is the entry's share of a batch.
@@ -82,8 +82,8 @@ func (e *entry) Size() int { return len(e.call.set) }
 // While another call holds the token of a submit's key, the key is looked up again with growing
 // pauses.
 const (
-	heldPauseFirst = 5 * time.Millisecond
-	heldPauseMost  = 200 * time.Millisecond
+	pendingPauseFirst = 5 * time.Millisecond
+	pendingPauseMost  = 200 * time.Millisecond
 )
 
 // admit checks the jobs that a call is about to submit, in their order. It sets the error of each
@@ -98,7 +98,7 @@ func (s *Submitter) admit(ctx context.Context, call *submitCall) (*pass, error) 
 	e := &entry{call: call, pass: pass{Admission: &s.Admission}}
 	e.account, _ = s.shares.Get(call.account, time.Now())
 	e.welcome = e.account != nil && len(e.judge(nil)) == 0
-	for pause := heldPauseFirst; ; pause = min(2*pause, heldPauseMost) {
+	for pause := pendingPauseFirst; ; pause = min(2*pause, pendingPauseMost) {
 		if !e.welcome || e.rated() {
 			if err := s.entries.Do(ctx, e, s.admitCalls); err != nil {
 				return nil, err
@@ -107,11 +107,11 @@ func (s *Submitter) admit(ctx context.Context, call *submitCall) (*pass, error) 
 		if e.err != nil {
 			return nil, e.err
 		}
-		if !e.held {
+		if !e.pending {
 			call.tier = e.account.Tier
 			return &e.pass, nil
 		}
-		e.held, e.welcome = false, false
+		e.pending, e.welcome = false, false
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -331,8 +331,8 @@ func (a *Admission) rate(ctx context.Context, entries []*entry) {
 			switch tokens[i] {
 			case TokenTaken:
 				one.token = true
-			case TokenHeld:
-				e.held = true
+			case TokenPending:
+				e.pending = true
 			case TokenRefused:
 				e.refuse(one, refused)
 			}

@@ -31,7 +31,7 @@ func (b *tokens) Take(_ context.Context, _ string, keys []string, _ int) (got []
 	for _, key := range keys {
 		switch {
 		case b.held[key]:
-			got = append(got, submit.TokenHeld)
+			got = append(got, submit.TokenPending)
 		case b.left > 0:
 			b.left--
 			b.held[key] = key != ""
@@ -242,7 +242,7 @@ func TestOverload(t *testing.T) {
 		_, _, err := s.Submitter.Submit(t.Context(), s.Client, batch)
 		require.NoError(t, err)
 		_, fence := s.Lease(t, worker)
-		_, err = s.Holder.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: models.Progress{Percent: 1, Phase: models.PhaseRendering}})
+		_, err = s.Attempts.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: models.Progress{Percent: 1, Phase: models.PhaseRendering}})
 		require.NoError(t, err)
 		submit := func(yielding string) (*models.Job, error) {
 			s.Exec(t, "UPDATE pools SET yielding_tiers = ?::text[]", yielding)
@@ -305,7 +305,7 @@ func TestOverload(t *testing.T) {
 		_, _, err := s.Submitter.Submit(t.Context(), s.Client, submission("", "20"))
 		require.NoError(t, err)
 		_, lost := s.Lease(t, worker)
-		_, err = s.Holder.Release(t.Context(), worker, lost, models.FailPreempted)
+		_, err = s.Attempts.Release(t.Context(), worker, lost, models.FailPreempted)
 		require.NoError(t, err)
 
 		done := jobstest.CompleteNext(t, s, worker)

@@ -77,7 +77,7 @@ func (s *Submitter) writePlain(ctx context.Context, calls []*submitCall) error {
 		}
 	}
 	b.leaveUnwritten()
-	b.tell(ctx, s)
+	b.answer(ctx, s)
 	return nil
 }
 
@@ -111,7 +111,7 @@ func (s *Submitter) writeRead(ctx context.Context, calls []*submitCall) error {
 	if err != nil {
 		return jobs.BatchError(err)
 	}
-	b.tell(ctx, s)
+	b.answer(ctx, s)
 	if b.unsettled { // the Settler does it, too, but a moment later
 		settler := change.Settler{DB: s.DB, Notifier: s.Notifier}
 		_, err := settler.Part(ctx, slices.Collect(maps.Keys(b.seen)))
@@ -368,8 +368,8 @@ func (b *submitBatch) parentsOf(call *submitCall, one *submission) ([]change.Par
 	return parents, nil
 }
 
-// tell sets the answers of the calls, and publishes the jobs, after the commit.
-func (b *submitBatch) tell(ctx context.Context, s *Submitter) {
+// answer sets the answers of the calls, and publishes the jobs, after the commit.
+func (b *submitBatch) answer(ctx context.Context, s *Submitter) {
 	for _, call := range b.calls {
 		call.answers = b.answers[call]
 		for i, answer := range call.answers {
@@ -382,5 +382,5 @@ func (b *submitBatch) tell(ctx context.Context, s *Submitter) {
 		call := b.of[c].call
 		call.written = append(call.written, c.Job)
 	}
-	tellSubmitted(ctx, s.Notifier, b.changes)
+	publishSubmitted(ctx, s.Notifier, b.changes)
 }

@@ -33,7 +33,7 @@ type submitCall struct {
 type submission struct {
 	in    Submission
 	asked models.Job
-	input *models.JobInput
+	input *models.SealedPrompt
 	err   error
 	// files are the files that its params name, values the parts of other jobs' outputs in its
 	// texts, and stored both as far as they need no fetch. badInput is why one of them is refused,
@@ -177,7 +177,7 @@ func (s *Submitter) prepare(ctx context.Context, call *submitCall) (err error) {
 }
 
 // seal encrypts a job's prompt, if it has one.
-func (s *Submitter) seal(job *models.Job, prompt string) (*models.JobInput, error) {
+func (s *Submitter) seal(job *models.Job, prompt string) (*models.SealedPrompt, error) {
 	if prompt == "" {
 		return nil, nil
 	}
@@ -185,7 +185,7 @@ func (s *Submitter) seal(job *models.Job, prompt string) (*models.JobInput, erro
 	if err != nil {
 		return nil, err
 	}
-	return &models.JobInput{JobID: job.ID, Run: job.Run, Ciphertext: sealed.Ciphertext, WrappedKey: sealed.WrappedKey}, nil
+	return &models.SealedPrompt{JobID: job.ID, Run: job.Run, Ciphertext: sealed.Ciphertext, WrappedKey: sealed.WrappedKey}, nil
 }
 
 // Refusal returns an error that the caller caused, or nil for any other.

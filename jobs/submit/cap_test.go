@@ -19,7 +19,7 @@ func TestCap(t *testing.T) {
 		first, second := s.Submit(t), s.Submit(t)
 		require.Equal(t, first.ID, jobstest.LeaseNext(t, s, s.Worker(t, "one")).Job.ID)
 		// A late standing says that the account is below its limit, as it was before.
-		require.NoError(t, s.Index().Stand(t.Context(), models.Standing{AccountID: s.Account.ID, Version: 1 << 40}))
+		require.NoError(t, s.Index().SetFlows(t.Context(), models.FlowState{AccountID: s.Account.ID, Version: 1 << 40}))
 		hinted, err := s.Index().First(t.Context(), []models.Queue{second.Queue()}, nil, 1)
 		require.NoError(t, err)
 		require.Len(t, hinted, 1, "the index would give the second job away")

@@ -64,7 +64,7 @@ func TestDependsOn(t *testing.T) {
 		"Failed": func(t *testing.T, s *jobstest.Stack, _ models.JobID) {
 			worker := s.Worker(t, "one")
 			_, fence := s.Lease(t, worker)
-			_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: "No."})
+			_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: "No."})
 			require.NoError(t, err)
 		},
 		"Cancelled": func(t *testing.T, s *jobstest.Stack, parent models.JobID) {
@@ -73,7 +73,7 @@ func TestDependsOn(t *testing.T) {
 		},
 		"Expired": func(t *testing.T, s *jobstest.Stack, parent models.JobID) {
 			s.Exec(t, "UPDATE jobs SET expires_at = clock_timestamp() WHERE id = ?", parent)
-			n, err := s.Scheduler.Expire(t.Context())
+			n, err := s.Releaser.Expire(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, 1, n)
 		},
@@ -131,7 +131,7 @@ func TestDependsOn(t *testing.T) {
 			}
 			s.RequireInvariants(t)
 			count := &jobstest.QueryCount{}
-			s.Canceller.DB, s.Holder.DB = s.DB.WithQueryHook(count), s.DB.WithQueryHook(count)
+			s.Canceller.DB, s.Attempts.DB = s.DB.WithQueryHook(count), s.DB.WithQueryHook(count)
 
 			end(t, s, parent.ID)
 
@@ -169,7 +169,7 @@ func TestDependsOn(t *testing.T) {
 		require.Zero(t, s.Reload(t, child.ID).BlockedBy)
 		require.Nil(t, jobstest.LeaseNext(t, s, worker))
 		s.Exec(t, "UPDATE jobs SET run_at = clock_timestamp() WHERE id = ?", child.ID)
-		n, err := s.Scheduler.Due(t.Context())
+		n, err := s.Releaser.Due(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
 		require.Equal(t, models.JobQueued, s.Reload(t, child.ID).Status)
@@ -194,7 +194,7 @@ func TestDependsOn(t *testing.T) {
 				})
 			}
 			racing.Go(func() {
-				_, errs[4] = s.Holder.Complete(context.Background(), worker, fence, lease.Completion{Video: &video})
+				_, errs[4] = s.Attempts.Complete(context.Background(), worker, fence, lease.Completion{Video: &video})
 			})
 			racing.Wait()
 
@@ -308,12 +308,12 @@ func TestSubmitConditions(t *testing.T) {
 		require.Equal(t, models.JobQueued, past.Status)
 		require.Equal(t, past.ID, jobstest.CompleteNext(t, s, worker).ID)
 		require.Nil(t, jobstest.LeaseNext(t, s, worker))
-		n, err := s.Scheduler.Due(t.Context())
+		n, err := s.Releaser.Due(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, n)
 
 		s.Exec(t, "UPDATE jobs SET run_at = clock_timestamp() WHERE id = ?", later.ID)
-		n, err = s.Scheduler.Due(t.Context())
+		n, err = s.Releaser.Due(t.Context())
 
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
@@ -374,13 +374,13 @@ func TestSubmitConditions(t *testing.T) {
 		job := jobstest.SubmitWith(t, s, func(in *submit.Submission) { in.ExpiresAt = new(time.Now().Add(time.Hour)) })
 		started := jobstest.SubmitWith(t, s, func(in *submit.Submission) { in.ExpiresAt, in.Priority = new(time.Now().Add(time.Hour)), 9 })
 		_, fence := s.Lease(t, worker)
-		_, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+		_, err := s.Attempts.Heartbeat(t.Context(), worker, fence, nil)
 		require.NoError(t, err)
-		_, err = s.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+		_, err = s.Attempts.Release(t.Context(), worker, fence, models.FailPreempted)
 		require.NoError(t, err)
 		s.Exec(t, "UPDATE jobs SET expires_at = clock_timestamp()")
 
-		n, err := s.Scheduler.Expire(t.Context())
+		n, err := s.Releaser.Expire(t.Context())
 
 		require.NoError(t, err)
 		require.Equal(t, 1, n)

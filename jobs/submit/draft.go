@@ -264,13 +264,13 @@ func (b *submitBatch) beginWithDraft(job *models.Job, account *models.Account) (
 	return nil, nil
 }
 
-// handOver moves the draft's checkpoints and inputs to the job that continues it.
-func (b *submitBatch) handOver(ctx context.Context) error {
+// moveDraftFiles moves the draft's checkpoints and inputs to the job that continues it.
+func (b *submitBatch) moveDraftFiles(ctx context.Context) error {
 	if b.draft == nil {
 		return nil
 	}
 	for _, c := range b.changes {
-		if err := models.HandOverDraft(ctx, b.tx, b.draft.ID, c.Job.ID); err != nil {
+		if err := models.MoveDraftFiles(ctx, b.tx, b.draft.ID, c.Job.ID); err != nil {
 			return err
 		}
 		if err := b.calls[0].by.AuditJob(ctx, b.tx, "continueJob", b.draft); err != nil {

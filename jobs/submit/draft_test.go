@@ -91,7 +91,7 @@ func TestDraft(t *testing.T) {
 		preview := s.Upload(t, worker, fence, models.ArtifactPreview, []byte("a clip"))
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 		complete := func(c lease.Completion) error {
-			_, err := s.Holder.Complete(t.Context(), worker, fence, c)
+			_, err := s.Attempts.Complete(t.Context(), worker, fence, c)
 			return err
 		}
 		jobstest.RequireInvalid(t, complete(lease.Completion{}), "preview")
@@ -111,7 +111,7 @@ func TestDraft(t *testing.T) {
 		s, _, worker, fence := jobstest.Leased(t)
 		o := jobstest.UploadAll(t, s, worker, fence)
 		preview := s.Upload(t, worker, fence, models.ArtifactPreview, []byte("a clip"))
-		_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &o.Video, Preview: &preview})
+		_, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &o.Video, Preview: &preview})
 		jobstest.RequireInvalid(t, err, "preview")
 	})
 }
@@ -155,7 +155,7 @@ func TestContinue(t *testing.T) {
 		prompts, err := s.Reader.Prompts(t.Context(), []models.JobID{job.ID})
 		require.NoError(t, err)
 		require.Equal(t, "a lighthouse in the fog", prompts[job.ID].Text)
-		_, err = s.Holder.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{
+		_, err = s.Attempts.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{
 			Progress: models.Progress{Phase: models.PhaseResuming}, ResumedFrom: checkpoint, ResumedNote: "torch 2.14\x00 made it",
 		})
 		require.NoError(t, err)
@@ -165,7 +165,7 @@ func TestContinue(t *testing.T) {
 		require.Len(t, resumed, 1)
 		require.Contains(t, string(resumed[0].Payload), "torch 2.14")
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-		end, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+		end, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 		require.NoError(t, err)
 		require.NotEmpty(t, end.Job.ResultID)
 		s.RequireInvariants(t)
@@ -282,7 +282,7 @@ func TestContinue(t *testing.T) {
 		fail := func() *lease.Lease {
 			granted, fence := s.Lease(t, worker)
 			require.Equal(t, job.ID, granted.Job.ID)
-			_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: "no"})
+			_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: "no"})
 			require.NoError(t, err)
 			return granted
 		}
@@ -315,7 +315,7 @@ func TestContinue(t *testing.T) {
 		granted, fence := s.Lease(t, worker)
 		require.Empty(t, granted.Checkpoints)
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-		end, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+		end, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 		require.NoError(t, err)
 		require.Equal(t, models.JobCompleted, end.Job.Status)
 		s.RequireInvariants(t)
@@ -328,12 +328,12 @@ func TestContinue(t *testing.T) {
 		require.NoError(t, err)
 		worker := s.Worker(t, "two")
 		_, fence := s.Lease(t, worker)
-		_, err = s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: "no"})
+		_, err = s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: "no"})
 		require.NoError(t, err)
 		letter, err := models.FindDeadLetter(t.Context(), s.DB, job.ID, 1)
 		require.NoError(t, err)
 
-		_, err = s.Letters.Redrive(t.Context(), s.Admin, letter.ID, operate.Edit{Prompt: new("a harbour")})
+		_, err = s.DeadLetters.Redrive(t.Context(), s.Admin, letter.ID, operate.Edit{Prompt: new("a harbour")})
 
 		require.NoError(t, err)
 		lease, _ := s.Lease(t, worker)

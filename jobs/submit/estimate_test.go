@@ -133,7 +133,7 @@ func TestEstimateJobs(t *testing.T) {
 		job := s.Submit(t)
 		_, fence := s.Lease(t, worker)
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("video"))
-		_, err := s.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+		_, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 		require.NoError(t, err)
 		s.Exec(t, "UPDATE job_attempts SET gpu_seconds = 3 WHERE job_id = ?", job.ID)
 		s.Exec(t, "UPDATE learning SET began_at = began_at - interval '1 minute', until = until - interval '1 minute'")

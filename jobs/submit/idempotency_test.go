@@ -13,8 +13,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// told is the result of a submit.
-type told struct {
+// announced is the result of a submit.
+type announced struct {
 	job          *models.Job
 	deduplicated bool
 	err          error
@@ -25,16 +25,16 @@ type told struct {
 func TestSubmit_DuringAnotherWithItsKey(t *testing.T) {
 	t.Parallel()
 
-	submitted := func(t *testing.T, s *submit.Submitter, p jobs.Principal, in submit.Submission) <-chan told {
-		answer := make(chan told, 1)
+	submitted := func(t *testing.T, s *submit.Submitter, p jobs.Principal, in submit.Submission) <-chan announced {
+		answer := make(chan announced, 1)
 		go func() {
 			job, deduplicated, err := s.Submit(t.Context(), p, in)
-			answer <- told{job, deduplicated, err}
+			answer <- announced{job, deduplicated, err}
 		}()
 		return answer
 	}
 	// begin submits a job whose commit waits until it is released, and then succeeds or fails.
-	begin := func(t *testing.T, s *jobstest.Stack, in submit.Submission, fails bool) (first <-chan told, let func()) {
+	begin := func(t *testing.T, s *jobstest.Stack, in submit.Submission, fails bool) (first <-chan announced, let func()) {
 		s.Exec(t, "CREATE SEQUENCE writers")
 		s.Exec(t, `CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS $$ BEGIN
 			IF nextval('writers') = 1 THEN

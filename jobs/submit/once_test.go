@@ -17,12 +17,12 @@ func TestAtMostOnce(t *testing.T) {
 	s := jobstest.New(t)
 	fail := func(class models.FailureClass) func(*testing.T, jobs.Principal, lease.Fence) {
 		return func(t *testing.T, worker jobs.Principal, fence lease.Fence) {
-			_, err := s.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: class, Message: "it broke."})
+			_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: class, Message: "it broke."})
 			require.NoError(t, err)
 		}
 	}
 	release := func(t *testing.T, worker jobs.Principal, fence lease.Fence) {
-		_, err := s.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+		_, err := s.Attempts.Release(t.Context(), worker, fence, models.FailPreempted)
 		require.NoError(t, err)
 	}
 	expire := func(t *testing.T, _ jobs.Principal, fence lease.Fence) {
@@ -57,7 +57,7 @@ func TestAtMostOnce(t *testing.T) {
 		for run := 1; run <= 2; run++ {
 			_, fence := s.Lease(t, worker)
 			if c.started {
-				_, err := s.Holder.Heartbeat(t.Context(), worker, fence, nil)
+				_, err := s.Attempts.Heartbeat(t.Context(), worker, fence, nil)
 				require.NoError(t, err, name)
 			}
 

@@ -136,7 +136,7 @@ func (in *Submission) validate(known *catalogue.Snapshot, outside outbound.Polic
 		job.ID, job.WorkflowID = in.node.JobID, in.node.WorkflowID
 	}
 	in.makeDraft(model, job)
-	in.bear(job, prices)
+	in.setConstraints(job, prices)
 	if in.Model != model.Name {
 		job.Alias = in.Model
 	}
@@ -203,8 +203,8 @@ func requestDigest(job *models.Job, in Submission) ([]byte, error) {
 	if in.AtMostOnce {
 		request = append(request, map[string]bool{"atMostOnce": true})
 	}
-	if bears := in.bears(); bears != nil {
-		request = append(request, bears)
+	if constraints := in.constraints(); constraints != nil {
+		request = append(request, constraints)
 	}
 	canonical, err := json.Marshal(request)
 	if err != nil {
@@ -234,7 +234,7 @@ func (in *Submission) validLimits() error {
 	if err := in.validConditions(); err != nil {
 		return err
 	}
-	if err := in.validBears(); err != nil {
+	if err := in.validConstraints(); err != nil {
 		return err
 	}
 	return in.validMetadata()

@@ -29,7 +29,7 @@ func (b *submitBatch) write(ctx context.Context, sealer *seal.Sealer) error {
 	if err := b.writeInputs(ctx); err != nil {
 		return fmt.Errorf("write the inputs of the jobs: %w", err)
 	}
-	if err := b.handOver(ctx); err != nil {
+	if err := b.moveDraftFiles(ctx); err != nil {
 		return fmt.Errorf("hand over the draft: %w", err)
 	}
 	if err := b.writeRequests(ctx); err != nil {
@@ -209,9 +209,9 @@ func (b *submitBatch) count(ctx context.Context) error {
 	return nil
 }
 
-// tellSubmitted publishes new jobs after their commit, all at once and without delaying the
+// publishSubmitted publishes new jobs after their commit, all at once and without delaying the
 // answers. Nobody subscribes to one of them yet.
-func tellSubmitted(ctx context.Context, n *change.Notifier, changes []*change.Change) {
+func publishSubmitted(ctx context.Context, n *change.Notifier, changes []*change.Change) {
 	var ready []jobs.ReadyJob
 	news := []string{change.TopicChanges}
 	for _, c := range changes {
@@ -235,7 +235,7 @@ func tellSubmitted(ctx context.Context, n *change.Notifier, changes []*change.Ch
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), change.NotifyTimeout)
 		defer cancel()
 		n.Ready(ctx, ready...)
-		n.News.Publish(ctx, news...)
+		n.Notifications.Publish(ctx, news...)
 	}
 	if n.Aside != nil {
 		n.Aside(tell)

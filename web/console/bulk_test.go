@@ -170,7 +170,7 @@ func TestBulkShow(t *testing.T) {
 		op := theBulk(t, b)
 		worker := b.Worker(t, "one")
 		_, fence := b.Lease(t, worker)
-		_, err := b.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no"})
+		_, err := b.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no"})
 		require.NoError(t, err)
 
 		jobstest.FinishBulk(t, b.Stack, op.ID)

@@ -48,24 +48,24 @@ import (
 
 // Config is what the console reads and calls.
 type Config struct {
-	Keys      *auth.Keys
-	Members   *auth.Members
-	Accounts  *auth.Accounts
-	Reader    *query.Reader
-	Watcher   *watch.Watcher
-	Submitter *submit.Submitter
-	Canceller *operate.Canceller
-	Deleter   *operate.Deleter
-	Operator  *operate.Operator
-	Registry  *registry.Registry
-	Fleet     *fleet.Operator
-	Pools     *fleet.Pools
-	Letters   *operate.DeadLetters
-	Retrier   *operate.Retrier
-	Webhooks  *webhook.Endpoints
-	Bulk      *bulk.Bulk
-	Schedules *schedule.Schedules
-	Workflows *workflow.Workflows
+	Keys        *auth.Keys
+	Members     *auth.Members
+	Accounts    *auth.Accounts
+	Reader      *query.Reader
+	Watcher     *watch.Watcher
+	Submitter   *submit.Submitter
+	Canceller   *operate.Canceller
+	Deleter     *operate.Deleter
+	Operator    *operate.QueueOperator
+	Registry    *registry.Registry
+	Fleet       *fleet.WorkerOperator
+	Pools       *fleet.Pools
+	DeadLetters *operate.DeadLetters
+	Retrier     *operate.Retrier
+	Webhooks    *webhook.Endpoints
+	Bulk        *bulk.Bulk
+	Schedules   *schedule.Schedules
+	Workflows   *workflow.Workflows
 	// Logs reads stored logs; nil if pages show none.
 	Logs shell.Logs
 	// SSO is the OpenID provider at which members can log in; nil for none.
@@ -109,9 +109,9 @@ func routes(pages *shell.Shell, config Config) []shell.Route {
 		pages.Routes(),
 		access.Routes(pages, access.Config{Keys: config.Keys, Members: config.Members, Accounts: config.Accounts, Reader: config.Reader, Schedules: config.Schedules, SSO: config.SSO, Secure: config.Secure}),
 		overview.Routes(pages, overview.Config{Reader: config.Reader, Alerts: config.Alerts}, charts),
-		job.Routes(pages, job.Config{Reader: config.Reader, Watcher: config.Watcher, Submitter: config.Submitter, Canceller: config.Canceller, Deleter: config.Deleter, Operator: config.Operator, Letters: config.Letters, Retrier: config.Retrier, Logs: config.Logs}),
+		job.Routes(pages, job.Config{Reader: config.Reader, Watcher: config.Watcher, Submitter: config.Submitter, Canceller: config.Canceller, Deleter: config.Deleter, Operator: config.Operator, Letters: config.DeadLetters, Retrier: config.Retrier, Logs: config.Logs}),
 		bulkops.Routes(pages, bulkops.Config{Bulk: config.Bulk}),
-		deadletters.Routes(pages, deadletters.Config{Reader: config.Reader, Letters: config.Letters, Bulk: config.Bulk}),
+		deadletters.Routes(pages, deadletters.Config{Reader: config.Reader, Letters: config.DeadLetters, Bulk: config.Bulk}),
 		schedules.Routes(pages, schedules.Config{Reader: config.Reader, Schedules: config.Schedules}),
 		workflows.Routes(pages, workflows.Config{Reader: config.Reader, Workflows: config.Workflows}),
 		queues.Routes(pages, queues.Config{Reader: config.Reader, Operator: config.Operator}, charts),

@@ -27,14 +27,14 @@ func (b *browser) dies(t *testing.T, worker jobs.Principal, class models.Failure
 	if log != "" {
 		failure.Log = new(b.Upload(t, worker, fence, models.ArtifactLog, []byte(log)))
 	}
-	_, err := b.Holder.Fail(t.Context(), worker, fence, failure)
+	_, err := b.Attempts.Fail(t.Context(), worker, fence, failure)
 	require.NoError(t, err)
 	letter, err := models.FindDeadLetter(t.Context(), b.DB, granted.Job.ID, granted.Job.Run)
 	require.NoError(t, err)
 	return letter
 }
 
-func (b *browser) letter(t *testing.T, id models.DeadLetterID) *models.DeadLetter {
+func (b *browser) deadLetter(t *testing.T, id models.DeadLetterID) *models.DeadLetter {
 	t.Helper()
 	found, err := b.Reader.DeadLetter(t.Context(), b.Admin, id)
 	require.NoError(t, err)
@@ -115,7 +115,7 @@ func TestDeadLetterGroup(t *testing.T) {
 		require.Contains(t, b.get(t, address.Cause("", letter.Fingerprint, false)).Body, "Redrive of 2 jobs: 0 done, 0 failed.")
 		_, err := b.Bulk.Pass(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, models.ResolvedRedriven, b.letter(t, letter.ID).Resolution, "the oldest is the canary")
+		require.Equal(t, models.ResolvedRedriven, b.deadLetter(t, letter.ID).Resolution, "the oldest is the canary")
 		require.Regexp(t, `<strong>1</strong> open`, b.get(t, address.Cause("", letter.Fingerprint, false)).Body)
 	})
 
@@ -136,8 +136,8 @@ func TestDeadLetterGroup(t *testing.T) {
 			require.Equal(t, http.StatusSeeOther, got.Status, got.Body)
 		}
 
-		require.Equal(t, "a <rehearsal>", b.letter(t, letter.ID).Note)
-		require.Empty(t, b.letter(t, other.ID).Resolution)
+		require.Equal(t, "a <rehearsal>", b.deadLetter(t, letter.ID).Note)
+		require.Empty(t, b.deadLetter(t, other.ID).Resolution)
 		require.Contains(t, b.get(t, address.Cause("", letter.Fingerprint, false)).Body, "None is open.")
 		require.Regexp(t, `(?s)discarded.*a &lt;rehearsal&gt;`, b.get(t, "/dead-letters/"+string(letter.ID)).Body)
 		acts, err := models.ListAudit(t.Context(), b.DB, letter.Fingerprint, "", 10)

@@ -33,7 +33,7 @@ func TestVideos(t *testing.T) {
 			made := b.Upload(t, worker, fence, models.ArtifactThumbnail, thumbnail)
 			end.Thumbnail = &made
 		}
-		_, err := b.Holder.Complete(t.Context(), worker, fence, end)
+		_, err := b.Attempts.Complete(t.Context(), worker, fence, end)
 		require.NoError(t, err)
 		return job
 	}

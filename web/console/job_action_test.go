@@ -17,7 +17,7 @@ func (b *browser) failed(t *testing.T, reason string) *models.Job {
 	job := b.Submit(t)
 	worker := b.Worker(t, "failing")
 	_, fence := b.Lease(t, worker)
-	_, err := b.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: reason})
+	_, err := b.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: reason})
 	require.NoError(t, err)
 	return b.Reload(t, job.ID)
 }

@@ -43,13 +43,13 @@ func TestJobList(t *testing.T) {
 		granted, fence := b.Lease(t, worker)
 		require.NotContains(t, b.get(t, "/jobs").Body, `class="peek"`)
 		object := b.Upload(t, worker, fence, models.ArtifactPreview, []byte("a picture"))
-		_, err := b.Holder.CommitArtifact(t.Context(), worker, fence, models.ArtifactPreview, object)
+		_, err := b.Attempts.CommitArtifact(t.Context(), worker, fence, models.ArtifactPreview, object)
 		require.NoError(t, err)
 		picture := `class="peek" src="/artifacts/` + string(b.Reload(t, granted.Job.ID).PreviewID)
 
 		require.Contains(t, b.get(t, "/jobs").Body, picture)
 
-		_, err = b.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no such style"})
+		_, err = b.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no such style"})
 		require.NoError(t, err)
 		require.NotContains(t, b.get(t, "/jobs").Body, picture)
 	})

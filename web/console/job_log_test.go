@@ -35,7 +35,7 @@ func (b *browser) failedWithLog(t *testing.T, text string) (*models.Job, models.
 	worker := b.Worker(t, "logging")
 	_, fence := b.Lease(t, worker)
 	log := b.Upload(t, worker, fence, models.ArtifactLog, []byte(text))
-	_, err := b.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no such style", Log: &log})
+	_, err := b.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no such style", Log: &log})
 	require.NoError(t, err)
 	attempts, err := b.Reader.Attempts(t.Context(), []models.JobID{job.ID})
 	require.NoError(t, err)
@@ -69,7 +69,7 @@ func TestJobLog(t *testing.T) {
 		require.Contains(t, b.get(t, "/jobs/"+string(job.ID)).Body, `hx-get="`+path+`?part=1"`)
 		require.Contains(t, b.get(t, path).Body, "The worker has sent no lines yet.")
 		says := "\x1b[1mloading\x1b[0m <script>\n10%\r99%\n"
-		_, err := b.Holder.AppendLog(t.Context(), worker, fence, 0, says)
+		_, err := b.Attempts.AppendLog(t.Context(), worker, fence, 0, says)
 		require.NoError(t, err)
 
 		page := b.get(t, path).Body

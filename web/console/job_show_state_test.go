@@ -62,7 +62,7 @@ func TestJobShow_State(t *testing.T) {
 		require.Regexp(t, `the worker was notified(.|\n)*<dd>\s*after 0.2 s(.|\n)*<dt>Stopped</dt>\s*<dd>\s*not yet`, told)
 		require.NotContains(t, told, "notifying")
 
-		_, err = b.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+		_, err = b.Attempts.Release(t.Context(), worker, fence, models.FailPreempted)
 		require.NoError(t, err)
 		b.Exec(t, "UPDATE jobs SET cancel_stopped_at = cancel_requested_at + interval '500 ms' WHERE id = ?", job.ID)
 
@@ -78,7 +78,7 @@ func TestJobShow_State(t *testing.T) {
 		b := operator(t)
 		job, worker, fence := b.resumed(t)
 		log := b.Upload(t, worker, fence, models.ArtifactLog, []byte("a log"))
-		end, err := b.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no such style", Log: &log})
+		end, err := b.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no such style", Log: &log})
 		require.NoError(t, err)
 		require.Equal(t, models.JobFailed, end.Job.Status)
 

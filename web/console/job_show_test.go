@@ -78,12 +78,12 @@ func (b *browser) resumed(t *testing.T) (job *models.Job, worker jobs.Principal,
 	first, second := b.Worker(t, "first"), b.Worker(t, "second")
 	_, held := b.Lease(t, first)
 	checkpoint := b.Upload(t, first, held, models.ArtifactCheckpoint, []byte("state"))
-	_, err := b.Holder.CommitCheckpoint(t.Context(), first, held, jobs.Checkpoint{Object: checkpoint, Step: 4, Percent: 40})
+	_, err := b.Attempts.CommitCheckpoint(t.Context(), first, held, jobs.Checkpoint{Object: checkpoint, Step: 4, Percent: 40})
 	require.NoError(t, err)
-	_, err = b.Holder.Release(t.Context(), first, held, models.FailPreempted)
+	_, err = b.Attempts.Release(t.Context(), first, held, models.FailPreempted)
 	require.NoError(t, err)
 	granted, fence := b.Lease(t, second)
-	_, err = b.Holder.ReportProgress(t.Context(), second, fence, lease.ProgressReport{
+	_, err = b.Attempts.ReportProgress(t.Context(), second, fence, lease.ProgressReport{
 		Progress: models.Progress{Percent: 41, Phase: models.PhaseRendering, Message: "drawing"}, ResumedFrom: granted.Checkpoints[0].ID,
 	})
 	require.NoError(t, err)
@@ -93,7 +93,7 @@ func (b *browser) resumed(t *testing.T) (job *models.Job, worker jobs.Principal,
 func (b *browser) complete(t *testing.T, worker jobs.Principal, fence lease.Fence) {
 	t.Helper()
 	video := b.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
-	_, err := b.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+	_, err := b.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 	require.NoError(t, err)
 }
 
@@ -382,9 +382,9 @@ func TestEvidence(t *testing.T) {
 	worker := b.Worker(t, "one")
 	granted, fence := b.Lease(t, worker)
 	object := b.Upload(t, worker, fence, models.ArtifactEvidence, []byte("a frame"))
-	_, err := b.Holder.CommitArtifact(t.Context(), worker, fence, models.ArtifactEvidence, object)
+	_, err := b.Attempts.CommitArtifact(t.Context(), worker, fence, models.ArtifactEvidence, object)
 	require.NoError(t, err)
-	_, err = b.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailDefectiveResult, Message: "BLACK: It is black."})
+	_, err = b.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailDefectiveResult, Message: "BLACK: It is black."})
 	require.NoError(t, err)
 
 	body := b.get(t, "/jobs/"+string(granted.Job.ID)).Body

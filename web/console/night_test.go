@@ -27,11 +27,11 @@ func incident(t *testing.T) (b *browser, waiting, failed, told *models.Job) {
 			worker := b.Worker(t, host)
 			granted, fence := b.Lease(t, worker)
 			require.Equal(t, job.ID, granted.Job.ID)
-			_, err := b.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailModelCrash, Message: "CUDA error: an illegal memory access"})
+			_, err := b.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailModelCrash, Message: "CUDA error: an illegal memory access"})
 			require.NoError(t, err)
 			if i < len(hosts)-1 {
 				b.Exec(t, "UPDATE jobs SET run_at = clock_timestamp() WHERE status = 'SCHEDULED'")
-				_, err = b.Scheduler.Due(t.Context())
+				_, err = b.Releaser.Due(t.Context())
 				require.NoError(t, err)
 			}
 			_, err = b.Fleet.TerminateWorker(t.Context(), b.Admin, worker.WorkerID)
@@ -44,14 +44,14 @@ func incident(t *testing.T) (b *browser, waiting, failed, told *models.Job) {
 	for range 2 {
 		jobstest.SubmitAs(t, b.Stack, b.Client, func(in *submit.Submission) { in.MaxAttempts = new(1) })
 		_, fence := b.Lease(t, bad)
-		_, err := b.Holder.Fail(t.Context(), bad, fence, lease.Failure{Class: models.FailModelCrash, Message: "CUDA error: uncorrectable ECC"})
+		_, err := b.Attempts.Fail(t.Context(), bad, fence, lease.Failure{Class: models.FailModelCrash, Message: "CUDA error: uncorrectable ECC"})
 		require.NoError(t, err)
 	}
 	for _, host := range []string{"spot-1", "spot-2"} { // taken away last night
 		b.Submit(t)
 		worker := b.Worker(t, host)
 		_, fence := b.Lease(t, worker)
-		_, err := b.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+		_, err := b.Attempts.Release(t.Context(), worker, fence, models.FailPreempted)
 		require.NoError(t, err)
 		_, err = b.Fleet.TerminateWorker(t.Context(), b.Admin, worker.WorkerID)
 		require.NoError(t, err)

@@ -33,7 +33,7 @@ func (b *browser) schedule(t *testing.T, name string) *models.Schedule {
 func filmSchedule(t *testing.T, b *browser) *models.Schedule {
 	t.Helper()
 	s, err := b.Schedules.Create(t.Context(), b.Client, schedule.Input{Name: "nightly", EverySeconds: 3600, Request: schedule.Request{Workflow: &workflow.Input{
-		Name: "harbour film", Jobs: []workflow.JobInput{
+		Name: "harbour film", Jobs: []workflow.Node{
 			{Key: "shots.s1", Job: submit.Submission{Model: "testcard", Prompt: "fog"}},
 			{Key: "shots.s2", After: []string{"shots.s1"}, Job: submit.Submission{Model: "testcard", Prompt: "dawn " + markup}},
 		},

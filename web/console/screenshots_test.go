@@ -65,7 +65,7 @@ func exhibit(t *testing.T) (b *browser, pages map[string]string) {
 			continue
 		}
 		progress := models.Progress{Percent: float64(25 * (i - 5)), Phase: models.PhaseRendering, Message: "denoising", Step: new(12 * (i - 5)), TotalSteps: new(50)}
-		_, err := b.Holder.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: progress})
+		_, err := b.Attempts.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: progress})
 		require.NoError(t, err)
 		b.busy(t, worker, fence)
 	}
@@ -112,7 +112,7 @@ func (b *browser) film(t *testing.T, worker jobs.Principal, fence lease.Fence, f
 	film, err := os.ReadFile(made(filepath.Join(t.TempDir(), "film.mp4"), "-t", "2", "-pix_fmt", "yuv420p", "-movflags", "+faststart"))
 	require.NoError(t, err)
 	video := b.Upload(t, worker, fence, models.ArtifactFinalVideo, film)
-	_, err = b.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Thumbnail: &thumbnail})
+	_, err = b.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Thumbnail: &thumbnail})
 	require.NoError(t, err)
 }
 
@@ -120,7 +120,7 @@ func (b *browser) film(t *testing.T, worker jobs.Principal, fence lease.Fence, f
 func (b *browser) busy(t *testing.T, worker jobs.Principal, fence lease.Fence) {
 	t.Helper()
 	total := int64(141 << 30)
-	_, err := b.Holder.Heartbeat(t.Context(), worker, fence, []lease.GPUSample{{
+	_, err := b.Attempts.Heartbeat(t.Context(), worker, fence, []lease.GPUSample{{
 		Utilization: new(0.97), MemoryUsedBytes: new(total * 8 / 10), MemoryTotalBytes: &total, TemperatureC: new(64.0), PowerW: new(612.0),
 	}})
 	require.NoError(t, err)
@@ -132,12 +132,12 @@ func (b *browser) moved(t *testing.T, first, second jobs.Principal) *models.Job 
 	job := jobstest.SubmitAs(t, b.Stack, b.Client, func(in *submit.Submission) { in.Prompt = "A steam train crosses a viaduct in the morning light" })
 	_, held := b.Lease(t, first)
 	checkpoint := b.Upload(t, first, held, models.ArtifactCheckpoint, []byte("state"))
-	_, err := b.Holder.CommitCheckpoint(t.Context(), first, held, jobs.Checkpoint{Object: checkpoint, Step: 20, Percent: 40})
+	_, err := b.Attempts.CommitCheckpoint(t.Context(), first, held, jobs.Checkpoint{Object: checkpoint, Step: 20, Percent: 40})
 	require.NoError(t, err)
-	_, err = b.Holder.Release(t.Context(), first, held, models.FailPreempted)
+	_, err = b.Attempts.Release(t.Context(), first, held, models.FailPreempted)
 	require.NoError(t, err)
 	granted, fence := b.Lease(t, second)
-	_, err = b.Holder.ReportProgress(t.Context(), second, fence, lease.ProgressReport{
+	_, err = b.Attempts.ReportProgress(t.Context(), second, fence, lease.ProgressReport{
 		Progress: models.Progress{Percent: 62, Phase: models.PhaseRendering, Message: "denoising", Step: new(31), TotalSteps: new(50)}, ResumedFrom: granted.Checkpoints[0].ID,
 	})
 	require.NoError(t, err)
@@ -157,11 +157,11 @@ func (b *browser) moved(t *testing.T, first, second jobs.Principal) *models.Job 
 // harbour is the film of docs/users/examples/harbour.yaml, of which a worker has rendered half.
 func (b *browser) harbour(t *testing.T, worker jobs.Principal) *models.Workflow {
 	t.Helper()
-	shot := func(key, prompt, params string) workflow.JobInput {
-		return workflow.JobInput{Key: key, Job: submit.Submission{Model: "testcard", Prompt: prompt, Params: []byte(params)}}
+	shot := func(key, prompt, params string) workflow.Node {
+		return workflow.Node{Key: key, Job: submit.Submission{Model: "testcard", Prompt: prompt, Params: []byte(params)}}
 	}
 	const pier = `{"durationSeconds": 3, "referenceImage": "{{shots.fog.lastFrame}}"}`
-	in := workflow.Input{Name: "harbour", Output: "film", Jobs: []workflow.JobInput{
+	in := workflow.Input{Name: "harbour", Output: "film", Jobs: []workflow.Node{
 		shot("shots.fog", "A harbour at dawn, the fog lifts over an empty pier", `{"durationSeconds": 3}`),
 		shot("shots.boats", "Fishing boats leave the harbour, wide shot", `{"durationSeconds": 4}`),
 		shot("shots.lamp", "On the pier, a keeper puts out the last lamp", pier),
@@ -178,7 +178,7 @@ func (b *browser) harbour(t *testing.T, worker jobs.Principal) *models.Workflow 
 		rendered = append(rendered, lease.Job.ID)
 	}
 	granted, fence := b.Lease(t, worker)
-	_, err = b.Holder.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{
+	_, err = b.Attempts.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{
 		Progress: models.Progress{Percent: 62, Phase: models.PhaseRendering, Message: "denoising", Step: new(31), TotalSteps: new(50)},
 	})
 	require.NoError(t, err)

@@ -33,7 +33,7 @@ func TestSlowReader(t *testing.T) {
 	_, err = io.Copy(io.Discard, login.Body)
 	require.NoError(t, err)
 	require.NoError(t, login.Body.Close())
-	job, followers := s.Submit(t), s.Watcher.News.(*jobstest.News).Followers
+	job, followers := s.Submit(t), s.Watcher.Notifications.(*jobstest.Notifications).Followers
 	s.Happen(t, job.ID, 400)
 
 	live, err := client.Get(server.URL + "/jobs/" + string(job.ID) + "/live")

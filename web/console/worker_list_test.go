@@ -20,7 +20,7 @@ func TestGPULine(t *testing.T) {
 	b.Submit(t)
 	worker := b.Worker(t, "one")
 	_, fence := b.Lease(t, worker)
-	_, err := b.Holder.Heartbeat(t.Context(), worker, fence, []lease.GPUSample{
+	_, err := b.Attempts.Heartbeat(t.Context(), worker, fence, []lease.GPUSample{
 		{Utilization: new(0.97), MemoryUsedBytes: new(int64(60 << 30)), MemoryTotalBytes: new(int64(80 << 30)), TemperatureC: new(64.4), PowerW: new(652.3)},
 		{Index: 1, ECCUncorrected: new(int64(2)), Xid: new(79)},
 	})

@@ -51,7 +51,7 @@ func (s *service) registerAttention(api huma.API) {
 			return nil, err
 		}
 		defer read.End()
-		causes, err := (&attention.Reader{Reader: s.Reader, Alerts: s.Alerts}).Causes(ctx, p)
+		causes, err := (&attention.Finder{Jobs: s.Reader, Alerts: s.Alerts}).Causes(ctx, p)
 		if err != nil {
 			return nil, err
 		}

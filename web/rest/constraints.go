@@ -5,8 +5,8 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Bearing is what a request says that its job can bear.
-type Bearing struct {
+// Constraints are what a request demands of the capacity for its job.
+type Constraints struct {
 	MaxPreemptions  *int     `json:"max_preemptions,omitempty" doc:"After this number of lost spot workers, a run continues on on-demand capacity only: 0 to 1000. With 0 it never runs on spot capacity."`
 	FinishBy        *string  `json:"finish_by,omitempty" format:"date-time" doc:"Deadline for completion, at most one year ahead. A job without slack runs on on-demand capacity only. A job that misses the deadline is late, and continues."`
 	MaxPricePerHour *float64 `json:"max_price_per_hour,omitempty" doc:"The highest price of a worker that may run the job, in US dollars per hour: 0 to 10,000. Three digits of it count, rounded down."`
@@ -44,7 +44,7 @@ func (o *Own) addTo(in *submit.Submission) {
 }
 
 // addTo copies it to a submission.
-func (b *Bearing) addTo(in *submit.Submission) error {
+func (b *Constraints) addTo(in *submit.Submission) error {
 	finish, err := readTime("finish_by", value(b.FinishBy))
 	if err != nil {
 		return err

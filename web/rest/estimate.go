@@ -47,7 +47,7 @@ func (s *service) estimateVideo(ctx context.Context, in *videoInput) (*estimateO
 	return out, renamed(err, names)
 }
 
-func (s *service) estimateJob(ctx context.Context, in *jobInput) (*estimateOutput, error) {
+func (s *service) estimateJob(ctx context.Context, in *submitInput) (*estimateOutput, error) {
 	submission, err := s.jobSubmission(callerOf(ctx).Principal, in)
 	if err != nil {
 		return nil, jobWords(err)

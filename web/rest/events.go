@@ -48,7 +48,7 @@ type events struct {
 }
 
 type eventsInput struct {
-	JobInput
+	JobPath
 	After       int64  `query:"after" minimum:"0" maximum:"2147483647" doc:"Return events with a seq above this one."`
 	LastEventID string `header:"Last-Event-ID" doc:"For streams: the seq of the last event that was read. It takes precedence over after."`
 }

@@ -226,7 +226,7 @@ func TestWait(t *testing.T) {
 		a := newAPI(t)
 		job := a.Submit(t)
 		looked := make(chan struct{})
-		a.Watcher.News = &subscribed{a.Watcher.News, looked}
+		a.Watcher.Notifications = &subscribed{a.Watcher.Notifications, looked}
 		held := make(chan answer)
 		go func() { held <- a.get(t, videos+"/"+string(job.ID)+"?wait=60") }()
 		<-looked
@@ -246,7 +246,7 @@ func TestWait(t *testing.T) {
 		a := newAPI(t)
 		job := a.Submit(t)
 		looked := make(chan struct{})
-		a.Watcher.News = &subscribed{a.Watcher.News, looked}
+		a.Watcher.Notifications = &subscribed{a.Watcher.Notifications, looked}
 		held := make(chan answer)
 		go func() { held <- a.get(t, videos+"/"+string(job.ID)+"?wait=60") }()
 		<-looked
@@ -271,12 +271,12 @@ func TestWait(t *testing.T) {
 
 // subscribed reports when there is a subscriber.
 type subscribed struct {
-	jobs.News
+	jobs.Notifications
 	looked chan struct{}
 }
 
-// Subscribe implements jobs.News.
+// Subscribe implements jobs.Notifications.
 func (s *subscribed) Subscribe(ctx context.Context, id string, told func()) (stop func()) {
 	defer close(s.looked)
-	return s.News.Subscribe(ctx, id, told)
+	return s.Notifications.Subscribe(ctx, id, told)
 }

@@ -27,7 +27,7 @@ type jobRequest struct {
 	CallbackURL *string      `json:"callback_url,omitempty" doc:"An https URL that receives a webhook when a run of the job ends: see docs/users/webhooks.md."`
 	AtMostOnce  *bool        `json:"at_most_once,omitempty" doc:"Never start the job twice: if its only attempt ends without a result, the job fails. Not with retry_policy, unless max_retries alone is 0."`
 	Placing
-	Bearing
+	Constraints
 	Own
 	Draft          *draftAsked `json:"draft,omitempty" doc:"Ends the job after some steps, with a preview and without a video: see docs/users/drafts.md."`
 	IdempotencyKey *string     `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters. The header Idempotency-Key has the same meaning. The same key with the same request returns the same job."`
@@ -72,7 +72,7 @@ type jobView struct {
 	Region         string         `json:"region,omitempty" doc:"The region that the job prefers, or that it must run in if require_region is true."`
 	RequireRegion  bool           `json:"require_region,omitempty" doc:"True if the job runs only in its region."`
 	DependsOn      []models.JobID `json:"depends_on,omitempty" nullable:"false" doc:"The jobs that must be completed before this one starts."`
-	query.Bears
+	query.Constraints
 	query.Given
 	HasHandle bool           `json:"has_handle,omitempty" doc:"True if the next attempt adopts what this one runs at an external service."`
 	Draft     *query.Draft   `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
@@ -130,7 +130,7 @@ var jobNames = map[string]string{
 	"maxPreemptions": "max_preemptions", "finishBy": "finish_by", "maxPricePerHour": "max_price_per_hour",
 }
 
-func (s *service) createJob(ctx context.Context, in *jobInput) (*scheduledOutput, error) {
+func (s *service) createJob(ctx context.Context, in *submitInput) (*scheduledOutput, error) {
 	submission, err := s.jobSubmission(callerOf(ctx).Principal, in)
 	if err != nil {
 		return nil, jobWords(err)
@@ -142,7 +142,7 @@ func (s *service) createJob(ctx context.Context, in *jobInput) (*scheduledOutput
 	return submitted(ctx, job), nil
 }
 
-func (s *service) continueJob(ctx context.Context, in *JobInput) (*scheduledOutput, error) {
+func (s *service) continueJob(ctx context.Context, in *JobPath) (*scheduledOutput, error) {
 	job, _, err := s.Submitter.Continue(ctx, callerOf(ctx).Principal, in.ID)
 	if err != nil {
 		return nil, err
@@ -161,14 +161,14 @@ func submitted(ctx context.Context, job *models.Job) *scheduledOutput {
 // jobWords renames the field of an error.
 func jobWords(err error) error { return renamed(err, jobNames) }
 
-// jobInput is a request with a job of any type.
-type jobInput struct {
+// submitInput is a request with a job of any type.
+type submitInput struct {
 	IdempotencyHeader
 	Body jobRequest
 }
 
 // jobSubmission converts a request.
-func (s *service) jobSubmission(p jobs.Principal, in *jobInput) (submit.Submission, error) {
+func (s *service) jobSubmission(p jobs.Principal, in *submitInput) (submit.Submission, error) {
 	asked := in.Body
 	key, err := in.with(asked.IdempotencyKey)
 	if err != nil {
@@ -198,7 +198,7 @@ func (s *service) jobSubmission(p jobs.Principal, in *jobInput) (submit.Submissi
 	if err := asked.Placing.addTo(&submission); err != nil {
 		return submission, err
 	}
-	if err := asked.Bearing.addTo(&submission); err != nil {
+	if err := asked.Constraints.addTo(&submission); err != nil {
 		return submission, err
 	}
 	switch value(asked.Priority) {
@@ -272,7 +272,7 @@ func knownTime(t time.Time) *time.Time {
 }
 
 func (s *service) getJob(ctx context.Context, in *readInput) (*jobOutput, error) {
-	job, err := s.hold(ctx, in.ID, in.Wait)
+	job, err := s.awaitEnd(ctx, in.ID, in.Wait)
 	if err != nil {
 		return nil, err
 	}
@@ -286,7 +286,7 @@ func (s *service) getJob(ctx context.Context, in *readInput) (*jobOutput, error)
 
 // cancelInput names a job to cancel, and why.
 type cancelInput struct {
-	JobInput
+	JobPath
 	Reason string `query:"reason" doc:"Reason, shown with the job. Up to 200 characters."`
 }
 
@@ -348,7 +348,7 @@ func view(job *models.Job) *jobView {
 		ExecuteAt: knownTime(job.RunAt), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt), DeletedAt: knownTime(job.DeletedAt), Retries: max(0, job.AttemptNo-1),
 		Waited: job.QueuedSeconds, Ran: job.LeasedSeconds, Continues: job.Continues, AtMostOnce: job.AtMostOnce, HasHandle: job.HasHandle(),
 		TimeoutSeconds: job.TimeoutSeconds, ExpiresAt: knownTime(job.ExpiresAt), Region: job.Region, RequireRegion: job.RequireRegion,
-		Inputs: []jobInputView{}, Bears: query.BearsOf(job), Given: query.GivenOf(job),
+		Inputs: []jobInputView{}, Constraints: query.ConstraintsOf(job), Given: query.GivenOf(job),
 	}
 }
 

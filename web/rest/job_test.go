@@ -300,14 +300,14 @@ func TestPreviewURL(t *testing.T) {
 			none := a.get(t, at)
 			require.Nil(t, none.body["preview_url"])
 			object := a.Upload(t, worker, fence, models.ArtifactPreview, []byte("a picture"))
-			_, err := a.Holder.CommitArtifact(t.Context(), worker, fence, models.ArtifactPreview, object)
+			_, err := a.Attempts.CommitArtifact(t.Context(), worker, fence, models.ArtifactPreview, object)
 			require.NoError(t, err)
 
 			first := a.get(t, at)
 			require.Contains(t, first.body["preview_url"], "/objects/")
 			require.NotEqual(t, none.header.Get("ETag"), first.header.Get("ETag"))
 
-			_, err = a.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no such style"})
+			_, err = a.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no such style"})
 			require.NoError(t, err)
 			require.Nil(t, a.get(t, at).body["preview_url"], "the job has ended")
 		})

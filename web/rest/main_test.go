@@ -136,7 +136,7 @@ func (a *api) finish(t *testing.T, worker jobs.Principal, fence lease.Fence) *mo
 	t.Helper()
 	video := a.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 	still := a.Upload(t, worker, fence, models.ArtifactThumbnail, []byte("a still"))
-	end, err := a.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Thumbnail: &still})
+	end, err := a.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Thumbnail: &still})
 	require.NoError(t, err)
 	return end.Job
 }

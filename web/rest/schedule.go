@@ -226,7 +226,7 @@ func (s *service) request(p jobs.Principal, asked *scheduleRequest) (r schedule.
 	case asked.Workflow == nil && asked.Payload == nil:
 		return r, apierror.Invalid("payload", "Give either payload or workflow.")
 	case asked.Workflow == nil:
-		job, err := s.jobSubmission(p, &jobInput{Body: jobRequest{JobType: asked.JobType, Model: asked.Model, Payload: asked.Payload, Priority: asked.Priority, CallbackURL: asked.CallbackURL, Own: asked.Own}})
+		job, err := s.jobSubmission(p, &submitInput{Body: jobRequest{JobType: asked.JobType, Model: asked.Model, Payload: asked.Payload, Priority: asked.Priority, CallbackURL: asked.CallbackURL, Own: asked.Own}})
 		return schedule.Request{Job: &job}, jobWords(err)
 	}
 	for _, of := range []struct {

@@ -31,7 +31,7 @@ type Config struct {
 	Reader    *query.Reader
 	Watcher   *watch.Watcher
 	Pools     *fleet.Pools
-	Operator  *operate.Operator
+	Operator  *operate.QueueOperator
 	Schedules *schedule.Schedules
 	Workflows *workflow.Workflows
 	Alerts    *alert.Desk
@@ -85,8 +85,8 @@ func callerOf(ctx context.Context) caller {
 	return c
 }
 
-// JobInput names a job. huma reads only exported parts of inputs.
-type JobInput struct {
+// JobPath names a job. huma reads only exported parts of inputs.
+type JobPath struct {
 	ID models.JobID `path:"id" doc:"Id of the job: job_…"`
 }
 

@@ -31,7 +31,7 @@ func TestSlowReader(t *testing.T) {
 	tidy, left := jobstest.Tidy(t, served)
 	server := httptest.NewServer(served)
 	t.Cleanup(server.Close)
-	job, followers := s.Submit(t), s.Watcher.News.(*jobstest.News).Followers
+	job, followers := s.Submit(t), s.Watcher.Notifications.(*jobstest.Notifications).Followers
 	s.Happen(t, job.ID, events-1)
 	follow := func(server *httptest.Server) *follower {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+videos+"/"+string(job.ID)+"/events", nil)

@@ -31,7 +31,7 @@ type videoRequest struct {
 	ReferenceImage *string `json:"reference_image_url,omitempty" doc:"An image with which the video begins: an https URL, or the id of an uploaded input. For models with the parameter referenceImage."`
 	CallbackURL    *string `json:"callback_url,omitempty" doc:"An https URL that receives a webhook when a run of the job ends: see docs/users/webhooks.md."`
 	AtMostOnce     *bool   `json:"at_most_once,omitempty" doc:"Never start the job twice: if its only attempt ends without a result, the job fails."`
-	Bearing
+	Constraints
 	IdempotencyKey *string `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters. The header Idempotency-Key has the same meaning. The same key with the same request returns the same job."`
 	PriorityTier   *string `json:"priority_tier,omitempty" doc:"critical, enterprise, pro, free or batch: the account's tier (the default) or a lower one."`
 	Params         object  `json:"params,omitempty" doc:"Further parameters of the model. None may be one of the fields above."`
@@ -100,8 +100,8 @@ type summaryOutput struct {
 }
 
 type readInput struct {
-	JobInput
-	HoldInput
+	JobPath
+	WaitInput
 	IfNoneMatch
 }
 
@@ -200,7 +200,7 @@ func (s *service) videoSubmission(in *videoInput) (submission submit.Submission,
 		CallbackURL: callback, AtMostOnce: asked.AtMostOnce != nil && *asked.AtMostOnce,
 	}
 	asked.Own.addTo(&submission)
-	return submission, names, asked.Bearing.addTo(&submission)
+	return submission, names, asked.Constraints.addTo(&submission)
 }
 
 func (v *videoRequest) fields() []field {
@@ -271,7 +271,7 @@ func (s *service) model(name *string, kind string) (*catalogue.Model, string, er
 }
 
 func (s *service) getVideo(ctx context.Context, in *readInput) (*summaryOutput, error) {
-	job, err := s.hold(ctx, in.ID, in.Wait)
+	job, err := s.awaitEnd(ctx, in.ID, in.Wait)
 	if err != nil {
 		return nil, err
 	}
@@ -286,7 +286,7 @@ func (s *service) getVideo(ctx context.Context, in *readInput) (*summaryOutput, 
 	return out, err
 }
 
-func (s *service) cancelVideo(ctx context.Context, in *JobInput) (*summaryOutput, error) {
+func (s *service) cancelVideo(ctx context.Context, in *JobPath) (*summaryOutput, error) {
 	job, err := s.Canceller.Cancel(ctx, callerOf(ctx).Principal, in.ID)
 	if err != nil {
 		return nil, err
@@ -313,7 +313,7 @@ type linkOutput struct {
 	CacheControl string `header:"Cache-Control"`
 }
 
-func (s *service) linkVideo(ctx context.Context, in *JobInput) (*linkOutput, error) {
+func (s *service) linkVideo(ctx context.Context, in *JobPath) (*linkOutput, error) {
 	video, err := s.Reader.Video(ctx, callerOf(ctx).Principal, in.ID)
 	if err != nil {
 		return nil, err

@@ -342,7 +342,7 @@ func TestCancelVideo(t *testing.T) {
 	require.Equal(t, http.StatusOK, asked.status)
 	require.Equal(t, "assigned", asked.body["status"])
 	require.Contains(t, asked.body["progress_message"], "cancelling")
-	_, err := a.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+	_, err := a.Attempts.Release(t.Context(), worker, fence, models.FailPreempted)
 	require.NoError(t, err)
 	require.Equal(t, "cancelled", a.get(t, videos+"/"+string(running.ID)).body["status"])
 

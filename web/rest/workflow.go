@@ -191,11 +191,11 @@ func (s *service) workflowGraph(p jobs.Principal, asked *workflowRequest) (*work
 	}
 	graph := &workflow.Input{Name: asked.Name, CallbackURL: callback, Output: value(asked.Output), Reuse: lo.FromPtr(asked.Reuse)}
 	for _, one := range asked.Jobs {
-		job, err := s.jobSubmission(p, &jobInput{Body: one.Job})
+		job, err := s.jobSubmission(p, &submitInput{Body: one.Job})
 		if err != nil {
 			return nil, inNode(one.Key, jobWords(err))
 		}
-		graph.Jobs = append(graph.Jobs, workflow.JobInput{
+		graph.Jobs = append(graph.Jobs, workflow.Node{
 			Key: one.Key, After: one.After, OnParentFailure: models.FailurePolicy(strings.ToUpper(value(one.OnParentFailure))), Job: job,
 		})
 	}

@@ -354,7 +354,7 @@ func TestStatus(t *testing.T) {
 		worker := d.Worker(t, "one")
 		_, fence := d.Lease(t, worker)
 		require.Equal(t, "in_progress", d.get(t, "/v1/videos/"+waiting).Body["status"])
-		_, err := d.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+		_, err := d.Attempts.Release(t.Context(), worker, fence, models.FailPreempted)
 		require.NoError(t, err)
 		require.Equal(t, models.JobQueued, d.Reload(t, jobID(t, waiting)).Status)
 		require.Equal(t, "in_progress", d.get(t, "/v1/videos/"+waiting).Body["status"], "it does not go back")
@@ -375,7 +375,7 @@ func TestStatus(t *testing.T) {
 			id := d.create(t, `{"prompt": "x"}`)
 			worker := d.Worker(t, "one")
 			_, fence := d.Lease(t, worker)
-			_, err := d.Holder.Fail(t.Context(), worker, fence, lease.Failure{Class: class, Message: "the reason"})
+			_, err := d.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: class, Message: "the reason"})
 			require.NoError(t, err)
 
 			got := d.get(t, "/v1/videos/"+id)
@@ -398,14 +398,14 @@ func TestProgress(t *testing.T) {
 		for _, percent := range []float64{70.9, 10} {
 			worker := d.Worker(t, "one")
 			_, fence := d.Lease(t, worker)
-			_, err := d.Holder.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{
+			_, err := d.Attempts.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{
 				Progress: models.Progress{Percent: percent, Phase: models.PhaseRendering},
 			})
 			require.NoError(t, err)
 
 			require.Equal(t, 70.0, d.get(t, "/v1/videos/"+id).Body["progress"])
 
-			_, err = d.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+			_, err = d.Attempts.Release(t.Context(), worker, fence, models.FailPreempted)
 			require.NoError(t, err)
 			require.Equal(t, 70.0, d.get(t, "/v1/videos/"+id).Body["progress"])
 		}

@@ -152,6 +152,6 @@ func (d *desk) finish(t *testing.T, worker jobs.Principal, fence lease.Fence) {
 	t.Helper()
 	video := d.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 	picture := d.Upload(t, worker, fence, models.ArtifactThumbnail, []byte("a picture"))
-	_, err := d.Holder.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Thumbnail: &picture})
+	_, err := d.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Thumbnail: &picture})
 	require.NoError(t, err)
 }

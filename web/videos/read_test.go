@@ -156,7 +156,7 @@ func TestDelete(t *testing.T) {
 		n, err := d.Videos.Sweep(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, n, "its worker was told, and has yet to stop")
-		_, err = d.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+		_, err = d.Attempts.Release(t.Context(), worker, fence, models.FailPreempted)
 		require.NoError(t, err)
 		n, err = d.Videos.Sweep(t.Context())
 		require.NoError(t, err)

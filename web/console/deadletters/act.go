@@ -45,7 +45,7 @@ func (c *controller) redriveAsk(w http.ResponseWriter, r *http.Request, p jobs.P
 
 // redriveForm returns the form with the job's own prompt and params.
 func (c *controller) redriveForm(r *http.Request, p jobs.Principal) (*redriveForm, error) {
-	letter, err := c.readLetter(r, p)
+	letter, err := c.readDeadLetter(r, p)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (v *redriveForm) edit(prompt, params string) (operate.Edit, error) {
 }
 
 func (c *controller) discardAsk(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	v, err := c.readLetter(r, p)
+	v, err := c.readDeadLetter(r, p)
 	if err != nil {
 		return err
 	}
@@ -128,10 +128,10 @@ func (c *controller) discard(w http.ResponseWriter, r *http.Request, p jobs.Prin
 		return err
 	}
 	note := strings.TrimSpace(r.PostForm.Get("note"))
-	letter, err := c.Letters.Discard(r.Context(), p, letterID(r), note)
+	letter, err := c.Letters.Discard(r.Context(), p, deadLetterID(r), note)
 	var refused *apierror.Error
 	if errors.As(err, &refused) && refused.Code == apierror.CodeInvalidInput {
-		v, err := c.readLetter(r, p)
+		v, err := c.readDeadLetter(r, p)
 		if err != nil {
 			return err
 		}

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// lettersShown is the number of dead letters on a page.
-	lettersShown = 50
+	// deadLettersShown is the number of dead letters on a page.
+	deadLettersShown = 50
 	// hostsOfCause is how many of a cause's newest dead letters its page examines for their hosts.
 	hostsOfCause = 200
 )
@@ -26,17 +26,17 @@ const (
 // deadLetterGroup is the view of the page about the dead letters with one cause.
 type deadLetterGroup struct {
 	*models.DeadLetterGroup
-	Hosts   []*models.FailingHost
-	Letters []letterRow
-	Log     *shell.LogTail
+	Hosts       []*models.FailingHost
+	DeadLetters []deadLetterRow
+	Log         *shell.LogTail
 	// Operations are the unfinished bulk operations that redrive these dead letters.
 	Operations   []*models.BulkOperation
 	After, Older string
 	Now          time.Time
 }
 
-// letterRow is one dead letter with its job, and the worker of its last attempt.
-type letterRow struct {
+// deadLetterRow is one dead letter with its job, and the worker of its last attempt.
+type deadLetterRow struct {
 	*models.DeadLetter
 	Job    *models.Job
 	Worker *models.Worker
@@ -60,7 +60,7 @@ func (c *controller) deadLetterGroup(w http.ResponseWriter, r *http.Request, p j
 		return err
 	}
 	// The log is in the object store: only a page that is opened reads it, not each refresh.
-	if len(v.Letters) > 0 {
+	if len(v.DeadLetters) > 0 {
 		if v.Log, err = c.ReadTail(r.Context(), p, v.sample()); err != nil {
 			return err
 		}
@@ -100,14 +100,14 @@ func (c *controller) readCause(ctx context.Context, p jobs.Principal, asked caus
 	}
 	v.Hosts = hosts[asked.fingerprint]
 	filter := models.DeadLetterFilter{Fingerprint: asked.fingerprint, Resolved: asked.resolved}
-	page, err := c.Reader.DeadLetters(ctx, filter, paging.Request{First: lettersShown, After: asked.after})
+	page, err := c.Reader.DeadLetters(ctx, filter, paging.Request{First: deadLettersShown, After: asked.after})
 	if err != nil {
 		return nil, err
 	}
 	if page.More {
 		v.Older = address.Cause("", asked.fingerprint, asked.resolved) + "&after=" + page.End
 	}
-	if v.Letters, err = c.letterRows(ctx, page.Items); err != nil {
+	if v.DeadLetters, err = c.deadLetterRows(ctx, page.Items); err != nil {
 		return nil, err
 	}
 	v.Operations, err = c.redrivesOf(ctx, p, asked.fingerprint)
@@ -129,7 +129,7 @@ func (c *controller) causeOrNone(ctx context.Context, asked causeAsked) (*models
 	return resolved, nil
 }
 
-func (c *controller) letterRows(ctx context.Context, letters []*models.DeadLetter) ([]letterRow, error) {
+func (c *controller) deadLetterRows(ctx context.Context, letters []*models.DeadLetter) ([]deadLetterRow, error) {
 	if len(letters) == 0 {
 		return nil, nil
 	}
@@ -139,13 +139,13 @@ func (c *controller) letterRows(ctx context.Context, letters []*models.DeadLette
 		return nil, err
 	}
 	byID := lo.KeyBy(found, func(j *models.Job) models.JobID { return j.ID })
-	workers, err := c.Reader.LetterWorkers(ctx, letters)
+	workers, err := c.Reader.DeadLetterWorkers(ctx, letters)
 	if err != nil {
 		return nil, err
 	}
-	var rows []letterRow
+	var rows []deadLetterRow
 	for _, d := range letters {
-		rows = append(rows, letterRow{d, byID[d.JobID], workers[d.ID]})
+		rows = append(rows, deadLetterRow{d, byID[d.JobID], workers[d.ID]})
 	}
 	return rows, nil
 }
@@ -168,7 +168,7 @@ func (c *controller) redrivesOf(ctx context.Context, p jobs.Principal, fingerpri
 
 // sample returns the log of the newest dead letter that has one.
 func (v *deadLetterGroup) sample() models.ArtifactID {
-	for _, row := range v.Letters {
+	for _, row := range v.DeadLetters {
 		if row.LogID != "" {
 			return row.LogID
 		}

@@ -506,12 +506,12 @@ func causeLetters(v *deadLetterGroup) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if len(v.Letters) > 0 {
+		if len(v.DeadLetters) > 0 {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Jobs\"><table class=\"list cards\"><thead><tr><th>Job</th><th>Failed</th><th class=\"num\">Attempts</th><th>Last host</th><th>Reason</th><th><span class=\"sr\">Actions</span></th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			for _, row := range v.Letters {
+			for _, row := range v.DeadLetters {
 				templ_7745c5c3_Err = letterLine(row, v).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -653,7 +653,7 @@ func redriveProgress(op *models.BulkOperation) templ.Component {
 	})
 }
 
-func letterLine(row letterRow, v *deadLetterGroup) templ.Component {
+func letterLine(row deadLetterRow, v *deadLetterGroup) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

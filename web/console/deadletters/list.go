@@ -21,8 +21,8 @@ const (
 	hostsExamined = 20
 )
 
-// letterQuery is which dead letters a page shows.
-type letterQuery struct {
+// deadLetterQuery is which dead letters a page shows.
+type deadLetterQuery struct {
 	// Customers shows those that the owners of the jobs caused, and their cascades, instead of those
 	// that operators must act on.
 	Customers bool
@@ -32,7 +32,7 @@ type letterQuery struct {
 
 // deadLetterList is the view of the page with dead letters by cause.
 type deadLetterList struct {
-	Query letterQuery
+	Query deadLetterQuery
 	// Operators and Customers sum up the open ones of each audience.
 	Operators, Customers *models.DeadLetterStats
 	Causes               []causeRow
@@ -47,13 +47,13 @@ type causeRow struct {
 	Hosts []*models.FailingHost
 }
 
-func letterQueryOf(r *http.Request) letterQuery {
+func deadLetterQueryOf(r *http.Request) deadLetterQuery {
 	q := r.URL.Query()
-	return letterQuery{Customers: q.Get("audience") == "customer", Resolved: q.Get("resolved") != ""}
+	return deadLetterQuery{Customers: q.Get("audience") == "customer", Resolved: q.Get("resolved") != ""}
 }
 
 // path returns the address of a page of these dead letters.
-func (q letterQuery) path(page string) string {
+func (q deadLetterQuery) path(page string) string {
 	v := url.Values{}
 	if q.Customers {
 		v.Set("audience", "customer")
@@ -67,7 +67,7 @@ func (q letterQuery) path(page string) string {
 	return page + "?" + v.Encode()
 }
 
-func (q letterQuery) filter() models.DeadLetterFilter {
+func (q deadLetterQuery) filter() models.DeadLetterFilter {
 	audience := models.AudienceOperator
 	if q.Customers {
 		audience = models.AudienceCustomer
@@ -76,7 +76,7 @@ func (q letterQuery) filter() models.DeadLetterFilter {
 }
 
 func (c *controller) deadLetterList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	v, err := c.readCauses(r.Context(), p, letterQueryOf(r))
+	v, err := c.readCauses(r.Context(), p, deadLetterQueryOf(r))
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (c *controller) deadLetterList(w http.ResponseWriter, r *http.Request, p jo
 }
 
 func (c *controller) deadLetterListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	asked := letterQueryOf(r)
+	asked := deadLetterQueryOf(r)
 	return c.Refresh(w, r, p, asked.path("/dead-letters/live"), func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
 		v, err := c.readCauses(ctx, p, asked)
 		if err != nil {
@@ -98,7 +98,7 @@ func (c *controller) deadLetterListLive(w http.ResponseWriter, r *http.Request, 
 	})
 }
 
-func (c *controller) readCauses(ctx context.Context, p jobs.Principal, q letterQuery) (*deadLetterList, error) {
+func (c *controller) readCauses(ctx context.Context, p jobs.Principal, q deadLetterQuery) (*deadLetterList, error) {
 	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.CountPrice)
 	if err != nil {
 		return nil, err

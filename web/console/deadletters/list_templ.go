@@ -61,9 +61,9 @@ func deadLetterListPage(v *deadLetterList) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var3 templ.SafeURL
-				templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(letterQuery{Customers: v.Query.Customers}.path("/dead-letters")))
+				templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(deadLetterQuery{Customers: v.Query.Customers}.path("/dead-letters")))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/console/deadletters/list.templ`, Line: 18, Col: 107}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/console/deadletters/list.templ`, Line: 18, Col: 111}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 				if templ_7745c5c3_Err != nil {
@@ -79,9 +79,9 @@ func deadLetterListPage(v *deadLetterList) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var4 templ.SafeURL
-				templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(letterQuery{Customers: v.Query.Customers, Resolved: true}.path("/dead-letters")))
+				templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(deadLetterQuery{Customers: v.Query.Customers, Resolved: true}.path("/dead-letters")))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/console/deadletters/list.templ`, Line: 20, Col: 123}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/console/deadletters/list.templ`, Line: 20, Col: 127}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 				if templ_7745c5c3_Err != nil {
@@ -154,11 +154,11 @@ func causeTable(v *deadLetterList) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = audienceTab(letterQuery{Resolved: v.Query.Resolved}, v.Query, "Operators must act", v.Operators).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = audienceTab(deadLetterQuery{Resolved: v.Query.Resolved}, v.Query, "Operators must act", v.Operators).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = audienceTab(letterQuery{Customers: true, Resolved: v.Query.Resolved}, v.Query, "Caused by customers, and cascades", v.Customers).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = audienceTab(deadLetterQuery{Customers: true, Resolved: v.Query.Resolved}, v.Query, "Caused by customers, and cascades", v.Customers).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -210,7 +210,7 @@ func causeTable(v *deadLetterList) templ.Component {
 	})
 }
 
-func audienceTab(tab, shown letterQuery, name string, stats *models.DeadLetterStats) templ.Component {
+func audienceTab(tab, shown deadLetterQuery, name string, stats *models.DeadLetterStats) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -14,23 +14,23 @@ import (
 type deadLetterView struct {
 	*models.DeadLetter
 	Job      *models.Job
-	Attempts []letterAttempt
+	Attempts []deadLetterAttempt
 	Log      *shell.LogTail
 	// By is the name of the key that resolved it.
 	By  string
 	Now time.Time
 }
 
-// letterAttempt is one attempt of the run that failed, and its worker.
-type letterAttempt struct {
+// deadLetterAttempt is one attempt of the run that failed, and its worker.
+type deadLetterAttempt struct {
 	*models.Attempt
 	Worker *models.Worker
 }
 
-func letterID(r *http.Request) models.DeadLetterID { return models.DeadLetterID(r.PathValue("id")) }
+func deadLetterID(r *http.Request) models.DeadLetterID { return models.DeadLetterID(r.PathValue("id")) }
 
 func (c *controller) deadLetterShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	v, err := c.readLetter(r, p)
+	v, err := c.readDeadLetter(r, p)
 	if err != nil {
 		return err
 	}
@@ -40,10 +40,10 @@ func (c *controller) deadLetterShow(w http.ResponseWriter, r *http.Request, p jo
 	return shell.Render(w, r, http.StatusOK, deadLetterPage(v))
 }
 
-// readLetter reads the dead letter that an address names, without its log.
-func (c *controller) readLetter(r *http.Request, p jobs.Principal) (*deadLetterView, error) {
+// readDeadLetter reads the dead letter that an address names, without its log.
+func (c *controller) readDeadLetter(r *http.Request, p jobs.Principal) (*deadLetterView, error) {
 	ctx := r.Context()
-	letter, err := c.Reader.DeadLetter(ctx, p, letterID(r))
+	letter, err := c.Reader.DeadLetter(ctx, p, deadLetterID(r))
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (c *controller) readLetter(r *http.Request, p jobs.Principal) (*deadLetterV
 		}
 		workers := lo.KeyBy(found, func(w *models.Worker) models.WorkerID { return w.ID })
 		for _, a := range attempts {
-			v.Attempts = append(v.Attempts, letterAttempt{a, workers[a.WorkerID]})
+			v.Attempts = append(v.Attempts, deadLetterAttempt{a, workers[a.WorkerID]})
 		}
 	}
 	v.By = letter.ResolvedBy

@@ -29,8 +29,8 @@ type jobAction struct {
 	Values url.Values
 	// Errors are messages by the name of the field.
 	Errors map[string]string
-	// Letter is the open dead letter of the job's run, or nil.
-	Letter *models.DeadLetter
+	// DeadLetter is the open dead letter of the job's run, or nil.
+	DeadLetter *models.DeadLetter
 	// Fields are the parameters that a redrive can change.
 	Fields []field
 }
@@ -81,7 +81,7 @@ func (c *controller) readJobAction(ctx context.Context, p jobs.Principal, id mod
 	if job.Status != models.JobFailed {
 		return v, nil
 	}
-	if v.Letter, err = c.Reader.OpenDeadLetter(ctx, p, job); err != nil {
+	if v.DeadLetter, err = c.Reader.OpenDeadLetter(ctx, p, job); err != nil {
 		return nil, err
 	}
 	v.Fields, err = c.paramFields(job, v.Values)
@@ -199,7 +199,7 @@ func (c *controller) jobRedrive(w http.ResponseWriter, r *http.Request, p jobs.P
 		return err
 	}
 	var edit operate.Edit
-	if v.Letter != nil && v.Letter.ID == letter {
+	if v.DeadLetter != nil && v.DeadLetter.ID == letter {
 		var problems map[string]string
 		if edit, problems = v.edit(r.PostForm); len(problems) > 0 {
 			return c.askAgain(w, r, p, problems, jobRedrivePage)
@@ -231,7 +231,7 @@ func (v *jobAction) cancellable() bool {
 }
 func (v *jobAction) open() bool       { return !v.Status.Terminal() }
 func (v *jobAction) deletable() bool  { return v.Status.Terminal() && v.DeletedAt.IsZero() }
-func (v *jobAction) redrivable() bool { return v.Letter != nil }
+func (v *jobAction) redrivable() bool { return v.DeadLetter != nil }
 func (v *jobAction) retryable() bool {
 	return (v.Status == models.JobFailed || v.Status == models.JobCancelled) && v.DeletedAt.IsZero()
 }

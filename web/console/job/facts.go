@@ -30,8 +30,8 @@ func (c *controller) readRelations(ctx context.Context, p jobs.Principal, v *job
 	if v.Keys, err = c.KeyNames(ctx, p, string(v.CreatedBy), v.CancelBy); err != nil {
 		return err
 	}
-	if v.Letter = nil; v.Status == models.JobFailed {
-		if v.Letter, err = c.Reader.OpenDeadLetter(ctx, p, v.Job); err != nil {
+	if v.OpenDeadLetter = nil; v.Status == models.JobFailed {
+		if v.OpenDeadLetter, err = c.Reader.OpenDeadLetter(ctx, p, v.Job); err != nil {
 			return err
 		}
 	}
@@ -134,7 +134,7 @@ func (l jobLink) keys() templ.Attributes {
 // actions lists what is possible in the job's state.
 func (v *jobView) actions() (links []jobLink) {
 	path := string(address.Job(v.ID))
-	a := &jobAction{Job: v.Job, Letter: v.Letter}
+	a := &jobAction{Job: v.Job, DeadLetter: v.OpenDeadLetter}
 	if a.redrivable() {
 		links = append(links, jobLink{Label: "Redrive…", Href: path + "/redrive"})
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/reelay/reelay/jobs/submit"
 )
 
-// jobLimits are the fields of the form that say what a job can bear.
+// jobLimits are the fields of the form that set its constraints.
 var jobLimits = []field{
 	{Name: "maxPreemptions", Label: "Maximum preemptions", Type: "number", Description: "After this number of lost spot workers, it continues on on-demand capacity only. Empty: any number."},
 	{Name: "finishBy", Label: "Finish by (UTC)", Type: "datetime-local", Description: "Without slack, it runs on on-demand capacity only. Empty: no deadline."},
@@ -27,7 +27,7 @@ func (f field) least() templ.Attributes {
 // pageTime is how browsers send a time without a zone.
 const pageTime = "2006-01-02T15:04"
 
-// readLimits reads what the job of the form can bear, and adds the errors to problems.
+// readLimits reads the constraints of the job of the form, and adds the errors to problems.
 func readLimits(in *submit.Submission, values url.Values, problems map[string]string) {
 	if text := values.Get("maxPreemptions"); text != "" {
 		n, err := strconv.Atoi(text)

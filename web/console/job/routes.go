@@ -16,7 +16,7 @@ type Config struct {
 	Submitter *submit.Submitter
 	Canceller *operate.Canceller
 	Deleter   *operate.Deleter
-	Operator  *operate.Operator
+	Operator  *operate.QueueOperator
 	Letters   *operate.DeadLetters
 	Retrier   *operate.Retrier
 	// Logs reads stored logs; nil if pages show none.

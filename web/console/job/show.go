@@ -31,15 +31,15 @@ type jobView struct {
 	Account   string
 	Attempts  []*models.Attempt
 	Artifacts []*models.Artifact
-	Inputs    []*query.JobInput
+	Inputs    []*query.InputOfJob
 	// ContinuedBy is the job that makes the video of this draft, or nil.
 	ContinuedBy *models.Job
 	// Parents are the jobs that this one depends on, Children those that depend on it.
 	Parents, Children []*models.Job
 	// Keys are the names of the keys that submitted and cancelled it, and of those in its events.
 	Keys shell.KeyNames
-	// Letter is the open dead letter of its run, or nil.
-	Letter *models.DeadLetter
+	// DeadLetter is the open dead letter of its run, or nil.
+	OpenDeadLetter *models.DeadLetter
 	// Estimate is the forecast of a job that has not ended.
 	Estimate estimate.JobEstimate
 	Workers  map[models.WorkerID]*models.Worker
@@ -320,7 +320,7 @@ func meterState(job *models.Job) string {
 }
 
 // sourceOf returns the job whose video is an input, or "".
-func sourceOf(in *query.JobInput) models.JobID {
+func sourceOf(in *query.InputOfJob) models.JobID {
 	if in.Artifact != nil {
 		return in.Artifact.JobID
 	}

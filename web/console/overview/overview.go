@@ -101,7 +101,7 @@ func (c *controller) readOverview(ctx context.Context, p jobs.Principal) (*overv
 	if v.Overview, err = c.Reader.Overview(ctx, p); err != nil {
 		return nil, err
 	}
-	facts, err := (&attention.Reader{Reader: c.Reader, Alerts: c.Alerts}).Facts(ctx, p, v.Overview)
+	facts, err := (&attention.Finder{Jobs: c.Reader, Alerts: c.Alerts}).Facts(ctx, p, v.Overview)
 	if err != nil {
 		return nil, err
 	}

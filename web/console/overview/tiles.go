@@ -73,7 +73,7 @@ func (v *overview) queuedNote() string {
 	for _, lane := range v.Lanes {
 		paused += lane.PausedDepth
 		if queues.Longer(lane.OldestWaitSeconds, oldest) {
-			oldest, stands = lane.OldestWaitSeconds, lane.OldestStands
+			oldest, stands = lane.OldestWaitSeconds, lane.OldestFrozen
 		}
 		if queues.Longer(lane.PromotedWaitSeconds, promoted) {
 			promoted = lane.PromotedWaitSeconds

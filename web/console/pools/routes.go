@@ -10,7 +10,7 @@ import (
 // Config is what these pages read and call.
 type Config struct {
 	Reader *query.Reader
-	Fleet  *fleet.Operator
+	Fleet  *fleet.WorkerOperator
 	Pools  *fleet.Pools
 }
 

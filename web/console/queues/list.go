@@ -51,8 +51,8 @@ type QueueView struct {
 	Own *models.Pause
 	// PausedModels are those of a lane that are paused while the lane is not.
 	PausedModels []string
-	// OldestStands is whether the longest wait stands still: its queue is paused, or leases are halted.
-	OldestStands bool
+	// OldestFrozen is whether the longest wait stands still: its queue is paused, or leases are halted.
+	OldestFrozen bool
 	// Wait is how long jobs waited that started within the last hour, or nil if none did.
 	Wait *query.QueueWait
 	// Limit is what workers and pools can do for it, and how long that takes. A lane is at the
@@ -204,7 +204,7 @@ func Lanes(queues []models.QueueCount, pauses []models.Pause, halts []models.Hal
 			lane.GPUSeconds += q.GPUSeconds
 			lane.Promoted += q.Promoted
 			if Longer(q.OldestWaitSeconds, lane.OldestWaitSeconds) {
-				lane.OldestWaitSeconds, lane.OldestQueuedAt, lane.OldestStands = q.OldestWaitSeconds, q.OldestQueuedAt, q.Paused() || halted
+				lane.OldestWaitSeconds, lane.OldestQueuedAt, lane.OldestFrozen = q.OldestWaitSeconds, q.OldestQueuedAt, q.Paused() || halted
 			}
 			if Longer(q.PromotedWaitSeconds, lane.PromotedWaitSeconds) {
 				lane.PromotedWaitSeconds = q.PromotedWaitSeconds
@@ -216,7 +216,7 @@ func Lanes(queues []models.QueueCount, pauses []models.Pause, halts []models.Hal
 			if own != nil && pause == nil {
 				lane.PausedModels = append(lane.PausedModels, q.Model)
 			}
-			lane.Models = append(lane.Models, QueueView{QueueCount: q, Own: own, OldestStands: q.Paused() || halted})
+			lane.Models = append(lane.Models, QueueView{QueueCount: q, Own: own, OldestFrozen: q.Paused() || halted})
 		}
 		lanes = append(lanes, lane)
 	}

@@ -889,7 +889,7 @@ func OldestWait(q QueueView, now time.Time) templ.Component {
 			templ_7745c5c3_Var40 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if q.OldestStands {
+		if q.OldestFrozen {
 			var templ_7745c5c3_Var41 string
 			templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Seconds(q.OldestWaitSeconds))
 			if templ_7745c5c3_Err != nil {

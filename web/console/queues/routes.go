@@ -11,7 +11,7 @@ import (
 // Config is what these pages read and call.
 type Config struct {
 	Reader   *query.Reader
-	Operator *operate.Operator
+	Operator *operate.QueueOperator
 }
 
 // controller serves the pages.

@@ -39,7 +39,7 @@ func (c *controller) monitor(w http.ResponseWriter, r *http.Request, p jobs.Prin
 		c.Monitor.ServeHTTP(w, r)
 		return nil
 	}
-	page := &heldPage{ResponseWriter: w}
+	page := &bufferedPage{ResponseWriter: w}
 	c.Monitor.ServeHTTP(page, r)
 	return page.send(r)
 }
@@ -50,22 +50,22 @@ func isMonitorPage(r *http.Request) bool {
 	return r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, "/asynqmon/api/") && path.Ext(r.URL.Path) == ""
 }
 
-// heldPage keeps asynqmon's page until it is complete.
-type heldPage struct {
+// bufferedPage keeps asynqmon's page until it is complete.
+type bufferedPage struct {
 	http.ResponseWriter
 	status int
 	body   bytes.Buffer
 }
 
-func (p *heldPage) WriteHeader(status int)      { p.status = status }
-func (p *heldPage) Write(b []byte) (int, error) { return p.body.Write(b) }
+func (p *bufferedPage) WriteHeader(status int)      { p.status = status }
+func (p *bufferedPage) Write(b []byte) (int, error) { return p.body.Write(b) }
 
 // refusedLinks match what asynqmon's page cannot load: Google's fonts, which the policy
 // forbids, and its manifest, for which browsers send no cookie.
 var refusedLinks = regexp.MustCompile(`<link rel="(manifest"|stylesheet" href="https://fonts\.googleapis\.com/)[^>]*>`)
 
 // send sends the page with a link back to the console.
-func (p *heldPage) send(r *http.Request) error {
+func (p *bufferedPage) send(r *http.Request) error {
 	var note bytes.Buffer
 	if err := monitorNote().Render(r.Context(), &note); err != nil {
 		return err

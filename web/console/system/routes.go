@@ -14,7 +14,7 @@ import (
 // Config is what these pages read and call.
 type Config struct {
 	Reader   *query.Reader
-	Operator *operate.Operator
+	Operator *operate.QueueOperator
 	// Monitor is asynqmon, as the function Monitor returns it; nil for none.
 	Monitor http.Handler
 	// Examine runs the checks of the doctor, and calls progress before each; nil if they cannot be

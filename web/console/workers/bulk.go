@@ -32,7 +32,7 @@ type workerVerb struct {
 	why func(row workerRow, now time.Time) string
 	// effect says what will happen to a worker.
 	effect func(row workerRow) string
-	act    func(ctx context.Context, operator *fleet.Operator, p jobs.Principal, id models.WorkerID, form url.Values) error
+	act    func(ctx context.Context, operator *fleet.WorkerOperator, p jobs.Principal, id models.WorkerID, form url.Values) error
 }
 
 var workerVerbs = []workerVerb{
@@ -49,15 +49,15 @@ var workerVerbs = []workerVerb{
 			return "It leaves at once."
 		}
 		return fmt.Sprintf("Its job, at %s, may run for 5 min; then it is handed over with a checkpoint.", ui.Percent(row.Job.Percent))
-	}, act: func(ctx context.Context, operator *fleet.Operator, p jobs.Principal, id models.WorkerID, _ url.Values) error {
+	}, act: func(ctx context.Context, operator *fleet.WorkerOperator, p jobs.Principal, id models.WorkerID, _ url.Values) error {
 		_, err := operator.DrainWorker(ctx, p, id, drainWithin)
 		return err
 	}},
 	{name: "preempt", label: "Preempt", done: "Preempting", danger: true, why: func(row workerRow, _ time.Time) string {
 		return row.cannotPreempt()
 	}, effect: func(row workerRow) string {
-		return "Its machine ends after 10 s of notice, with all workers on it. " + row.handsOver()
-	}, act: func(ctx context.Context, operator *fleet.Operator, p jobs.Principal, id models.WorkerID, _ url.Values) error {
+		return "Its machine ends after 10 s of notice, with all workers on it. " + row.afterDrain()
+	}, act: func(ctx context.Context, operator *fleet.WorkerOperator, p jobs.Principal, id models.WorkerID, _ url.Values) error {
 		_, err := operator.PreemptWorker(ctx, p, id, preemptNotice)
 		return err
 	}},
@@ -66,7 +66,7 @@ var workerVerbs = []workerVerb{
 			return "No worker on its machine gets a job until the quarantine ends."
 		}
 		return "No worker on its machine gets another job until the quarantine ends. Its current job continues."
-	}, act: func(ctx context.Context, operator *fleet.Operator, p jobs.Principal, id models.WorkerID, form url.Values) error {
+	}, act: func(ctx context.Context, operator *fleet.WorkerOperator, p jobs.Principal, id models.WorkerID, form url.Values) error {
 		minutes, err := strconv.Atoi(strings.TrimSpace(form.Get("minutes")))
 		if err != nil {
 			return apierror.Invalid("minutes", "Minutes must be a whole number.")
@@ -80,16 +80,16 @@ var workerVerbs = []workerVerb{
 		}
 		return overWhy(row, now)
 	}, effect: func(workerRow) string { return "The workers on its machine get jobs again." },
-		act: func(ctx context.Context, operator *fleet.Operator, p jobs.Principal, id models.WorkerID, _ url.Values) error {
+		act: func(ctx context.Context, operator *fleet.WorkerOperator, p jobs.Principal, id models.WorkerID, _ url.Values) error {
 			_, err := operator.ReleaseQuarantine(ctx, p, id)
 			return err
 		}},
 	{name: "terminate", label: "Terminate", done: "Terminated", danger: true, why: overWhy, effect: func(row workerRow) string {
 		if row.Hosted {
-			return "Its machine ends now, without notice, unless other workers run on it. " + row.handsOver()
+			return "Its machine ends now, without notice, unless other workers run on it. " + row.afterDrain()
 		}
-		return "Reelay stops using it; the machine keeps running until you stop it. " + row.handsOver()
-	}, act: func(ctx context.Context, operator *fleet.Operator, p jobs.Principal, id models.WorkerID, _ url.Values) error {
+		return "Reelay stops using it; the machine keeps running until you stop it. " + row.afterDrain()
+	}, act: func(ctx context.Context, operator *fleet.WorkerOperator, p jobs.Principal, id models.WorkerID, _ url.Values) error {
 		_, err := operator.TerminateWorker(ctx, p, id)
 		return err
 	}},
@@ -103,8 +103,8 @@ func overWhy(row workerRow, _ time.Time) string {
 	return ""
 }
 
-// handsOver says what becomes of the worker's job.
-func (r workerRow) handsOver() string {
+// afterDrain says what becomes of the worker's job.
+func (r workerRow) afterDrain() string {
 	if r.Job == nil {
 		return "It holds no job."
 	}

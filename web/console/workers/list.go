@@ -169,7 +169,7 @@ func (c *controller) workerRow(ctx context.Context, id models.WorkerID) (workerR
 }
 
 // ReadRows returns the rows of workers. The pools are those that their names are taken from.
-func ReadRows(ctx context.Context, reader *query.Reader, operator *fleet.Operator, workers []*models.Worker, pools []*query.PoolStatus) ([]workerRow, error) {
+func ReadRows(ctx context.Context, reader *query.Reader, operator *fleet.WorkerOperator, workers []*models.Worker, pools []*query.PoolStatus) ([]workerRow, error) {
 	if len(workers) == 0 {
 		return nil, nil
 	}

@@ -114,9 +114,9 @@ func (o *demoOptions) show(ctx context.Context, d *progress.Display, stack *subs
 		return err
 	}
 	if o.storyboard {
-		return (&filmDemo{demo: *show}).play(ctx, o.output)
+		return (&filmDemo{demo: *show}).run(ctx, o.output)
 	}
-	return show.play(ctx, o.prompt, o.output)
+	return show.run(ctx, o.prompt, o.output)
 }
 
 // orStopped replaces the error if the user stopped the demo.
@@ -138,7 +138,7 @@ type demo struct {
 	job       string
 	preempted string // the worker
 	noticed   time.Time
-	told      int // the sequence number of the last event shown
+	lastSeq   int // the sequence number of the last event shown
 }
 
 func newDemo(keys credentials.Keys, d *progress.Display, video *demoVideo) (*demo, error) {
@@ -149,7 +149,7 @@ func newDemo(keys credentials.Keys, d *progress.Display, video *demoVideo) (*dem
 	return &demo{video: video, display: d, client: c, operator: c.WithKey(keys.OperatorKey), names: map[string]string{}}, nil
 }
 
-func (d *demo) play(ctx context.Context, prompt, path string) error {
+func (d *demo) run(ctx context.Context, prompt, path string) error {
 	params := input.Fields{}
 	for name, value := range d.video.params {
 		if err := params.Set(name, value); err != nil {
@@ -186,14 +186,14 @@ func (d *demo) scene(ctx context.Context, job *client.Job) error {
 	if err != nil {
 		return connect.WithAdvice(err)
 	}
-	if err := d.tell(ctx, history); err != nil {
+	if err := d.printEvents(ctx, history); err != nil {
 		return err
 	}
 	return d.display.Job(job)
 }
 
 func (d *demo) preempt(ctx context.Context) error {
-	worker, err := d.holder(ctx)
+	worker, err := d.worker(ctx)
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func (d *demo) preempt(ctx context.Context) error {
 		return connect.WithAdvice(err)
 	}
 	for _, edge := range history.Events.Edges {
-		d.told = edge.Node.Seq
+		d.lastSeq = edge.Node.Seq
 	}
 	d.noticed = time.Now()
 	if _, err := d.operator.PreemptWorker(ctx, worker.Id, demoNotice); err != nil {
@@ -213,8 +213,8 @@ func (d *demo) preempt(ctx context.Context) error {
 	return nil
 }
 
-// holder returns the worker that holds the job, and records the names of all workers.
-func (d *demo) holder(ctx context.Context) (*client.Worker, error) {
+// worker returns the worker that holds the job, and records the names of all workers.
+func (d *demo) worker(ctx context.Context) (*client.Worker, error) {
 	page, err := d.operator.Workers(ctx, client.WorkerFilter{}, 200, "")
 	if err != nil {
 		return nil, connect.WithAdvice(err)
@@ -243,7 +243,7 @@ func (d *demo) finale(ctx context.Context, job *client.Job, path string) error {
 	if err != nil {
 		return connect.WithAdvice(err)
 	}
-	if err := d.tell(ctx, history); err != nil {
+	if err := d.printEvents(ctx, history); err != nil {
 		return err
 	}
 	file, err := jobs.SaveVideo(ctx, d.client, job, path, d.display)

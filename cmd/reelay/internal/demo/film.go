@@ -32,8 +32,8 @@ type filmDemo struct {
 	shot     string // the key of the node whose worker was killed
 }
 
-// play submits the film, kills the worker of a shot half-way, and downloads what comes of it.
-func (d *filmDemo) play(ctx context.Context, path string) error {
+// run submits the film, kills the worker of a shot half-way, and downloads what comes of it.
+func (d *filmDemo) run(ctx context.Context, path string) error {
 	film, err := storyboard.Read("demo_film.yaml", demoFilm)
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (d *filmDemo) scene(ctx context.Context, w *client.WorkflowDetail) error {
 		if err != nil {
 			return connect.WithAdvice(err)
 		}
-		return d.tell(ctx, history)
+		return d.printEvents(ctx, history)
 	}
 	i := slices.IndexFunc(w.Jobs, func(n client.WorkflowNode) bool {
 		_, isShot := storyboard.ShotKey(n.Key)
@@ -92,7 +92,7 @@ func (d *filmDemo) scene(ctx context.Context, w *client.WorkflowDetail) error {
 		return nil
 	}
 	d.job = w.Jobs[i].Job.Id
-	worker, err := d.holder(ctx)
+	worker, err := d.worker(ctx)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (d *filmDemo) scene(ctx context.Context, w *client.WorkflowDetail) error {
 		return connect.WithAdvice(err)
 	}
 	for _, edge := range history.Events.Edges {
-		d.told = edge.Node.Seq
+		d.lastSeq = edge.Node.Seq
 	}
 	d.shot, d.preempted, d.noticed = w.Jobs[i].Key, worker.Id, time.Now()
 	if _, err := d.operator.TerminateWorker(ctx, worker.Id); err != nil {
@@ -123,7 +123,7 @@ func (d *filmDemo) finale(ctx context.Context, w *client.WorkflowDetail, path st
 	if err != nil {
 		return connect.WithAdvice(err)
 	}
-	if err := d.tell(ctx, history); err != nil {
+	if err := d.printEvents(ctx, history); err != nil {
 		return err
 	}
 	if w.Output == nil {

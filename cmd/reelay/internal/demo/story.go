@@ -19,14 +19,14 @@ type eventPayload struct {
 	Worker    string  `json:"worker"`
 }
 
-// tell prints the new events.
-func (d *demo) tell(ctx context.Context, history *client.JobHistory) error {
+// printEvents prints the new events.
+func (d *demo) printEvents(ctx context.Context, history *client.JobHistory) error {
 	for _, edge := range history.Events.Edges {
 		e := edge.Node
-		if e.Seq <= d.told {
+		if e.Seq <= d.lastSeq {
 			continue
 		}
-		d.told = e.Seq
+		d.lastSeq = e.Seq
 		var p eventPayload
 		if err := json.Unmarshal(e.Payload, &p); err != nil {
 			return fmt.Errorf("read event %d of %s: %w", e.Seq, d.job, err)

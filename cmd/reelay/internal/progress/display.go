@@ -28,10 +28,10 @@ type Display struct {
 
 	live bool // the cursor is on a live line
 	// picture is shown above the live line, once it is drawn.
-	picture []string
-	drawn   int // lines of the picture above the live line
-	trail   Trail
-	told    string // the phase and the tenth of the last plain line, and why the job waits
+	picture   []string
+	drawn     int // lines of the picture above the live line
+	trail     Trail
+	lastPlain string // the phase and the tenth of the last plain line, and why the job waits
 	// Reasons are why the job waits, the most informative first; none while it does not.
 	Reasons []client.WaitingReason
 	Err     error // the first failed write; nothing is written after it
@@ -93,8 +93,8 @@ func (d *Display) progress(p client.Progress) {
 		d.Replace(View{d.Width() - 1, d.Color}.line(p, d.trail))
 		return
 	}
-	if told := fmt.Sprintf("%s %d %s", p.Phase, int(p.Percent/10), why); told != d.told || back {
-		d.told = told
+	if told := fmt.Sprintf("%s %d %s", p.Phase, int(p.Percent/10), why); told != d.lastPlain || back {
+		d.lastPlain = told
 		d.write(fmt.Sprintf("%3.0f %%  %s\n", math.Floor(p.Percent), Describe(p)))
 	}
 }

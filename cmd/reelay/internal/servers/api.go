@@ -192,7 +192,7 @@ const (
 
 func (s *stack) handler(publicURL string) http.Handler {
 	reader, base := s.reader(), s.cfg.hosts.base(publicURL)
-	watcher := &watch.Watcher{Reader: reader, News: s.notifier.News}
+	watcher := &watch.Watcher{Reader: reader, Notifications: s.notifier.Notifications}
 	submitter := s.submitter()
 	submitter.Admission = submit.Admission{Rates: s.rates, Estimates: s.estimates, Observer: s.refusals}
 	canceller := &operate.Canceller{DB: s.db, Notifier: s.notifier}
@@ -204,7 +204,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Members: s.members(), Accounts: &auth.Accounts{DB: s.db, Notifier: s.notifier}, SSO: s.cfg.sso.provider(publicURL),
 		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Deleter: s.deleter(), Operator: operator,
 		Registry: s.registry, Fleet: s.fleetOperator(), Pools: s.pools(),
-		Letters: s.letters(), Bulk: s.bulk(), Alerts: s.alerts(), Logs: s.objects, Retrier: s.retrier(), Webhooks: s.webhooks(),
+		DeadLetters: s.deadLetters(), Bulk: s.bulk(), Alerts: s.alerts(), Logs: s.objects, Retrier: s.retrier(), Webhooks: s.webhooks(),
 		Schedules: s.schedules(submitter), Workflows: s.workflows(submitter),
 		Monitor: s.monitor(), OpenAPI: rest.OpenAPI(), Examine: s.watchedExamination, Redis: s.redisState, Name: s.cfg.consoleName,
 		ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
@@ -225,11 +225,11 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher, Operator: operator, Fleet: s.fleetOperator(),
 		Pools: s.pools(), Leaser: leaser,
 		Deleter:   s.deleter(),
-		Holder:    lease.NewHolder(s.workers, s.objects, s.catalogue, leaser),
+		Attempts:  lease.NewAttempts(s.workers, s.objects, s.catalogue, leaser),
 		Retrier:   s.retrier(),
 		Registrar: &fleet.Registrar{DB: s.workers, Catalogue: s.catalogue, Notifier: s.notifier},
 		Keys:      s.keys(), Members: s.members(), Accounts: &auth.Accounts{DB: s.db, Notifier: s.notifier},
-		Registry: s.registry, Letters: s.letters(), Bulk: s.bulk(), Webhooks: s.webhooks(), Inputs: s.inputs(), Alerts: s.alerts(),
+		Registry: s.registry, DeadLetters: s.deadLetters(), Bulk: s.bulk(), Webhooks: s.webhooks(), Inputs: s.inputs(), Alerts: s.alerts(),
 		Schedules: s.schedules(submitter), Workflows: s.workflows(submitter),
 		Examine: s.examine, RedisVersion: s.redisVersion,
 	}, keys, graph.Options{HideSchema: s.cfg.introspection == "off", Shared: s.cfg.origins.include, Base: base, Large: large,

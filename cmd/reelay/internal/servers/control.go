@@ -85,7 +85,7 @@ const (
 func (s *stack) control(ctx context.Context) error {
 	reaper := &lease.Reaper{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
 	presence := presenceOf(s.db, models.ProcessControl)
-	scheduler := &pass.Scheduler{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
+	scheduler := &pass.Releaser{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
 	readier := &pass.Readier{DB: s.db, Notifier: s.notifier}
 	bulk := s.bulk()
 	promoter := &pass.Promoter{DB: s.db, Notifier: s.notifier}
@@ -103,7 +103,7 @@ func (s *stack) control(ctx context.Context) error {
 	deliverer.Observe = s.metrics.Webhook
 	relay := &pass.Relay{DB: s.db, Publish: publisher.Publish}
 
-	notifier := &alert.Notifier{Desk: s.alerts(), History: &history.Reader{DB: s.db}}
+	notifier := &alert.Sender{Desk: s.alerts(), History: &history.Timeline{DB: s.db}}
 
 	if err := readier.Sweep(ctx); err != nil {
 		slog.WarnContext(ctx, "the ready index could not be built yet", "error", err)
@@ -161,7 +161,7 @@ func (s *stack) control(ctx context.Context) error {
 				{Name: "keep events", Every: eventsEvery, Run: counted(upkeep.KeepEvents)},
 				{Name: "history", Every: history.Every, Run: counted((&history.Recorder{DB: s.db, Catalogue: s.catalogue}).Pass)},
 				{Name: "alerts", Every: alert.Every,
-					Run: counted((&alert.Evaluator{DB: s.db, History: &history.Reader{DB: s.db}, Config: s.cfg.alerts}).Pass)},
+					Run: counted((&alert.Evaluator{DB: s.db, History: &history.Timeline{DB: s.db}, Config: s.cfg.alerts}).Pass)},
 				{Name: "alert notices", Every: alert.NotifyEvery, Run: counted(notifier.Pass)},
 				{Name: "alert digest", Every: upkeepEvery, Run: counted(notifier.Digest)},
 				{Name: "forget alerts", Every: eventsEvery, Run: counted(notifier.Forget)},

@@ -81,7 +81,7 @@ func seedFigures(t *testing.T, s *strained) {
 		if drilled {
 			b.Exec(t, "UPDATE workers SET drain_reason = ? WHERE id = ?", lease.LeavesPreempted, worker.WorkerID)
 		}
-		_, err := b.Holder.Release(t.Context(), worker, fence, models.FailPreempted)
+		_, err := b.Attempts.Release(t.Context(), worker, fence, models.FailPreempted)
 		require.NoError(t, err)
 		b.Exec(t, "UPDATE workers SET status = 'TERMINATED', ended_at = clock_timestamp(), token_hash = NULL WHERE id = ?", worker.WorkerID)
 	}

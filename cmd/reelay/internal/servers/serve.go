@@ -178,9 +178,9 @@ func inherited(address string) (uintptr, bool) {
 	return uintptr(fd), ok && err == nil && fd >= 3 && fd < 1<<16
 }
 
-// handDown returns the listener's socket for child processes. The File method of net
+// inheritable returns the listener's socket for child processes. The File method of net
 // would make the socket blocking for all processes that have it open.
-func handDown(listener net.Listener) (*os.File, error) {
+func inheritable(listener net.Listener) (*os.File, error) {
 	conn, err := listener.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return nil, err

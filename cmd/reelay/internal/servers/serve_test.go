@@ -301,7 +301,7 @@ func TestListen(t *testing.T) {
 
 		first, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
-		socket, err := handDown(first)
+		socket, err := inheritable(first)
 		require.NoError(t, err)
 		defer socket.Close()
 		second, err := net.FileListener(socket)
@@ -323,7 +323,7 @@ func TestListen(t *testing.T) {
 
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
-		socket, err := handDown(listener)
+		socket, err := inheritable(listener)
 		require.NoError(t, err)
 		defer socket.Close()
 		socket.Fd() // starting a child process does the same

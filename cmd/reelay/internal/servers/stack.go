@@ -246,8 +246,8 @@ func (s *stack) openRedis() error {
 		s.asynq = queue
 	}
 	s.redis = client
-	index, news := ready.New(s.redis, redisPrefix), ready.NewNews(s.redis, redisPrefix)
-	s.notifier.Index, s.notifier.News = index, news
+	index, news := ready.New(s.redis, redisPrefix), ready.NewNotifications(s.redis, redisPrefix)
+	s.notifier.Index, s.notifier.Notifications = index, news
 	s.rates = rate.New(s.redis, redisPrefix)
 	s.closers = append(s.closers, func() { news.Close(); s.redis.Close() })
 	return nil
@@ -280,7 +280,7 @@ func (s *stack) retrier() *operate.Retrier {
 	return &operate.Retrier{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier}
 }
 
-func (s *stack) letters() *operate.DeadLetters {
+func (s *stack) deadLetters() *operate.DeadLetters {
 	return &operate.DeadLetters{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier, Inputs: s.inputs()}
 }
 
@@ -292,7 +292,7 @@ func (s *stack) inputs() *inputs.Inputs {
 func (s *stack) bulk() *bulk.Bulk {
 	return &bulk.Bulk{DB: s.db, Verbs: bulk.Roles{
 		Canceller: &operate.Canceller{DB: s.db, Notifier: s.notifier},
-		Retrier:   s.retrier(), Letters: s.letters(), Deleter: s.deleter(), Operator: s.operator(),
+		Retrier:   s.retrier(), DeadLetters: s.deadLetters(), Deleter: s.deleter(), Operator: s.operator(),
 	}.Verbs()}
 }
 
@@ -305,7 +305,7 @@ func (s *stack) schedules(submitter *submit.Submitter) *schedule.Schedules {
 }
 
 func (s *stack) workflows(submitter *submit.Submitter) *workflow.Workflows {
-	return &workflow.Workflows{Workflows: operate.Workflows{DB: s.db, Catalogue: s.catalogue, Notifier: s.notifier}, Submitter: submitter}
+	return &workflow.Workflows{WorkflowOperator: operate.WorkflowOperator{DB: s.db, Catalogue: s.catalogue, Notifier: s.notifier}, Submitter: submitter}
 }
 
 func (s *stack) webhooks() *webhook.Endpoints {
@@ -329,8 +329,8 @@ func (s *stack) submitter() *submit.Submitter {
 
 func (s *stack) deleter() *operate.Deleter { return &operate.Deleter{DB: s.db, Notifier: s.notifier} }
 
-func (s *stack) operator() *operate.Operator {
-	return &operate.Operator{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
+func (s *stack) operator() *operate.QueueOperator {
+	return &operate.QueueOperator{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
 }
 
 func (s *stack) pools() *fleet.Pools {
@@ -347,8 +347,8 @@ var poolChecks = map[string]func(*models.Pool) error{
 	fleet.Static: fleet.NotScaled,
 }
 
-func (s *stack) fleetOperator() *fleet.Operator {
-	return &fleet.Operator{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers()}
+func (s *stack) fleetOperator() *fleet.WorkerOperator {
+	return &fleet.WorkerOperator{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers()}
 }
 
 // alerts is where operators see alerts.

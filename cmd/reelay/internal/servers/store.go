@@ -58,7 +58,7 @@ func startStore(ctx context.Context, dir string) (_ *store, err error) {
 	}
 	defer listener.Close()
 	s := &store{address: listener.Addr().String(), secret: rand.Text()}
-	if s.socket, err = handDown(listener); err != nil {
+	if s.socket, err = inheritable(listener); err != nil {
 		return nil, fmt.Errorf("hand the object store's socket down: %w", err)
 	}
 	s.config = localstack.ChildConfig{

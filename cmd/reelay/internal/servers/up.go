@@ -192,7 +192,7 @@ func up(ctx context.Context, cfg config, o upOptions, isReady func(running)) err
 		return err
 	}
 	cfg.localProvider = agents.socket.Path()
-	socket, err := handDown(listener)
+	socket, err := inheritable(listener)
 	if err != nil {
 		return errors.Join(fmt.Errorf("hand the listening socket down: %w", err), agents.close())
 	}

@@ -62,7 +62,7 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 	if job.Prompt != nil {
 		field("prompt", "%s", output.Clip(*job.Prompt, 2000))
 	}
-	field("progress", "%s", standing(&job.Job))
+	field("progress", "%s", progressText(&job.Job))
 	for _, reason := range waiting(job) {
 		field("waits", "%s", reason)
 	}
@@ -78,8 +78,8 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 	if job.AtMostOnce {
 		field("once", "it is never started twice: a loss of its worker ends it")
 	}
-	for _, line := range bears(&job.Job) {
-		field("bears", "%s", line)
+	for _, line := range constraints(&job.Job) {
+		field("constraints", "%s", line)
 	}
 	if job.HasHandle {
 		field("handle", "the next attempt adopts what this one runs at an external service")
@@ -172,8 +172,8 @@ func drafted(id string, d *client.Draft) string {
 	return text
 }
 
-// standing returns the job's progress, or its progress when it ended.
-func standing(job *client.Job) string {
+// progressText returns the job's progress, or its progress when it ended.
+func progressText(job *client.Job) string {
 	p := job.Progress
 	switch {
 	case job.Status == client.JobStatusFailed:

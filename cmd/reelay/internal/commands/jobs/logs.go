@@ -151,7 +151,7 @@ func (f *followed) print(ctx context.Context, c *client.Client, a *client.Attemp
 	if f.whole {
 		return nil
 	}
-	text, err := f.news(ctx, c, a)
+	text, err := f.unprinted(ctx, c, a)
 	if err != nil || text == "" {
 		return err
 	}
@@ -166,8 +166,8 @@ func (f *followed) print(ctx context.Context, c *client.Client, a *client.Attemp
 // maxFollowed is how much of the printed text is looked for in the log of an attempt that ended.
 const maxFollowed = 4 << 10
 
-// news returns what is not printed yet: of the live log, or of the whole one once it is stored.
-func (f *followed) news(ctx context.Context, c *client.Client, a *client.Attempt) (string, error) {
+// unprinted returns what is not printed yet: of the live log, or of the whole one once it is stored.
+func (f *followed) unprinted(ctx context.Context, c *client.Client, a *client.Attempt) (string, error) {
 	if a.Log != nil {
 		f.whole = true
 		text, err := readLog(ctx, a.Log)

@@ -18,13 +18,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// letterFlags select dead letters.
-type letterFlags struct {
+// deadLetterFlags select dead letters.
+type deadLetterFlags struct {
 	fingerprint, class, model, audience string
 	resolved                            bool
 }
 
-func (l *letterFlags) addFlags(cmd *cobra.Command) {
+func (l *deadLetterFlags) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&l.fingerprint, "fingerprint", "", "only those with this cause")
 	f.StringVar(&l.class, "class", "", "only those of this class of failure, such as poison")
@@ -32,7 +32,7 @@ func (l *letterFlags) addFlags(cmd *cobra.Command) {
 	f.StringVar(&l.audience, "audience", "", "who must act: operator, customer or all (default: operator; all with --fingerprint or --class)")
 }
 
-func (l *letterFlags) filter() (f client.DeadLetterFilter, err error) {
+func (l *deadLetterFlags) filter() (f client.DeadLetterFilter, err error) {
 	f = client.DeadLetterFilter{Fingerprint: l.fingerprint, Model: l.model, Resolved: l.resolved}
 	if l.class != "" {
 		if f.Class, err = input.ParseEnum("class", l.class, client.AllFailureClass); err != nil {
@@ -72,7 +72,7 @@ func DeadLettersCommand() *cobra.Command {
 }
 
 func listDeadLetters(cmd *cobra.Command) *cobra.Command {
-	var flags letterFlags
+	var flags deadLetterFlags
 	var filter client.DeadLetterFilter
 	flags.addFlags(cmd)
 	cmd.Flags().BoolVar(&flags.resolved, "resolved", false, "the resolved ones instead of the open ones")
@@ -119,7 +119,7 @@ func deadLetterState(d client.DeadLetter) string {
 }
 
 func groupDeadLetters(cmd *cobra.Command) *cobra.Command {
-	var flags letterFlags
+	var flags deadLetterFlags
 	cmd.Flags().StringVar(&flags.audience, "audience", "", "who must act: operator, customer or all (default: operator)")
 	cmd.Flags().BoolVar(&flags.resolved, "resolved", false, "of the resolved ones instead of the open ones")
 	list := &connect.Lister[client.DeadLetterGroup]{
@@ -188,7 +188,7 @@ func printDeadLetter(to io.Writer, d *client.DeadLetter) error {
 
 // redriveOptions are the flags of `reelay dead-letters redrive`.
 type redriveOptions struct {
-	letterFlags
+	deadLetterFlags
 	params, prompt           string
 	limit, perMinute, canary int
 	yes                      terminal.YesFlag

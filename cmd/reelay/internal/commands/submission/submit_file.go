@@ -118,7 +118,7 @@ func (o *submitOptions) runFile(cmd *cobra.Command) error {
 	b.display.Erase()
 	err = errors.Join(b.report.close(), b.rejected.close(), err)
 	if !o.asJSON && b.report.Accepted > 0 {
-		fmt.Fprint(cmd.ErrOrStderr(), b.outlook(cmd.Context(), err == nil))
+		fmt.Fprint(cmd.ErrOrStderr(), b.nextSteps(cmd.Context(), err == nil))
 	}
 	return err
 }
@@ -146,9 +146,9 @@ func (o *submitOptions) entries(in io.Reader, kinds *paramKinds) func(yield func
 	}
 }
 
-// outlook says how to see what becomes of the batch, and whether it has jobs that the file does not
+// nextSteps says how to see what becomes of the batch, and whether it has jobs that the file does not
 // have: of rows that were changed or removed since they were submitted.
-func (b *batch) outlook(ctx context.Context, whole bool) string {
+func (b *batch) nextSteps(ctx context.Context, whole bool) string {
 	says := fmt.Sprintf("Follow it with: reelay batch %s\nOr in the console: %s\n", b.options.batch, batchURL(b.client, b.options.batch))
 	if !whole {
 		return says

@@ -33,12 +33,12 @@ type batchReport struct {
 	Deduplicated int        `json:"deduplicated"`
 	Rejected     int        `json:"rejected"`
 
-	out         io.Writer
-	json, quiet bool
-	written     int
-	err         error
-	told        time.Time // of the last line of progress
-	toldOf      int       // the results that it counted
+	out             io.Writer
+	json, quiet     bool
+	written         int
+	err             error
+	reportedAt      time.Time // of the last line of progress
+	reportedResults int       // the results that it counted
 }
 
 // add counts a result and prints it.
@@ -111,13 +111,13 @@ func (b *batch) progress(end int64, last bool) {
 	submitted, present := int(b.submitted.Load()), int(b.present.Load())
 	n := submitted + present + r.Rejected
 	every := progressEvery
-	if n == r.toldOf {
+	if n == r.reportedResults {
 		every = stillEvery
 	}
-	if r.told.IsZero() {
-		r.told = b.began
+	if r.reportedAt.IsZero() {
+		r.reportedAt = b.began
 	}
-	if n == 0 && last || !last && !b.display.TTY && time.Since(r.told) < every {
+	if n == 0 && last || !last && !b.display.TTY && time.Since(r.reportedAt) < every {
 		return
 	}
 	line := fmt.Sprintf("%d submitted", submitted)
@@ -136,7 +136,7 @@ func (b *batch) progress(end int64, last bool) {
 	if wait, why := b.gate.left(); wait > time.Second && !last {
 		line += fmt.Sprintf(" · waiting %s: %s", text.Duration(wait.Round(time.Second)), output.Clean(why))
 	}
-	r.told, r.toldOf = time.Now(), n
+	r.reportedAt, r.reportedResults = time.Now(), n
 	if b.display.TTY && !last {
 		b.display.Replace(output.Clip(line, b.display.Width()-1))
 	} else {

@@ -13,29 +13,29 @@ import (
 )
 
 const (
-	// outlookAge is how long an outlook is reused.
-	outlookAge = time.Minute
+	// pastRatesAge is how long a forecast is reused.
+	pastRatesAge = time.Minute
 	// bootGuess is the assumed duration of a boot, in seconds, until one was measured.
 	bootGuess = 120
 )
 
-// outlook contains what a plan needs of the past. It is read about once a minute.
-type outlook struct {
+// pastRates contains what a plan needs of the past. It is read about once a minute.
+type pastRates struct {
 	mu        sync.Mutex
 	at        time.Time
 	expected  []Expected
 	preempted map[string]models.PreemptionRate
 }
 
-// asked lists the drain reasons of Reelay and of operators. Any other loss counts as a preemption.
-var asked = []string{lease.LeavesFewer, lease.LeavesPaused, lease.LeavesDrained}
+// voluntary lists the drain reasons of Reelay and of operators. Any other loss counts as a preemption.
+var voluntary = []string{lease.LeavesFewer, lease.LeavesPaused, lease.LeavesDrained}
 
-// look adds the outlook to a snapshot. It first reads the outlook again if it is old.
-func (o *outlook) look(ctx context.Context, tx bun.Tx, s *snapshot) (err error) {
+// look adds the forecast to a snapshot. It first reads the forecast again if it is old.
+func (o *pastRates) look(ctx context.Context, tx bun.Tx, s *snapshot) (err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if s.policy != (Policy{}) && len(s.pools) > 0 {
-		if age := s.now.Sub(o.at); age < 0 || age >= outlookAge {
+		if age := s.now.Sub(o.at); age < 0 || age >= pastRatesAge {
 			if err := o.read(ctx, tx, s.now); err != nil {
 				return fmt.Errorf("read what is expected: %w", err)
 			}
@@ -53,7 +53,7 @@ func (o *outlook) look(ctx context.Context, tx bun.Tx, s *snapshot) (err error) 
 	return nil
 }
 
-func (o *outlook) read(ctx context.Context, tx bun.Tx, now time.Time) error {
+func (o *pastRates) read(ctx context.Context, tx bun.Tx, now time.Time) error {
 	history, err := models.ReadArrivalHours(ctx, tx)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (o *outlook) read(ctx context.Context, tx bun.Tx, now time.Time) error {
 	if boot == 0 {
 		boot = bootGuess
 	}
-	preempted, err := models.ReadPreemptionRates(ctx, tx, asked)
+	preempted, err := models.ReadPreemptionRates(ctx, tx, voluntary)
 	if err != nil {
 		return err
 	}

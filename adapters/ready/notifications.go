@@ -12,9 +12,9 @@ import (
 	"github.com/reelay/reelay/jobs"
 )
 
-// News carries news of jobs and workers between processes over Redis. All subscriptions of a
+// Notifications carries notifications of jobs and workers between processes over Redis. All subscriptions of a
 // process share one connection, which exists while there are subscriptions.
-type News struct {
+type Notifications struct {
 	client  redis.UniversalClient
 	prefix  string
 	timeout time.Duration
@@ -30,15 +30,15 @@ type topic struct {
 	confirmed chan struct{}    // closed when Redis has confirmed the subscription
 }
 
-var _ jobs.News = (*News)(nil)
+var _ jobs.Notifications = (*Notifications)(nil)
 
-// NewNews returns the news under that prefix. The client must come from [NewClient].
-func NewNews(client redis.UniversalClient, prefix string) *News {
-	return &News{client: client, prefix: keyPrefix(prefix) + "news:", timeout: callTimeout, topics: map[string]*topic{}}
+// NewNotifications returns the notifications under that prefix. The client must come from [NewClient].
+func NewNotifications(client redis.UniversalClient, prefix string) *Notifications {
+	return &Notifications{client: client, prefix: keyPrefix(prefix) + "news:", timeout: callTimeout, topics: map[string]*topic{}}
 }
 
-// Publish notifies the subscribers of those ids. News is lost if Redis does not take it.
-func (n *News) Publish(ctx context.Context, ids ...string) {
+// Publish notifies the subscribers of those ids. A notification is lost if Redis does not take it.
+func (n *Notifications) Publish(ctx context.Context, ids ...string) {
 	ctx, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
 	_, err := n.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
@@ -52,11 +52,11 @@ func (n *News) Publish(ctx context.Context, ids ...string) {
 	}
 }
 
-// Subscribe calls told on a shared goroutine whenever there is news, and returns a function
-// that ends the subscription; told may be called once more at that moment. While Redis can be
-// reached, no news published after Subscribe returned is missed. A reconnection after an
-// outage counts as news. Without Redis there is no news.
-func (n *News) Subscribe(ctx context.Context, id string, told func()) (stop func()) {
+// Subscribe calls notify on a shared goroutine whenever there is a notification, and returns a function
+// that ends the subscription; notify may be called once more at that moment. While Redis can be
+// reached, no notification published after Subscribe returned is missed. A reconnection after an
+// outage counts as a notification. Without Redis there is no notification.
+func (n *Notifications) Subscribe(ctx context.Context, id string, told func()) (stop func()) {
 	channel, follower := n.prefix+id, &told
 	ctx, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()
@@ -69,7 +69,7 @@ func (n *News) Subscribe(ctx context.Context, id string, told func()) (stop func
 	return sync.OnceFunc(func() { n.leave(channel, followed, follower) })
 }
 
-func (n *News) follow(ctx context.Context, channel string, follower *func()) *topic {
+func (n *Notifications) follow(ctx context.Context, channel string, follower *func()) *topic {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	followed := n.topics[channel]
@@ -87,7 +87,7 @@ func (n *News) follow(ctx context.Context, channel string, follower *func()) *to
 	return followed
 }
 
-func (n *News) leave(channel string, followed *topic, follower *func()) {
+func (n *Notifications) leave(channel string, followed *topic, follower *func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), n.timeout) // also bounds the wait for the others
 	defer cancel()
 	n.mu.Lock()
@@ -104,8 +104,8 @@ func (n *News) leave(channel string, followed *topic, follower *func()) {
 	n.log(ctx, n.conn.Unsubscribe(ctx, channel))
 }
 
-// Close ends all subscriptions: their channels get no more news.
-func (n *News) Close() {
+// Close ends all subscriptions: their channels get no more notifications.
+func (n *Notifications) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	clear(n.topics)
@@ -113,7 +113,7 @@ func (n *News) Close() {
 }
 
 // hangUp closes the connection, which ends receive.
-func (n *News) hangUp() {
+func (n *Notifications) hangUp() {
 	if n.conn != nil {
 		_ = n.conn.Close() // nothing is lost
 		n.conn = nil
@@ -121,11 +121,11 @@ func (n *News) hangUp() {
 }
 
 // receive handles the messages of a connection until it is closed.
-func (n *News) receive(messages <-chan any) {
+func (n *Notifications) receive(messages <-chan any) {
 	for message := range messages {
 		switch message := message.(type) {
 		case *redis.Message:
-			n.tell(message.Channel)
+			n.notify(message.Channel)
 		case *redis.Subscription:
 			if message.Kind == "subscribe" {
 				n.confirm(message.Channel)
@@ -134,7 +134,7 @@ func (n *News) receive(messages <-chan any) {
 	}
 }
 
-func (n *News) tell(channel string) {
+func (n *Notifications) notify(channel string) {
 	n.mu.Lock()
 	var followers []*func()
 	if followed := n.topics[channel]; followed != nil {
@@ -147,14 +147,14 @@ func (n *News) tell(channel string) {
 }
 
 // confirm records that a channel is subscribed. If it was subscribed before, the connection
-// was lost, and perhaps some news with it.
-func (n *News) confirm(channel string) {
+// was lost, and perhaps some notifications with it.
+func (n *Notifications) confirm(channel string) {
 	if n.reconnected(channel) {
-		n.tell(channel)
+		n.notify(channel)
 	}
 }
 
-func (n *News) reconnected(channel string) bool {
+func (n *Notifications) reconnected(channel string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	followed := n.topics[channel]
@@ -170,7 +170,7 @@ func (n *News) reconnected(channel string) bool {
 	}
 }
 
-func (n *News) log(ctx context.Context, err error) {
+func (n *Notifications) log(ctx context.Context, err error) {
 	if err != nil {
 		slog.DebugContext(ctx, "news may be lost", "error", err)
 	}

@@ -59,38 +59,38 @@ func LockPicks(ctx context.Context, tx bun.Tx, picks []Pick) (now time.Time, all
 	return now, all, err
 }
 
-// Hold names the attempt that a worker holds, with the token that proves it.
-type Hold struct {
+// Fence names the attempt that a worker holds, with the token that proves it.
+type Fence struct {
 	WorkerID  WorkerID     `json:"worker_id"`
 	AttemptID AttemptID    `json:"attempt_id"`
 	Token     FencingToken `json:"token"`
 }
 
-// Held holds all rows of a lease.
-type Held struct {
+// LeaseRows holds all rows of a lease.
+type LeaseRows struct {
 	Worker  *Worker
 	Job     *Job
 	Attempt *Attempt
 }
 
-//go:embed sql/lock_held.sql
-var lockHeldSQL string
+//go:embed sql/lock_leases.sql
+var lockLeasesSQL string
 
-// LockHeld locks all rows of the leases that these workers hold under these tokens. It returns
+// LockLeases locks all rows of the leases that these workers hold under these tokens. It returns
 // them with the time of PostgreSQL's clock after the locks were taken. Leases that have ended
 // are left out, except those that ended while it waited for their rows.
-func LockHeld(ctx context.Context, tx bun.Tx, holds []Hold) (now time.Time, all []Held, err error) {
+func LockLeases(ctx context.Context, tx bun.Tx, holds []Fence) (now time.Time, all []LeaseRows, err error) {
 	arg, err := rowsArg(holds)
 	if err != nil {
 		return now, nil, err
 	}
-	rows, err := run(ctx, tx, lockHeldSQL, pgx.NamedArgs{"holds": arg})
+	rows, err := run(ctx, tx, lockLeasesSQL, pgx.NamedArgs{"holds": arg})
 	err = scan(rows, err, func(rows *sql.Rows) error {
 		var w rowScan[Worker]
 		var j rowScan[Job]
 		var a rowScan[Attempt]
 		err := rows.Scan(&now, &w, &j, &a)
-		all = append(all, Held{w.row, j.row, a.row})
+		all = append(all, LeaseRows{w.row, j.row, a.row})
 		return err
 	})
 	return now, all, err

@@ -18,16 +18,16 @@ const (
 	MaxPricePerHour = 10_000
 )
 
-// bears returns the capacity limits of the request for its digest, or nil if none is set.
-func (in *Submission) bears() any {
+// constraints returns the capacity limits of the request for its digest, or nil if none is set.
+func (in *Submission) constraints() any {
 	if in.MaxPreemptions == nil && in.FinishBy == nil && in.MaxPricePerHour == nil {
 		return nil
 	}
 	return map[string]any{"maxPreemptions": in.MaxPreemptions, "finishBy": utc(in.FinishBy), "maxPricePerHour": in.MaxPricePerHour}
 }
 
-// validBears checks what does not depend on the clock.
-func (in *Submission) validBears() error {
+// validConstraints checks what does not depend on the clock.
+func (in *Submission) validConstraints() error {
 	if n := in.MaxPreemptions; n != nil && (*n < 0 || *n > MaxMaxPreemptions) {
 		return apierror.Invalid("maxPreemptions",
 			"maxPreemptions must be from 0 to %d; it is %d. With 0 the job never runs on spot capacity.", MaxMaxPreemptions, *n)
@@ -38,8 +38,8 @@ func (in *Submission) validBears() error {
 	return nil
 }
 
-// bear copies the capacity limits to the job.
-func (in *Submission) bear(job *models.Job, steps *priceSteps) {
+// setConstraints copies the capacity limits to the job.
+func (in *Submission) setConstraints(job *models.Job, steps *priceSteps) {
 	job.MaxPreemptions, job.MaxPricePerHour = in.MaxPreemptions, in.MaxPricePerHour
 	job.Needs = models.NewNeeds(job.Spent(), steps.at(in.MaxPricePerHour))
 }
@@ -53,7 +53,7 @@ func beginFinish(c *change.Change, finish *time.Time) error {
 	by := finish.Truncate(time.Microsecond)
 	switch {
 	case !by.After(c.Now):
-		return apierror.Invalid("finishBy", "finishBy is past: name a time ahead, or leave it out.")
+		return apierror.Invalid("finishBy", "finishBy is in the past. Give a future time, or omit it.")
 	case by.After(c.Now.Add(maxAhead)):
 		return apierror.Invalid("finishBy", "finishBy may be %.0f days ahead at most.", maxAhead.Hours()/24)
 	case !by.After(c.Job.RunAt):

@@ -11,15 +11,15 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// playStarts is how many starts are simulated. More would cost a serving process too much of each
+// maxStarts is how many starts are simulated. More would cost a serving process too much of each
 // second.
-const playStarts = 1000
+const maxStarts = 1000
 
-// playMoments bounds a simulation in which jobs arrive but hardly any can start. playLooks bounds
+// maxMoments bounds a simulation in which jobs arrive but hardly any can start. maxLooks bounds
 // how many jobs the workers examine, about a tenth of a second of a processor.
 const (
-	playMoments = 100_000
-	playLooks   = 1_000_000
+	maxMoments = 100_000
+	maxLooks   = 1_000_000
 )
 
 // start is a moment at which a worker takes a job, or finds none.
@@ -57,29 +57,29 @@ func (s start) after(q query, tag float64) bool {
 	return s.tag > tag || s.alone || s.fresh && s.tag == tag
 }
 
-// player simulates the future of an outlook.
-type player struct {
-	*Outlook
-	lines   []*playedLine
+// run simulates the future of a forecast.
+type run struct {
+	*Forecast
+	lines   []*runLine
 	running map[models.AccountID]int
 	turns   fairqueue.Turns
-	// standing is scratch space of lineTime, which runs at each moment.
-	standing []float64
-	moments  moments
-	hands    int
-	idle     []*playedHand
+	// virtualTimes is scratch space of lineTime, which runs at each moment.
+	virtualTimes []float64
+	moments      moments
+	workers      int
+	idle         []*runWorker
 	// changed are the queues in which a job arrived or started since the idle workers last looked,
 	// and ended means that a job ended. Nothing else can give a job to a worker that found none.
-	changed, changing []*playedLine
+	changed, changing []*runLine
 	ended, ending     bool
 	looks             int // how many jobs the workers have examined
 	// yielding are the workers whose first job may yield, those of the lowest lane first.
-	yielding []*playedHand
+	yielding []*runWorker
 	now      float64
 }
 
-// playedLine is a line during the simulation. place is the place of its next job.
-type playedLine struct {
+// runLine is a line during the simulation. place is the place of its next job.
+type runLine struct {
 	line
 	place int
 	end   int
@@ -97,8 +97,8 @@ type coming struct {
 	gap float64 // seconds between two arrivals
 }
 
-// standsAt returns the account's place in the fair order.
-func (l *playedLine) standsAt() fairqueue.Place {
+// fairPlace returns the account's place in the fair order.
+func (l *runLine) fairPlace() fairqueue.Place {
 	return fairqueue.Place{Line: l.Line, VirtualTime: l.VirtualTime}
 }
 
@@ -106,7 +106,7 @@ func (l *playedLine) standsAt() fairqueue.Place {
 const reaches = standbySample
 
 // job returns the line's job at a place.
-func (l *playedLine) job(place int) load {
+func (l *runLine) job(place int) load {
 	if place < l.queued {
 		return l.at(place)
 	}
@@ -114,7 +114,7 @@ func (l *playedLine) job(place int) load {
 }
 
 // seek returns the place of the first job that may accepts, or -1.
-func (l *playedLine) seek(may func(models.Queue) bool) int {
+func (l *runLine) seek(may func(models.Queue) bool) int {
 	for place := l.place; place < min(l.end, l.place+reaches); place++ {
 		if !l.taken[place] && may(l.job(place).Queue) {
 			return place
@@ -124,7 +124,7 @@ func (l *playedLine) seek(may func(models.Queue) bool) int {
 }
 
 // take starts the job at a place.
-func (l *playedLine) take(place int) {
+func (l *runLine) take(place int) {
 	if l.taken == nil {
 		l.taken = map[int]bool{}
 	}
@@ -135,10 +135,10 @@ func (l *playedLine) take(place int) {
 	}
 }
 
-type playedHand struct {
-	class *class
-	holds models.AccountID
-	told  bool // starts contains the moment at which it became idle
+type runWorker struct {
+	class    *class
+	account  models.AccountID
+	recorded bool // starts contains the moment at which it became idle
 	// until is when it will be free, or -1.
 	until float64
 	// yields is the lane of its job if that may yield. Once it has yielded, below is that lane,
@@ -151,12 +151,12 @@ type playedHand struct {
 // moment is an event of the simulation: a worker becomes free, a job arrives in a queue, or the
 // jobs of a lane are late.
 type moment struct {
-	at    float64
-	order int
-	hand  *playedHand
-	line  *playedLine
-	comes *coming
-	late  models.Tier
+	at     float64
+	order  int
+	worker *runWorker
+	line   *runLine
+	comes  *coming
+	late   models.Tier
 }
 
 type moments []moment
@@ -177,22 +177,22 @@ func (m *moments) Pop() any {
 	return last
 }
 
-// play simulates the future and fills starts. It ends when every queued job has started and each
+// run simulates the future and fills starts. It ends when every queued job has started and each
 // class has had an idle worker, when nothing more can start, or at one of the bounds above.
-func (o *Outlook) play() { newPlayer(o).play() }
+func (o *Forecast) run() { newRun(o).simulate() }
 
-func newPlayer(o *Outlook) *player {
-	return &player{Outlook: o, running: map[models.AccountID]int{}, turns: fairqueue.TurnsOf(slices.Collect(maps.Values(o.lanes))...)}
+func newRun(o *Forecast) *run {
+	return &run{Forecast: o, running: map[models.AccountID]int{}, turns: fairqueue.TurnsOf(slices.Collect(maps.Values(o.lanes))...)}
 }
 
-func (p *player) play() {
-	o := p.Outlook
+func (p *run) simulate() {
+	o := p.Forecast
 	o.course = course{}
 	p.enlist()
 	p.employ()
 	p.lateMoments()
 	bored, late := map[*class]bool{}, models.Tier("")
-	for played := 0; len(p.moments) > 0 && played < playMoments && p.looks < playLooks && len(o.starts) < playStarts && (p.left > 0 || len(bored) < len(o.classes)); played++ {
+	for played := 0; len(p.moments) > 0 && played < maxMoments && p.looks < maxLooks && len(o.starts) < maxStarts && (p.left > 0 || len(bored) < len(o.classes)); played++ {
 		m := heap.Pop(&p.moments).(moment)
 		p.now = m.at
 		switch {
@@ -200,8 +200,8 @@ func (p *player) play() {
 			p.arrive(m.line, m.comes)
 		case m.late != "":
 			late = m.late
-		case m.at == m.hand.until: // otherwise its job has yielded
-			p.free(m.hand)
+		case m.at == m.worker.until: // otherwise its job has yielded
+			p.free(m.worker)
 		}
 		if len(p.moments) > 0 && p.moments[0].at == p.now {
 			continue // handle all events of a moment first
@@ -214,84 +214,84 @@ func (p *player) play() {
 			late = ""
 		}
 		for _, h := range p.idle {
-			if !h.told {
-				h.told, bored[h.class] = true, true
+			if !h.recorded {
+				h.recorded, bored[h.class] = true, true
 				o.starts = append(o.starts, start{at: p.now, class: h.class, idle: true})
 			}
 		}
-		if len(p.idle) == p.hands && !p.awaits() {
+		if len(p.idle) == p.workers && !p.awaits() {
 			return
 		}
 	}
 }
 
 // free ends a worker's job or boot.
-func (p *player) free(h *playedHand) {
-	if h.holds != "" {
-		p.leave(h.holds)
+func (p *run) free(h *runWorker) {
+	if h.account != "" {
+		p.leave(h.account)
 	}
-	h.holds, h.yields, h.until = "", "", -1
+	h.account, h.yields, h.until = "", "", -1
 	p.idle = append(p.idle, h)
 }
 
 // awaits reports whether an idle worker will take one of the arriving jobs.
-func (p *player) awaits() bool {
-	return slices.ContainsFunc(p.lines, func(l *playedLine) bool {
+func (p *run) awaits() bool {
+	return slices.ContainsFunc(p.lines, func(l *runLine) bool {
 		if len(l.comings) == 0 || l.seek(p.unpaused) >= 0 || p.running[l.account] >= l.maxRunning {
 			return false
 		}
 		return slices.ContainsFunc(l.comings, func(c *coming) bool {
-			return p.unpaused(c.Queue) && slices.ContainsFunc(p.idle, func(h *playedHand) bool { return h.class.Serves(c.Queue, l.account) })
+			return p.unpaused(c.Queue) && slices.ContainsFunc(p.idle, func(h *runWorker) bool { return h.class.Serves(c.Queue, l.account) })
 		})
 	})
 }
 
-func (p *player) unpaused(q models.Queue) bool { return !p.paused(q) }
+func (p *run) unpaused(q models.Queue) bool { return !p.paused(q) }
 
 // employ schedules when each worker becomes free. There are thousands, so they are put into the
 // heap all at once.
-func (p *player) employ() {
+func (p *run) employ() {
 	for _, c := range p.classes {
-		p.hands += len(c.hands)
+		p.workers += len(c.workers)
 	}
-	all := make([]playedHand, 0, p.hands)
-	p.moments = slices.Grow(p.moments, p.hands)
+	all := make([]runWorker, 0, p.workers)
+	p.moments = slices.Grow(p.moments, p.workers)
 	for _, c := range p.classes {
-		for _, h := range c.hands {
+		for _, h := range c.workers {
 			if h.account != "" {
 				p.running[h.account]++
 			}
-			all = append(all, playedHand{class: c, holds: h.account, until: h.free, yields: h.yields})
+			all = append(all, runWorker{class: c, account: h.account, until: h.free, yields: h.yields})
 			one := &all[len(all)-1]
-			p.moments = append(p.moments, moment{at: h.free, order: len(p.moments), hand: one})
+			p.moments = append(p.moments, moment{at: h.free, order: len(p.moments), worker: one})
 			if h.yields != "" {
 				p.yielding = append(p.yielding, one)
 			}
 		}
 	}
 	heap.Init(&p.moments)
-	slices.SortStableFunc(p.yielding, func(a, b *playedHand) int {
+	slices.SortStableFunc(p.yielding, func(a, b *runWorker) int {
 		return slices.Index(models.Tiers, b.yields) - slices.Index(models.Tiers, a.yields)
 	})
 }
 
-func (p *player) push(m moment) {
+func (p *run) push(m moment) {
 	m.order = len(p.moments) + len(p.starts)
 	heap.Push(&p.moments, m)
 }
 
 // enlist makes the lines, including those of accounts without queued jobs.
-func (p *player) enlist() {
-	byPlace := map[models.Line]map[models.AccountID]*playedLine{}
-	put := func(l *playedLine) {
+func (p *run) enlist() {
+	byPlace := map[models.Line]map[models.AccountID]*runLine{}
+	put := func(l *runLine) {
 		if byPlace[l.Line] == nil {
-			byPlace[l.Line] = map[models.AccountID]*playedLine{}
+			byPlace[l.Line] = map[models.AccountID]*runLine{}
 		}
 		byPlace[l.Line][l.account] = l
 		p.lines = append(p.lines, l)
 	}
-	for _, l := range p.Outlook.lines {
-		put(&playedLine{line: *l, end: l.queued})
+	for _, l := range p.Forecast.lines {
+		put(&runLine{line: *l, end: l.queued})
 		p.left += l.queued
 	}
 	for i, a := range p.arrivals {
@@ -303,7 +303,7 @@ func (p *player) enlist() {
 		}
 		l := byPlace[job.Line][a.AccountID]
 		if l == nil {
-			l = &playedLine{line: line{
+			l = &runLine{line: line{
 				Line: job.Line, account: a.AccountID, Share: fairqueue.Share{VirtualTime: a.VirtualTime, Weight: a.Weight}, running: a.Running, maxRunning: a.MaxRunning,
 			}}
 			put(l)
@@ -317,10 +317,10 @@ func (p *player) enlist() {
 }
 
 // arrive adds one job to a line.
-func (p *player) arrive(l *playedLine, c *coming) {
+func (p *run) arrive(l *runLine, c *coming) {
 	if l.place == l.end {
 		l.Enter(p.lineTime(l.Line))
-		l.alone = !slices.ContainsFunc(p.lines, func(other *playedLine) bool {
+		l.alone = !slices.ContainsFunc(p.lines, func(other *runLine) bool {
 			return other.Line == l.Line && other.place < other.end && !other.alone
 		})
 	}
@@ -330,23 +330,23 @@ func (p *player) arrive(l *playedLine, c *coming) {
 	p.push(moment{at: p.now + c.gap, line: l, comes: c})
 }
 
-func (p *player) lineTime(of models.Line) float64 {
-	p.standing = p.standing[:0]
+func (p *run) lineTime(of models.Line) float64 {
+	p.virtualTimes = p.virtualTimes[:0]
 	for _, l := range p.lines {
-		if l.Line == of && p.stands(l) {
-			p.standing = append(p.standing, l.VirtualTime)
+		if l.Line == of && p.eligible(l) {
+			p.virtualTimes = append(p.virtualTimes, l.VirtualTime)
 		}
 	}
-	return fairqueue.LineTime(p.standing, 0)
+	return fairqueue.LineTime(p.virtualTimes, 0)
 }
 
-func (p *player) stands(l *playedLine) bool {
-	return fairqueue.Stands(l.end-l.place, p.running[l.account], l.maxRunning)
+func (p *run) eligible(l *runLine) bool {
+	return fairqueue.Eligible(l.end-l.place, p.running[l.account], l.maxRunning)
 }
 
 // leave ends one of the account's running jobs. An account that falls below its limit re-enters its
 // queues at their current virtual times.
-func (p *player) leave(account models.AccountID) {
+func (p *run) leave(account models.AccountID) {
 	p.running[account]--
 	p.ending = true
 	for _, l := range p.lines {
@@ -360,9 +360,9 @@ func (p *player) leave(account models.AccountID) {
 }
 
 // work gives an idle worker its next job, and reports whether there was one.
-func (p *player) work(h *playedHand) bool {
+func (p *run) work(h *runWorker) bool {
 	lines := p.lines
-	if h.told && !p.ended {
+	if h.recorded && !p.ended {
 		lines = p.changed
 	}
 	l, place, turn := p.next(lines, h.class, h.below)
@@ -378,7 +378,7 @@ func (p *player) work(h *playedHand) bool {
 }
 
 // begin starts a job of a line on a worker.
-func (p *player) begin(h *playedHand, l *playedLine, place int, turn bool) {
+func (p *run) begin(h *runWorker, l *runLine, place int, turn bool) {
 	job := l.job(place)
 	seconds := p.times.Ratio(job.kind, h.class.gpuType) * job.gpuSeconds
 	p.starts = append(p.starts, start{
@@ -398,22 +398,22 @@ func (p *player) begin(h *playedHand, l *playedLine, place int, turn bool) {
 }
 
 // keep makes a worker busy.
-func (p *player) keep(h *playedHand, account models.AccountID, seconds float64) {
-	h.holds, h.yields, h.told, h.until = account, "", false, p.now+seconds
-	p.push(moment{at: h.until, hand: h})
+func (p *run) keep(h *runWorker, account models.AccountID, seconds float64) {
+	h.account, h.yields, h.recorded, h.until = account, "", false, p.now+seconds
+	p.push(moment{at: h.until, worker: h})
 }
 
 // next returns the line from which a worker of the class takes its next job, the job's place, and
 // whether a promoted job has the turn. The line is nil if there is no job. If below is set, only
 // lanes above it count.
-func (p *player) next(lines []*playedLine, c *class, below models.Tier) (best *playedLine, at int, turn bool) {
+func (p *run) next(lines []*runLine, c *class, below models.Tier) (best *runLine, at int, turn bool) {
 	var account models.AccountID
 	may := func(q models.Queue) bool {
 		p.looks++
 		return c.Serves(q, account) && !p.paused(q)
 	}
 	for _, l := range lines {
-		if below != "" && !l.Lane.Above(below) || !p.stands(l) || best != nil && p.turns.Compare(l.standsAt(), best.standsAt()) >= 0 {
+		if below != "" && !l.Lane.Above(below) || !p.eligible(l) || best != nil && p.turns.Compare(l.fairPlace(), best.fairPlace()) >= 0 {
 			continue
 		}
 		account = l.account

@@ -12,15 +12,15 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// liveHolds returns leases of a database that fillWith filled.
-func liveHolds(t *testing.T, db *bun.DB, n int) []models.Hold {
+// liveFences returns leases of a database that fillWith filled.
+func liveFences(t *testing.T, db *bun.DB, n int) []models.Fence {
 	t.Helper()
 	var attempts []*models.Attempt
 	require.NoError(t, db.NewSelect().Model(&attempts).Where("a.ended_at IS NULL").Order("a.id").Limit(int64(n)).Scan(t.Context()))
 	require.Len(t, attempts, n)
-	holds := make([]models.Hold, n)
+	holds := make([]models.Fence, n)
 	for i, a := range attempts {
-		holds[i] = models.Hold{WorkerID: a.WorkerID, AttemptID: a.ID, Token: a.FencingToken}
+		holds[i] = models.Fence{WorkerID: a.WorkerID, AttemptID: a.ID, Token: a.FencingToken}
 	}
 	return holds
 }
@@ -40,11 +40,11 @@ func TestLockHeld(t *testing.T) {
 
 		db := modelstest.DB(t)
 		fillWith(t, db, 4, 20, 20, 8)
-		holds := liveHolds(t, db, 4)
+		holds := liveFences(t, db, 4)
 		over := new(models.Attempt)
 		require.NoError(t, db.NewSelect().Model(over).Where("a.ended_at IS NOT NULL").Limit(1).Scan(t.Context()))
 		right := holds[0]
-		asked := []models.Hold{
+		asked := []models.Fence{
 			right, right,
 			{WorkerID: right.WorkerID, AttemptID: right.AttemptID, Token: holds[1].Token},
 			{WorkerID: holds[1].WorkerID, AttemptID: holds[1].AttemptID, Token: models.NewFencingToken()},
@@ -60,7 +60,7 @@ func TestLockHeld(t *testing.T) {
 		}
 
 		require.NoError(t, db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-			now, locked, err := models.LockHeld(ctx, tx, asked)
+			now, locked, err := models.LockLeases(ctx, tx, asked)
 
 			require.NoError(t, err)
 			require.WithinDuration(t, time.Now(), now, time.Minute)
@@ -85,10 +85,10 @@ func TestLockHeld(t *testing.T) {
 
 		db := modelstest.DB(t)
 		fillWith(t, db, 4, 20, 20, 8)
-		holds := liveHolds(t, db, 2)
+		holds := liveFences(t, db, 2)
 		type answer struct {
 			now    time.Time
-			locked []models.Held
+			locked []models.LeaseRows
 			err    error
 		}
 		answers := make(chan answer, 1)
@@ -100,7 +100,7 @@ func TestLockHeld(t *testing.T) {
 			go func() {
 				var a answer
 				a.err = db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) (err error) {
-					a.now, a.locked, err = models.LockHeld(ctx, tx, holds)
+					a.now, a.locked, err = models.LockLeases(ctx, tx, holds)
 					return err
 				})
 				answers <- a
@@ -154,7 +154,7 @@ func TestLockPicks(t *testing.T) {
 		require.NoError(t, db.NewSelect().Model(&queued).Where("j.status = 'QUEUED'").Order("j.id").Limit(2).Scan(t.Context()))
 		over := new(models.Job)
 		require.NoError(t, db.NewSelect().Model(over).Where("j.status = 'FAILED'").Limit(1).Scan(t.Context()))
-		worker := liveHolds(t, db, 1)[0].WorkerID
+		worker := liveFences(t, db, 1)[0].WorkerID
 		_, err := db.NewRaw("UPDATE accounts SET max_running = 7, running = 4 WHERE id = ?", queued[0].AccountID).Exec(t.Context())
 		require.NoError(t, err)
 		var before, now time.Time

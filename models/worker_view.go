@@ -6,8 +6,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Hand is a worker that boots, is idle or busy, with what keeps it from taking a job now.
-type Hand struct {
+// WorkerView is a worker that boots, is idle or busy, with what keeps it from taking a job now.
+type WorkerView struct {
 	Slot
 	Offer
 	Status WorkerStatus `bun:"status"`
@@ -39,10 +39,10 @@ type Slot struct {
 	Slot       int    `bun:"slot"`
 }
 
-// ListHands returns up to limit workers that boot, are idle or busy, in the order of their
+// ListWorkerViews returns up to limit workers that boot, are idle or busy, in the order of their
 // slots, starting after a slot.
-func ListHands(ctx context.Context, db bun.IDB, after Slot, limit int) ([]Hand, error) {
-	var found []Hand
+func ListWorkerViews(ctx context.Context, db bun.IDB, after Slot, limit int) ([]WorkerView, error) {
+	var found []WorkerView
 	err := db.NewRaw(`
 		SELECT w.id, w.warm_models, w.provider, w.provider_instance_id, w.slot, w.models, w.tiers, w.accounts, w.gpu_type, w.region, w.capacity_class, w.price_per_hour_usd, w.status, extract(epoch FROM clock_timestamp() - w.created_at) AS age_seconds, boots.boot_seconds,
 			held.account_id, `+yieldingColumns+`
@@ -50,7 +50,7 @@ func ListHands(ctx context.Context, db bun.IDB, after Slot, limit int) ([]Hand, 
 			SELECT * FROM workers
 			WHERE ended_at IS NULL AND status IN ('BOOTING', 'IDLE', 'BUSY') AND quarantined_until > clock_timestamp() IS NOT TRUE
 				AND (provider, provider_instance_id, slot) > (?, ?, ?)
-			ORDER BY provider, provider_instance_id, slot LIMIT ?) w`+heldSQL+`
+			ORDER BY provider, provider_instance_id, slot LIMIT ?) w`+yieldingJoins+`
 		LEFT JOIN LATERAL (
 			SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM took)::float8) AS boot_seconds
 			FROM (

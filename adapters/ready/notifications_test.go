@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func newNews(t *testing.T, server *localstack.Redis) *ready.News {
-	news := ready.NewNews(connect(t, server), t.Name()).Patient()
+func newNotifications(t *testing.T, server *localstack.Redis) *ready.Notifications {
+	news := ready.NewNotifications(connect(t, server), t.Name()).Patient()
 	t.Cleanup(news.Close)
 	return news
 }
 
 // follow subscribes until the test ends or stop is called.
-func follow(t *testing.T, news *ready.News, id string) (<-chan struct{}, func()) {
+func follow(t *testing.T, news *ready.Notifications, id string) (<-chan struct{}, func()) {
 	follower := make(chan struct{}, 1)
 	stop := news.Subscribe(t.Context(), id, func() {
 		select {
@@ -36,7 +36,7 @@ func TestNews(t *testing.T) {
 	t.Run("ReachesEachFollowerOfTheID", func(t *testing.T) {
 		t.Parallel()
 
-		here, there := newNews(t, shared), newNews(t, shared)
+		here, there := newNotifications(t, shared), newNotifications(t, shared)
 		one, _ := follow(t, here, "job_1")
 		two, _ := follow(t, here, "job_1")
 		far, _ := follow(t, there, "job_1")
@@ -57,7 +57,7 @@ func TestNews(t *testing.T) {
 		t.Parallel()
 
 		client := connect(t, shared)
-		news := ready.NewNews(client, t.Name()).Patient()
+		news := ready.NewNotifications(client, t.Name()).Patient()
 		connections := func() int {
 			return strings.Count(client.Do(t.Context(), "CLIENT", "LIST", "TYPE", "pubsub").String(), "name="+clientName(t))
 		}
@@ -83,12 +83,12 @@ func TestNews(t *testing.T) {
 		t.Parallel()
 
 		client := connect(t, ownRedis(t))
-		news := ready.NewNews(client, t.Name()).Patient()
+		news := ready.NewNotifications(client, t.Name()).Patient()
 		follower, _ := follow(t, news, "job_1")
 
 		require.NoError(t, client.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err())
 
-		receive(t, follower) // news during the outage is lost: look
+		receive(t, follower) // notifications during the outage are lost: look
 		news.Publish(t.Context(), "job_1")
 		receive(t, follower)
 	})
@@ -97,7 +97,7 @@ func TestNews(t *testing.T) {
 		t.Parallel()
 
 		server := ownRedis(t)
-		news := ready.NewNews(connectTo(t, server.URL()), t.Name())
+		news := ready.NewNotifications(connectTo(t, server.URL()), t.Name())
 		t.Cleanup(news.Close)
 		server.Kill()
 		clock := testrun.StartQuietClock()

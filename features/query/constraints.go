@@ -6,8 +6,8 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Bears is what REST says of what a job can bear, and where that leaves it.
-type Bears struct {
+// Constraints is what REST says of which constraints a job has, and what they leave it.
+type Constraints struct {
 	MaxPreemptions  *int       `json:"max_preemptions,omitempty" doc:"After this number of preemptions, a run continues on on-demand capacity only."`
 	Preemptions     int        `json:"preemptions,omitempty" doc:"How often this run lost a spot worker."`
 	FinishBy        *time.Time `json:"finish_by,omitempty" doc:"Deadline for completion."`
@@ -16,9 +16,9 @@ type Bears struct {
 	OnDemandOnly    bool       `json:"on_demand_only,omitempty" doc:"True if the job runs on on-demand capacity only now."`
 }
 
-// BearsOf returns what a job can bear.
-func BearsOf(job *models.Job) Bears {
-	return Bears{
+// ConstraintsOf returns the constraints of a job.
+func ConstraintsOf(job *models.Job) Constraints {
+	return Constraints{
 		MaxPreemptions: job.MaxPreemptions, Preemptions: job.Preemptions, FinishBy: knownTime(job.FinishBy), Late: job.LateNow(),
 		MaxPricePerHour: job.MaxPricePerHour, OnDemandOnly: job.OnDemandOnly(),
 	}

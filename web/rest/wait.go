@@ -14,14 +14,14 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// HoldInput is how long a response may wait for the end of the job.
-type HoldInput struct {
+// WaitInput is how long a response may wait for the end of the job.
+type WaitInput struct {
 	Wait int `query:"wait" minimum:"0" maximum:"60" doc:"Seconds to wait for the end of the job before responding."`
 }
 
 const (
-	// heldLook is the shortest time between two reads of the job.
-	heldLook = 200 * time.Millisecond
+	// leastLook is the shortest time between two reads of the job.
+	leastLook = 200 * time.Millisecond
 	// lastWord bounds the response to a request whose context has ended.
 	lastWord = 5 * time.Second
 )
@@ -32,10 +32,10 @@ func lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), lastWord)
 }
 
-// hold waits until a job has ended, for at most so many seconds, and returns it. If the
+// awaitEnd waits until a job has ended, for at most so many seconds, and returns it. If the
 // request's context ends first, because the process is stopping, it returns the job as
 // it is then.
-func (s *service) hold(ctx context.Context, id models.JobID, seconds int) (*models.Job, error) {
+func (s *service) awaitEnd(ctx context.Context, id models.JobID, seconds int) (*models.Job, error) {
 	p := callerOf(ctx)
 	if seconds == 0 {
 		return s.Reader.Job(ctx, p.Principal, id)
@@ -48,7 +48,7 @@ func (s *service) hold(ctx context.Context, id models.JobID, seconds int) (*mode
 	limited, cancel := context.WithTimeout(watched, time.Duration(seconds)*time.Second)
 	defer cancel()
 	var last *models.Job
-	err = s.Watcher.Job(limited, p.Principal, id, heldLook, func(job *models.Job) error {
+	err = s.Watcher.Job(limited, p.Principal, id, leastLook, func(job *models.Job) error {
 		last = job
 		return nil
 	})

@@ -51,7 +51,7 @@ func TestMaxPreemptions(t *testing.T) {
 	job := jobstest.SubmitWith(t, s, func(in *submit.Submission) { in.MaxPreemptions = new(2) })
 	ends := []func(lease.Fence) error{
 		func(f lease.Fence) error {
-			_, err := s.Holder.Release(t.Context(), spot, f, models.FailPreempted)
+			_, err := s.Attempts.Release(t.Context(), spot, f, models.FailPreempted)
 			return err
 		},
 		func(f lease.Fence) error {
@@ -73,7 +73,7 @@ func TestMaxPreemptions(t *testing.T) {
 	require.Nil(t, leased(t, s, spot), "it has had enough of spot workers")
 	lease := leased(t, s, safe)
 	require.Equal(t, job.ID, lease.Job.ID)
-	_, err := s.Holder.Release(t.Context(), safe, jobstest.FenceOf(lease), models.FailPreempted)
+	_, err := s.Attempts.Release(t.Context(), safe, jobstest.FenceOf(lease), models.FailPreempted)
 	require.NoError(t, err)
 	require.Equal(t, 2, s.Reload(t, job.ID).Preemptions, "the loss of other workers does not count")
 	_, err = s.Canceller.Cancel(t.Context(), s.Client, job.ID)
@@ -111,7 +111,7 @@ func TestBearNothingInTheWay(t *testing.T) {
 
 			require.Equal(t, made[200].Job.ID, leased(t, s, spot).Job.ID)
 			require.Equal(t, made[0].Job.ID, leased(t, s, safe).Job.ID)
-			require.Nil(t, leased(t, s, dear), "nothing else bears its price")
+			require.Nil(t, leased(t, s, dear), "nothing else may cost that much")
 		})
 	}
 }
@@ -127,7 +127,7 @@ func TestFinishBy(t *testing.T) {
 		require.WithinRange(t, job.SlackUntil, job.FinishBy.Add(-10*time.Minute), job.FinishBy.Add(-slackReserve))
 		late := func() { s.Exec(t, "UPDATE jobs SET finish_by = now() + interval '20 s', slack_until = now()") }
 		look := func() int {
-			n, err := s.Scheduler.Slack(t.Context())
+			n, err := s.Releaser.Slack(t.Context())
 			require.NoError(t, err)
 			return n
 		}
@@ -139,7 +139,7 @@ func TestFinishBy(t *testing.T) {
 
 		safe := costs(t, s, "safe", models.CapacityOnDemand, 2)
 		late()
-		require.Equal(t, 1, jobstest.Together(t, 4, s.Scheduler.Slack))
+		require.Equal(t, 1, jobstest.Together(t, 4, s.Releaser.Slack))
 
 		require.Equal(t, map[string]any{"lane": "ENTERPRISE", "capacity": "ON_DEMAND", "reason": "moved to on-demand capacity: its finishBy leaves no slack"}, said(t, s, job.ID))
 		require.Nil(t, leased(t, s, spot))
@@ -160,7 +160,7 @@ func TestFinishBy(t *testing.T) {
 		job := jobstest.SubmitWith(t, s, func(in *submit.Submission) { in.FinishBy = new(time.Now().Add(5 * time.Second)) })
 		look := func(finish string) string {
 			s.Exec(t, "UPDATE jobs SET slack_until = now(), finish_by = now() + ?::interval", finish)
-			n, err := s.Scheduler.Slack(t.Context())
+			n, err := s.Releaser.Slack(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, 1, n)
 			return fmt.Sprint(said(t, s, job.ID)["reason"])
@@ -172,7 +172,7 @@ func TestFinishBy(t *testing.T) {
 		s.Exec(t, "UPDATE pools SET backoff_until = now() WHERE id = ?", pool.ID)
 		require.Equal(t, "moved to on-demand capacity: its finishBy leaves no slack", look("20 s"))
 		require.False(t, s.Reload(t, job.ID).SlackUntil.After(s.Reload(t, job.ID).FinishBy), "it is looked at again by then")
-		require.Equal(t, "moved back to any capacity: its finishBy is past", look("0"))
+		require.Equal(t, "moved back to any capacity: its finishBy is in the past", look("0"))
 
 		_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
 		require.NoError(t, err)
@@ -193,12 +193,12 @@ func TestFinishBy(t *testing.T) {
 		job := jobstest.SubmitWith(t, s, func(in *submit.Submission) { in.FinishBy = new(time.Now().Add(time.Hour)) })
 		lease := leased(t, s, spot)
 		s.Exec(t, "UPDATE jobs SET finish_by = now() + interval '20 s' WHERE id = ?", job.ID)
-		_, err := s.Holder.Release(t.Context(), spot, jobstest.FenceOf(lease), models.FailPreempted)
+		_, err := s.Attempts.Release(t.Context(), spot, jobstest.FenceOf(lease), models.FailPreempted)
 		require.NoError(t, err)
 
 		require.Equal(t, models.Needs("on-demand,now"), s.Reload(t, job.ID).Needs)
 		require.Nil(t, leased(t, s, spot))
-		n, err := s.Scheduler.Slack(t.Context())
+		n, err := s.Releaser.Slack(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, n, "both are where they belong")
 	})
@@ -233,7 +233,7 @@ func TestFinishBy(t *testing.T) {
 		_, saved := jobstest.Checkpoint(t, s, spot, fence, 12)
 		require.Positive(t, saved.Percent)
 
-		_, err := s.Holder.Release(t.Context(), spot, fence, models.FailPreempted)
+		_, err := s.Attempts.Release(t.Context(), spot, fence, models.FailPreempted)
 		require.NoError(t, err)
 
 		found := s.Reload(t, job.ID)
@@ -277,13 +277,13 @@ func TestBearTogether(t *testing.T) {
 				if !(models.Offer{CapacityClass: class, PricePerHourUSD: new(float64(1 + i%2))}).Meets(l.Job.Needs) {
 					return fmt.Errorf("a %s worker got a job that needs %q", class, l.Job.Needs)
 				}
-				if _, err := s.Holder.Release(t.Context(), w, jobstest.FenceOf(l), models.FailPreempted); err != nil {
+				if _, err := s.Attempts.Release(t.Context(), w, jobstest.FenceOf(l), models.FailPreempted); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
-		workers.Go(func() error { _, err := s.Scheduler.Slack(t.Context()); return err })
+		workers.Go(func() error { _, err := s.Releaser.Slack(t.Context()); return err })
 	}
 
 	require.NoError(t, workers.Wait())

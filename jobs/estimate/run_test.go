@@ -27,7 +27,7 @@ func TestPlay(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts for a
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			queued := load{Queue: models.Queue{Line: models.Line{Lane: models.TierPro}, Model: "testcard"}, gpuSeconds: 10}
-			o := &Outlook{
+			o := &Forecast{
 				lanes: s.states,
 				lines: []*line{{Line: queued.Line, account: "a", queued: 1, Share: fairqueue.Share{Weight: 1}, maxRunning: 1, head: []load{queued}}},
 				arrivals: []*models.Arrival{
@@ -36,11 +36,11 @@ func TestPlay(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts for a
 			}
 			c := &class{Capability: catalogue.Capability{Ranks: map[string]int{"testcard": 1}}}
 			for range s.workers {
-				c.hands = append(c.hands, hand{})
+				c.workers = append(c.workers, workerView{})
 				o.classes = []*class{c}
 			}
 
-			played := testing.AllocsPerRun(1, o.play)
+			played := testing.AllocsPerRun(1, o.run)
 
 			require.Len(t, o.starts, s.starts, "each of the idle workers finds none")
 			require.Less(t, played, 100.0, "nothing goes on after that")
@@ -50,14 +50,14 @@ func TestPlay(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts for a
 }
 
 // Thousands of jobs that no idle worker can run arrive each second. The others keep their
-// forecast, and the play looks at few jobs.
+// forecast, and the run looks at few jobs.
 func TestPlayAmongJobsThatNobodyServes(t *testing.T) {
 	t.Parallel()
 
 	unserved := load{Queue: models.Queue{Line: models.Line{Lane: models.TierPro}, Model: "other"}, gpuSeconds: 1}
 	job := load{Queue: models.Queue{Line: models.Line{Lane: models.TierFree}, Model: "testcard"}, gpuSeconds: 10}
-	c := &class{Capability: catalogue.Capability{Ranks: map[string]int{"testcard": 1}}, hands: []hand{{}, {free: 30}, {}, {}, {}, {}, {}, {}}}
-	o := &Outlook{classes: []*class{c}}
+	c := &class{Capability: catalogue.Capability{Ranks: map[string]int{"testcard": 1}}, workers: []workerView{{}, {free: 30}, {}, {}, {}, {}, {}, {}}}
+	o := &Forecast{classes: []*class{c}}
 	for i := range 40 {
 		account := models.AccountID(strconv.Itoa(i))
 		o.lines = append(o.lines, &line{Line: unserved.Line, account: account, queued: 10_000, Share: fairqueue.Share{Weight: 1}, maxRunning: 9, head: slices.Repeat([]load{unserved}, standbySample)})
@@ -65,11 +65,11 @@ func TestPlayAmongJobsThatNobodyServes(t *testing.T) {
 	}
 	o.lines = append(o.lines, &line{Line: job.Line, account: "a", queued: 20, Share: fairqueue.Share{Weight: 1}, maxRunning: 9, head: []load{job}})
 
-	p := newPlayer(o)
+	p := newRun(o)
 
-	p.play()
+	p.simulate()
 
-	require.LessOrEqual(t, p.looks, playLooks+len(p.idle)*len(p.lines)*reaches)
+	require.LessOrEqual(t, p.looks, maxLooks+len(p.idle)*len(p.lines)*reaches)
 	require.Equal(t, 20, lo.CountBy(o.starts, func(s start) bool { return !s.idle }), "all that can start do")
 	found, _ := o.estimate(query{load: job, account: "a", weight: 1, maxRunning: 9, ownAhead: 20})
 	require.InDelta(t, 20, *found.WaitSeconds, 1)
@@ -102,17 +102,17 @@ func TestYields(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := &Outlook{
+			o := &Forecast{
 				lateAfter: map[models.Tier]time.Duration{"CRITICAL": 5 * time.Second, "ENTERPRISE": 30 * time.Second, "PRO": 2 * time.Minute, "FREE": 10 * time.Minute},
 				classes: []*class{{
 					Capability: catalogue.Capability{Ranks: map[string]int{"testcard": 1}},
-					hands:      []hand{{free: 1000, account: "b"}, {free: 1000, account: "b", yields: c.yields}},
+					workers:    []workerView{{free: 1000, account: "b"}, {free: 1000, account: "b", yields: c.yields}},
 				}},
 			}
 			for lane, n := range c.queued {
 				o.lines = append(o.lines, &line{Line: of(lane).Line, account: "a", queued: n, Share: fairqueue.Share{Weight: 1}, maxRunning: 9, head: []load{of(lane)}})
 			}
-			o.play()
+			o.run()
 
 			for lane, want := range c.waits {
 				found, _ := o.estimate(query{load: of(lane), account: "a", weight: 1, maxRunning: 9, ownAhead: c.queued[lane]})
@@ -129,35 +129,35 @@ func TestEnter(t *testing.T) {
 	t.Parallel()
 
 	job := load{Queue: models.Queue{Line: models.Line{Lane: models.TierPro}, Model: "testcard"}, gpuSeconds: 2}
-	c := &class{Capability: catalogue.Capability{Ranks: map[string]int{"testcard": 1}}, hands: []hand{{free: 1, account: "a"}, {free: 2, account: "a"}}}
-	o := &Outlook{
+	c := &class{Capability: catalogue.Capability{Ranks: map[string]int{"testcard": 1}}, workers: []workerView{{free: 1, account: "a"}, {free: 2, account: "a"}}}
+	o := &Forecast{
 		classes: []*class{c},
 		arrivals: []*models.Arrival{
 			{AccountID: "a", Tier: models.TierPro, Model: "testcard", JobsPerSecond: 3, GPUSeconds: 2, VirtualTime: 1000, Weight: 1, MaxRunning: 100},
 		},
 	}
-	o.play()
+	o.run()
 	q := query{load: job, account: "a", weight: 1, maxRunning: 100, running: 2}
 
 	o.enter(q)
-	o.play()
+	o.run()
 	q.ownAhead = 1
 	_, wait := o.estimate(q)
 
 	require.LessOrEqual(t, wait, 5.0, "one job is ahead, and both workers are free within two seconds")
 }
 
-// A submit does not wait until the new job was played, and a request a moment later sees the
+// A submit does not wait until the new job was simulated, and a request a moment later sees the
 // result.
 func TestCatchUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		job := load{Queue: models.Queue{Line: models.Line{Lane: models.TierPro}, Model: "testcard"}, gpuSeconds: 2}
-		c := &class{Capability: catalogue.Capability{Ranks: map[string]int{"testcard": 1}}, hands: []hand{{free: 1}}}
-		e := &Estimator{outlook: &Outlook{classes: []*class{c}}, at: time.Now()}
+		c := &class{Capability: catalogue.Capability{Ranks: map[string]int{"testcard": 1}}, workers: []workerView{{free: 1}}}
+		e := &Estimator{forecast: &Forecast{classes: []*class{c}}, at: time.Now()}
 		q := query{load: job, account: "a", weight: 1, maxRunning: 100}
 		starts := func() (n int) {
-			e.Look(func(o *Outlook) {
+			e.Look(func(o *Forecast) {
 				for _, s := range o.starts {
 					n += lo.Ternary(!s.idle, 1, 0)
 				}
@@ -165,14 +165,14 @@ func TestCatchUp(t *testing.T) {
 			return n
 		}
 
-		e.Look(func(o *Outlook) { o.enter(q) })
+		e.Look(func(o *Forecast) { o.enter(q) })
 		synctest.Wait()
 		require.Equal(t, 1, starts())
-		e.Look(func(o *Outlook) { o.enter(q) })
-		e.Look(func(o *Outlook) { o.enter(q) })
+		e.Look(func(o *Forecast) { o.enter(q) })
+		e.Look(func(o *Forecast) { o.enter(q) })
 		synctest.Wait()
 		require.Equal(t, 1, starts(), "not so soon again")
-		time.Sleep(playEvery)
+		time.Sleep(runEvery)
 		synctest.Wait()
 		require.Equal(t, 3, starts(), "though nobody asked meanwhile")
 	})
@@ -216,11 +216,11 @@ func TestDedicatedWorkers(t *testing.T) {
 	job := load{Queue: models.Queue{Line: models.Line{Lane: models.TierPro}, Model: "testcard"}, gpuSeconds: 10}
 	batch := job
 	batch.Lane = models.TierBatch
-	o := &Outlook{catalogue: new(catalogue.Snapshot)}
+	o := &Forecast{catalogue: new(catalogue.Snapshot)}
 	classes := map[string]*class{}
 	for _, offer := range []models.Offer{{Accounts: []models.AccountID{"a"}}, {}, {Tiers: []models.Tier{models.TierBatch}}} {
 		offer.Models = []string{"testcard"}
-		o.hire(classes, models.Hand{Offer: offer, Status: models.WorkerIdle})
+		o.hire(classes, models.WorkerView{Offer: offer, Status: models.WorkerIdle})
 	}
 	for _, l := range []struct {
 		of     models.AccountID
@@ -229,7 +229,7 @@ func TestDedicatedWorkers(t *testing.T) {
 	}{{"a", job, 1}, {"b", job, 2}, {"b", batch, 2}} {
 		o.lines = append(o.lines, &line{Line: l.load.Line, account: l.of, queued: l.queued, Share: fairqueue.Share{Weight: 1}, maxRunning: 9, head: []load{l.load}})
 	}
-	o.play()
+	o.run()
 
 	wait := func(account models.AccountID, q load, ahead int) float64 {
 		found, _ := o.estimate(query{load: q, account: account, weight: 1, maxRunning: 9, ownAhead: ahead})

@@ -8,8 +8,8 @@ import (
 	"github.com/reelay/reelay/internal/text"
 )
 
-// bears says what a job can bear, and where that leaves it.
-func bears(job *client.Job) []string {
+// constraints says which constraints a job has, and what they leave it.
+func constraints(job *client.Job) []string {
 	var lines []string
 	if job.MaxPreemptions != nil {
 		lines = append(lines, fmt.Sprintf("%s, of which it had %d in this run", text.Count(*job.MaxPreemptions, "preemption"), job.Preemptions))

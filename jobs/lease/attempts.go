@@ -23,10 +23,10 @@ type Fence struct {
 	Token     models.FencingToken
 }
 
-// Holder performs the calls of a worker about the job that it has leased. Every call is fenced: it
+// Attempts performs the calls of a worker about the job that it has leased. Every call is fenced: it
 // returns NOT_FOUND for an attempt of another worker, and ErrLeaseLost after the lease ended, and
 // then changes nothing. A call that succeeds extends the lease.
-type Holder struct {
+type Attempts struct {
 	DB        *bun.DB
 	Objects   jobs.Objects
 	Catalogue *catalogue.Catalogue
@@ -45,9 +45,9 @@ const (
 	beatsEnough  = 16
 )
 
-// NewHolder returns a holder.
-func NewHolder(db *bun.DB, objects jobs.Objects, catalogue *catalogue.Catalogue, leaser *Leaser) *Holder {
-	return &Holder{
+// NewAttempts returns a holder.
+func NewAttempts(db *bun.DB, objects jobs.Objects, catalogue *catalogue.Catalogue, leaser *Leaser) *Attempts {
+	return &Attempts{
 		DB: db, Objects: objects, Catalogue: catalogue, Leaser: leaser,
 		beats: batch.Group[*beat]{Linger: beatLinger, MinSiblings: beatSiblings, Enough: beatsEnough},
 	}
@@ -60,8 +60,8 @@ type Answer struct {
 	Directive      Directive
 }
 
-// held is a lease whose rows are all locked, in the one lock order.
-type held struct {
+// lockedLease is a lease whose rows are all locked, in the one lock order.
+type lockedLease struct {
 	worker  *models.Worker
 	job     *models.Job
 	attempt *models.Attempt
@@ -120,9 +120,9 @@ func (f Fence) live(ctx context.Context, db bun.IDB, p jobs.Principal) (*models.
 	return attempt, err
 }
 
-// lockHeld locks all rows of a live attempt. It returns ErrLeaseLost if the attempt has ended.
-func lockHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt) (*held, error) {
-	all, err := lockAll(ctx, tx, []models.Hold{{WorkerID: attempt.WorkerID, AttemptID: attempt.ID, Token: attempt.FencingToken}})
+// lockLease locks all rows of a live attempt. It returns ErrLeaseLost if the attempt has ended.
+func lockLease(ctx context.Context, tx bun.Tx, attempt *models.Attempt) (*lockedLease, error) {
+	all, err := lockLeases(ctx, tx, []models.Fence{{WorkerID: attempt.WorkerID, AttemptID: attempt.ID, Token: attempt.FencingToken}})
 	if err != nil {
 		return nil, err
 	}
@@ -132,19 +132,19 @@ func lockHeld(ctx context.Context, tx bun.Tx, attempt *models.Attempt) (*held, e
 	return nil, apierror.ErrLeaseLost
 }
 
-// lockAll locks all rows of leases. The result leaves out leases that ended or belong to another
+// lockLeases locks all rows of leases. The result leaves out leases that ended or belong to another
 // worker.
-func lockAll(ctx context.Context, tx bun.Tx, holds []models.Hold) (map[models.AttemptID]*held, error) {
-	now, locked, err := models.LockHeld(ctx, tx, holds)
+func lockLeases(ctx context.Context, tx bun.Tx, holds []models.Fence) (map[models.AttemptID]*lockedLease, error) {
+	now, locked, err := models.LockLeases(ctx, tx, holds)
 	if err != nil {
 		return nil, fmt.Errorf("lock the leases: %w", err)
 	}
-	all := make(map[models.AttemptID]*held, len(locked))
+	all := make(map[models.AttemptID]*lockedLease, len(locked))
 	for _, row := range locked {
 		if !row.Attempt.EndedAt.IsZero() {
 			continue // it ended before the lock was granted
 		}
-		l := &held{worker: row.Worker, job: row.Job, attempt: row.Attempt, wasWorker: *row.Worker}
+		l := &lockedLease{worker: row.Worker, job: row.Job, attempt: row.Attempt, wasWorker: *row.Worker}
 		l.change = change.At(tx, now, l.job)
 		all[l.attempt.ID] = l
 	}
@@ -152,7 +152,7 @@ func lockAll(ctx context.Context, tx bun.Tx, holds []models.Hold) (map[models.At
 }
 
 // started records the first sign of work.
-func (h *held) started() error {
+func (h *lockedLease) started() error {
 	if h.attempt.Status == models.AttemptLeased {
 		h.attempt.Status, h.attempt.StartedAt = models.AttemptRunning, h.change.Now
 	}
@@ -160,7 +160,7 @@ func (h *held) started() error {
 }
 
 // extend extends the lease.
-func (h *held) extend() {
+func (h *lockedLease) extend() {
 	h.attempt.LastHeartbeatAt, h.worker.LastHeartbeatAt = h.change.Now, h.change.Now
 	if until := h.change.Now.Add(LeaseTTL); until.After(h.attempt.LeaseExpiresAt) {
 		h.attempt.LeaseExpiresAt = until
@@ -170,7 +170,7 @@ func (h *held) extend() {
 // end ends the attempt and frees its worker. A lost attempt is assumed to have worked until
 // its last heartbeat. Unless it succeeded, the GPU seconds since its last checkpoint are
 // counted as wasted; all of them if its video was defective, since the account does not pay for it.
-func (h *held) end(status models.AttemptStatus, class models.FailureClass, reason string) {
+func (h *lockedLease) end(status models.AttemptStatus, class models.FailureClass, reason string) {
 	now, a := h.change.Now, h.attempt
 	a.Status, a.EndedAt, a.FailureClass, a.FailureReason = status, now, class, reason
 	worked := now
@@ -199,7 +199,7 @@ func (h *held) end(status models.AttemptStatus, class models.FailureClass, reaso
 
 // takenAway reports whether the end of an attempt with this class was a preemption, which neither
 // Reelay nor an operator caused.
-func (h *held) takenAway(class models.FailureClass) bool {
+func (h *lockedLease) takenAway(class models.FailureClass) bool {
 	if reason := h.worker.DrainReason; reason != LeavesPreempted && slices.Contains(deliberate, reason) {
 		return false
 	}
@@ -207,7 +207,7 @@ func (h *held) takenAway(class models.FailureClass) bool {
 }
 
 // preempted counts the loss of a spot worker, with notice or without.
-func (h *held) preempted() {
+func (h *lockedLease) preempted() {
 	if h.worker.CapacityClass == models.CapacitySpot {
 		h.job.Preemptions++
 	}
@@ -215,7 +215,7 @@ func (h *held) preempted() {
 
 // requeue puts the job of an ended attempt back in its place in the queue. A job that runs at
 // most once fails instead.
-func (h *held) requeue(message string) error {
+func (h *lockedLease) requeue(message string) error {
 	if h.job.AtMostOnce {
 		return h.spent()
 	}
@@ -228,10 +228,12 @@ func (h *held) requeue(message string) error {
 }
 
 // save writes every row of the lease.
-func (h *held) save(ctx context.Context) error { return saveHeld(ctx, h.change.Tx, []*held{h}) }
+func (h *lockedLease) save(ctx context.Context) error {
+	return saveLeases(ctx, h.change.Tx, []*lockedLease{h})
+}
 
-// saveHeld is save for many leases.
-func saveHeld(ctx context.Context, tx bun.Tx, all []*held) error {
+// saveLeases is save for many leases.
+func saveLeases(ctx context.Context, tx bun.Tx, all []*lockedLease) error {
 	var w models.Writes
 	var changes []*change.Change
 	for _, h := range all {
@@ -246,7 +248,7 @@ func saveHeld(ctx context.Context, tx bun.Tx, all []*held) error {
 	return change.SaveAll(ctx, tx, changes, w)
 }
 
-func (h *held) answer() *Answer {
+func (h *lockedLease) answer() *Answer {
 	wanted := &models.Wanted{
 		Status: h.worker.Status, DrainReason: h.worker.DrainReason, DrainDeadline: h.worker.DrainDeadline,
 		JobID: h.job.ID, CancelRequestedAt: h.job.CancelRequestedAt, CancelReason: h.job.CancelReason,
@@ -283,7 +285,7 @@ func Directives(w *models.Wanted) []Directive {
 }
 
 // delivered records that the answer tells the worker of a cancel.
-func (h *Holder) delivered(ctx context.Context, a *Answer, at time.Time) error {
+func (h *Attempts) delivered(ctx context.Context, a *Answer, at time.Time) error {
 	if a.Directive.Action != DirectCancel || !at.IsZero() {
 		return nil
 	}
