@@ -49,7 +49,7 @@ func TestStatements_ReadWhatTheirArgumentsHold(t *testing.T) {
 		"extend_leases.sql beats":  {LeaseBeat{}, "", "progress_at preview_id"},
 		"insert_jobs.sql accounts": {ExpectedAccount{}, "", ""},
 		"insert_jobs.sql jobs":     {NewJob{}, "", ""},
-		"lock_leases.sql holds":      {Fence{}, "", ""},
+		"lock_leases.sql holds":    {Fence{}, "", ""},
 		"lock_picks.sql picks":     {Pick{}, "place", ""},
 		"next_heads.sql queues":    {Queue{}, "place", ""},
 		"touch_workers.sql signs":  {Touch{}, "", ""},
